@@ -1,0 +1,140 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Defaults and limits of a [Config].
+const (
+	Protocol     = 1       // version of the ledger and of the log under a partition
+	DefaultTotal = 256     // partitions of a name that nobody chose a number for
+	MaxTotal     = 1 << 16 // most partitions of a name
+)
+
+// A Hash says how a key finds its partition. All peers and producers of a name
+// use the same one.
+type Hash string
+
+// The hashes.
+const (
+	XXHash64 Hash = "xxhash64" // [Of]; the default
+	ByID     Hash = "id"       // [OfID]: the key is a decimal unsigned 64-bit number
+	Murmur2  Hash = "murmur2"  // that of Kafka's producers, for topics
+)
+
+// Of returns the partition of key. It fails if the hash is [ByID] and the key is
+// not a decimal number.
+func (h Hash) Of(key string, total int) (ID, error) {
+	switch h {
+	case ByID:
+	case Murmur2:
+		return OfID(uint64(murmur2(key)), total), nil
+	default:
+		return Of(key, total), nil
+	}
+	n, ok := decimal(key)
+	if !ok {
+		return 0, fmt.Errorf("partition: key %q: the hash %q wants a decimal number below 2^64", key, ByID)
+	}
+	return OfID(n, total), nil
+}
+
+// decimal reads what strconv.ParseUint reads, but allocates nothing for a key that
+// is no number.
+func decimal(s string) (n uint64, ok bool) {
+	for i := range len(s) {
+		d := uint64(s[i]) - '0'
+		if d > 9 || n > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, s != ""
+}
+
+// A Config is what all peers and producers of a name agree on. The first of them
+// writes it; who differs is refused ([ErrConfig]).
+type Config struct {
+	// Total is the number of partitions, 0 .. Total-1. Default 256.
+	Total int
+	// Hash is how a key finds its partition. Default xxhash64.
+	Hash Hash
+	// Units are the names of what is granted beside the partitions, such as
+	// ingress lists. Their ids count from FirstUnit in the order of the sorted
+	// names.
+	Units []string
+}
+
+// WithDefaults returns c with zero fields filled in and Units sorted and unique.
+func (c Config) WithDefaults() Config {
+	if c.Total == 0 {
+		c.Total = DefaultTotal
+	}
+	if c.Hash == "" {
+		c.Hash = XXHash64
+	}
+	c.Units = slices.Compact(slices.Sorted(slices.Values(c.Units)))
+	return c
+}
+
+// Validate says all that is wrong with c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Total < 1 || c.Total > MaxTotal {
+		errs = append(errs, fmt.Errorf("partition: %d partitions: want 1 to %d", c.Total, MaxTotal))
+	}
+	if c.Hash != XXHash64 && c.Hash != ByID && c.Hash != Murmur2 {
+		errs = append(errs, fmt.Errorf("partition: hash %q: want %q, %q or %q", c.Hash, XXHash64, ByID, Murmur2))
+	}
+	return errors.Join(errs...)
+}
+
+// UnitsHash identifies the list of units: peers with other lists are refused.
+func (c Config) UnitsHash() string {
+	if len(c.Units) == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(xxhash.Sum64String(strings.Join(c.Units, "\n")), 16)
+}
+
+// IDs returns every ID there is to grant: the partitions, then the units.
+func (c Config) IDs() []ID {
+	ids := make([]ID, 0, c.Total+len(c.Units))
+	for i := range c.Total {
+		ids = append(ids, ID(i))
+	}
+	for i := range c.Units {
+		ids = append(ids, FirstUnit+ID(i))
+	}
+	return ids
+}
+
+// Unit returns the name of the unit id, or "" if there is none.
+func (c Config) Unit(id ID) string {
+	if i := int(id - FirstUnit); i >= 0 && i < len(c.Units) {
+		return c.Units[i]
+	}
+	return ""
+}
+
+// ErrConfig means that the name is in use with another partition count, hash,
+// list of units or protocol. Retrying cannot help.
+var ErrConfig = errors.New("the name is in use with another configuration")
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// CheckName says what is wrong with name as the name of a task processing.
+func CheckName(name string) error {
+	if nameRule.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("partition: name %q: want 1 to 64 characters out of A-Z a-z 0-9 . _ -", name)
+}

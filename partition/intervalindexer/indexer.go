@@ -1,0 +1,243 @@
+package intervalindexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Config says how peers count themselves. All peers of a name must use the same.
+type Config struct {
+	// Interval is how often a peer is counted. A join or a crash shows after three
+	// of them. Default 5 s, at least 10 ms.
+	Interval time.Duration
+	// Partitions is what the wishes are made of.
+	Partitions partition.Config
+	// Strategy turns an index and a number of replicas into a wish. It is given
+	// members that have nothing but an index, and no table that was in force, since
+	// peers share none: so Rendezvous or Jump move less than Modulo on a change, and
+	// Sticky does not. Default partition.Modulo.
+	Strategy partition.Strategy
+	// Arrival gives indexes by order of arrival in each interval, instead of
+	// keeping them.
+	Arrival bool
+	// Hasty adopts a count at once, instead of when it is seen twice.
+	Hasty bool
+}
+
+// leastInterval leaves room for the calls of a turn and the peers' clocks.
+const leastInterval = 10 * time.Millisecond
+
+// WithDefaults returns c with zero fields filled in.
+func (c Config) WithDefaults() Config {
+	if c.Interval == 0 {
+		c.Interval = 5 * time.Second
+	}
+	c.Partitions = c.Partitions.WithDefaults()
+	if c.Strategy == nil {
+		c.Strategy = partition.Modulo{}
+	}
+	return c
+}
+
+// Validate says all that is wrong with c, after defaults.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	var errs []error
+	if c.Interval < leastInterval {
+		errs = append(errs, fmt.Errorf("intervalindexer: interval %v: want at least %v", c.Interval, leastInterval))
+	}
+	return errors.Join(append(errs, c.Partitions.Validate())...)
+}
+
+// An Indexer counts the peers of a name by intervals. Each call of Index is a peer.
+type Indexer struct {
+	counter Counter
+	name    string
+	config  Config
+	skew    func(most time.Duration) time.Duration
+	missed  func(number uint64, err error)
+	now     func() time.Time // the wall clock, which tests set
+}
+
+var _ partition.Indexer = (*Indexer)(nil)
+
+// An Option replaces a collaborator of an [Indexer].
+type Option func(*Indexer)
+
+// WithSkew chooses where in its intervals a peer has its turns: above 0 and at most
+// most, once for each call of Index. Default: at random.
+func WithSkew(choose func(most time.Duration) time.Duration) Option {
+	return func(x *Indexer) { x.skew = choose }
+}
+
+// WithMissed has missed called, from the goroutine of the turns, for each interval in
+// which the peer was not or not surely counted. It must not block.
+func WithMissed(missed func(number uint64, err error)) Option {
+	return func(x *Indexer) { x.missed = missed }
+}
+
+// New returns an Indexer of the peers of name that count on counter.
+func New(counter Counter, name string, config Config, options ...Option) (*Indexer, error) {
+	if err := errors.Join(partition.CheckName(name), config.Validate()); err != nil {
+		return nil, err
+	}
+	x := &Indexer{
+		counter: counter,
+		name:    name,
+		config:  config.WithDefaults(),
+		skew:    func(most time.Duration) time.Duration { return rand.N(most) + 1 },
+		missed:  func(uint64, error) {},
+		now:     time.Now,
+	}
+	for _, o := range options {
+		o(x)
+	}
+	return x, nil
+}
+
+// ErrMissed means that a peer came too late to be counted in an interval: it was
+// paused, its clock was set, or the store was slow.
+var ErrMissed = errors.New("intervalindexer: the interval was over")
+
+// Index implements [partition.Indexer]. It never gives up: an interval in which the
+// store cannot be reached is missed. A view that comes while emit is busy replaces
+// the one that waits, so that a slow emit costs no turn.
+func (x *Indexer) Index(ctx context.Context, emit func(partition.View)) error {
+	views := make(chan partition.View, 1)
+	var emitter sync.WaitGroup
+	emitter.Go(func() {
+		for v := range views {
+			if ctx.Err() == nil {
+				emit(v)
+			}
+		}
+	})
+	x.turns(ctx, func(v partition.View) {
+		select {
+		case <-views: // not taken yet, and old news now
+		default:
+		}
+		views <- v // never waits: we alone send, and there is room
+	})
+	close(views)
+	emitter.Wait()
+	return nil
+}
+
+// turns has one turn in each interval until ctx ends.
+func (x *Indexer) turns(ctx context.Context, emit func(partition.View)) {
+	// A skew at the end of the interval would miss it now and then: leave room.
+	c := clock{interval: x.config.Interval}
+	most := c.interval * 8 / 10
+	c.skew = min(max(x.skew(most), 1), most)
+
+	p := newPeer(!x.config.Arrival, !x.config.Hasty)
+	var version, last uint64
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for {
+		now := x.now()
+		number := c.next(now, last)
+		timer.Reset(c.turn(number).Sub(now))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if x.now().Before(c.turn(number)) {
+			continue // the clock was set back while we waited
+		}
+		last = number
+		if now, news := x.turn(ctx, c, p, number); news {
+			// The interval that the pair is of; more if the clock was set back.
+			version = max(version+1, number-1)
+			emit(x.view(version, now))
+		}
+	}
+}
+
+// turn has the turn of the interval number, or misses it.
+func (x *Indexer) turn(ctx context.Context, c clock, p *peer, number uint64) (now pair, news bool) {
+	t := p.begin(number)
+	missed, err := c.late(x.now(), number), ErrMissed
+	if missed == 0 {
+		err = x.have(ctx, t, c.end(number))
+		missed = max(1, c.late(x.now(), number)) // a call may have hung for long
+	}
+	if err == nil {
+		return p.end(t)
+	}
+	if ctx.Err() != nil {
+		return pair{}, false
+	}
+	x.missed(number, err)
+	if t.failed() {
+		return p.end(t)
+	}
+	return p.miss(missed)
+}
+
+// have asks all the questions of t, none after the interval's end.
+func (x *Indexer) have(ctx context.Context, t *turn, end time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, end.Sub(x.now()))
+	defer cancel()
+	for {
+		q, more := t.ask()
+		if !more {
+			return nil
+		}
+		values, err := x.put(ctx, q)
+		if err != nil {
+			return fmt.Errorf("intervalindexer: interval %d: %w", t.number, err)
+		}
+		t.got(values)
+	}
+}
+
+// put carries a question to the counter.
+func (x *Indexer) put(ctx context.Context, q question) ([]int64, error) {
+	var keys []string
+	if q.whole {
+		keys = []string{countKey(x.name, q.number)}
+	} else {
+		for i := q.first; i <= q.last; i++ {
+			keys = append(keys, indexKey(x.name, q.number, i))
+		}
+	}
+	if !q.incr {
+		return x.counter.Get(ctx, keys...)
+	}
+	v, err := x.counter.Incr(ctx, keys[0], lifetime*x.config.Interval)
+	return []int64{v}, err
+}
+
+// view turns a pair into what is emitted.
+func (x *Indexer) view(version uint64, p pair) partition.View {
+	v := partition.View{Version: version, Index: p.index, Replicas: p.replicas}
+	if p.index == none {
+		return v
+	}
+	members := make([]partition.Member, p.replicas)
+	for i := range members {
+		members[i] = partition.Member{Session: session(i), Index: i}
+	}
+	ids := x.config.Partitions.IDs()
+	table := x.config.Strategy.Assign(ids, members, nil)
+	for _, id := range ids {
+		if table[id] == session(p.index) {
+			v.Wish = append(v.Wish, id)
+		}
+	}
+	return v
+}
+
+// session stands in for the session of the peer of index, which nobody knows here.
+func session(index int) partition.Session { return partition.Session(strconv.Itoa(index)) }

@@ -1,0 +1,151 @@
+package rediscounter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/indexertest"
+	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestCounts(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	c := rediscounter.New(client)
+	a, b, none := "{"+name+"}:7", "{"+name+"}:7:0", "{"+name+"}:8"
+	for i := range int64(3) {
+		if v, err := c.Incr(ctx, a, time.Minute); v != i+1 || err != nil {
+			t.Fatalf("incr: %d, %v, want %d", v, err, i+1)
+		}
+	}
+	if _, err := c.Incr(ctx, b, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Get(ctx, a, none, b); !slices.Equal(got, []int64{3, 0, 1}) || err != nil {
+		t.Errorf("get: %v, %v", got, err)
+	}
+	for _, key := range []string{a, b} {
+		if ttl := client.PTTL(ctx, key).Val(); ttl <= 50*time.Second || ttl > time.Minute {
+			t.Errorf("%s lives for %v", key, ttl)
+		}
+	}
+	client.Set(ctx, a, "seven", 0)
+	if v, err := c.Get(ctx, a); err == nil {
+		t.Errorf("seven is %v", v)
+	}
+	if v, err := c.Incr(ctx, a, time.Minute); err == nil {
+		t.Errorf("seven and one is %v", v)
+	}
+}
+
+// A dead client gives errors, not zeros: they would mean that nobody came.
+func TestUnreachable(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: time.Millisecond})
+	defer client.Close()
+	c := rediscounter.New(client)
+	if v, err := c.Incr(t.Context(), "a", time.Minute); err == nil {
+		t.Errorf("incr: %d", v)
+	}
+	if v, err := c.Get(t.Context(), "a", "b"); err == nil {
+		t.Errorf("get: %v", v)
+	}
+}
+
+// A cuttable counter fails after it was cut.
+type cuttable struct {
+	intervalindexer.Counter
+	cut atomic.Bool
+}
+
+var errCut = errors.New("cut off")
+
+func (c *cuttable) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
+	if c.cut.Load() {
+		return 0, errCut
+	}
+	return c.Counter.Incr(ctx, key, expiry)
+}
+
+func group(t *testing.T, client redis.UniversalClient, interval time.Duration) indexertest.Group {
+	config := intervalindexer.Config{Interval: interval, Partitions: partition.Config{Total: 16}}
+	name := redistest.Name(t)
+	return indexertest.Group{
+		Settle: 8 * interval, // five would do on a machine that does nothing else
+		IDs:    config.Partitions.IDs(),
+		Peer: func(string) (partition.Indexer, func()) {
+			c := &cuttable{Counter: rediscounter.New(client)}
+			x, err := intervalindexer.New(c, name, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x, func() { c.cut.Store(true) }
+		},
+	}
+}
+
+// In real time: on miniredis, or on the server or cluster the environment names.
+func TestConformance(t *testing.T) {
+	indexertest.Run(t, indexertest.Harness{
+		New: func(t *testing.T) indexertest.Group { return group(t, redistest.New(t), 600*time.Millisecond) },
+	})
+}
+
+func TestConformanceInABubble(t *testing.T) {
+	indexertest.Run(t, indexertest.Harness{
+		Bubble: true,
+		New: func(t *testing.T) indexertest.Group {
+			_, client := redistest.Bubble(t)
+			return group(t, client, 5*time.Second)
+		},
+	})
+}
+
+// What stands in the store is what design and documentation say, and nothing stays.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := redistest.Bubble(t)
+		x, err := intervalindexer.New(rediscounter.New(client), "mail-sender", intervalindexer.Config{Interval: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+		defer cancel()
+		x.Index(ctx, func(partition.View) {})
+		keys := server.Keys()
+		if len(keys) > 8 {
+			t.Errorf("after 100 intervals these keys stand: %v", keys)
+		}
+		form := regexp.MustCompile(`^\{mail-sender\}:(\d+)(:0)?$`)
+		now := time.Now().Unix()
+		for _, k := range keys {
+			m := form.FindStringSubmatch(k)
+			if m == nil {
+				t.Errorf("the key %q", k)
+				continue
+			}
+			var number int64
+			fmt.Sscan(m[1], &number)
+			if number < now-4 || number > now+1 {
+				t.Errorf("the key %q at second %d", k, now)
+			}
+		}
+		<-time.After(5 * time.Second)
+		if keys := server.Keys(); len(keys) != 0 {
+			t.Errorf("these keys stay: %v", keys)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package intervalindexer
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// Memory does not grow with time.
+func TestMemoryForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(Memory)
+		for i := range uint64(100) {
+			if _, err := m.Incr(t.Context(), countKey("a", i), 3*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second)
+		}
+		if len(m.counts) > 8 {
+			t.Errorf("%d counters after 100 intervals", len(m.counts))
+		}
+	})
+}
+
+// A turn that comes at the very end of its interval, because the process stood still, is
+// not had: nobody might read what it counts.
+func TestLateTurnIsNotHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := new(Memory)
+		var offset atomic.Int64
+		var missed []uint64
+		x, err := New(memory, "mail-sender", Config{Interval: time.Second},
+			WithSkew(func(time.Duration) time.Duration { return 1 }),
+			WithMissed(func(number uint64, _ error) { missed = append(missed, number) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.now = func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- x.Index(ctx, func(partition.View) {}) }()
+		<-time.After(3500 * time.Millisecond)
+		first := clock{interval: time.Second}.number(time.Now())
+		offset.Store(int64(950 * time.Millisecond))
+		<-time.After(510 * time.Millisecond)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		counts, err := memory.Get(t.Context(), countKey("mail-sender", first), countKey("mail-sender", first+1))
+		if err != nil || counts[0] != 1 || counts[1] != 0 || len(missed) != 1 || missed[0] != first+1 {
+			t.Errorf("counted %v in the intervals %d and %d, missed %v; %v", counts, first, first+1, missed, err)
+		}
+	})
+}
+
+// When the wall clocks of all peers are set back by an hour, they do not stand still
+// until it has come again, and their versions go on rising. Set forward, they go on
+// there.
+func TestClockIsSet(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, -2 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := new(Memory)
+			var offset atomic.Int64
+			var views [2][]partition.View
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, len(views))
+			for i := range views {
+				x, err := New(memory, "mail-sender", Config{Interval: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				x.now = func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+				go func() {
+					done <- x.Index(ctx, func(v partition.View) { views[i] = append(views[i], v) })
+				}()
+			}
+			<-time.After(10 * time.Second)
+			offset.Store(int64(step))
+			<-time.After(10 * time.Second)
+			// A third peer shows whether the two are there.
+			x, err := New(memory, "mail-sender", Config{Interval: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.now = func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+			var third []partition.View
+			go func() { done <- x.Index(ctx, func(v partition.View) { third = append(third, v) }) }()
+			<-time.After(5 * time.Second)
+			cancel()
+			for range len(views) + 1 {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			for i, v := range append(views[:], third) {
+				last := partition.View{}
+				for _, w := range v {
+					if w.Version <= last.Version {
+						t.Errorf("step %v: peer %d was told version %d after %d", step, i, w.Version, last.Version)
+					}
+					last = w
+				}
+				if last.Replicas != 3 || last.Index < 0 {
+					t.Errorf("step %v: peer %d was last told %d of %d", step, i, last.Index, last.Replicas)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package partition
+
+import "slices"
+
+// Jump places partitions by jump consistent hash (Lamping and Veach, 2014) over the
+// members' indexes: anybody can compute it who knows the number of members, and one
+// that joins with the next index moves the least possible. A member that is Down
+// keeps its index, and what falls to it is hashed again over the others, so that
+// its share spreads over the living and comes back whole. It is even only by
+// chance, and weights do not matter to it.
+type Jump struct{}
+
+// Name returns "jump".
+func (Jump) Name() string { return "jump" }
+
+// Assign implements [Strategy].
+func (Jump) Assign(ids []ID, members []Member, _ Table) Table {
+	table := make(Table, len(ids))
+	if len(living(members)) == 0 {
+		return table
+	}
+	members = ordered(members)
+	for _, id := range ids {
+		table[id] = jumpTo(mix(uint64(id)), members).Session
+	}
+	return table
+}
+
+// jumpTo returns the living member of key. Of several that are down only those the
+// key falls on are taken out: when one more goes down, only its own share moves.
+func jumpTo(key uint64, members []Member) Member {
+	rest := members
+	for {
+		i := jump(key, len(rest))
+		if !rest[i].Down {
+			return rest[i]
+		}
+		rest = slices.Delete(slices.Clone(rest), i, i+1)
+		key = mix(key ^ uint64(len(rest)))
+	}
+}
+
+// jump is the function of the paper.
+func jump(key uint64, buckets int) int {
+	var b, j int64 = -1, 0
+	for j < int64(buckets) {
+		b = j
+		key = key*2862933555777941757 + 1
+		j = int64(float64(b+1) * (float64(1<<31) / float64(key>>33+1)))
+	}
+	return int(b)
+}

@@ -1,0 +1,23 @@
+package partition
+
+// Modulo gives the partition p to the living member number p modulo their count, by
+// index: what anybody can compute who knows an index and a number of replicas. It is
+// even to one partition and moves almost everything whenever the count changes.
+// Weights do not matter to it.
+type Modulo struct{}
+
+// Name returns "modulo".
+func (Modulo) Name() string { return "modulo" }
+
+// Assign implements [Strategy].
+func (Modulo) Assign(ids []ID, members []Member, _ Table) Table {
+	table := make(Table, len(ids))
+	members = living(members)
+	if len(members) == 0 {
+		return table
+	}
+	for _, id := range ids {
+		table[id] = members[int(id)%len(members)].Session
+	}
+	return table
+}

@@ -1,0 +1,167 @@
+package redisconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// The fields of the hash.
+const (
+	fieldProtocol  = "protocol"
+	fieldTotal     = "total"
+	fieldHash      = "hash"
+	fieldUnits     = "units"
+	fieldUnitNames = "unitnames"
+)
+
+// ErrNone means that nobody has written a configuration under the name yet.
+var ErrNone = errors.New("redisconfig: the name has no configuration yet: it is written by its first peer or producer, or by: countoff init")
+
+// Tag returns the name as a cluster's hash tag, "{name}": every key of the name
+// that begins with it is of one slot.
+func Tag(name string) string { return "{" + name + "}" }
+
+// Key returns the key of the configuration, "{name}:config".
+func Key(name string) string { return Tag(name) + ":config" }
+
+// Agree returns the configuration that stands under name, for a peer. Where there is
+// none it writes want; a Total of 0 or an empty Hash in want takes what stands, else
+// the default. No Units in want means that there are none.
+//
+// If something else stands, the error wraps partition.ErrConfig and names both
+// values. It may be called concurrently, by any number of peers at once: the first
+// wins whole.
+func Agree(ctx context.Context, client redis.UniversalClient, name string, want partition.Config) (partition.Config, error) {
+	want.Units = want.WithDefaults().Units
+	return agree(ctx, client, name, want, true)
+}
+
+// AgreePartitions is [Agree] for producers: they have no say in the units, and
+// neither compare nor write them. The Units it returns are those that stand.
+func AgreePartitions(ctx context.Context, client redis.UniversalClient, name string, want partition.Config) (partition.Config, error) {
+	want.Units = nil
+	return agree(ctx, client, name, want, false)
+}
+
+// Read returns the configuration that stands under name, or ErrNone.
+func Read(ctx context.Context, client redis.UniversalClient, name string) (partition.Config, error) {
+	fields, err := read(ctx, client, name)
+	if err != nil {
+		return partition.Config{}, err
+	}
+	if fields[fieldTotal] == "" {
+		return partition.Config{}, fmt.Errorf("redisconfig: %s: %w", Key(name), ErrNone)
+	}
+	return parse(name, fields)
+}
+
+func agree(ctx context.Context, client redis.UniversalClient, name string, want partition.Config, units bool) (partition.Config, error) {
+	// A plain read first: a full store refuses writes, also those that would
+	// change nothing, and a peer must be able to start there.
+	fields, err := read(ctx, client, name)
+	if err != nil {
+		return partition.Config{}, err
+	}
+	_, hasUnits := fields[fieldUnits]
+	if fields[fieldTotal] == "" || units && !hasUnits {
+		if fields, err = write(ctx, client, name, want, units); err != nil {
+			return partition.Config{}, err
+		}
+	}
+	got, err := parse(name, fields)
+	if err == nil {
+		err = differs(name, got, want, units, fields[fieldUnits])
+	}
+	NoteRefused(ctx, client, name, err)
+	return got, err
+}
+
+// write fills in the fields that are missing, in one transaction with the read that
+// follows: of two first peers that want different things one wins whole, and no
+// mixture of both stands, which would refuse both for ever.
+func write(ctx context.Context, client redis.UniversalClient, name string, want partition.Config, units bool) (map[string]string, error) {
+	c := want.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	var all *redis.MapStringStringCmd
+	_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		kv := pairs(c, units)
+		for i := 0; i < len(kv); i += 2 {
+			p.HSetNX(ctx, Key(name), kv[i].(string), kv[i+1])
+		}
+		all = p.HGetAll(ctx, Key(name))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("redisconfig: write %s: %w", Key(name), err)
+	}
+	return all.Val(), nil
+}
+
+func read(ctx context.Context, client redis.UniversalClient, name string) (map[string]string, error) {
+	if err := partition.CheckName(name); err != nil {
+		return nil, err
+	}
+	fields, err := client.HGetAll(ctx, Key(name)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redisconfig: read %s: %w", Key(name), err)
+	}
+	return fields, nil
+}
+
+func pairs(c partition.Config, units bool) []any {
+	kv := []any{fieldProtocol, partition.Protocol, fieldTotal, c.Total, fieldHash, string(c.Hash)}
+	if units {
+		kv = append(kv, fieldUnits, c.UnitsHash(), fieldUnitNames, strings.Join(c.Units, "\n"))
+	}
+	return kv
+}
+
+// parse reads the fields and refuses another protocol: what follows might mean
+// something else there.
+func parse(name string, fields map[string]string) (partition.Config, error) {
+	if fields[fieldProtocol] == resizing {
+		return partition.Config{}, errResizing(name, fields)
+	}
+	if p := fields[fieldProtocol]; p != strconv.Itoa(partition.Protocol) {
+		return partition.Config{}, fmt.Errorf("redisconfig: %s: protocol %q stands there, this program speaks %d: %w",
+			Key(name), p, partition.Protocol, partition.ErrConfig)
+	}
+	total, err := strconv.Atoi(fields[fieldTotal])
+	c := partition.Config{Total: total, Hash: partition.Hash(fields[fieldHash])}
+	if names := fields[fieldUnitNames]; names != "" {
+		c.Units = strings.Split(names, "\n")
+	}
+	if err = errors.Join(err, c.Validate()); err != nil {
+		return partition.Config{}, fmt.Errorf("redisconfig: %s cannot be read: %w", Key(name), err)
+	}
+	return c, nil
+}
+
+// differs says all that stands other than want.
+func differs(name string, got, want partition.Config, units bool, gotUnits string) error {
+	var errs []error
+	differ := func(what string, got, want any) {
+		errs = append(errs, fmt.Errorf("redisconfig: %s: %s %v stands there, this program wants %v: %w",
+			Key(name), what, got, want, partition.ErrConfig))
+	}
+	if want.Total != 0 && want.Total != got.Total {
+		differ("total", got.Total, want.Total)
+	}
+	if want.Hash != "" && want.Hash != got.Hash {
+		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)))
+	}
+	if units && (gotUnits != want.UnitsHash() || !slices.Equal(got.Units, want.Units)) {
+		differ("units", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,89 @@
+package redisconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// How much of who was refused is kept, and for how long after the last.
+const (
+	refusedKept = 16
+	refusedFor  = 24 * time.Hour
+)
+
+// A Refusal says that a program was turned away because it wanted another
+// configuration than the one that stands.
+type Refusal struct {
+	Who  string // host, process and program, for people
+	What string // what it wanted instead, for people
+	Ago  time.Duration
+}
+
+// RefusedKey returns the key of the last refusals, "{name}:refused": a LIST, newest
+// first, of "time-in-ms who<tab>what".
+func RefusedKey(name string) string { return Tag(name) + ":refused" }
+
+// NoteRefused leaves a trace of a refusal for those who are in use of the name, if
+// err wraps partition.ErrConfig. That it cannot be left is no error: the refused
+// program has its own.
+func NoteRefused(ctx context.Context, client redis.UniversalClient, name string, err error) {
+	if !errors.Is(err, partition.ErrConfig) {
+		return
+	}
+	now, timeErr := client.Time(ctx).Result()
+	if timeErr != nil {
+		return
+	}
+	line := fmt.Sprintf("%d %s\t%s", now.UnixMilli(), oneLine(self()), oneLine(err.Error()))
+	_, _ = client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.LPush(ctx, RefusedKey(name), line)
+		p.LTrim(ctx, RefusedKey(name), 0, refusedKept-1)
+		p.Expire(ctx, RefusedKey(name), refusedFor)
+		return nil
+	})
+}
+
+// ParseRefused reads the elements of RefusedKey at the instant now, in ms, by the
+// store's clock. What cannot be read is left out.
+func ParseRefused(lines []string, now uint64) []Refusal {
+	var all []Refusal
+	for _, line := range lines {
+		at, rest, _ := strings.Cut(line, " ")
+		who, what, ok := strings.Cut(rest, "\t")
+		ms, err := strconv.ParseInt(at, 10, 64)
+		if err != nil || !ok {
+			continue
+		}
+		all = append(all, Refusal{Who: who, What: what, Ago: time.Duration(int64(now)-ms) * time.Millisecond})
+	}
+	return all
+}
+
+// self says who we are.
+func self() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s pid %d (%s)", host, os.Getpid(), filepath.Base(os.Args[0]))
+}
+
+// oneLine keeps a text from breaking the format.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,70 @@
+package redistest_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+const orphanV = "COUNTOFF_REDISTEST_ORPHAN"
+
+// TestOrphan is run by TestServerDiesWithTheTestBinary in a process of its own, which
+// is killed meanwhile.
+func TestOrphan(t *testing.T) {
+	if os.Getenv(orphanV) == "" {
+		t.Skip("for TestServerDiesWithTheTestBinary")
+	}
+	p := redistest.Server(t)
+	os.Stdout.WriteString("server " + p.Addr() + "\n")
+	p.Pause() // also one that stands still
+	<-t.Context().Done()
+}
+
+// A test binary that is killed runs no cleanup, and leaves no server behind.
+func TestServerDiesWithTheTestBinary(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("no redis-server in PATH")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), orphanV+"=yes")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "server ")
+	if err != nil || !ok {
+		t.Fatalf("it said %q, %v", line, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer client.Close()
+	deadline := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := client.Ping(ctx).Err()
+		cancel()
+		if err != nil && strings.Contains(err.Error(), "refused") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server at %s is there after its test was killed: %v", addr, err)
+		}
+		<-tick.C
+	}
+}

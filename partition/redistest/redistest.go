@@ -1,0 +1,150 @@
+package redistest
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// The environment variables that take tests to servers of the caller's choice.
+const (
+	// EnvServer is the URL of one server, as in redis://127.0.0.1:7001.
+	EnvServer = "COUNTOFF_REDIS"
+	// EnvCluster lists nodes of a cluster, host:port, separated by commas.
+	EnvCluster = "COUNTOFF_REDIS_CLUSTER"
+)
+
+// patience is how long a test waits for a server, generous for a busy machine.
+const patience = 30 * time.Second
+
+// New returns a client of a Redis that holds nothing under any name [Name] gives
+// out: a miniredis of the test's own, or, where EnvCluster or EnvServer says so,
+// that cluster or server. The latter are shared between tests and not cleaned up:
+// point the variables at servers that are thrown away, and take every name from
+// Name.
+//
+// The client is closed when the test ends. Scripts whose keys span slots fail the
+// test.
+func New(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	if nodes := os.Getenv(EnvCluster); nodes != "" {
+		return connectCluster(t, strings.Split(nodes, ","))
+	}
+	if url := os.Getenv(EnvServer); url != "" {
+		opt, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatalf("redistest: %s: %v", EnvServer, err)
+		}
+		return connect(t, opt)
+	}
+	_, client := Mini(t)
+	return client
+}
+
+// Mini returns a miniredis and a client of it, whatever the environment says: for
+// tests that move its clock or make it fail.
+func Mini(t testing.TB) (*miniredis.Miniredis, redis.UniversalClient) {
+	t.Helper()
+	m := miniredis.RunT(t)
+	return m, connect(t, &redis.Options{Addr: m.Addr()})
+}
+
+// Bubble returns a Redis that lives in the testing/synctest bubble it is called in:
+// its clock is the bubble's, keys expire by it, and no socket is opened. Close both
+// before the bubble ends, which the test's cleanup does.
+func Bubble(t testing.TB) (*miniredis.Miniredis, redis.UniversalClient) {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	t.Cleanup(m.Close)
+	return m, connect(t, &redis.Options{
+		Addr:   "bubble",
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	})
+}
+
+// Name returns a task processing name that no other test uses.
+func Name(t testing.TB) string {
+	t.Helper()
+	readable := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}, t.Name())
+	if len(readable) > 40 {
+		readable = readable[len(readable)-40:]
+	}
+	return readable + "-" + strings.ToLower(rand.Text()[:12])
+}
+
+// connect returns a client that the test's end closes.
+func connect(t testing.TB, opt *redis.Options) redis.UniversalClient {
+	t.Helper()
+	// The handshake for maintenance notifications only makes noise here.
+	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := redis.NewClient(opt)
+	t.Cleanup(func() { client.Close() })
+	OneSlot(t, client)
+	return careful{client}
+}
+
+// A careful client hides that there is one server only: code that asks a client
+// whether it is a *redis.Client, to touch several slots in one script, takes the way
+// it takes on a cluster. That way is the one to test by default, as OneSlot can see
+// its faults.
+type careful struct{ *redis.Client }
+
+// Single returns a plain *redis.Client of the server that client, which came from
+// this package, talks to: for tests of what is only done where there is one server.
+// Its scripts may touch several slots. On a cluster the test is skipped.
+func Single(t testing.TB, client redis.UniversalClient) *redis.Client {
+	t.Helper()
+	c, ok := client.(careful)
+	if !ok {
+		t.Skip("redistest: not one server")
+	}
+	opt := *c.Options()
+	plain := redis.NewClient(&opt)
+	t.Cleanup(func() { plain.Close() })
+	return plain
+}
+
+func connectCluster(t testing.TB, nodes []string) redis.UniversalClient {
+	t.Helper()
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs:                    nodes,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { client.Close() })
+	OneSlot(t, client)
+	return client
+}
+
+// until waits for ok and fails the test, with what was last wrong, when it does not
+// come true.
+func until(t testing.TB, ok func() error) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(patience)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("redistest: after %v: %v", patience, err)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,188 @@
+// Package redisurl opens the Redis client that a URL describes, with the options
+// countoff needs. Programs take such a URL from a flag or from COUNTOFF_REDIS_URL.
+//
+//	redis://[user:password@]host[:port][/db]   one server; rediss:// with TLS, unix:///path
+//	redis://host1:port,host2:port              several hosts: a cluster
+//	redis://host:port?cluster=true             a cluster, found through one of its nodes
+//	redis://host1,host2?master_name=NAME       Sentinels that know the master NAME
+//
+// Everything else that go-redis takes in a URL works too, as in ?read_timeout=2s.
+package redisurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// EnvName is the environment variable that holds the URL where no flag does.
+const EnvName = "COUNTOFF_REDIS_URL"
+
+// Open returns a client for raw. It does not connect: see [Reach]. Its errors never
+// show the password.
+//
+// A call ends with its context, also while the server does not answer: without that
+// a peer would learn too late that its lease cannot be renewed.
+func Open(raw string) (redis.UniversalClient, error) {
+	t, err := parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+	}
+	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // nobody here listens to them
+	const dials = 1                                                            // a call that fails is repeated by those who know what it means
+	switch {
+	case t.sentinel:
+		opt, err := redis.ParseFailoverURL(t.url)
+		if err != nil {
+			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+		}
+		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
+		return redis.NewFailoverClient(opt), nil
+	case t.cluster:
+		opt, err := redis.ParseClusterURL(t.url)
+		if err != nil {
+			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+		}
+		opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
+		return redis.NewClusterClient(opt), nil
+	}
+	opt, err := redis.ParseURL(t.url)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+	}
+	opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
+	return redis.NewClient(opt), nil
+}
+
+// target is a URL as go-redis reads it, and what it leads to.
+type target struct {
+	url               string
+	cluster, sentinel bool
+}
+
+func parse(raw string) (target, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return target{}, errors.New("want redis://, rediss:// or unix://, as in redis://127.0.0.1:6379")
+	}
+	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
+		return target{}, fmt.Errorf("scheme %q: want redis, rediss or unix", scheme)
+	}
+	authority, path := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	user, hosts := "", authority
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	first, more, several := strings.Cut(hosts, ",")
+	u, err := url.Parse(scheme + "://" + user + first + path)
+	if err != nil {
+		// The error quotes the URL with its password: say what is wanted instead.
+		return target{}, errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
+	}
+	q := u.Query()
+	if several {
+		for _, host := range strings.Split(more, ",") {
+			if !strings.Contains(host, ":") {
+				host += ":" + defaultPort(q)
+			}
+			q.Add("addr", host)
+		}
+	}
+	t := target{sentinel: q.Has("master_name"), cluster: q.Has("addr")}
+	if q.Has("cluster") {
+		if t.cluster = q.Get("cluster") == "true"; !t.cluster && q.Get("cluster") != "false" {
+			return target{}, fmt.Errorf("cluster=%s: want true or false", q.Get("cluster"))
+		}
+		q.Del("cluster")
+	}
+	if t.sentinel && u.Port() == "" {
+		u.Host += ":" + defaultPort(q)
+	}
+	u.RawQuery = q.Encode()
+	t.url = u.String()
+	return t, nil
+}
+
+// defaultPort is that of a Sentinel where a master's name says they are Sentinels.
+func defaultPort(q url.Values) string {
+	if q.Has("master_name") {
+		return "26379"
+	}
+	return "6379"
+}
+
+// plain keeps the reason and drops the URL that url.Error repeats, with its password.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// Redacted returns raw with its password replaced, for logs and errors, however
+// broken raw is.
+func Redacted(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		scheme, rest = "", raw
+	} else {
+		scheme += "://"
+	}
+	// The password ends at the last @ of what may hold it: a password that was not
+	// escaped may contain / and ?.
+	at := strings.LastIndex(rest, "@")
+	if at < 0 {
+		return scheme + withoutSecrets(rest)
+	}
+	user, _, secret := strings.Cut(rest[:at], ":")
+	if secret {
+		user += ":xxxxx"
+	}
+	return scheme + user + "@" + withoutSecrets(rest[at+1:])
+}
+
+// withoutSecrets hides the password of Sentinels, which is a parameter.
+func withoutSecrets(rest string) string {
+	before, query, ok := strings.Cut(rest, "?")
+	if !ok {
+		return rest
+	}
+	fields := strings.Split(query, "&")
+	for i, f := range fields {
+		if name, _, ok := strings.Cut(f, "="); ok && strings.Contains(strings.ToLower(name), "password") {
+			fields[i] = name + "=xxxxx"
+		}
+	}
+	return before + "?" + strings.Join(fields, "&")
+}
+
+// Reach asks the server for a sign of life, so that a program can say at its start
+// that raw leads nowhere.
+func Reach(ctx context.Context, client redis.UniversalClient, raw string) error {
+	err := client.Ping(ctx).Err()
+	if err == nil {
+		return nil
+	}
+	hint := "is it running, and is this its address?"
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		switch {
+		case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
+			hint = "check user and password in the URL"
+		case redis.HasErrorPrefix(err, "LOADING"):
+			hint = "it is loading its data: try again soon"
+		default:
+			hint = "it answered with an error"
+		}
+	}
+	return fmt.Errorf("cannot use Redis at %s: %w (%s)", Redacted(raw), err, hint)
+}

@@ -1,0 +1,99 @@
+package redisurl
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+func TestOpen(t *testing.T) {
+	for raw, check := range map[string]func(t *testing.T, c redis.UniversalClient) bool{
+		"redis://h": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.Client).Options()
+			return o.Addr == "h:6379" && o.ContextTimeoutEnabled && o.TLSConfig == nil
+		},
+		"rediss://u:p%40ss@h:7000/3?read_timeout=2s": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.Client).Options()
+			return o.Addr == "h:7000" && o.Username == "u" && o.Password == "p@ss" && o.DB == 3 && o.TLSConfig != nil && o.ReadTimeout == 2*time.Second
+		},
+		"redis://u:p@a:1,b:2,c": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.ClusterClient).Options()
+			return strings.Join(o.Addrs, " ") == "a:1 b:2 c:6379" && o.Password == "p" && o.ContextTimeoutEnabled
+		},
+		"redis://a:1?cluster=true": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.ClusterClient).Options()
+			return strings.Join(o.Addrs, " ") == "a:1"
+		},
+		"redis://s1,s2:5?master_name=m": func(_ *testing.T, c redis.UniversalClient) bool {
+			_, failover := c.(*redis.Client)
+			return failover
+		},
+		"unix:///run/redis.sock": func(_ *testing.T, c redis.UniversalClient) bool {
+			return c.(*redis.Client).Options().Network == "unix"
+		},
+	} {
+		t.Run(raw, func(t *testing.T) {
+			c, err := Open(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if !check(t, c) {
+				t.Errorf("%T %+v", c, c)
+			}
+		})
+	}
+}
+
+func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
+	for raw, want := range map[string]string{
+		"127.0.0.1:6379":                                       "want redis://",
+		"http://u:SECRET@h":                                    `scheme "http"`,
+		"redis://u:SECRET@h:port":                              "cannot be read",
+		"redis://u:SEC/RET@h":                                  "",
+		"redis://u:SECRET@h/x":                                 "database",
+		"redis://u:SECRET@h?colour=1":                          "colour",
+		"redis://h?cluster=maybe":                              "true or false",
+		"redis://u:SECRET@a:1?addr=":                           "",
+		"redis://a?master_name=m&sentinel_password=SECRET&x=y": "x",
+	} {
+		c, err := Open(raw)
+		if err == nil {
+			c.Close()
+			if want != "" {
+				t.Errorf("%s: no error", raw)
+			}
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "RET@") {
+			t.Errorf("%s: %v: want %q and no secret", raw, err, want)
+		}
+	}
+}
+
+func TestReach(t *testing.T) {
+	mini, client := redistest.Mini(t)
+	if err := Reach(t.Context(), client, "redis://h"); err != nil {
+		t.Error(err)
+	}
+	mini.RequireAuth("SECRET")
+	c, err := Open("redis://:WRONG@" + mini.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = Reach(t.Context(), c, "redis://:WRONG@"+mini.Addr())
+	if err == nil || !strings.Contains(err.Error(), "check user and password") || strings.Contains(err.Error(), "redis://:WRONG") {
+		t.Error(err)
+	}
+	addr := mini.Addr()
+	mini.Close()
+	err = Reach(t.Context(), c, "redis://"+addr)
+	if err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "is it running") {
+		t.Error(err)
+	}
+}
