@@ -1,0 +1,113 @@
+package transition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// Waits between two attempts to get hints.
+const (
+	firstHintsRetry = 100 * time.Millisecond
+	mostHintsRetry  = 5 * time.Second
+)
+
+// sync asks the ledger. A call that timed out is unknown, not failed: the machine
+// has forgotten it by then and asks again.
+func (c *Coordinator) sync(ctx context.Context, e machine.Sync) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timing.CallTimeout())
+	defer cancel()
+	began := time.Now()
+	a, err := c.cfg.Ledger.Sync(ctx, e.Request)
+	took := time.Since(began)
+	switch {
+	case err == nil:
+		c.mailbox.put(mail{
+			event:  machine.Synced{Call: e.Call, Answer: a},
+			report: []Event{Synced{Count: a.Count, Mine: len(a.Mine), Took: took}},
+		})
+	case errors.Is(err, partition.ErrConfig):
+		c.mailbox.put(mail{event: machine.SyncFailed{Call: e.Call}, report: []Event{ConfigRefused{err}}})
+		c.mailbox.put(mail{event: machine.Stop{Now: true}, fatal: err})
+	default:
+		c.mailbox.put(mail{event: machine.SyncFailed{Call: e.Call}, report: []Event{SyncFailed{Err: err, Took: took}}})
+	}
+}
+
+// seal makes and stores the next roll, if one is due.
+func (c *Coordinator) seal(ctx context.Context, e machine.Seal) {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Timing.CallTimeout())
+	defer cancel()
+	began := time.Now()
+	m := mail{event: machine.SealEnded{Call: e.Call, OK: true}}
+	next, due, err := c.nextRoll(ctx)
+	if due {
+		err = c.cfg.Ledger.Seal(ctx, next)
+	}
+	switch {
+	case errors.Is(err, ErrStale): // another peer was faster
+	case err != nil:
+		m.event = machine.SealEnded{Call: e.Call}
+		m.report = []Event{SealFailed{err}}
+	case due:
+		m.report = []Event{Sealed{On: next.Version, Replicas: len(next.Members), Took: time.Since(began)}}
+	}
+	c.mailbox.put(m)
+}
+
+func (c *Coordinator) nextRoll(ctx context.Context) (next Roll, due bool, err error) {
+	census, err := c.cfg.Ledger.Census(ctx)
+	if err != nil {
+		return Roll{}, false, fmt.Errorf("read the ledger to seal a roll: %w", err)
+	}
+	if !c.claims && machine.Claimed(census) {
+		return Roll{}, false, nil // those who work on the partitions may share them out by another strategy
+	}
+	next, due = machine.NextRoll(census, c.cfg.Strategy)
+	return next, due, nil
+}
+
+// listen passes hints on, and asks for them again when they end. After each break
+// something may have been missed.
+func (c *Coordinator) listen(ctx context.Context) {
+	hint := func() { c.mailbox.put(mail{event: machine.Hinted{}}) }
+	wait := firstHintsRetry
+	for {
+		began := time.Now()
+		err := c.cfg.Ledger.Hints(ctx, c.cfg.Session, hint)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > mostHintsRetry {
+			wait = firstHintsRetry
+		}
+		again := wait/2 + rand.N(wait/2)
+		wait = min(2*wait, mostHintsRetry)
+		c.mailbox.put(mail{event: machine.Hinted{}, report: []Event{HintsLost{Err: err, Again: again}}})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+// index passes the views of another indexer on. A peer without views must leave: it
+// would sit on what it has.
+func (c *Coordinator) index(ctx context.Context) {
+	err := c.cfg.Indexer.Index(ctx, func(v partition.View) {
+		c.mailbox.put(mail{event: machine.Viewed{View: v}})
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	c.mailbox.put(mail{event: machine.Stop{}, fatal: fmt.Errorf("the indexer cannot go on: %w", err)})
+}

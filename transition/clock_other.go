@@ -1,0 +1,7 @@
+//go:build !linux
+
+package transition
+
+import "time"
+
+func kernelClock() func() time.Duration { return nil }

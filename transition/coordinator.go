@@ -1,0 +1,293 @@
+package transition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// glance is how often the clock is looked at, at least. Timers stand still while
+// the machine is suspended; the lease does not.
+const glance = 250 * time.Millisecond
+
+// Config describes a peer to a Coordinator. Ledger and Tenant must be given.
+type Config struct {
+	Ledger Ledger
+	Tenant Tenant
+	// Config is that of the name. Zero fields get their defaults; it must be what
+	// Ledger was made with.
+	Config partition.Config
+	Timing Timing
+	// Peer is the peer's id, for people, and to get an index back after a restart.
+	// Default: the session.
+	Peer string
+	// Weight is the peer's share of the work relative to the others. Default 1.
+	Weight int
+	// Session of this run. Default: a new one. It must never be used again.
+	Session partition.Session
+	// Strategy shares out the partitions when this peer seals a roll. Default
+	// partition.Sticky.
+	Strategy partition.Strategy
+	// Indexer says which partitions this peer should have. Default: the rolls of the
+	// ledger.
+	Indexer partition.Indexer
+	// Policy says what becomes of a drain that takes longer than Timing.Drain.
+	// Default machine.Hold.
+	Policy machine.Policy
+	// Observer is told what happens, in order and from one goroutine at a time. It
+	// must be fast and must not call Run. Optional.
+	Observer func(Event)
+	// Clock measures the lease. Default NewClock.
+	Clock Clock
+}
+
+// Causes of an abort, beside those that the tenant named itself.
+var (
+	// ErrLapsed means that the lease may have run out: the ledger has not answered
+	// for too long.
+	ErrLapsed = errors.New("the lease may have run out")
+	// ErrTaken means that the ledger has given the partition to another peer.
+	ErrTaken = errors.New("the ledger does not list the grant any more")
+	// ErrDrainOver means that a drain took longer than Timing.Drain and was abandoned.
+	ErrDrainOver = errors.New("the drain took too long")
+	// ErrShutdown means that the peer leaves and has no time left to drain.
+	ErrShutdown = errors.New("the peer leaves at once")
+)
+
+// A StuckError says that a peer left although handlers had not returned. Their
+// grants were not given up: the lease has to run out.
+type StuckError struct{ Grants []partition.Grant }
+
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("handlers of %v have not returned: nobody gets the partitions before the lease runs out", e.Grants)
+}
+
+// A Coordinator takes part in a name for one peer. One goroutine, that of Run,
+// waits, steps the machine and carries out its effects. The other methods may be
+// called concurrently, before, during and after Run.
+type Coordinator struct {
+	cfg     Config
+	machine *machine.Machine
+	mailbox *mailbox
+	filter  partition.Filter
+	view    atomic.Pointer[partition.View]
+	// validUntil is the instant up to which the lease is valid; 0: it is not.
+	validUntil atomic.Int64
+	ran        atomic.Bool
+	claims     bool // false: a member for the index alone
+
+	// The rest belongs to the goroutine of Run.
+	calls   sync.WaitGroup
+	began   time.Time
+	stopped time.Time
+	joined  bool
+	over    bool
+	grants  map[partition.ID]*holding
+	// released has when the grants were drained that the ledger still shows.
+	released map[partition.Grant]time.Time
+	stuck    []partition.Grant
+	err      error
+}
+
+// holding is what the coordinator remembers of a grant.
+type holding struct {
+	grant partition.Grant
+	since time.Time // of its end
+	ends  bool      // it is drained or aborted
+}
+
+// NewCoordinator returns a coordinator that has not begun. It returns everything
+// that is wrong with cfg at once.
+func NewCoordinator(cfg Config) (*Coordinator, error) {
+	return newCoordinator(cfg, true)
+}
+
+func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
+	var errs []error
+	if cfg.Ledger == nil {
+		errs = append(errs, errors.New("transition: no ledger"))
+	}
+	if cfg.Tenant == nil && claims {
+		errs = append(errs, errors.New("transition: no tenant"))
+	}
+	cfg.Config = cfg.Config.WithDefaults()
+	errs = append(errs, cfg.Config.Validate(), cfg.Timing.Validate())
+	if cfg.Weight < 0 {
+		errs = append(errs, fmt.Errorf("transition: weight %d: must not be negative", cfg.Weight))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	cfg.Timing = cfg.Timing.WithDefaults()
+	if cfg.Session == "" {
+		cfg.Session = NewSession()
+	}
+	if cfg.Peer == "" {
+		cfg.Peer = string(cfg.Session)
+	}
+	if cfg.Strategy == nil {
+		cfg.Strategy = partition.Sticky{}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = NewClock()
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = func(Event) {}
+	}
+	return &Coordinator{
+		cfg:      cfg,
+		claims:   claims,
+		mailbox:  newMailbox(),
+		grants:   make(map[partition.ID]*holding),
+		released: make(map[partition.Grant]time.Time),
+	}, nil
+}
+
+// Session returns the session of this run.
+func (c *Coordinator) Session() partition.Session { return c.cfg.Session }
+
+// Filter says which partitions are this peer's to work on: those it serves. It
+// follows the grants before the tenant is told.
+func (c *Coordinator) Filter() *partition.Filter { return &c.filter }
+
+// Valid reports whether the lease stands. It is to be asked before each start of a
+// handler, and costs a reading of the clock.
+func (c *Coordinator) Valid() bool {
+	return int64(c.cfg.Clock()) < c.validUntil.Load()
+}
+
+// View returns the newest view; its Version is 0 before the first.
+func (c *Coordinator) View() partition.View {
+	if v := c.view.Load(); v != nil {
+		return *v
+	}
+	return partition.View{Index: -1}
+}
+
+// Fenced reports that the data of g refused this peer because it has seen the
+// greater epoch stored. The partition is aborted and asked for again with a greater
+// number.
+func (c *Coordinator) Fenced(g partition.Grant, stored partition.Epoch) {
+	c.mailbox.put(mail{
+		event: machine.Lost{Grant: g, Stored: stored},
+		cause: fmt.Errorf("%v was refused: epoch %v stands at the data", g, stored),
+	})
+}
+
+// Lost reports that the data of g is lost for this peer, for cause: it refused
+// without a number, or forgot. The partition is aborted and asked for again.
+func (c *Coordinator) Lost(g partition.Grant, cause error) {
+	c.mailbox.put(mail{event: machine.Lost{Grant: g}, cause: cause})
+}
+
+// Stop asks the peer to leave: its partitions drain, are handed over, and Run
+// returns. Before Run it makes Run return at once.
+func (c *Coordinator) Stop() { c.mailbox.put(mail{event: machine.Stop{}}) }
+
+// Run takes part until a Stop is carried out, or until ctx ends: then handlers are
+// cancelled and what returns within the cancel grace is given up. Nothing of the
+// coordinator runs when it returns, and no more calls of the tenant come.
+//
+// It returns nil after the peer has left, a *StuckError if handlers have not
+// returned, an error that wraps partition.ErrConfig if the name is in use with
+// another configuration, or the reason why the indexer cannot go on. It can be
+// called once.
+func (c *Coordinator) Run(ctx context.Context) error {
+	if c.ran.Swap(true) {
+		return errors.New("transition: a coordinator runs once")
+	}
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer c.calls.Wait()
+	defer cancel()
+	c.began = time.Now()
+	c.machine = machine.New(c.machineConfig(), c.now())
+	c.calls.Go(func() { c.listen(inner) })
+	if c.cfg.Indexer != nil {
+		c.calls.Go(func() { c.index(inner) })
+	}
+	c.loop(ctx, inner)
+	c.validUntil.Store(0)
+	c.filter.Publish(c.cfg.Config, nil)
+	if c.err == nil && len(c.stuck) > 0 {
+		return &StuckError{Grants: c.stuck}
+	}
+	return c.err
+}
+
+func (c *Coordinator) machineConfig() machine.Config {
+	seed := fnv.New64a()
+	_, _ = seed.Write([]byte(c.cfg.Session)) // never fails
+	return machine.Config{
+		Session:      c.cfg.Session,
+		Peer:         c.cfg.Peer,
+		Weight:       c.cfg.Weight,
+		Times:        c.cfg.Timing.Times(),
+		Policy:       c.cfg.Policy,
+		Viewed:       c.cfg.Indexer != nil,
+		ClaimNothing: !c.claims,
+		Seed:         seed.Sum64(),
+	}
+}
+
+// loop is the coordinator's life: wait, step, carry out.
+func (c *Coordinator) loop(ctx, inner context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	ended := ctx.Done()
+	for !c.over {
+		select {
+		case <-ended:
+			ended = nil
+			c.handle(inner, mail{event: machine.Stop{Now: true}})
+		case <-c.mailbox.bell:
+			for _, m := range c.mailbox.take() {
+				c.handle(inner, m)
+			}
+		case <-timer.C:
+			c.handle(inner, mail{event: machine.Ticked{}})
+		}
+		if at, ok := c.machine.Wake(); ok {
+			timer.Reset(min(at.Sub(c.now()), glance))
+		}
+	}
+}
+
+// handle carries one thing that happened through the machine.
+func (c *Coordinator) handle(inner context.Context, m mail) {
+	if c.over {
+		return
+	}
+	for _, e := range m.report {
+		c.cfg.Observer(e)
+	}
+	switch ev := m.event.(type) {
+	case machine.Stop:
+		if c.stopped.IsZero() {
+			c.stopped = time.Now()
+		}
+	case machine.Synced:
+		if !c.joined {
+			c.joined = true
+			c.cfg.Observer(Joined{Session: c.cfg.Session, Peer: c.cfg.Peer, Took: time.Since(c.began)})
+		}
+	case machine.Drained:
+		c.drained(ev.Grant)
+	}
+	if m.fatal != nil && c.err == nil {
+		c.err = m.fatal
+	}
+	c.carryOut(inner, c.machine.Step(c.now(), m.event), m.cause)
+	// A name with another configuration has no ear for a last word.
+	if errors.Is(c.err, partition.ErrConfig) && len(c.grants) == 0 {
+		c.over = true
+	}
+}
+
+func (c *Coordinator) now() machine.Instant { return machine.Instant(c.cfg.Clock()) }

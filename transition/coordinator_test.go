@@ -1,0 +1,336 @@
+package transition_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+func TestPeersJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		a := n.peer("a", nil).start(t.Context())
+		pass(1500 * time.Millisecond) // settle, seal, claim
+		n.shares(a)
+		before := a.holds()
+		b := n.peer("b", nil).start(t.Context())
+		c := n.peer("c", nil).start(t.Context())
+		pass(2500 * time.Millisecond)
+		n.shares(a, b, c)
+		for id, g := range a.holds() {
+			if before[id] != g {
+				t.Errorf("%v was %v before: a partition that did not move has a new epoch", g, before[id])
+			}
+		}
+		if v := c.co.View(); v.Replicas != 3 || v.Index < 0 || v.Index > 2 || len(v.Wish) != 4 {
+			t.Errorf("c sees %+v", v)
+		}
+		b.co.Stop()
+		pass(2500 * time.Millisecond)
+		<-b.ended
+		if b.err != nil {
+			t.Errorf("b ended with %v", b.err)
+		}
+		n.shares(a, c)
+		census, _ := n.ledger.Census(t.Context())
+		for _, s := range census.Sessions {
+			if s.Peer == "b" && s.State != machine.Gone {
+				t.Errorf("b left and is %v", s.State)
+			}
+		}
+		a.co.Stop()
+		c.co.Stop()
+		<-a.ended
+		<-c.ended
+		if a.err != nil || c.err != nil {
+			t.Errorf("ended with %v, %v", a.err, c.err)
+		}
+		if len(n.works) != 0 {
+			t.Errorf("work goes on: %v", n.works)
+		}
+	})
+}
+
+func TestTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		mute := &faulty{Ledger: n.ledger}
+		a := n.peer("a", nil).start(t.Context())
+		b := n.peer("b", func(_ *peer, cfg *transition.Config) { cfg.Ledger = mute }).start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a, b)
+		mute.fail(errors.New("cut off"))
+		died := time.Now()
+		timing := transition.Timing{}.WithDefaults()
+		pass(timing.Validity())
+		if b.co.Valid() || len(b.holds()) != 0 {
+			t.Fatalf("b trusts its lease longer than %v: serves %v", timing.Validity(), b.holds())
+		}
+		if !saw[transition.Lapsed](b) || !slices.Contains(b.causes, transition.ErrLapsed) {
+			t.Errorf("b does not say that its lease lapsed: %v", b.causes)
+		}
+		for len(a.holds()) < total && time.Since(died) < 2*timing.Takeover() {
+			pass(10 * time.Millisecond)
+		}
+		n.shares(a)
+		if took := time.Since(died); took > timing.Lease+time.Second {
+			t.Errorf("everything was taken over after %v, want a lease and a second", took)
+		}
+		// It comes back under the same session.
+		mute.fail(nil)
+		pass(5 * time.Second)
+		n.shares(a, b)
+		a.co.Stop()
+		b.co.Stop()
+		<-a.ended
+		<-b.ended
+	})
+}
+
+func TestStoreForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		a := n.peer("a", nil).start(t.Context())
+		b := n.peer("b", nil).start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a, b)
+		before := a.holds()
+		n.ledger.Forget()
+		pass(15 * time.Second)
+		n.shares(a, b)
+		if !maps.Equal(a.holds(), before) {
+			t.Errorf("a served %v, now %v: something moved", before, a.holds())
+		}
+		if !saw[transition.GraceOpened](a) || saw[transition.Aborted](a) || saw[transition.Draining](a) {
+			t.Errorf("want a grace and no pause, saw %v", a.events)
+		}
+		a.co.Stop()
+		b.co.Stop()
+		<-a.ended
+		<-b.ended
+	})
+}
+
+func TestFencedGetsAGreaterEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		a := n.peer("a", nil).start(t.Context())
+		pass(3 * time.Second)
+		g := a.holds()[5]
+		a.co.Fenced(g, 900)
+		pass(time.Second)
+		if now := a.holds()[5]; now.Epoch <= 900 {
+			t.Errorf("after a refusal by epoch 900 it serves %v", now)
+		}
+		forgot := errors.New("the store forgot")
+		a.co.Lost(a.holds()[7], forgot)
+		pass(time.Second)
+		n.shares(a)
+		if !slices.Contains(a.causes, forgot) {
+			t.Errorf("aborted with %v, want the tenant's own cause", a.causes)
+		}
+		a.co.Stop()
+		<-a.ended
+	})
+}
+
+func TestLeaseCountsSuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		start := time.Now()
+		var mu sync.Mutex
+		var asleep time.Duration
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) {
+			cfg.Clock = func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Since(start) + asleep
+			}
+		}).start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		mu.Lock()
+		asleep = time.Hour
+		mu.Unlock()
+		if a.co.Valid() {
+			t.Error("the lease is valid after an hour of suspend")
+		}
+		pass(300 * time.Millisecond)
+		if !saw[transition.Lapsed](a) {
+			t.Error("the suspend went unnoticed")
+		}
+		pass(5 * time.Second)
+		n.shares(a)
+		a.co.Stop()
+		<-a.ended
+	})
+}
+
+func TestSlowLedgerIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		slow := &faulty{Ledger: n.ledger}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = slow }).start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		slow.delay(3 * time.Second) // longer than a call may take: carried out, never answered
+		pass(transition.Timing{}.WithDefaults().Validity())
+		if a.co.Valid() || len(a.holds()) != 0 {
+			t.Error("answers that are too late count")
+		}
+		if !a.saw(func(e transition.Event) bool {
+			f, ok := e.(transition.SyncFailed)
+			return ok && errors.Is(f.Err, context.DeadlineExceeded) && f.Took == transition.Timing{}.WithDefaults().CallTimeout()
+		}) {
+			t.Errorf("no call was given up at its timeout: %v", a.events)
+		}
+		slow.delay(0)
+		pass(5 * time.Second)
+		n.shares(a)
+		a.co.Stop()
+		<-a.ended
+	})
+}
+
+func TestHintsComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		deaf := &faulty{Ledger: n.ledger}
+		deaf.deafen(errors.New("subscription ended"))
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = deaf }).start(t.Context())
+		pass(10 * time.Second)
+		n.shares(a) // hints are never needed
+		if !saw[transition.HintsLost](a) {
+			t.Error("nobody is told that hints are lost")
+		}
+		before := len(a.told())
+		pass(10 * time.Second) // longest wait twice over
+		lost := func(e transition.Event) bool { _, ok := e.(transition.HintsLost); return ok }
+		if !slices.ContainsFunc(a.told()[before:], lost) {
+			t.Error("hints are not asked for again and again")
+		}
+		deaf.deafen(nil)
+		pass(6 * time.Second)
+		before = len(a.told())
+		b := n.peer("b", nil).start(t.Context())
+		pass(1300 * time.Millisecond) // less than a beat after the roll
+		if !a.saw(func(e transition.Event) bool { v, ok := e.(transition.RollSeen); return ok && v.View.Replicas == 2 }) {
+			t.Errorf("the roll was not hinted: %v", a.told()[before:])
+		}
+		a.co.Stop()
+		b.co.Stop()
+		<-a.ended
+		<-b.ended
+	})
+}
+
+func TestDrainOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		timing := transition.Timing{Drain: 5 * time.Second}
+		a := n.peer("a", func(p *peer, cfg *transition.Config) { p.drains, cfg.Timing = 8*time.Second, timing }).start(t.Context())
+		pass(3 * time.Second)
+		b := n.peer("b", nil).start(t.Context())
+		pass(7500 * time.Millisecond)
+		if !saw[transition.DrainOverdue](a) {
+			t.Error("a drain that takes longer than it may goes unsaid")
+		}
+		if len(b.holds()) != 0 {
+			t.Errorf("b serves %v while a drains", b.holds())
+		}
+		pass(5 * time.Second)
+		n.shares(a, b)
+		a.co.Stop()
+		b.co.Stop()
+		<-a.ended
+		<-b.ended
+	})
+}
+
+// TestEventsOfAGrant follows one grant through its life.
+
+// TestSealFails: a store that is full refuses the roll and answers everything else.
+func TestSealFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		full := &faulty{Ledger: n.ledger}
+		full.fill(errors.New("OOM"))
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = full }).start(t.Context())
+		pass(20 * time.Second)
+		if !saw[transition.SealFailed](a) {
+			t.Error("nobody is told that no roll can be sealed")
+		}
+		if calls := full.calls; calls > 100 {
+			t.Errorf("%d calls in 20 s: it asks without a pause", calls)
+		}
+		full.fill(nil)
+		pass(5 * time.Second)
+		n.shares(a)
+		a.co.Stop()
+		<-a.ended
+	})
+}
+
+// TestSealStale: who seals second has not failed.
+func TestSealStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		second := &faulty{Ledger: n.ledger}
+		second.fill(transition.ErrStale)
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = second }).start(t.Context())
+		pass(3 * time.Second)
+		if saw[transition.SealFailed](a) {
+			t.Error("another peer was faster, and it is told as a failure")
+		}
+		a.co.Stop()
+		a.ends()
+	})
+}
+
+// TestAbortCrossesDrained: a drain ends while its abort is under way, so that the
+// coordinator hears of the end twice.
+func TestAbortCrossesDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		cut := &faulty{Ledger: n.ledger}
+		a := n.peer("a", func(p *peer, cfg *transition.Config) {
+			cfg.Ledger, p.drains, p.crosses = cut, time.Minute, true
+		}).start(t.Context())
+		pass(3 * time.Second)
+		b := n.peer("b", nil).start(t.Context())
+		pass(2 * time.Second)
+		cut.fail(errors.New("cut off")) // while half of it drains
+		pass(10 * time.Second)
+		if len(a.holds()) != 0 {
+			t.Errorf("it serves %v without a lease", a.holds())
+		}
+		ends := make(map[partition.Grant]int)
+		for _, e := range a.events {
+			if d, ok := e.(transition.Drained); ok {
+				ends[d.Grant]++
+			}
+		}
+		for g, times := range ends {
+			if times != 1 {
+				t.Errorf("the end of %v is reported %d times", g, times)
+			}
+		}
+		cut.fail(nil)
+		pass(10 * time.Second)
+		n.shares(a, b)
+		a.co.Stop()
+		b.co.Stop()
+		pass(2 * time.Minute)
+		<-a.ended
+		<-b.ended
+	})
+}

@@ -1,0 +1,223 @@
+package coverage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A Kind is what is wrong.
+type Kind string
+
+// The kinds.
+const (
+	Unowned  Kind = "unowned" // nobody owns the partition
+	Double   Kind = "double"  // the data and the ledger name different owners
+	Overdue  Kind = "overdue" // the partition waits longer than its bound to be worked on by whom it is for
+	Refused  Kind = "refused" // somebody wants another number of partitions, hash or units
+	TwoNames Kind = "two-deployments"
+)
+
+// Kinds lists all kinds.
+func Kinds() []Kind { return []Kind{Unowned, Double, Overdue, Refused, TwoNames} }
+
+// refusedFor is how long a refusal is worth telling.
+const refusedFor = 10 * time.Minute
+
+// A Datum is what the data of a partition says.
+type Datum struct {
+	ID    partition.ID
+	Fence partition.Token // zero: nobody may fetch and settle now
+	// Waiting says that there are tasks in it that are not finished.
+	Waiting bool
+}
+
+// A Look is what was seen. The data must have been read before the census: then a
+// fence is never newer than the grant it belongs to. Partitions and units of which
+// nothing was read are judged by the census alone.
+type Look struct {
+	Census machine.Census
+	Data   []Datum
+}
+
+// A Condition is something that can be seen in one look.
+type Condition struct {
+	Kind Kind
+	// ID is the partition, of the first three kinds.
+	ID partition.ID
+	// Text says what is wrong, for people, without the partition.
+	Text string
+	// Bound is how long it may last; zero: it is wrong at once.
+	Bound time.Duration
+	// Explained says that something under way explains it. An unowned partition that
+	// nothing explains has a shorter bound.
+	Explained bool
+	// Handover says that it waits for a hand-over, of those that are overdue.
+	Handover bool
+}
+
+// key tells conditions apart over several looks.
+func (c Condition) key() string {
+	switch c.Kind {
+	case Unowned, Double, Overdue:
+		return fmt.Sprintf("%s %d", c.Kind, c.ID)
+	case Refused, TwoNames:
+	}
+	return string(c.Kind) + " " + c.Text
+}
+
+// Conditions returns what is not as it should be in the end.
+func Conditions(l Look) []Condition {
+	b := bounds(l.Census)
+	all := refusals(l.Census)
+	all = append(all, deployments(l.Census)...)
+	if l.Census.Grace > 0 {
+		return all // nobody gains a partition: who owned what says so again first
+	}
+	seats := make(map[partition.Session]machine.Seat)
+	for _, s := range l.Census.Sessions {
+		if s.State != machine.Gone && s.Lease > 0 {
+			seats[s.Session] = s
+		}
+	}
+	grants := make(map[partition.ID]machine.Ownership)
+	for _, g := range l.Census.Grants {
+		grants[g.Grant.ID] = g
+	}
+	data := make(map[partition.ID]Datum)
+	for _, d := range l.Data {
+		data[d.ID] = d
+	}
+	// Who asked last may have been given something else by a later roll: then he waits for
+	// nothing. Where views come from another indexer this cannot be known.
+	named := make(map[partition.ID]partition.Session)
+	for _, m := range l.Census.Roll.Members {
+		for _, id := range m.Partitions {
+			named[id] = m.Session
+		}
+	}
+	claimed := machine.Claimed(l.Census) || len(l.Census.Grants) > 0
+	due := l.Census.Membership != l.Census.Roll.Membership
+	for _, id := range l.Census.Config.IDs() {
+		g, granted := grants[id]
+		owner, lives := seats[g.Session]
+		c := Condition{ID: id, Bound: b.takeover}
+		d, looked := data[id]
+		waiter, awaited := seats[g.Waiter]
+		switch {
+		case len(seats) == 0:
+			c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
+		case !granted && !claimed:
+			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
+		case !granted:
+			c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", due
+			if !due {
+				c.Bound = b.settle
+			}
+		case !lives:
+			c.Kind, c.Text, c.Explained = Unowned, fmt.Sprintf("the lease of its owner, session %s, is over", g.Session), true
+		case looked && d.Fence.Epoch > g.Grant.Epoch:
+			c.Kind, c.Bound = Double, 0
+			c.Text = fmt.Sprintf("the ledger granted it to %s under epoch %d, the data admits epoch %d of %s",
+				owner.Peer, g.Grant.Epoch, d.Fence.Epoch, name(seats, d.Fence.Session))
+		case awaited && named[id] == waiter.Session && waiter.Session != owner.Session:
+			c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
+			c.Text = fmt.Sprintf("%s waits for it, and %s has not handed it over", waiter.Peer, owner.Peer)
+		case looked && d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):
+			c.Kind, c.Text = Overdue, fmt.Sprintf("it has tasks, and %s, who was granted it, has not opened it", owner.Peer)
+		default:
+			continue
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// limits are how long things may take among the peers of a name.
+type limits struct {
+	takeover, settle, beat time.Duration
+}
+
+func bounds(c machine.Census) limits {
+	b := limits{}
+	for _, s := range c.Sessions {
+		if s.Terms.Lease == 0 {
+			continue
+		}
+		t := transition.TimingOf(s.Terms)
+		b.takeover = max(b.takeover, t.Takeover())
+		b.settle, b.beat = max(b.settle, t.Settle), max(b.beat, t.Beat())
+	}
+	if b.takeover == 0 {
+		t := transition.Timing{}.WithDefaults()
+		b = limits{t.Takeover(), t.Settle, t.Beat()}
+	}
+	return b
+}
+
+// handover is how long owner may take to hand a partition over.
+func handover(owner machine.Seat) time.Duration {
+	t := transition.TimingOf(owner.Terms).WithDefaults()
+	return t.Drain + t.CancelGrace + 2*t.Beat()
+}
+
+// Takeover returns the published bound of the name as its peers have told it: from the
+// death of one of them until others have its partitions. Zero: none has told.
+func Takeover(c machine.Census) time.Duration {
+	for _, s := range c.Sessions {
+		if s.Terms.Lease > 0 {
+			return bounds(c).takeover
+		}
+	}
+	return 0
+}
+
+func refusals(c machine.Census) []Condition {
+	var all []Condition
+	seen := make(map[string]bool)
+	for _, r := range c.Refused {
+		text := r.Who + ": " + r.What
+		if r.Ago > refusedFor || seen[text] {
+			continue
+		}
+		seen[text] = true
+		all = append(all, Condition{Kind: Refused, Text: text})
+	}
+	return all
+}
+
+// deployments finds peers of which each says that it belongs to something else.
+func deployments(c machine.Census) []Condition {
+	peers := make(map[string][]string)
+	for _, s := range c.Sessions {
+		if s.Terms.Deployment != "" && s.State != machine.Gone && s.Lease > 0 {
+			peers[s.Terms.Deployment] = append(peers[s.Terms.Deployment], s.Peer)
+		}
+	}
+	if len(peers) < 2 {
+		return nil
+	}
+	var says []string
+	for _, d := range slices.Sorted(maps.Keys(peers)) {
+		slices.Sort(peers[d])
+		who := peers[d][0]
+		if n := len(peers[d]) - 1; n > 0 {
+			who = fmt.Sprintf("%s and %d more", who, n)
+		}
+		says = append(says, fmt.Sprintf("%q (%s)", d, who))
+	}
+	return []Condition{{Kind: TwoNames, Text: "the peers belong to " + strings.Join(says, " and ")}}
+}
+
+func name(seats map[partition.Session]machine.Seat, s partition.Session) string {
+	if seat, ok := seats[s]; ok {
+		return seat.Peer
+	}
+	return "session " + string(s)
+}

@@ -1,0 +1,208 @@
+package coverage_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+var timing = transition.Timing{Lease: 10 * time.Second, Drain: 20 * time.Second}.WithDefaults()
+
+// healthy is a name with two peers, four partitions, and nothing to say about it.
+func healthy() coverage.Look {
+	seat := func(s string) machine.Seat {
+		return machine.Seat{Session: partition.Session(s), Peer: "peer-" + s, Weight: 1, State: machine.Live, Lease: 5 * time.Second, Terms: timing.Terms("d")}
+	}
+	l := coverage.Look{Census: machine.Census{
+		Config: partition.Config{Total: 4}.WithDefaults(), Membership: 2, Roll: machine.Roll{Version: 3, Membership: 2},
+		Sessions: []machine.Seat{seat("a"), seat("b")},
+	}}
+	for i, s := range []partition.Session{"a", "a", "b", "b"} {
+		g := partition.Grant{ID: partition.ID(i), Epoch: partition.Epoch(10 + i)}
+		l.Census.Grants = append(l.Census.Grants, machine.Ownership{Grant: g, Session: s})
+		l.Data = append(l.Data, coverage.Datum{ID: g.ID, Fence: partition.Token{Epoch: g.Epoch, Session: s}})
+	}
+	return l
+}
+
+// faults are all the ways in which a look shows something wrong, and the kind, the bound
+// and a word of what is to be said.
+var faults = map[string]struct {
+	inject func(*coverage.Look)
+	kind   coverage.Kind
+	bound  time.Duration
+	word   string
+}{
+	"grant deleted by hand": {
+		func(l *coverage.Look) { l.Census.Grants = l.Census.Grants[1:] },
+		coverage.Unowned, timing.Settle, "granted to nobody",
+	},
+	"owner died": {
+		func(l *coverage.Look) { l.Census.Sessions[1].Lease = -1 },
+		coverage.Unowned, timing.Takeover(), "session b, is over",
+	},
+	"owner unknown": {
+		func(l *coverage.Look) { l.Census.Sessions = l.Census.Sessions[:1] },
+		coverage.Unowned, timing.Takeover(), "session b, is over",
+	},
+	"everybody left": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].State, l.Census.Sessions[1].State = machine.Gone, machine.Gone
+			l.Census.Grants = nil
+		},
+		coverage.Unowned, timing.Takeover(), "nobody takes part",
+	},
+	"only members for the index": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].Weight, l.Census.Sessions[1].Weight, l.Census.Grants = 0, 0, nil
+		},
+		coverage.Unowned, timing.Takeover(), "nobody who takes part claims partitions",
+	},
+	"newer fence": {
+		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 99, Session: "b"} },
+		coverage.Double, 0, "granted it to peer-a under epoch 10, the data admits epoch 99 of peer-b",
+	},
+	"refused": {
+		func(l *coverage.Look) {
+			l.Census.Refused = []machine.Refusal{{Who: "host", What: "total 5", Ago: time.Second}, {Who: "host", What: "total 5", Ago: time.Minute}}
+		},
+		coverage.Refused, 0, "host: total 5",
+	},
+	"two deployments": {
+		func(l *coverage.Look) { l.Census.Sessions[1].Terms.Deployment = "e" },
+		coverage.TwoNames, 0, `"d" (peer-a) and "e" (peer-b)`,
+	},
+	"not handed over": {
+		func(l *coverage.Look) {
+			l.Census.Grants[0].Waiter = "b"
+			l.Census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: "b"}, Partitions: []partition.ID{0, 2, 3}}}
+		},
+		coverage.Overdue, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "peer-b waits for it, and peer-a",
+	},
+	"not opened": {
+		func(l *coverage.Look) {
+			l.Data[0].Fence, l.Data[0].Waiting = partition.Token{Epoch: 1, Session: "b"}, true
+		},
+		coverage.Overdue, timing.Takeover(), "peer-a, who was granted it, has not opened it",
+	},
+}
+
+// Every fault is told once, as soon as its bound is over and not before, and its end.
+func TestFaults(t *testing.T) {
+	for what, f := range faults {
+		t.Run(what, func(t *testing.T) {
+			var d coverage.Detector
+			now := time.Minute
+			if found, over := d.Look(now, healthy()); len(found)+len(over) > 0 || d.Suspects() {
+				t.Fatalf("all is well, and it finds %v %v", found, over)
+			}
+			bad := healthy()
+			f.inject(&bad)
+			now += time.Hour
+			found, _ := d.Look(now, bad)
+			if f.bound > 0 {
+				if len(found) > 0 {
+					t.Fatalf("told at once: %v", found)
+				}
+				if !d.Suspects() {
+					t.Error("it does not ask for another look")
+				}
+				if found, _ = d.Look(now+f.bound-time.Millisecond, bad); len(found) > 0 {
+					t.Fatalf("told before its bound: %v", found)
+				}
+				found, _ = d.Look(now+f.bound, bad)
+			}
+			if len(found) != 1 || found[0].Kind != f.kind || !strings.Contains(found[0].Text, f.word) {
+				t.Fatalf("found %v", found)
+			}
+			if again, over := d.Look(now+f.bound+time.Second, bad); len(again)+len(over) > 0 {
+				t.Errorf("told again: %v %v", again, over)
+			}
+			if _, over := d.Look(now+f.bound+time.Minute, healthy()); !slices.Equal(over, []coverage.Kind{f.kind}) {
+				t.Errorf("over: %v", over)
+			}
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for what, f := range faults {
+		bad := healthy()
+		f.inject(&bad)
+		for _, c := range []struct {
+			age  time.Duration
+			want bool
+		}{{f.bound - 1, f.bound == 0}, {f.bound, true}} {
+			got := coverage.Judge(bad, func(coverage.Condition) time.Duration { return c.age })
+			if (len(got) > 0) != c.want {
+				t.Errorf("%s, seen for %v: %v", what, c.age, got)
+			}
+		}
+	}
+	if got := coverage.Judge(healthy(), func(coverage.Condition) time.Duration { return time.Hour }); len(got) > 0 {
+		t.Errorf("all is well: %v", got)
+	}
+}
+
+// What is under way is no finding.
+func TestQuiet(t *testing.T) {
+	for what, change := range map[string]func(*coverage.Look){
+		"grace":                    func(l *coverage.Look) { l.Census.Grants, l.Census.Grace = nil, time.Second },
+		"old refusal":              func(l *coverage.Look) { l.Census.Refused = []machine.Refusal{{Who: "w", Ago: time.Hour}} },
+		"no deployment":            func(l *coverage.Look) { l.Census.Sessions[0].Terms.Deployment = "" },
+		"waits for itself":         func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
+		"waiter is not to have it": func(l *coverage.Look) { l.Census.Grants[0].Waiter = "b" },
+		"waiter is dead":           func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
+		"not opened and empty":     func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
+		"nothing read of data":     func(l *coverage.Look) { l.Data = nil },
+	} {
+		l := healthy()
+		change(&l)
+		if got := coverage.Conditions(l); len(got) > 0 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// After a new roll those whom it names have to ask first: a beat without hints.
+func TestPatienceAfterARoll(t *testing.T) {
+	var d coverage.Detector
+	d.Look(time.Minute, healthy())
+	l := healthy()
+	l.Census.Roll.Version++
+	l.Census.Grants = l.Census.Grants[1:]
+	now := 2 * time.Minute
+	d.Look(now, l)
+	if found, _ := d.Look(now+timing.Settle+time.Millisecond, l); len(found) > 0 {
+		t.Errorf("%v", found)
+	}
+	if found, _ := d.Look(now+timing.Beat()+timing.Settle, l); len(found) != 1 {
+		t.Errorf("%v", found)
+	}
+}
+
+func TestFindingsArePutTogether(t *testing.T) {
+	l := healthy()
+	l.Census.Grants = l.Census.Grants[3:]
+	got := coverage.Judge(l, func(coverage.Condition) time.Duration { return time.Hour })
+	if len(got) != 1 || got[0].String() != "unowned: partitions 0-2: it is granted to nobody" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestTakeover(t *testing.T) {
+	l := healthy()
+	if got := coverage.Takeover(l.Census); got != timing.Takeover() {
+		t.Errorf("%v, want %v", got, timing.Takeover())
+	}
+	l.Census.Sessions = nil
+	if got := coverage.Takeover(l.Census); got != 0 {
+		t.Errorf("of nobody: %v", got)
+	}
+}

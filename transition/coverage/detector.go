@@ -1,0 +1,162 @@
+package coverage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Finding is something that is wrong for longer than it may be.
+type Finding struct {
+	Kind Kind
+	// Partitions that it is about, ascending; none if it is about the name.
+	Partitions []partition.ID
+	Text       string // of the first of them
+	// For is how long the first of them has been seen so.
+	For time.Duration
+}
+
+func (f Finding) String() string {
+	text := f.Text
+	switch n := len(f.Partitions); {
+	case n == 1:
+		text = fmt.Sprintf("partition %v: %s", f.Partitions[0], text)
+	case n > 1:
+		text = fmt.Sprintf("partitions %s: %s", Ranges(f.Partitions), text)
+	}
+	return string(f.Kind) + ": " + text
+}
+
+// A Detector remembers since when conditions last. The zero value is ready. It must not
+// be used concurrently.
+type Detector struct {
+	since map[string]time.Duration
+	told  map[string]Kind
+	// The roll that was seen last, and since when: who is named by a new one has to ask
+	// first.
+	roll      uint64
+	rollSince time.Duration
+}
+
+// Look tells what was seen at the instant now of any clock that only goes forward. It
+// returns what is wrong that was not returned before, and the kinds of which nothing is
+// wrong any more.
+func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind) {
+	if l.Census.Roll.Version != d.roll || d.since == nil {
+		d.roll, d.rollSince = l.Census.Roll.Version, now
+	}
+	b := bounds(l.Census)
+	since, told := make(map[string]time.Duration), make(map[string]Kind)
+	fresh := make(map[Kind][]aged)
+	for _, c := range Conditions(l) {
+		key := c.key()
+		at, seen := d.since[key]
+		if !seen {
+			at = now
+		}
+		since[key] = at
+		if c.Kind == Unowned && !c.Explained && now-d.rollSince < b.beat+b.settle && d.rollSince > 0 {
+			c.Bound = b.takeover
+		}
+		_, before := d.told[key]
+		if !before && c.Bound > 0 && (!seen || now-at < c.Bound) {
+			continue
+		}
+		told[key] = c.Kind
+		if !before {
+			fresh[c.Kind] = append(fresh[c.Kind], aged{c, now - at})
+		}
+	}
+	for _, kind := range Kinds() {
+		had, has := holds(d.told, kind), holds(told, kind)
+		if had && !has {
+			over = append(over, kind)
+		}
+		found = append(found, findings(kind, fresh[kind])...)
+	}
+	d.since, d.told = since, told
+	return found, over
+}
+
+func holds(told map[string]Kind, kind Kind) bool {
+	for _, k := range told {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// Suspects reports whether something was seen that may become a finding: another look
+// should come soon.
+func (d *Detector) Suspects() bool { return len(d.since) > len(d.told) }
+
+// aged is a condition and how long it lasts.
+type aged struct {
+	Condition
+	age time.Duration
+}
+
+// findings puts conditions of one kind together: partitions with the same text are one
+// finding.
+func findings(kind Kind, all []aged) []Finding {
+	slices.SortStableFunc(all, func(a, b aged) int { return cmp.Compare(a.ID, b.ID) })
+	var out []Finding
+	at := make(map[string]int)
+	for _, c := range all {
+		i, ok := at[c.Text]
+		if !ok {
+			i = len(out)
+			at[c.Text] = i
+			out = append(out, Finding{Kind: kind, Text: c.Text, For: c.age})
+		}
+		if kind == Unowned || kind == Double || kind == Overdue {
+			out[i].Partitions = append(out[i].Partitions, c.ID)
+		}
+	}
+	return out
+}
+
+// Judge returns what is wrong in one look, for somebody who has not looked before; age
+// says how long a condition has lasted as far as it can be known, or negative: then
+// what nothing under way explains is taken as wrong.
+func Judge(l Look, age func(Condition) time.Duration) []Finding {
+	wrong := make(map[Kind][]aged)
+	for _, c := range Conditions(l) {
+		lasts := time.Duration(0)
+		if c.Bound > 0 {
+			lasts = age(c)
+			if lasts >= 0 && lasts < c.Bound || lasts < 0 && (c.Explained || c.Kind == Overdue) {
+				continue
+			}
+		}
+		wrong[c.Kind] = append(wrong[c.Kind], aged{c, max(lasts, 0)})
+	}
+	var out []Finding
+	for _, kind := range Kinds() {
+		out = append(out, findings(kind, wrong[kind])...)
+	}
+	return out
+}
+
+// Ranges prints partitions for people: "0-3 7 9-11".
+func Ranges(ids []partition.ID) string {
+	var parts []string
+	for i := 0; i < len(ids); {
+		j := i
+		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
+			j++
+		}
+		if j > i {
+			parts = append(parts, fmt.Sprintf("%v-%v", ids[i], ids[j]))
+		} else {
+			parts = append(parts, ids[i].String())
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, " ")
+}

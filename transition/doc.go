@@ -1,0 +1,10 @@
+// Package transition takes part in a name: it counts off, is granted partitions,
+// hands them over in good order and drops them before its lease can run out.
+//
+// What to do is decided by package machine, which is pure. The [Coordinator] is the
+// thin shell around it: one goroutine that waits, steps the machine and carries out
+// its effects, on the [Ledger] (the store's record of who holds what) and on the
+// [Tenant] (what works on a partition while it is granted). The decisions of the
+// store are those of package memledger, the reference; redisledger has them in a
+// real store.
+package transition

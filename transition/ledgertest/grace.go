@@ -1,0 +1,133 @@
+package ledgertest
+
+import (
+	"errors"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+var (
+	canRestart = Abilities{Restart: true}
+	canForget  = Abilities{Forget: true}
+)
+
+// graceClauses are about the time after the store restarted or forgot.
+var graceClauses = []clause{
+	{"a store that forgot begins with a grace in which nobody gains", canForget, func(tb *table) {
+		a := tb.peer("a")
+		tb.restart(false)
+		got := a.sync(machine.Request{Claim: []partition.ID{3}})
+		tb.wantGrants(got)
+		if got.Grace < tb.timing.Grace()-tb.timing.ClockStep() || got.Grace > tb.timing.Grace() {
+			tb.Fatalf("the grace lasts %v, want %v", got.Grace, tb.timing.Grace())
+		}
+	}},
+	{"a restart begins with a grace in which nobody gains", canRestart, func(tb *table) {
+		a := tb.peer("a")
+		g := a.gets(1)
+		tb.restart(true)
+		got := a.sync(machine.Request{Hold: []partition.Grant{g}, Claim: []partition.ID{3}})
+		tb.wantGrants(got, g)
+		if got.Grace <= 0 {
+			tb.Fatal("there is no grace")
+		}
+	}},
+	{"the grace ends", canForget, func(tb *table) {
+		a := tb.peer("a")
+		tb.restart(false)
+		tb.pass(tb.timing.Grace() + tb.slack())
+		if got := a.join(); got.Grace != 0 {
+			tb.Fatalf("%v of the grace are left", got.Grace)
+		}
+		a.gets(3)
+	}},
+	{"the grace lasts", canForget, func(tb *table) {
+		a := tb.peer("a")
+		tb.restart(false)
+		tb.pass(tb.timing.Grace() - tb.timing.ClockStep()/2 - tb.slack())
+		tb.wantGrants(a.sync(machine.Request{Claim: []partition.ID{3}}))
+	}},
+	{"a jump of the clock does not end the grace", Abilities{Jump: true, Forget: true}, func(tb *table) {
+		a := tb.peer("a")
+		tb.restart(false)
+		tb.h.Advance(tb.timing.Grace() * 10)
+		tb.wantGrants(a.sync(machine.Request{Claim: []partition.ID{3}}))
+	}},
+	{"holds are honoured in a grace", canForget, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		g := a.gets(3)
+		tb.restart(false)
+		tb.wantGrants(b.sync(machine.Request{Claim: []partition.ID{3}}))
+		tb.wantGrants(a.sync(machine.Request{Hold: []partition.Grant{g}}), g)
+	}},
+	{"numbers go on above all that anybody saw", canForget, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		g := a.gets(3)
+		tb.restart(false)
+		a.sync(machine.Request{Hold: []partition.Grant{g}})
+		tb.pass(tb.timing.Grace() + tb.slack())
+		if got := b.gets(4); got.Epoch <= g.Epoch {
+			tb.Fatalf("granted %v after %v", got, g)
+		}
+	}},
+	{"a claim in a grace does not wait", canRestart, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		g := a.gets(3)
+		tb.restart(true)
+		b.claims(3)
+		if m, _ := find(a.sync(machine.Request{Hold: []partition.Grant{g}}), 3); m.Wanted {
+			tb.Fatal("somebody waits")
+		}
+	}},
+	{"a release in a grace frees, and hands over to nobody", canRestart, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		g := a.gets(3)
+		b.claims(3)
+		tb.restart(true)
+		tb.wantGrants(a.sync(machine.Request{Release: []partition.Grant{g}}))
+		if o := tb.owner(3); o.Grant.Epoch != 0 {
+			tb.Fatalf("the partition stands as %+v", o)
+		}
+	}},
+	{"no roll is due in a grace, and none can be sealed", canRestart, func(tb *table) {
+		a := tb.peer("a")
+		a.join()
+		tb.restart(true)
+		if got := a.join(); got.Sealing {
+			tb.Fatalf("a roll is due in %v", got.Due)
+		}
+		if err := tb.main.Seal(tb.Context(), tb.roll(tb.census(), a)); !errors.Is(err, transition.ErrStale) {
+			tb.Fatalf("seal: got %v, want ErrStale", err)
+		}
+		tb.pass(tb.timing.Grace() + tb.slack())
+		if !a.join().Sealing {
+			tb.Fatal("no roll is due after the grace")
+		}
+		tb.seal(a)
+	}},
+	{"nobody is removed in a grace", canRestart, func(tb *table) {
+		a := tb.peer("a")
+		a.gets(3)
+		tb.pass(tb.timing.Lease / 2)
+		tb.restart(true)
+		tb.pass(tb.timing.Lease/2 + tb.slack()) // past its lease, inside the grace
+		if tb.seat(a).State == 0 {
+			tb.Fatal("the session was removed")
+		}
+		tb.pass(tb.timing.Lease/2 + tb.slack())
+		if tb.seat(a).State != 0 {
+			tb.Fatal("the session is still there after the grace")
+		}
+	}},
+	{"a grace is not announced twice for one restart", canRestart, func(tb *table) {
+		a := tb.peer("a")
+		a.join()
+		tb.restart(true)
+		tb.pass(tb.timing.Grace() / 2)
+		if got := a.join().Grace; got > tb.timing.Grace()/2+tb.slack() {
+			tb.Fatalf("%v of the grace are left after half of it", got)
+		}
+	}},
+}

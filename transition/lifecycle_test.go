@@ -1,0 +1,204 @@
+package transition_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+)
+
+func TestRunEndsHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		a := n.peer("a", nil).start(ctx)
+		b := n.peer("b", func(p *peer, _ *transition.Config) { p.stubborn = true }).start(ctx)
+		pass(3 * time.Second)
+		n.shares(a, b)
+		held := len(b.holds())
+		cancel()
+		pass(100 * time.Millisecond)
+		select {
+		case <-a.ended:
+		default:
+			t.Error("a has nothing in work and did not end")
+		}
+		if a.err != nil || !slices.Contains(a.causes, transition.ErrShutdown) {
+			t.Errorf("a ended with %v, causes %v", a.err, a.causes)
+		}
+		if a.co.Valid() {
+			t.Error("a has ended and its lease is valid")
+		}
+		pass(2 * time.Second)
+		<-b.ended
+		var stuck *transition.StuckError
+		if !errors.As(b.err, &stuck) || len(stuck.Grants) != held {
+			t.Errorf("b ended with %v, want %d grants stuck", b.err, held)
+		}
+		census, _ := n.ledger.Census(t.Context())
+		for _, g := range census.Grants {
+			if g.Session != b.co.Session() {
+				t.Errorf("%v still stands for another than b", g)
+			}
+		}
+		if len(census.Grants) != held {
+			t.Errorf("%d grants stand, want the %d that are stuck", len(census.Grants), held)
+		}
+	})
+}
+
+func TestStopBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		a := n.peer("a", nil)
+		a.co.Stop()
+		a.start(t.Context())
+		pass(time.Millisecond)
+		<-a.ended
+		if a.err != nil {
+			t.Error(a.err)
+		}
+		if err := a.co.Run(t.Context()); err == nil {
+			t.Error("a coordinator ran twice")
+		}
+	})
+}
+
+func TestStopWithTheStoreDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		down := &faulty{Ledger: n.ledger}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = down }).start(t.Context())
+		pass(3 * time.Second)
+		down.fail(errors.New("connection refused"))
+		a.co.Stop()
+		pass(15 * time.Second)
+		select {
+		case <-a.ended:
+		default:
+			t.Fatal("it waits for a store that does not come back")
+		}
+	})
+}
+
+// TestRunWaitsForItsCalls: a client may take a moment to give up a call.
+func TestRunWaitsForItsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		slow := &reluctant{Ledger: n.ledger}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = slow }).start(t.Context())
+		pass(3 * time.Second)
+		a.co.Stop()
+		<-a.ended
+		if left := slow.inside.Load(); left != 0 {
+			t.Errorf("%d calls of the ledger still run", left)
+		}
+	})
+}
+
+func TestConfigRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		other := partition.Config{Total: 2 * total}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) {
+			cfg.Config, cfg.Ledger = other, n.ledger.As(other, transition.Timing{})
+		}).start(t.Context())
+		a.ends()
+		if !errors.Is(a.err, partition.ErrConfig) || !saw[transition.ConfigRefused](a) {
+			t.Errorf("ended with %v after %v", a.err, a.events)
+		}
+	})
+}
+
+func TestEventsOfAGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		a := n.peer("a", func(p *peer, _ *transition.Config) { p.drains = 50 * time.Millisecond }).start(t.Context())
+		pass(3 * time.Second)
+		a.co.Stop()
+		<-a.ended
+		var got []string
+		for _, e := range a.events {
+			switch e := e.(type) {
+			case transition.Served:
+				if e.Grant.ID == 3 {
+					got = append(got, "served")
+				}
+			case transition.Draining:
+				if e.Grant.ID == 3 {
+					got = append(got, "draining")
+				}
+			case transition.Drained:
+				if e.Grant.ID == 3 {
+					got = append(got, fmt.Sprint("drained after ", e.Took))
+				}
+			case transition.Left:
+				got = append(got, fmt.Sprint("left, stuck ", e.Stuck))
+			}
+		}
+		want := []string{"served", "draining", "drained after 50ms", "left, stuck []"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if !saw[transition.Joined](a) || !saw[transition.Synced](a) || !saw[transition.Sealed](a) || !saw[transition.RollSeen](a) {
+			t.Errorf("events are missing: %v", a.events)
+		}
+	})
+}
+
+func TestOtherIndexer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		views := &views{emits: make(chan partition.View), fails: make(chan error)}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Indexer = views }).start(t.Context())
+		pass(3 * time.Second)
+		if len(a.holds()) != 0 {
+			t.Errorf("it serves %v though the indexer has not said anything", a.holds())
+		}
+		views.emits <- partition.View{Version: 77, Index: 0, Replicas: 1, Wish: []partition.ID{2, 9}}
+		pass(time.Second)
+		if got := slices.Sorted(maps.Keys(a.holds())); !slices.Equal(got, []partition.ID{2, 9}) {
+			t.Errorf("it serves %v, the indexer wishes 2 and 9", got)
+		}
+		if v := a.co.View(); v.Version != 77 {
+			t.Errorf("it has %+v for its view", v)
+		}
+		broken := errors.New("the counter is gone")
+		views.fails <- broken
+		a.ends()
+		if !errors.Is(a.err, broken) || len(a.holds()) != 0 {
+			t.Errorf("ended with %v, serving %v", a.err, a.holds())
+		}
+	})
+}
+
+func TestNewCoordinatorSaysAllThatIsWrong(t *testing.T) {
+	_, err := transition.NewCoordinator(transition.Config{
+		Config: partition.Config{Total: -1},
+		Timing: transition.Timing{Lease: time.Second},
+		Weight: -1,
+	})
+	for _, want := range []string{"ledger", "tenant", "partitions", "lease", "weight"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing about the %s in: %v", want, err)
+		}
+	}
+}
+
+func TestEventsListsEveryType(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, e := range transition.Events() {
+		seen[fmt.Sprintf("%T", e)] = true
+	}
+	if len(seen) != 17 {
+		t.Errorf("%d types of events are listed: a new one is missing, or this number is old", len(seen))
+	}
+}

@@ -1,0 +1,174 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// HistoryKept is how many entries a ledger keeps.
+const HistoryKept = 2000
+
+// HistoryGrants is how many grants one entry names at most; more take several entries.
+const HistoryGrants = 64
+
+// A Change is what an [Entry] tells of.
+type Change string
+
+// The changes.
+const (
+	Granted   Change = "granted"   // Session got grants that were nobody's
+	Took      Change = "took"      // Session got grants that Other, whose lease ran out, had left behind
+	HeldAgain Change = "held"      // Session said again what it holds; Other was the owner on record
+	Handed    Change = "handed"    // Other gave grants up, and Session, who had asked for them, got them
+	GivenUp   Change = "released"  // Session gave grants up, and nobody had asked for them
+	Asked     Change = "asked"     // Session asked for grants of Other's
+	Came      Change = "joined"    // Session is known from here on
+	Leaves    Change = "leaving"   // Session hands over what it has
+	Went      Change = "gone"      // Session works on nothing any more
+	Expired   Change = "expired"   // Session said nothing for Silent: what it held is free
+	RollMade  Change = "sealed"    // the roll Version, of Replicas peers
+	Made      Change = "made"      // the name, in a store that is known to be new
+	Forgot    Change = "forgot"    // the store had no memory of the name, or half of one: a grace begins
+	Restarted Change = "restarted" // the store is another run: a grace begins
+)
+
+// An Entry is one step of a ledger's history.
+type Entry struct {
+	At      time.Time     // by the store's wall clock, to the millisecond; it may jump
+	Clock   time.Duration // by the clock that leases are counted on; it never jumps
+	What    Change
+	Session partition.Session
+	Peer    string // the peer of Session
+	Other   partition.Session
+	// OtherPeer is the peer of Other.
+	OtherPeer string
+	Grants    []Passed
+	Silent    time.Duration
+	Version   uint64
+	Replicas  int
+}
+
+// A Passed is a grant that an [Entry] tells of.
+type Passed struct {
+	Grant  partition.Grant
+	Former partition.Epoch // under which Other had it; 0: nobody had, or the same
+}
+
+// A History is what is left of the past of a name, oldest first.
+type History []Entry
+
+// A Move is what happened to one partition in one [Entry].
+type Move struct {
+	Entry // with Grants cut to the one of the partition
+	Grant partition.Grant
+	// Waited is, of a grant that was handed over, how long its new owner had to wait
+	// since it asked: the hint, the drain of the former owner and two calls.
+	Waited time.Duration
+	// Pause is how long nobody can have worked on the partition at most: of one that
+	// was taken, since the last word of its dead owner; of one that was granted after a
+	// release, since that.
+	Pause time.Duration
+}
+
+// Moves returns what happened to partition id, oldest first. Sessions that ended while
+// they had it are moves too.
+func (h History) Moves(id partition.ID) []Move {
+	var moves []Move
+	var owner partition.Session
+	asked := make(map[partition.Session]time.Duration) // since the last change of owner
+	var free time.Duration                             // since; negative: unknown
+	known := false
+	for _, e := range h {
+		m := Move{Entry: e}
+		m.Grants = nil
+		if e.What == Expired && e.Session == owner && owner != "" {
+			free, known = e.Clock-e.Silent, true
+			moves = append(moves, m)
+			continue
+		}
+		if e.What == Forgot {
+			owner, known = "", false
+			moves = append(moves, m)
+			continue
+		}
+		p, ok := e.passed(id)
+		if !ok {
+			continue
+		}
+		m.Grants, m.Grant = []Passed{p}, p.Grant
+		switch e.What {
+		case Asked:
+			if _, again := asked[e.Session]; !again {
+				asked[e.Session] = e.Clock
+			}
+			owner = e.Other
+		case GivenUp:
+			owner, free, known = "", e.Clock, true
+		case Granted, Took, HeldAgain, Handed:
+			if at, ok := asked[e.Session]; ok && e.What == Handed {
+				m.Waited = e.Clock - at
+			}
+			if known && (e.What == Granted || e.What == Took) {
+				m.Pause = e.Clock - free
+			}
+			owner, known = e.Session, false
+			clear(asked)
+		}
+		moves = append(moves, m)
+	}
+	return moves
+}
+
+func (e Entry) passed(id partition.ID) (Passed, bool) {
+	for _, p := range e.Grants {
+		if p.Grant.ID == id {
+			return p, true
+		}
+	}
+	return Passed{}, false
+}
+
+// A Tenure says whose a partition was at a moment, as the ledger knew it.
+type Tenure struct {
+	// Known is false if the history does not reach back far enough, or the ledger had
+	// forgotten and the owner had not said again what it holds.
+	Known   bool
+	Grant   partition.Grant   // epoch 0: nobody's
+	Session partition.Session // "": nobody's
+	Peer    string
+	Since   time.Time // of the ownership, or of nobody's
+	How     Change    // how it came about
+	From    string    // peer id of the former owner, if How tells of one
+	// Dead says that the owner's lease had run out: nobody worked on it.
+	Dead bool
+}
+
+// At says whose partition id was at the instant at. Entries count in their order: if the
+// store's wall clock jumped back, the later one of two that claim the same moment.
+func (h History) At(id partition.ID, at time.Time) Tenure {
+	var t Tenure
+	for _, m := range h.Moves(id) {
+		if m.At.After(at) {
+			continue
+		}
+		switch m.What {
+		case Asked:
+			if !t.Known { // it says at least whose it was
+				t = Tenure{Known: true, Grant: m.Grant, Session: m.Other, Peer: m.OtherPeer, Since: m.At, How: Asked}
+			}
+		case GivenUp:
+			t = Tenure{Known: true, Since: m.At, How: GivenUp, From: m.Peer}
+		case Expired:
+			t.Dead = true
+		case Forgot:
+			t = Tenure{Since: m.At, How: Forgot}
+		default:
+			t = Tenure{Known: true, Grant: m.Grant, Session: m.Session, Peer: m.Peer, Since: m.At, How: m.What, From: m.OtherPeer}
+		}
+	}
+	if !t.Known && t.How == "" && len(h) > 0 && h[0].What == Made && !h[0].At.After(at) {
+		t = Tenure{Known: true, Since: h[0].At, How: Made} // the whole history is there: nobody has had it
+	}
+	return t
+}

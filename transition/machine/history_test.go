@@ -1,0 +1,105 @@
+package machine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// past returns a history in which the partition 3 goes through everything that can
+// happen to it.
+func past() machine.History {
+	at := func(s float64) machine.Entry {
+		d := time.Duration(s * float64(time.Second))
+		return machine.Entry{At: time.Unix(1000, 0).Add(d), Clock: d}
+	}
+	of := func(e machine.Entry, what machine.Change, session, other string, epoch, former partition.Epoch) machine.Entry {
+		e.What, e.Session, e.Other = what, partition.Session(session), partition.Session(other)
+		e.Peer, e.OtherPeer = "peer "+session, "peer "+other
+		if epoch > 0 {
+			e.Grants = []machine.Passed{
+				{Grant: partition.Grant{ID: 9, Epoch: epoch + 50}},
+				{Grant: partition.Grant{ID: 3, Epoch: epoch}, Former: former},
+			}
+		}
+		return e
+	}
+	silent := func(e machine.Entry, d time.Duration) machine.Entry {
+		e.Silent = d
+		return e
+	}
+	return machine.History{
+		of(at(0), machine.Made, "", "", 0, 0),
+		of(at(1), machine.Granted, "a", "", 5, 0),
+		of(at(2), machine.Asked, "b", "a", 5, 0),
+		of(at(2.5), machine.Asked, "b", "a", 5, 0), // again: others had asked meanwhile
+		of(at(4), machine.Handed, "b", "a", 6, 5),
+		silent(of(at(20), machine.Expired, "b", "", 0, 0), 11*time.Second),
+		of(at(21), machine.Took, "a", "b", 7, 6),
+		of(at(30), machine.GivenUp, "a", "", 7, 0),
+		of(at(33), machine.Granted, "c", "", 8, 0),
+		of(at(40), machine.Forgot, "", "", 0, 0),
+		of(at(41), machine.HeldAgain, "c", "", 8, 0),
+	}
+}
+
+func TestWhoseItWas(t *testing.T) {
+	for _, c := range []struct {
+		at    float64
+		known bool
+		who   partition.Session
+		epoch partition.Epoch
+		how   machine.Change
+		dead  bool
+	}{
+		{-1, false, "", 0, "", false},
+		{0.5, true, "", 0, machine.Made, false},
+		{1, true, "a", 5, machine.Granted, false},
+		{3, true, "a", 5, machine.Granted, false},
+		{4, true, "b", 6, machine.Handed, false},
+		{20.5, true, "b", 6, machine.Handed, true},
+		{22, true, "a", 7, machine.Took, false},
+		{31, true, "", 0, machine.GivenUp, false},
+		{34, true, "c", 8, machine.Granted, false},
+		{40.5, false, "", 0, machine.Forgot, false},
+		{50, true, "c", 8, machine.HeldAgain, false},
+	} {
+		got := past().At(3, time.Unix(1000, 0).Add(time.Duration(c.at*float64(time.Second))))
+		if got.Known != c.known || got.Session != c.who || got.Grant.Epoch != c.epoch || got.How != c.how || got.Dead != c.dead {
+			t.Errorf("at %v: %+v", c.at, got)
+		}
+	}
+	if got := past().At(4, time.Unix(2000, 0)); got.Known {
+		t.Errorf("of a partition that the history does not name after the store forgot: %+v", got)
+	}
+}
+
+// A history that begins in the middle still knows from whom somebody asked.
+func TestHistoryThatWasCut(t *testing.T) {
+	h := past()[2:]
+	if got := h.At(3, time.Unix(1003, 0)); !got.Known || got.Session != "a" || got.Grant.Epoch != 5 {
+		t.Errorf("%+v", got)
+	}
+	if got := h.At(3, time.Unix(1001, 0)); got.Known {
+		t.Errorf("before its beginning: %+v", got)
+	}
+}
+
+func TestWaitsAndPauses(t *testing.T) {
+	want := map[partition.Epoch][2]time.Duration{
+		5: {0, 0},
+		6: {2 * time.Second, 0},  // asked at 2, handed over at 4
+		7: {0, 12 * time.Second}, // b's last word was at 9
+		8: {0, 3 * time.Second},
+	}
+	for _, m := range past().Moves(3) {
+		if m.What != machine.Handed && m.What != machine.Took && m.What != machine.Granted {
+			continue
+		}
+		if got := [2]time.Duration{m.Waited, m.Pause}; got != want[m.Grant.Epoch] {
+			t.Errorf("%v: waited and pause %v, want %v", m.Grant, got, want[m.Grant.Epoch])
+		}
+	}
+}

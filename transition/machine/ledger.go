@@ -1,0 +1,141 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A State is how far a session is on its way out. It only moves forward.
+type State uint8
+
+// The states of a session.
+const (
+	Live    State = iota + 1 // takes part and wants its share
+	Leaving                  // hands over what it has, wants nothing
+	Gone                     // works on nothing; its last word
+)
+
+func (s State) String() string {
+	switch s {
+	case Live:
+		return "live"
+	case Leaving:
+		return "leaving"
+	case Gone:
+		return "gone"
+	}
+	return "unknown"
+}
+
+// A Request is the one question a peer asks the ledger. It says everything about
+// its sender, so that a lost or a late one is repaired by the next.
+type Request struct {
+	Session partition.Session
+	Peer    string // the peer's id, for people and for getting an index back
+	Weight  int    // share of the work; 0: the sender claims nothing, ever
+	State   State
+	View    uint64            // version of the newest roll known; 0 knows none
+	Top     uint64            // highest number ever seen: the ledger lifts its count to it
+	Hold    []partition.Grant // worked on now
+	Release []partition.Grant // given up
+	Claim   []partition.ID    // wished and not held
+}
+
+// An Answer says all that is the sender's. What it does not list is lost.
+type Answer struct {
+	// Count is the one number of the name: grants, membership changes and rolls
+	// take the next. It only rises.
+	Count uint64
+	Mine  []Held
+	// Line is the sender's line of the newest roll, if that is newer than the
+	// request's View; otherwise nil.
+	Line *Line
+	// Due is how long until a new roll should be sealed, zero and less: now.
+	// Sealing says whether one is due at all (never in grace).
+	Sealing bool
+	Due     time.Duration
+	// Expiry is how long until the lease in the ledger that runs out next does
+	// (whoever's it is), but no sooner than the end of a grace: a Sync right after
+	// it reaps a peer that died. At least 1 ms; 0: unknown.
+	Expiry time.Duration
+	// Grace is what is left of the time in which nobody gains a partition,
+	// because the store restarted, failed over or lost its memory.
+	Grace time.Duration
+}
+
+// Held is a grant of the sender, and whether a live peer waits for it.
+type Held struct {
+	Grant  partition.Grant
+	Wanted bool
+}
+
+// A Line is what a roll says to one peer.
+type Line struct {
+	Version    uint64
+	Membership uint64 // the membership change the roll was built on
+	Replicas   int
+	Index      int // -1: not in this roll
+	Partitions []partition.ID
+}
+
+// A Roll is a sealed membership with its table: who has which index and which
+// partitions. Whoever finds one due seals the next; nobody computes it alone.
+type Roll struct {
+	Version    uint64 // 0: there is none yet
+	Membership uint64 // the membership change it was built on
+	Members    []RollMember
+}
+
+// A RollMember is one line of a roll.
+type RollMember struct {
+	partition.Member
+	Partitions []partition.ID // ascending
+}
+
+// A Census is what the sealer and people look at: everything the ledger knows. It
+// is read on demand and never part of a Sync.
+type Census struct {
+	Config     partition.Config
+	Count      uint64
+	Membership uint64
+	Roll       Roll
+	Sessions   []Seat
+	Grants     []Ownership
+	Grace      time.Duration
+	// Refused are the last who wanted another configuration, the latest first.
+	Refused []Refusal
+}
+
+// A Refusal says that a program was turned away because it wanted another
+// configuration than the one that stands under the name.
+type Refusal struct {
+	Who  string // for people
+	What string // it wanted instead, for people
+	Ago  time.Duration
+}
+
+// A Seat is a session the ledger knows.
+type Seat struct {
+	Session partition.Session
+	Peer    string
+	Weight  int
+	State   State
+	Lease   time.Duration // what is left of it
+	Terms   Terms
+}
+
+// Terms are what a peer says of itself once: the times it keeps, and what it is part
+// of. Zero fields are unknown.
+type Terms struct {
+	Lease, CancelGrace, Settle, Drain, Shutdown time.Duration
+	// Deployment tells deployments apart that were given one name by mistake.
+	Deployment string
+}
+
+// An Ownership is one entry of the key where the grants stand.
+type Ownership struct {
+	Grant   partition.Grant
+	Session partition.Session
+	Waiter  partition.Session // who asked for it last, or nobody
+}

@@ -1,0 +1,185 @@
+package machine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// NextRoll returns the roll that should replace the one in c, ready for the
+// ledger's Seal; false means that none is due. It is a pure function, and whoever
+// calls it seals: nobody else computes an assignment, so that two builds with other
+// strategies cannot disagree about the same roll.
+//
+// Sessions that are not live are left out. An index stays where it is; a peer id
+// that came back under a new session takes the index of the old one, if that is
+// still in the roll; holes are filled by the highest indexes, then by newcomers.
+// The strategy starts from the table of the roll before, in which a partition whose
+// named peer is gone counts as its holder's: a joiner that was promised partitions
+// and died before it asked for them moves nothing.
+//
+// A member of weight 0 claims nothing: it has an index, and counts among the replicas,
+// but partitions are for those who work on them. Only where nobody does they are
+// shared out among the members for the index alone, as mere wishes.
+func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
+	if c.Grace > 0 || c.Membership == c.Roll.Membership {
+		return Roll{}, false
+	}
+	present := living(c.Sessions)
+	heir := heirs(c.Roll, present)
+	members := seated(c.Roll, present, heir)
+	takers := takers(present)
+	for i, m := range members {
+		_, takes := takers[m.Session]
+		members[i].Down = !takes
+	}
+	table := s.Assign(c.Config.IDs(), members, basis(c, takers, heir))
+
+	next := Roll{Version: c.Roll.Version, Membership: c.Membership}
+	place := make(map[partition.Session]int, len(members))
+	for i, m := range members {
+		place[m.Session] = i
+		next.Members = append(next.Members, RollMember{Member: m})
+	}
+	for _, id := range c.Config.IDs() {
+		if i, ok := place[table[id]]; ok {
+			m := &next.Members[i]
+			m.Partitions = append(m.Partitions, id)
+		}
+	}
+	return next, true
+}
+
+// Claimed reports whether somebody takes part who claims partitions.
+func Claimed(c Census) bool {
+	for _, s := range living(c.Sessions) {
+		if s.Weight > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// takers returns those of present that partitions are for.
+func takers(present map[partition.Session]Seat) map[partition.Session]Seat {
+	some := make(map[partition.Session]Seat)
+	for session, seat := range present {
+		if seat.Weight > 0 {
+			some[session] = seat
+		}
+	}
+	if len(some) == 0 {
+		return present
+	}
+	return some
+}
+
+// living returns the sessions that take part, by session. One whose lease has run
+// out is dead, even if nobody has removed it yet.
+func living(all []Seat) map[partition.Session]Seat {
+	present := make(map[partition.Session]Seat)
+	for _, s := range all {
+		if s.State == Live && s.Lease >= 0 {
+			present[s.Session] = s
+		}
+	}
+	return present
+}
+
+// heirs returns, for members of the roll that are gone, the session under which
+// their peer id came back.
+func heirs(last Roll, present map[partition.Session]Seat) map[partition.Session]partition.Session {
+	newcomers := make(map[string][]partition.Session) // by peer id
+	for _, session := range sorted(present) {
+		if !slices.ContainsFunc(last.Members, func(m RollMember) bool { return m.Session == session }) {
+			peer := present[session].Peer
+			newcomers[peer] = append(newcomers[peer], session)
+		}
+	}
+	heir := make(map[partition.Session]partition.Session)
+	for _, m := range last.Members {
+		if _, ok := present[m.Session]; ok || m.Peer == "" || len(newcomers[m.Peer]) == 0 {
+			continue
+		}
+		heir[m.Session] = newcomers[m.Peer][0]
+		newcomers[m.Peer] = newcomers[m.Peer][1:]
+	}
+	return heir
+}
+
+// seated gives every present session an index, 0 to one less than their number.
+func seated(last Roll, present map[partition.Session]Seat, heir map[partition.Session]partition.Session) []partition.Member {
+	seats := make([]partition.Session, len(present)) // by index
+	placed := make(map[partition.Session]bool, len(present))
+	var moving []partition.Session // indexes that are too high now, ascending
+	for _, m := range slices.SortedFunc(slices.Values(last.Members), byIndex) {
+		session := m.Session
+		if h, ok := heir[session]; ok {
+			session = h
+		}
+		if _, ok := present[session]; !ok || placed[session] {
+			continue
+		}
+		placed[session] = true
+		if m.Index >= 0 && m.Index < len(seats) && seats[m.Index] == "" {
+			seats[m.Index] = session
+		} else {
+			moving = append(moving, session)
+		}
+	}
+	for _, session := range sorted(present) {
+		if !placed[session] {
+			moving = append(moving, session)
+		}
+	}
+	members := make([]partition.Member, len(seats))
+	for i, session := range seats {
+		if session == "" {
+			session, moving = moving[0], moving[1:]
+		}
+		seat := present[session]
+		members[i] = partition.Member{Session: session, Peer: seat.Peer, Index: i, Weight: seat.Weight}
+	}
+	return members
+}
+
+// basis is the table that the strategy starts from.
+func basis(c Census, present map[partition.Session]Seat, heir map[partition.Session]partition.Session) partition.Table {
+	table := make(partition.Table)
+	for _, m := range c.Roll.Members {
+		for _, id := range m.Partitions {
+			table[id] = m.Session
+		}
+	}
+	for _, g := range c.Grants {
+		if _, ok := present[table[g.Grant.ID]]; ok {
+			continue
+		}
+		if _, ok := present[g.Session]; ok {
+			table[g.Grant.ID] = g.Session
+		}
+	}
+	for id, session := range table {
+		if _, ok := present[session]; ok {
+			continue
+		}
+		if h, ok := heir[session]; ok {
+			table[id] = h
+		} else {
+			delete(table, id)
+		}
+	}
+	return table
+}
+
+func sorted(present map[partition.Session]Seat) []partition.Session {
+	all := make([]partition.Session, 0, len(present))
+	for session := range present {
+		all = append(all, session)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func byIndex(a, b RollMember) int { return cmp.Compare(a.Index, b.Index) }

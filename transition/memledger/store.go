@@ -1,0 +1,414 @@
+package memledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// reapAtOnce bounds what one call removes, so that no call is slow.
+const reapAtOnce = 8
+
+// A Call is what every operation carries beside its arguments: who asks with which
+// configuration, and what the store knows of itself at that moment.
+type Call struct {
+	Now     int64  // the store's wall clock, milliseconds; may jump
+	Run     string // id of the store's run: a restart or a fail-over changes it
+	Suspect bool   // the caller has just reconnected and cannot tell the run
+	Config  partition.Config
+	Timing  transition.Timing
+	// Deployment is what the caller belongs to; see machine.Terms.
+	Deployment string
+}
+
+// Hints says whom an operation may concern beside its sender.
+type Hints struct {
+	All      bool // a new roll
+	Sessions []partition.Session
+}
+
+// A Store is the record of a name. The zero value is a store that knows nothing,
+// which is the same as one that forgot everything: its first call opens a grace.
+// A Store is not safe for concurrent use.
+type Store struct {
+	// meta
+	known      bool // false: meta is missing
+	config     partition.Config
+	run        string
+	raw        int64 // wall clock at the last call
+	clock      int64 // the store's own clock: integrated, never back, no jumps
+	step       int64 // most the clock advances in one call
+	count      uint64
+	membership uint64 // number of the last membership change
+	changed    int64  // clock at the first change the roll does not know
+	grace      int64  // clock at which the grace is over
+
+	sessions map[partition.Session]seat
+	grants   map[partition.ID]grant
+	roll     machine.Roll
+	history  machine.History
+	notes    machine.History              // what the call under way has told
+	ghosts   map[partition.Session]string // peers of those whose lease ran out while they held something
+}
+
+type seat struct {
+	peer     string
+	weight   int
+	state    machine.State
+	deadline int64
+	terms    machine.Terms
+}
+
+type grant struct {
+	session partition.Session
+	epoch   partition.Epoch
+	waiter  partition.Session // who asked last, or nobody
+}
+
+// NewStore returns a store that was made just now, so that there is nothing it
+// could have forgotten: no grace.
+func NewStore(c Call) *Store {
+	s := &Store{}
+	s.init(c)
+	s.grace = s.clock
+	s.notes = nil
+	s.told(machine.Entry{What: machine.Made})
+	s.keep()
+	return s
+}
+
+// Clone returns a copy that shares nothing which either changes.
+func (s *Store) Clone() *Store {
+	c := *s
+	c.sessions = maps.Clone(s.sessions)
+	c.grants = maps.Clone(s.grants)
+	c.ghosts = maps.Clone(s.ghosts)
+	c.history = slices.Clip(s.history) // entries are never changed
+	return &c                          // rolls are replaced, never changed
+}
+
+func (s *Store) init(c Call) {
+	s.known = true
+	s.config = c.Config
+	s.run = c.Run
+	s.raw, s.clock = c.Now, c.Now
+	s.step = millis(c.Timing.ClockStep())
+	s.sessions = make(map[partition.Session]seat)
+	s.grants = make(map[partition.ID]grant)
+	s.ghosts = make(map[partition.Session]string)
+	s.grace = s.clock + millis(c.Timing.Grace())
+	s.told(machine.Entry{What: machine.Forgot})
+}
+
+// prologue is what every changing operation begins with: the clock, the grace and
+// the reaping.
+func (s *Store) prologue(c Call) error {
+	if !s.known {
+		s.init(c)
+		return nil
+	}
+	if err := agree(s.config, c.Config); err != nil {
+		return err
+	}
+	// A peer trusts its lease for a time that leaves room for one jump of its own
+	// clock step. With peers of different leases, one with a long lease would allow
+	// a jump that expires one with a short lease while that still works. So the
+	// least step ever sent counts, for good: a clock that is too slow expires the
+	// dead late, which is safe.
+	s.step = min(s.step, millis(c.Timing.ClockStep()))
+	s.clock += min(max(c.Now-s.raw, 0), s.step)
+	s.raw = c.Now
+	if c.Run != s.run || c.Suspect {
+		s.run = c.Run
+		s.grace = max(s.grace, s.clock+millis(c.Timing.Grace()))
+		s.told(machine.Entry{What: machine.Restarted})
+	}
+	if !s.inGrace() {
+		s.reap(millis(c.Timing.Settle))
+	}
+	return nil
+}
+
+// reap removes sessions past their deadline. Their grants stay where they are: a
+// grant whose session is unknown is free.
+func (s *Store) reap(settle int64) {
+	var over []partition.Session
+	for id, seat := range s.sessions {
+		if seat.deadline < s.clock {
+			over = append(over, id)
+		}
+	}
+	slices.SortFunc(over, func(a, b partition.Session) int {
+		if d := s.sessions[a].deadline - s.sessions[b].deadline; d != 0 {
+			return int(min(max(d, -1), 1))
+		}
+		if a < b {
+			return -1
+		}
+		return 1
+	})
+	for _, id := range over[:min(len(over), reapAtOnce)] {
+		if s.sessions[id].state == machine.Live {
+			// The lease was patience enough: a roll without the dead is due at once,
+			// as if the change had happened a settle time ago.
+			s.memberChange(s.clock - settle)
+		}
+		s.expired(id)
+		delete(s.sessions, id)
+	}
+}
+
+// memberChange numbers a change of membership that counts from at.
+func (s *Store) memberChange(at int64) {
+	if s.dirty() {
+		s.changed = min(s.changed, at)
+	} else {
+		s.changed = at
+	}
+	s.membership = s.next()
+}
+
+// Sync is transition.Ledger.Sync.
+func (s *Store) Sync(c Call, r machine.Request) (machine.Answer, Hints, error) {
+	if err := s.prologue(c); err != nil {
+		return machine.Answer{}, Hints{}, err
+	}
+	defer s.keep()
+	var h Hints
+	s.count = max(s.count, r.Top)
+	state := s.enter(c, r)
+	if r.View > s.roll.Version && !s.dirty() {
+		// The sender knows a roll that the store does not: it was set back. Only a
+		// new roll, with a number above all that was seen, makes them agree again.
+		s.memberChange(s.clock)
+	}
+	if state != machine.Gone {
+		for _, g := range r.Hold {
+			if old := s.grants[g.ID]; s.free(g.ID) || old.epoch < g.Epoch {
+				s.give(g.ID, r.Session, g.Epoch, machine.HeldAgain, old)
+			}
+		}
+	}
+	for _, g := range r.Release {
+		if old, ok := s.grants[g.ID]; ok && old.session == r.Session && old.epoch == g.Epoch {
+			s.yield(g.ID, &h)
+		}
+	}
+	switch state {
+	case machine.Gone:
+		for _, id := range s.held(r.Session) {
+			s.yield(id, &h)
+		}
+	case machine.Live:
+		for _, id := range r.Claim {
+			s.claim(id, r.Session, &h)
+		}
+	}
+	return s.answer(c, r), h, nil
+}
+
+// enter makes the sender known, moves its state forward and extends its lease.
+func (s *Store) enter(c Call, r machine.Request) machine.State {
+	old, known := s.sessions[r.Session]
+	now := old
+	now.peer, now.weight, now.state = r.Peer, max(r.Weight, 0), max(old.state, r.State, machine.Live)
+	if (old.state == machine.Live) != (now.state == machine.Live) {
+		s.memberChange(s.clock)
+	}
+	// The row of a session that is gone stays for the rest of its lease, so that a
+	// late call of its earlier life finds it gone instead of unknown.
+	if now.state != machine.Gone || !known {
+		now.deadline = s.clock + millis(c.Timing.Lease)
+	}
+	now.terms = c.Timing.Terms(c.Deployment)
+	s.sessions[r.Session] = now
+	s.entered(r.Session, known, old.state, now)
+	return now.state
+}
+
+// claim gives id to session if it is free, else notes that session waits for it.
+func (s *Store) claim(id partition.ID, session partition.Session, h *Hints) {
+	old := s.grants[id]
+	switch {
+	case s.inGrace():
+		// An owner that has not come back yet may be working on it.
+	case s.free(id):
+		what := machine.Granted
+		if old.session != "" {
+			what = machine.Took
+		}
+		s.give(id, session, partition.Epoch(s.next()), what, old)
+	case old.session != session && old.waiter != session:
+		s.grants[id] = grant{session: old.session, epoch: old.epoch, waiter: session}
+		s.passed(machine.Asked, id, session, old.epoch, grant{session: old.session})
+		h.Sessions = append(h.Sessions, old.session)
+	}
+}
+
+// yield takes id from its owner and hands it to whoever waits for it.
+func (s *Store) yield(id partition.ID, h *Hints) {
+	old := s.grants[id]
+	w := old.waiter
+	if s.inGrace() || !s.live(w) {
+		s.passed(machine.GivenUp, id, old.session, old.epoch, grant{})
+		delete(s.grants, id)
+		return
+	}
+	s.give(id, w, partition.Epoch(s.next()), machine.Handed, old)
+	h.Sessions = append(h.Sessions, w)
+}
+
+func (s *Store) answer(c Call, r machine.Request) machine.Answer {
+	a := machine.Answer{Count: s.count, Expiry: s.expiry()}
+	for _, id := range s.held(r.Session) {
+		g := s.grants[id]
+		a.Mine = append(a.Mine, machine.Held{
+			Grant:  partition.Grant{ID: id, Epoch: g.epoch},
+			Wanted: g.waiter != r.Session && s.live(g.waiter),
+		})
+	}
+	if s.roll.Version > r.View {
+		a.Line = line(s.roll, r.Session)
+	}
+	if s.inGrace() {
+		a.Grace = duration(s.grace - s.clock)
+	} else if s.dirty() {
+		a.Sealing = true
+		a.Due = duration(s.changed + millis(c.Timing.Settle) - s.clock)
+	}
+	return a
+}
+
+// expiry is how long until a call could reap something.
+func (s *Store) expiry() time.Duration {
+	var next int64
+	for _, seat := range s.sessions {
+		if next == 0 || seat.deadline < next {
+			next = seat.deadline
+		}
+	}
+	return duration(max(next+1-s.clock, s.grace-s.clock, 1)) // reaped when past its deadline, not at it
+}
+
+func line(roll machine.Roll, session partition.Session) *machine.Line {
+	l := &machine.Line{
+		Version:    roll.Version,
+		Membership: roll.Membership,
+		Replicas:   len(roll.Members),
+		Index:      -1,
+	}
+	for _, m := range roll.Members {
+		if m.Session == session {
+			l.Index, l.Partitions = m.Index, slices.Clone(m.Partitions)
+		}
+	}
+	return l
+}
+
+// Seal is transition.Ledger.Seal.
+func (s *Store) Seal(c Call, next machine.Roll) (Hints, error) {
+	if err := s.prologue(c); err != nil {
+		return Hints{}, err
+	}
+	defer s.keep()
+	if s.inGrace() || next.Version != s.roll.Version {
+		return Hints{}, transition.ErrStale
+	}
+	next.Version = s.next()
+	s.roll = next
+	s.told(machine.Entry{What: machine.RollMade, Version: next.Version, Replicas: len(next.Members)})
+	s.changed = s.clock // matters if the membership moved on: then the roll is due again
+	return Hints{All: true}, nil
+}
+
+// Census is transition.Ledger.Census. It changes nothing, not even the clock.
+func (s *Store) Census(c Call) (machine.Census, error) {
+	if !s.known {
+		return machine.Census{Config: c.Config}, nil
+	}
+	if err := agree(s.config, c.Config); err != nil {
+		return machine.Census{}, err
+	}
+	clock := s.clock + min(max(c.Now-s.raw, 0), s.step)
+	census := machine.Census{
+		Config:     s.config,
+		Count:      s.count,
+		Membership: s.membership,
+		Roll:       s.roll,
+		Grace:      duration(max(s.grace-clock, 0)),
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
+		seat := s.sessions[id]
+		census.Sessions = append(census.Sessions, machine.Seat{
+			Session: id,
+			Peer:    seat.peer,
+			Weight:  seat.weight,
+			State:   seat.state,
+			Lease:   duration(seat.deadline - clock),
+			Terms:   seat.terms,
+		})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.grants)) {
+		g := s.grants[id]
+		census.Grants = append(census.Grants, machine.Ownership{
+			Grant:   partition.Grant{ID: id, Epoch: g.epoch},
+			Session: g.session,
+			Waiter:  g.waiter,
+		})
+	}
+	return census, nil
+}
+
+func (s *Store) next() uint64 {
+	s.count++
+	return s.count
+}
+
+func (s *Store) inGrace() bool { return s.clock < s.grace }
+
+// dirty reports whether the membership is another than the roll was built on.
+func (s *Store) dirty() bool { return s.membership != s.roll.Membership }
+
+func (s *Store) live(session partition.Session) bool {
+	return s.sessions[session].state == machine.Live
+}
+
+// free reports whether nobody known holds id.
+func (s *Store) free(id partition.ID) bool {
+	g, ok := s.grants[id]
+	if !ok {
+		return true
+	}
+	_, known := s.sessions[g.session]
+	return !known
+}
+
+// held returns what session holds, ascending.
+func (s *Store) held(session partition.Session) []partition.ID {
+	var ids []partition.ID
+	for id, g := range s.grants {
+		if g.session == session {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// agree says what of want differs from what the name has.
+func agree(have, want partition.Config) error {
+	if have.Total == want.Total && have.Hash == want.Hash && have.UnitsHash() == want.UnitsHash() {
+		return nil
+	}
+	return fmt.Errorf("memledger: the name has %d partitions, hash %s and units %q, asked for were %d, %s and %q: %w",
+		have.Total, have.Hash, have.Units, want.Total, want.Hash, want.Units, partition.ErrConfig)
+}
+
+func millis(d time.Duration) int64 { return d.Milliseconds() }
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

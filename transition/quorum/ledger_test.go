@@ -1,0 +1,190 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/ledgertest"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/memledger"
+	"github.com/countoff/countoff/transition/quorum"
+)
+
+// A witnessed ledger keeps all that a ledger promises.
+func TestConformance(t *testing.T) {
+	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {
+		counter, _ := witness(t)
+		return &harness{now: time.Unix(1_800_000_000, 0), counter: counter}
+	})
+}
+
+type harness struct {
+	now     time.Time
+	counter *quorum.Counter
+	main    *memledger.Ledger
+}
+
+func (h *harness) Ledger(cfg partition.Config, timing transition.Timing) transition.Ledger {
+	l := h.main
+	if l == nil {
+		l = memledger.New(cfg, timing, memledger.Options{Clock: func() time.Time { return h.now }})
+		h.main = l
+	} else {
+		l = l.As(cfg, timing)
+	}
+	return quorum.Witness(l, h.counter, nil)
+}
+
+func (h *harness) Advance(d time.Duration) { h.now = h.now.Add(d) }
+
+func (h *harness) Restart(keepMemory bool) {
+	if keepMemory {
+		h.main.Restart()
+	} else {
+		h.main.Forget()
+	}
+}
+
+func (h *harness) Can() ledgertest.Abilities {
+	return ledgertest.Abilities{Jump: true, Restart: true, Forget: true, Fresh: true}
+}
+
+// A switched register can be turned off.
+type switched struct {
+	quorum.Memory
+	mu  sync.Mutex
+	off bool
+}
+
+var errOff = errors.New("turned off")
+
+func (s *switched) Raise(ctx context.Context, n uint64) (uint64, error) {
+	s.mu.Lock()
+	off := s.off
+	s.mu.Unlock()
+	if off {
+		return 0, errOff
+	}
+	return s.Memory.Raise(ctx, n)
+}
+
+func (s *switched) turn(off bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.off = off
+}
+
+func witness(t *testing.T) (*quorum.Counter, []*switched) {
+	t.Helper()
+	all := []*switched{{}, {}, {}}
+	counter, err := quorum.New([]quorum.Register{all[0], all[1], all[2]}, quorum.Config{Patience: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { counter.Close() })
+	if _, err := counter.Admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return counter, all
+}
+
+// A peer says what it says until it is granted its partition, and returns the epoch.
+func gain(t *testing.T, l transition.Ledger, session partition.Session, now *time.Time) partition.Epoch {
+	t.Helper()
+	r := transition.Request{Session: session, Peer: string(session), Weight: 1, State: machine.Live, Claim: []partition.ID{0}}
+	for range 100 {
+		a, err := l.Sync(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Mine) > 0 {
+			return a.Mine[0].Grant.Epoch
+		}
+		*now = now.Add(time.Second)
+	}
+	t.Fatal("it was granted nothing")
+	return 0
+}
+
+// The store of the ledger is lost, all peers with it, and one of the masters: who comes
+// next works under larger epochs all the same. Without the witness epochs begin anew.
+func TestEpochsRiseOverTheLossOfTheStore(t *testing.T) {
+	counter, masters := witness(t)
+	now := time.Unix(1_800_000_000, 0)
+	clock := memledger.Options{Clock: func() time.Time { return now }, Forgot: true}
+	timing := transition.Timing{Lease: 10 * time.Second}
+	last := partition.Epoch(0)
+	for i, session := range []partition.Session{"aa", "bb", "cc", "dd", "ee", "ff"} {
+		for j, m := range masters {
+			m.turn(j == i%3)
+		}
+		// Another store, in which nothing is.
+		l := quorum.Witness(memledger.New(partition.Config{Total: 1}, timing, clock), counter, nil)
+		epoch := gain(t, l, session, &now)
+		if epoch <= last {
+			t.Errorf("%s works under epoch %d, after %d", session, epoch, last)
+		}
+		last = epoch
+	}
+}
+
+// While less than a majority answers, who has a partition keeps it and may give it up, and
+// nobody gains one.
+func TestWithoutAMajorityNobodyGains(t *testing.T) {
+	counter, masters := witness(t)
+	now := time.Unix(1_800_000_000, 0)
+	var told []error
+	inner := memledger.New(partition.Config{Total: 2}, transition.Timing{Lease: 10 * time.Second}, memledger.Options{Clock: func() time.Time { return now }})
+	l := quorum.Witness(inner, counter, func(err error) { told = append(told, err) })
+	epoch := gain(t, l, "aa", &now)
+	holds := transition.Request{
+		Session: "aa", Peer: "aa", Weight: 1, State: machine.Live,
+		Hold: []partition.Grant{{ID: 0, Epoch: epoch}}, Claim: []partition.ID{1},
+	}
+	waits := transition.Request{Session: "bb", Peer: "bb", Weight: 1, State: machine.Live, Claim: []partition.ID{0}}
+	if _, err := l.Sync(t.Context(), waits); err != nil {
+		t.Fatal(err)
+	}
+	masters[0].turn(true)
+	masters[1].turn(true)
+	for range 30 { // three leases
+		a, err := l.Sync(t.Context(), holds)
+		if err != nil || len(a.Mine) != 1 || a.Mine[0].Grant != holds.Hold[0] {
+			t.Fatalf("who holds a partition is answered %+v, %v", a, err)
+		}
+		if a, err := l.Sync(t.Context(), waits); err != nil || len(a.Mine) > 0 {
+			t.Fatalf("who waits is answered %+v, %v", a, err)
+		}
+		now = now.Add(time.Second)
+	}
+	if len(told) != 1 || !errors.Is(told[0], errOff) {
+		t.Errorf("told %v, want the trouble, once", told)
+	}
+	// It is handed over, and not shown to the next owner before a majority knows.
+	gives := holds
+	gives.Hold, gives.Release, gives.Claim = nil, holds.Hold, nil
+	if _, err := l.Sync(t.Context(), gives); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := l.Sync(t.Context(), waits); err != nil || len(a.Mine) > 0 {
+		t.Errorf("the next owner is shown %+v, %v", a, err)
+	}
+	if c, err := inner.Census(t.Context()); err != nil || len(c.Grants) != 1 || c.Grants[0].Session != "bb" {
+		t.Errorf("the ledger has %+v, %v", c.Grants, err)
+	}
+	masters[0].turn(false)
+	if next := gain(t, l, "bb", &now); next <= epoch {
+		t.Errorf("epoch %d after %d", next, epoch)
+	}
+	if len(told) != 2 || told[1] != nil {
+		t.Errorf("told %v, want that the trouble is over", told)
+	}
+	if n, err := counter.Read(t.Context()); err != nil || n <= uint64(epoch) {
+		t.Errorf("a majority has heard of %d, %v", n, err)
+	}
+}

@@ -1,0 +1,303 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errGone = errors.New("connection refused")
+
+// A master is a register behind a network that loses, delays and repeats, on a machine
+// that stops and comes back.
+type master struct {
+	Memory
+	id int
+
+	mu   sync.Mutex
+	rand *rand.Rand
+	rate float64 // of calls that are disturbed
+	down bool
+}
+
+func (m *master) String() string { return fmt.Sprint("master ", m.id) }
+
+func (m *master) Raise(ctx context.Context, n uint64) (uint64, error) {
+	m.mu.Lock()
+	down, disturbed, kind, delay := m.down, m.rand.Float64() < m.rate, m.rand.IntN(4), time.Duration(m.rand.IntN(2000))*time.Millisecond
+	m.mu.Unlock()
+	if down {
+		return 0, errGone
+	}
+	if disturbed {
+		switch kind {
+		case 0: // the request is lost
+			<-ctx.Done()
+			return 0, ctx.Err()
+		case 1: // the answer is lost
+			_, _ = m.Memory.Raise(context.Background(), n)
+			return 0, errGone
+		case 2: // the request comes late, maybe after its caller has gone
+			time.AfterFunc(delay, func() { _, _ = m.Memory.Raise(context.Background(), n) })
+			<-ctx.Done()
+			return 0, ctx.Err()
+		case 3: // the client has repeated it
+			_, _ = m.Memory.Raise(context.Background(), n)
+		}
+	}
+	time.Sleep(delay / 1000)
+	return m.Memory.Raise(ctx, n)
+}
+
+func (m *master) set(change func(*master)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m)
+}
+
+func masters(n int, seed uint64) ([]*master, []Register) {
+	all, registers := make([]*master, n), make([]Register, n)
+	for i := range all {
+		all[i] = &master{id: i, rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+		registers[i] = all[i]
+	}
+	return all, registers
+}
+
+// A history is what callers asked and were given, to be held against the promise.
+type history struct {
+	mu    sync.Mutex
+	given map[uint64]bool
+	most  uint64 // of those given
+}
+
+func (h *history) begin() (floor uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.most
+}
+
+// end holds a number against what was given before it was asked for.
+func (h *history) end(t testing.TB, floor, n uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.given == nil {
+		h.given = map[uint64]bool{}
+	}
+	if h.given[n] {
+		t.Errorf("%d was given twice", n)
+	}
+	if n <= floor {
+		t.Errorf("%d was given, although %d was given before it was asked for", n, floor)
+	}
+	h.given[n] = true
+	h.most = max(h.most, n)
+}
+
+// Whatever minority of the masters stops, forgets and is admitted again, and whatever the
+// network does: numbers rise and none is given twice.
+func TestNumbersRise(t *testing.T) {
+	for _, size := range []int{1, 3, 5} {
+		for seed := range uint64(8) {
+			t.Run(fmt.Sprintf("%d masters, seed %d", size, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { rise(t, size, seed) })
+			})
+		}
+	}
+}
+
+func rise(t *testing.T, size int, seed uint64) {
+	all, registers := masters(size, seed)
+	var counters []*Counter
+	for range 3 {
+		c, err := New(registers, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		counters = append(counters, c)
+	}
+	if n, err := counters[0].Admit(t.Context()); err != nil || n != size {
+		t.Fatalf("admitted %d: %v", n, err)
+	}
+	for _, m := range all {
+		m.set(func(m *master) { m.rate = 0.1 })
+	}
+	over := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		r := rand.New(rand.NewPCG(seed, 99))
+		for size > 1 {
+			m := all[r.IntN(size)]
+			m.set(func(m *master) { m.down = true })
+			time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+			if r.IntN(2) == 0 {
+				m.Forget()
+			}
+			m.set(func(m *master) { m.down = false })
+			for { // until it takes part again another must not fail: a minority
+				_, err := counters[0].Admit(t.Context())
+				if _, empty := m.Memory.Raise(t.Context(), 0); err == nil && empty == nil {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Duration(r.IntN(500)) * time.Millisecond):
+			}
+		}
+	})
+	var h history
+	var callers sync.WaitGroup
+	for i := range 12 {
+		callers.Go(func() {
+			for range 60 {
+				floor := h.begin()
+				n, err := counters[i%3].Next(t.Context())
+				if err != nil {
+					continue // nothing is promised but that no number is given
+				}
+				h.end(t, floor, n)
+			}
+		})
+	}
+	callers.Wait()
+	close(over)
+	faults.Wait()
+	if got := len(h.given); got < 400 {
+		t.Errorf("%d numbers were given of 720 asked for", got)
+	}
+	time.Sleep(3 * time.Second) // what comes late
+}
+
+// Less than a majority gives nothing, and says who keeps silent.
+func TestWithoutAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, registers := masters(3, 1)
+		c, err := New(registers, Config{Patience: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Next(t.Context()); !errors.Is(err, ErrEmpty) {
+			t.Errorf("before they are admitted: %v", err)
+		}
+		if _, err := c.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all[:2] {
+			m.set(func(m *master) { m.down = true })
+		}
+		for what, call := range map[string]func() error{
+			"next":  func() error { _, err := c.Next(t.Context()); return err },
+			"read":  func() error { _, err := c.Read(t.Context()); return err },
+			"raise": func() error { return c.Raise(t.Context(), 1000) },
+			"admit": func() error { _, err := c.Admit(t.Context()); return err },
+		} {
+			err := call()
+			if few, ok := errors.AsType[*MajorityError](err); !ok || few.Answered > 1 || few.Of != 3 || !errors.Is(err, errGone) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		all[0].set(func(m *master) { m.down = false })
+		after, err := c.Next(t.Context())
+		if err != nil || after <= before {
+			t.Errorf("after %d came %d, %v", before, after, err)
+		}
+		// A raise that reached no majority may or may not have left its mark.
+		if n, err := c.Read(t.Context()); err != nil || n < after {
+			t.Errorf("read %d, %v, after %d was given", n, err, after)
+		}
+	})
+}
+
+// A master that lost its memory does not count: its silence is no vote for small numbers.
+func TestAnEmptyRegisterDoesNotCount(t *testing.T) {
+	all, registers := masters(3, 1)
+	c, err := New(registers, Config{Patience: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all[0].set(func(m *master) { m.down = true }) // it will know nothing of 500
+	if err := c.Raise(t.Context(), 500); err != nil {
+		t.Fatal(err)
+	}
+	all[0].set(func(m *master) { m.down = false })
+	all[1].Forget()
+	all[2].set(func(m *master) { m.down = true }) // the only one that knows
+	other, err := New(registers, Config{Patience: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if n, err := other.Next(t.Context()); err == nil {
+		t.Errorf("%d was given by who may not know of 500", n)
+	}
+	if _, err := other.Admit(t.Context()); err == nil {
+		t.Error("the empty one was admitted by a minority")
+	}
+	all[2].set(func(m *master) { m.down = false })
+	if n, err := other.Admit(t.Context()); err != nil || n != 1 {
+		t.Errorf("admitted %d, %v", n, err)
+	}
+	if n, err := other.Next(t.Context()); err != nil || n <= 500 {
+		t.Errorf("after 500 came %d, %v", n, err)
+	}
+}
+
+func TestBadRegisters(t *testing.T) {
+	if _, err := New(nil, Config{}); err == nil {
+		t.Error("no registers are taken")
+	}
+	if _, err := New(make([]Register, 2), Config{Timeout: -1}); err == nil {
+		t.Error("two registers and a negative timeout are taken")
+	}
+}
+
+func TestClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, registers := masters(3, 1)
+		c, err := New(registers, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			m.set(func(m *master) { m.rate = 1 })
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := c.Next(context.Background())
+			ended <- err
+		}()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Errorf("who waited was told %v", err)
+		}
+		if _, err := c.Next(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+		time.Sleep(3 * time.Second) // what comes late
+	})
+}

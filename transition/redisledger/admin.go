@@ -1,0 +1,88 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+)
+
+// ErrInUse means that sessions live under the name, or may.
+var ErrInUse = errors.New("the name is in use")
+
+// Init makes name in a store that is known to be new, so that its first peers begin at
+// once: where nothing stands, a ledger otherwise assumes that the store forgot it and
+// lets nobody gain a partition for a lease. It is for `countoff init` and for processes
+// that started the server themselves.
+//
+// Where the name is already known, Init does nothing and reports false. It returns an
+// error that wraps partition.ErrConfig if another configuration stands.
+func Init(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) (made bool, err error) {
+	l, err := New(client, name, Config{Config: cfg})
+	if err != nil {
+		return false, err
+	}
+	// Peers with whatever times lower the clock step to theirs; nobody has a lease yet.
+	const anyStep = 24 * time.Hour
+	common := l.common()
+	common[1] = anyStep.Milliseconds()
+	reply, err := l.run(ctx, initScript, common, l.agreement()...)
+	switch {
+	case err != nil:
+		return false, l.explain(ctx, "init", err)
+	case reply[0] == "config":
+		return false, l.refused(ctx)
+	case reply[0] == "stands":
+		return false, nil
+	}
+	load(ctx, client) // or the first call of a peer would find a server that seems to have forgotten its scripts
+	return true, nil
+}
+
+// Idle returns an error that wraps ErrInUse and lists the peers if anybody may work
+// under name. Each call lets the store's clock go on by what passed since the last, so
+// that after all peers crashed it can be asked again until their leases are over.
+func Idle(ctx context.Context, client redis.UniversalClient, name string) error {
+	return idle(ctx, client, name, "0")
+}
+
+// Destroy removes every key of the ledger of name, with its configuration. It is
+// refused like [Idle] while anybody may work under it.
+func Destroy(ctx context.Context, client redis.UniversalClient, name string) error {
+	return idle(ctx, client, name, "1")
+}
+
+func idle(ctx context.Context, client redis.UniversalClient, name, remove string) error {
+	if err := partition.CheckName(name); err != nil {
+		return err
+	}
+	reply, err := strs(idleScript.Run(ctx, client, allKeys(name), remove))
+	if err != nil {
+		return explain(ctx, name, "look for sessions", err)
+	}
+	if reply[0] == "idle" {
+		return nil
+	}
+	var peers []string
+	var longest time.Duration
+	for i := 1; i+1 < len(reply); i += 2 {
+		_, seat, err := parseRow(reply[i])
+		if err != nil {
+			seat.Peer = "unknown"
+		}
+		left, _ := strconv.ParseInt(reply[i+1], 10, 64)
+		peers = append(peers, seat.Peer)
+		longest = max(longest, time.Duration(left)*time.Millisecond)
+	}
+	return fmt.Errorf("redisledger: %s: %d peers (%s); the last lease ends in %v, unless it is renewed: %w",
+		name, len(peers), strings.Join(peers, ", "), longest, ErrInUse)
+}
+
+var _ transition.Ledger = (*Ledger)(nil)

@@ -1,0 +1,178 @@
+package redisledger_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func TestInit(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Total: 8, Units: []string{"inbox"}}
+	makeName(t, s.client, s.name, cfg)
+	if made, err := redisledger.Init(t.Context(), s.client, s.name, cfg); made || err != nil {
+		t.Errorf("a second time: made %v, error %v", made, err)
+	}
+	for _, other := range []partition.Config{{Total: 9, Units: cfg.Units}, {Total: 8}, {Total: 8, Units: cfg.Units, Hash: partition.ByID}} {
+		if _, err := redisledger.Init(t.Context(), s.client, s.name, other); !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("with %+v: %v", other, err)
+		}
+	}
+	if got, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || got.Total != 8 || len(got.Units) != 1 {
+		t.Errorf("the configuration is %+v, error %v", got, err)
+	}
+	if _, err := redisledger.Init(t.Context(), s.client, "no name", cfg); err == nil {
+		t.Error("an impossible name was made")
+	}
+}
+
+// Init must not set a clock step that would slow the clock of peers with long leases,
+// nor end the grace of a name that is in use.
+func TestInitLeavesPeersAlone(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	long := transition.Timing{Lease: time.Minute}
+	l := newLedger(t, s.client, s.name, redisledger.Config{Timing: long})
+	mustSync(t, l, machine.Request{Session: session(1)})
+	s.Advance(long.ClockStep())
+	seen, err := l.Census(t.Context())
+	if err != nil || seen.Sessions[0].Lease != long.Lease-long.ClockStep() {
+		t.Errorf("the lease has %v left, error %v", seen.Sessions[0].Lease, err)
+	}
+
+	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustSync(t, l, machine.Request{Session: session(1)})
+	if made, err := redisledger.Init(t.Context(), s.client, s.name, partition.Config{}); made || err != nil {
+		t.Errorf("made %v, error %v", made, err)
+	}
+	if a := mustSync(t, l, machine.Request{Session: session(1)}); a.Grace != long.Grace() {
+		t.Errorf("the grace has %v left", a.Grace)
+	}
+}
+
+// What a producer wrote first is completed by the first peer, and compared from then on.
+func TestProducerCameFirst(t *testing.T) {
+	s, _ := miniStage(t)
+	if _, err := redisconfig.AgreePartitions(t.Context(), s.client, s.name, partition.Config{Total: 8}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := partition.Config{Total: 8, Units: []string{"inbox", "outbox"}}
+	mustSync(t, newLedger(t, s.client, s.name, redisledger.Config{Config: cfg}), machine.Request{Session: session(1)})
+	got, err := redisconfig.Agree(t.Context(), s.client, s.name, cfg)
+	if err != nil || len(got.Units) != 2 {
+		t.Errorf("%+v, error %v", got, err)
+	}
+	other := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 16}})
+	for what, call := range map[string]func() error{
+		"sync": func() error {
+			_, err := other.Sync(t.Context(), machine.Request{Session: session(2)})
+			return err
+		},
+		"seal":   func() error { return other.Seal(t.Context(), machine.Roll{}) },
+		"census": func() error { _, err := other.Census(t.Context()); return err },
+	} {
+		err := call()
+		if !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("%s: got %v, want ErrConfig", what, err)
+			continue
+		}
+		for _, says := range []string{"partitions 8, this peer wants 16", `units ["inbox" "outbox"], this peer wants []`} {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %q does not say %q", what, err, says)
+			}
+		}
+	}
+}
+
+// Where a broker grows, more partitions raise the number that stands, and who knows of
+// fewer is behind.
+func TestGrows(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{Total: 8})
+	for _, c := range []struct{ total, stands int }{{8, 8}, {12, 12}, {8, 12}, {10, 12}} {
+		l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: c.total}, Grows: true})
+		mustSync(t, l, machine.Request{Session: session(c.total)})
+		if seen, err := l.Census(t.Context()); err != nil || seen.Config.Total != c.stands {
+			t.Errorf("after %d: %d stand, error %v", c.total, seen.Config.Total, err)
+		}
+	}
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 8}})
+	if _, err := l.Sync(t.Context(), machine.Request{Session: session(1)}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("who does not expect growth: %v", err)
+	}
+}
+
+func TestDestroy(t *testing.T) {
+	s, m := miniStage(t)
+	destroy := func() error { return redisledger.Destroy(t.Context(), s.client, s.name) }
+	if err := destroy(); err != nil {
+		t.Errorf("what is not there: %v", err)
+	}
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{Timing: someTiming})
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann"})
+	mustSync(t, l, machine.Request{Session: session(2), Peer: "bob"})
+	mustSync(t, l, machine.Request{Session: session(2), Peer: "bob", State: machine.Gone})
+	keys := len(m.Keys())
+	for range 5 { // ann has crashed: nobody else moves the clock
+		err := destroy()
+		if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), "1 peers (ann)") {
+			t.Fatalf("got %v, want ErrInUse by ann", err)
+		}
+		if len(m.Keys()) != keys {
+			t.Fatalf("left are %v", m.Keys())
+		}
+		s.Advance(someTiming.ClockStep() - 100*time.Millisecond)
+	}
+	if err := redisledger.Idle(t.Context(), s.client, s.name); err != nil {
+		t.Error(err)
+	}
+	if len(m.Keys()) != keys {
+		t.Errorf("asking removed something, left are %v", m.Keys())
+	}
+	if err := destroy(); err != nil {
+		t.Error(err)
+	}
+	if len(m.Keys()) != 0 {
+		t.Errorf("left are %v", m.Keys())
+	}
+}
+
+func TestSessionNames(t *testing.T) {
+	s, _ := miniStage(t)
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	for _, bad := range []partition.Session{"", "_", "a b", "a.peer", "a:b", "a\n", "é"} {
+		if _, err := l.Sync(t.Context(), machine.Request{Session: bad}); err == nil {
+			t.Errorf("sync of %q", bad)
+		}
+		next := machine.Roll{Members: []machine.RollMember{{Member: partition.Member{Session: bad}}}}
+		if err := l.Seal(t.Context(), next); err == nil || errors.Is(err, transition.ErrStale) {
+			t.Errorf("seal with %q: %v", bad, err)
+		}
+		if err := l.Hints(t.Context(), bad, func() {}); err == nil {
+			t.Errorf("hints for %q", bad)
+		}
+	}
+}
+
+func TestNewSaysAllThatIsWrong(t *testing.T) {
+	s, _ := miniStage(t)
+	_, err := redisledger.New(s.client, "no name", redisledger.Config{
+		Config: partition.Config{Total: -1},
+		Timing: transition.Timing{Lease: time.Second},
+	})
+	for _, says := range []string{"no name", "-1 partitions", "too short"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package redisledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// Census implements transition.Ledger. It changes nothing in the store, not even its
+// clock, and so may show a session whose lease has run out and that nobody has
+// removed yet: its Lease is negative.
+func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
+	c := transition.Census{Config: l.cfg.Config}
+	stands, err := redisconfig.Read(ctx, l.client, l.name)
+	switch {
+	case errors.Is(err, redisconfig.ErrNone):
+	case err != nil:
+		return c, l.explain(ctx, "census", err)
+	default:
+		if err := l.differs(stands); err != nil {
+			return c, err
+		}
+		c.Config = stands
+	}
+	reply, err := censusScript.Run(ctx, l.client, allKeys(l.name)).Slice()
+	if err != nil {
+		return c, l.explain(ctx, "census", err)
+	}
+	return c, readCensus(&c, reply)
+}
+
+// readCensus reads the reply of census.lua into c.
+func readCensus(c *machine.Census, reply []any) error {
+	var p parser
+	if len(reply) != 9 {
+		p.note(fmt.Errorf("%d parts, want 9", len(reply)))
+		return p.wrong("census")
+	}
+	for _, w := range reply[:2] {
+		p.words = append(p.words, fmt.Sprint(w))
+	}
+	now := p.number()*1000 + p.number()/1000
+	var maps [6]map[string]string // meta, sessions, leases, roll, transition, peers
+	for i, part := range reply[2:8] {
+		maps[i] = pairs(part)
+	}
+	clock := p.meta(c, maps[0], now)
+	p.sessions(c, maps[1], maps[2], maps[5], clock)
+	p.roll(c, maps[3])
+	p.grants(c, maps[4])
+	for _, r := range redisconfig.ParseRefused(texts(reply[8]), now) {
+		c.Refused = append(c.Refused, machine.Refusal(r))
+	}
+	return p.wrong("census")
+}
+
+// texts reads a list.
+func texts(list any) []string {
+	words, _ := list.([]any)
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = fmt.Sprint(w)
+	}
+	return out
+}
+
+// pairs reads a flat list of fields and values.
+func pairs(list any) map[string]string {
+	words, _ := list.([]any)
+	m := make(map[string]string, len(words)/2)
+	for i := 0; i+1 < len(words); i += 2 {
+		m[fmt.Sprint(words[i])] = fmt.Sprint(words[i+1])
+	}
+	return m
+}
+
+// meta returns what the store's clock would be, had a script advanced it now.
+func (p *parser) meta(c *machine.Census, meta map[string]string, now uint64) (clock int64) {
+	if meta["raw"] == "" {
+		return 0
+	}
+	field := func(name string) int64 {
+		n, err := strconv.ParseInt(meta[name], 10, 64)
+		p.note(err)
+		return n
+	}
+	c.Count, c.Membership = uint64(field("count")), uint64(field("membership"))
+	clock = field("clock") + min(max(int64(now)-field("raw"), 0), field("step"))
+	c.Grace = max(time.Duration(field("grace")-clock)*time.Millisecond, 0)
+	return clock
+}
+
+func (p *parser) sessions(c *machine.Census, rows, leases, terms map[string]string, clock int64) {
+	for _, s := range slices.Sorted(maps.Keys(rows)) {
+		state, seat, err := parseRow(rows[s])
+		p.note(err)
+		if state == "expired" {
+			continue // nobody: its row only says how many grants it left behind
+		}
+		deadline, err := strconv.ParseInt(leases[s], 10, 64)
+		p.note(err)
+		seat.Session, seat.Terms = partition.Session(s), parseTerms(terms[s])
+		seat.Lease = time.Duration(deadline-clock) * time.Millisecond
+		c.Sessions = append(c.Sessions, seat)
+	}
+}
+
+// parseRow reads what ledger.lua keeps of a session.
+func parseRow(row string) (state string, seat machine.Seat, err error) {
+	w := strings.SplitN(row, " ", 5) // state weight stamp held peer
+	if len(w) < 5 {
+		return "", seat, fmt.Errorf("session %q: want state weight stamp held peer", row)
+	}
+	for s := machine.Live; s <= machine.Gone; s++ {
+		if s.String() == w[0] {
+			seat.State = s
+		}
+	}
+	seat.Peer = w[4]
+	seat.Weight, err = strconv.Atoi(w[1])
+	return w[0], seat, err
+}
+
+func (p *parser) roll(c *machine.Census, roll map[string]string) {
+	if roll["_"] == "" {
+		return
+	}
+	p.words = strings.Fields(roll["_"])
+	c.Roll.Version, c.Roll.Membership = p.number(), p.number()
+	for field, value := range roll {
+		if field == "_" || strings.HasSuffix(field, ".peer") {
+			continue
+		}
+		m := machine.RollMember{Member: partition.Member{Session: partition.Session(field)}}
+		p.note(parseAbout(roll[field+".peer"], &m.Member))
+		var err error
+		m.Index, m.Partitions, err = parseLine(value)
+		p.note(err)
+		c.Roll.Members = append(c.Roll.Members, m)
+	}
+	slices.SortFunc(c.Roll.Members, func(a, b machine.RollMember) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Session, b.Session))
+	})
+}
+
+func (p *parser) grants(c *machine.Census, grants map[string]string) {
+	for id, value := range grants {
+		w := strings.Fields(value) // session epoch [waiter]
+		if len(w) < 2 {
+			p.note(fmt.Errorf("partition %s: %q: want session epoch waiter", id, value))
+			continue
+		}
+		grant, err := partition.ParseGrant(id + "@" + w[1])
+		p.note(err)
+		o := machine.Ownership{Grant: grant, Session: partition.Session(w[0])}
+		if len(w) > 2 {
+			o.Waiter = partition.Session(w[2])
+		}
+		c.Grants = append(c.Grants, o)
+	}
+	slices.SortFunc(c.Grants, func(a, b machine.Ownership) int { return cmp.Compare(a.Grant.ID, b.Grant.ID) })
+}

@@ -1,0 +1,352 @@
+package redisledger_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/memledger"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+var seed = flag.Uint64("ledger.seed", 0, "compare with the reference under this seed only")
+
+// TestSameAsReference sends random calls of several sessions, repeated and late ones among them, to
+// Redis and to the reference, whose clocks, restarts, losses and setbacks are the
+// same, and wants the same answers.
+func TestSameAsReference(t *testing.T) {
+	s, _ := miniStage(t)
+	compareAll(t, s, 20, func(ctx context.Context) {
+		if err := s.client.ScriptFlush(ctx).Err(); err != nil { // its runs have no ids
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestSameAsReferenceOnAServer(t *testing.T) {
+	t.Parallel()
+	s := realStage(t, redistest.Server(t).Client())
+	compareAll(t, s, 60, func(ctx context.Context) {
+		if err := s.client.HSet(ctx, "{"+s.name+"}:meta", "run", "another").Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func compareAll(t *testing.T, s *stage, seeds int, restart func(context.Context)) {
+	if *seed != 0 {
+		compare(t, s, *seed, restart)
+		return
+	}
+	for i := range seeds {
+		if compare(t, s, uint64(i+1), restart); t.Failed() {
+			t.Logf("again: go test -run '%s$' -ledger.seed %d", t.Name(), i+1)
+			return
+		}
+	}
+}
+
+// A comparison is the state of one random run.
+type comparison struct {
+	*testing.T
+	*rand.Rand
+	stage   *stage
+	ledger  *redisledger.Ledger
+	ref     *memledger.Store
+	run     int
+	restart func(context.Context)
+
+	ids      []partition.ID
+	sessions []*caller
+	sent     []machine.Request // to be repeated
+	kept     *memledger.Store  // what a setback goes back to
+	log      []string
+}
+
+type caller struct {
+	session partition.Session
+	peer    string
+	state   machine.State
+	view    uint64
+	top     uint64
+	mine    []partition.Grant
+	last    machine.Request
+}
+
+func compare(t *testing.T, s *stage, seed uint64, restart func(context.Context)) {
+	t.Helper()
+	ctx := t.Context()
+	cfg := partition.Config{Total: 8, Units: []string{"inbox"}}
+	c := &comparison{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), stage: s, restart: restart, ref: &memledger.Store{}}
+	c.ids = cfg.WithDefaults().IDs()
+	c.drop()
+	c.ledger = newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	for i := range 5 {
+		c.sessions = append(c.sessions, c.newcomer(i))
+	}
+	for range 120 {
+		c.step(ctx)
+		if t.Failed() {
+			t.Logf("seed %d, after:\n%s", seed, strings.Join(c.log[max(0, len(c.log)-25):], "\n"))
+			return
+		}
+	}
+}
+
+func (c *comparison) newcomer(i int) *caller {
+	return &caller{
+		session: partition.Session(fmt.Sprintf("%032x", c.Uint64())),
+		peer:    fmt.Sprintf("peer %d", i), // a space is legal
+		state:   machine.Live,
+	}
+}
+
+func (c *comparison) call() memledger.Call {
+	return memledger.Call{
+		Now:    c.stage.now.UnixMilli(),
+		Run:    fmt.Sprint(c.run),
+		Config: partition.Config{Total: 8, Units: []string{"inbox"}}.WithDefaults(),
+		Timing: someTiming,
+	}
+}
+
+func (c *comparison) note(format string, args ...any) {
+	c.log = append(c.log, fmt.Sprintf(format, args...))
+}
+
+func (c *comparison) step(ctx context.Context) {
+	c.pass()
+	switch n := c.IntN(200); {
+	case n < 160:
+		c.sync(ctx, c.request())
+	case n < 175 && len(c.sent) > 0:
+		c.note("again:")
+		c.sync(ctx, c.sent[c.IntN(len(c.sent))])
+	case n < 188:
+		c.seal(ctx)
+	case n < 192:
+		c.sessions[c.IntN(len(c.sessions))] = c.newcomer(c.IntN(6))
+	case n < 193:
+		c.note("restart")
+		c.run++
+		c.restart(ctx)
+	case n < 194:
+		c.note("forget")
+		c.run++
+		c.restart(ctx)
+		c.drop()
+		c.ref = &memledger.Store{}
+	case n < 196:
+		c.keep(ctx)
+	case n < 197 && c.kept != nil:
+		c.setBack(ctx)
+	}
+	if c.IntN(3) == 0 {
+		c.census(ctx)
+	}
+}
+
+// pass lets time go on: mostly so little that leases stand, sometimes longer, and
+// rarely the store's clock jumps.
+func (c *comparison) pass() {
+	d := time.Duration(c.IntN(400)) * time.Millisecond
+	switch n := c.IntN(100); {
+	case n < 3:
+		d = time.Hour
+	case n < 6:
+		d = -time.Hour
+	case n < 30:
+		d *= 10
+	}
+	c.note("%v pass", d)
+	c.stage.Advance(d)
+}
+
+func (c *comparison) request() machine.Request {
+	p := c.sessions[c.IntN(len(c.sessions))]
+	if c.IntN(2) == 0 && p.last.Session != "" {
+		p.last.Top = p.top
+		return p.last // most beats have nothing new to say
+	}
+	if c.IntN(20) == 0 && p.state < machine.Gone {
+		p.state++
+	}
+	r := machine.Request{
+		Session: p.session, Peer: p.peer, Weight: c.IntN(3), State: p.state, View: p.view, Top: p.top,
+	}
+	if c.IntN(10) == 0 {
+		r.View += uint64(c.IntN(3))
+	}
+	if c.IntN(20) == 0 {
+		r.Top += uint64(c.IntN(50))
+	}
+	for _, g := range p.mine {
+		switch c.IntN(20) {
+		case 0:
+			r.Release = append(r.Release, g)
+		case 1: // says nothing of it
+		default:
+			r.Hold = append(r.Hold, g)
+		}
+	}
+	if c.IntN(8) == 0 {
+		g := partition.Grant{ID: c.id(), Epoch: partition.Epoch(1 + c.Uint64N(p.top+3))}
+		r.Hold = append(r.Hold, g)
+	}
+	if c.IntN(2) == 0 {
+		for range c.IntN(4) {
+			r.Claim = append(r.Claim, c.id())
+		}
+	}
+	p.last = r
+	return r
+}
+
+func (c *comparison) id() partition.ID { return c.ids[c.IntN(len(c.ids))] }
+
+func (c *comparison) sync(ctx context.Context, r machine.Request) {
+	c.Helper()
+	c.note("sync %+v", r)
+	c.sent = append(c.sent, r)
+	got, err := c.ledger.Sync(ctx, r)
+	if err != nil {
+		c.Errorf("sync: %v", err)
+		return
+	}
+	want, _, err := c.ref.Sync(c.call(), r)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.note("  answered %+v", want)
+	if !reflect.DeepEqual(got, want) {
+		c.Errorf("redis answers     %+v %+v\nthe reference says %+v %+v", got, got.Line, want, want.Line)
+	}
+	for _, p := range c.sessions {
+		if p.session != r.Session {
+			continue
+		}
+		p.top, p.mine = max(p.top, want.Count), nil
+		for _, h := range want.Mine {
+			p.mine = append(p.mine, h.Grant)
+		}
+		if want.Line != nil {
+			p.view = want.Line.Version
+		}
+	}
+}
+
+func (c *comparison) seal(ctx context.Context) {
+	seen, err := c.ref.Census(c.call())
+	if err != nil {
+		c.Fatal(err)
+	}
+	next := machine.Roll{Version: seen.Roll.Version, Membership: seen.Membership}
+	if c.IntN(5) == 0 {
+		next.Version -= uint64(c.IntN(2))
+		next.Membership -= uint64(c.IntN(2))
+	}
+	for i, s := range seen.Sessions {
+		if s.State != machine.Live || c.IntN(8) == 0 {
+			continue
+		}
+		m := machine.RollMember{Member: partition.Member{
+			Session: s.Session, Peer: s.Peer, Index: len(next.Members), Weight: s.Weight, Down: i == 3,
+		}}
+		for _, id := range c.ids {
+			if c.IntN(4) == 0 {
+				m.Partitions = append(m.Partitions, id)
+			}
+		}
+		next.Members = append(next.Members, m)
+	}
+	c.note("seal %+v", next)
+	got := c.ledger.Seal(ctx, next)
+	_, want := c.ref.Seal(c.call(), next)
+	if !errors.Is(got, want) || (got == nil) != (want == nil) {
+		c.Errorf("seal: redis says %v, the reference %v", got, want)
+	}
+}
+
+func (c *comparison) census(ctx context.Context) {
+	c.Helper()
+	got, err := c.ledger.Census(ctx)
+	if err != nil {
+		c.Errorf("census: %v", err)
+		return
+	}
+	want, err := c.ref.Census(c.call())
+	if err != nil {
+		c.Fatal(err)
+	}
+	past, err := c.ledger.History(ctx, machine.HistoryKept)
+	if err != nil {
+		c.Errorf("history: %v", err)
+		return
+	}
+	if h := c.ref.History(); !reflect.DeepEqual(past, h) && len(past)+len(h) > 0 {
+		i := 0
+		for i < len(past) && i < len(h) && reflect.DeepEqual(past[i], h[i]) {
+			i++
+		}
+		c.Errorf("history, from entry %d: redis says  %+v\nthe reference says %+v", i, past[i:], h[i:])
+	}
+	if got.Config.UnitsHash() == want.Config.UnitsHash() {
+		got.Config = want.Config // nil and empty lists
+	}
+	if !reflect.DeepEqual(got, want) {
+		c.Errorf("census: redis says  %+v\nthe reference says %+v", got, want)
+	}
+}
+
+func (c *comparison) keys() []string {
+	var keys []string
+	for _, k := range []string{"config", "meta", "sessions", "leases", "roll", "transition", "history", "peers"} {
+		keys = append(keys, "{"+c.stage.name+"}:"+k)
+	}
+	return keys
+}
+
+func (c *comparison) drop() {
+	if err := c.stage.client.Del(context.Background(), c.keys()...).Err(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// keep notes what the store knows, as a replica or a disk does.
+func (c *comparison) keep(ctx context.Context) {
+	c.note("keep")
+	c.kept = c.ref.Clone()
+	for _, k := range c.keys() {
+		c.copyKey(ctx, k, k+":kept")
+	}
+}
+
+// setBack makes the store what it was when it was kept: a fail-over.
+func (c *comparison) setBack(ctx context.Context) {
+	c.note("set back")
+	c.ref = c.kept.Clone()
+	for _, k := range c.keys() {
+		c.copyKey(ctx, k+":kept", k)
+	}
+	c.run++
+	c.restart(ctx)
+}
+
+func (c *comparison) copyKey(ctx context.Context, from, to string) {
+	err := c.stage.client.Del(ctx, to).Err()
+	if err == nil {
+		err = c.stage.client.Copy(ctx, from, to, 0, true).Err()
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+}

@@ -1,0 +1,63 @@
+package redisledger_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A name that grows while a peer works gets a roll with the new partitions, and the
+// peers that say the smaller number are behind, not in error. Nothing of what is held
+// changes.
+func TestGrow(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{Total: 2})
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 2}, Timing: someTiming, Grows: true})
+	r := machine.Request{Session: session(1), Peer: "ann", Claim: []partition.ID{0, 1}}
+	a := mustSync(t, l, r)
+	r.Hold, r.Claim = held(a), nil
+	s.Advance(2 * time.Second)
+	// due seals what is due and returns which partitions it shares out, nil: nothing is.
+	due := func() []partition.ID {
+		t.Helper()
+		c, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		roll, ok := machine.NextRoll(c, partition.Sticky{})
+		if !ok {
+			return nil
+		}
+		if err := l.Seal(t.Context(), roll); err != nil {
+			t.Fatal(err)
+		}
+		return roll.Members[0].Partitions
+	}
+	if got := due(); len(got) != 2 {
+		t.Fatalf("the first roll has %v", got)
+	}
+	before := mustSync(t, l, r)
+	for _, total := range []int{5, 5, 3} { // only the first changes anything
+		if err := l.Grow(t.Context(), total); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := mustSync(t, l, r)
+	if !slices.Equal(held(before), held(after)) {
+		t.Errorf("it held %v and holds %v", held(before), held(after))
+	}
+	if before.Sealing || !after.Sealing {
+		t.Errorf("a roll was due: %v, is due: %v, want false and true", before.Sealing, after.Sealing)
+	}
+	s.Advance(2 * time.Second)
+	if got := due(); len(got) != 5 {
+		t.Errorf("the next roll has %v, want 5 partitions", got)
+	}
+	if got := due(); got != nil {
+		t.Errorf("another roll is due, with %v", got)
+	}
+}

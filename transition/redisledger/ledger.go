@@ -1,0 +1,246 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// Config says what a peer wants of its ledger.
+type Config struct {
+	// Config is what all peers and producers of the name agree on. Zero fields get
+	// their defaults; who differs from what stands in the store is refused.
+	Config partition.Config
+	// Timing holds the times of the peer. The zero value is ready.
+	Timing transition.Timing
+	// Grows says that partitions may be added while the name is in use, because a
+	// broker does: the store's number is raised to the caller's, and a caller that
+	// knows of fewer is behind, not in error. Default: another number is refused.
+	Grows bool
+	// Deployment says what the peer belongs to, so that two deployments that were
+	// given one name by mistake are noticed: it stays the same over the versions of
+	// one. Default "": it is not compared.
+	Deployment string
+	// WaitReplicas is how many replicas must have taken over what a Sync or Seal has
+	// changed before it counts as answered; with fewer it is unknown, as if it had
+	// timed out, and nothing is worked on because of it. It keeps a fail-over from
+	// forgetting grants, while a master that is cut off from its replicas hands out
+	// nothing; with too few replicas nobody gains or gives up anything. A Sync that
+	// only renews a lease does not wait. The data under the partitions is not
+	// covered. Default 0.
+	WaitReplicas int
+}
+
+// A Ledger is the record of one name in Redis. It implements transition.Ledger, and
+// may be used concurrently and by several sessions. It holds no connection of its own
+// except during [Ledger.Hints]; who made the client closes it.
+type Ledger struct {
+	client redis.UniversalClient
+	name   string
+	cfg    Config
+	keys   []string
+	doubts *doubts
+	quiet  quiet
+}
+
+// New returns the ledger of name. It does not talk to the server.
+func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error) {
+	cfg.Config = cfg.Config.WithDefaults()
+	cfg.Timing = cfg.Timing.WithDefaults()
+	var errReplicas error
+	if cfg.WaitReplicas < 0 {
+		errReplicas = fmt.Errorf("redisledger: wait for %d replicas: must not be negative", cfg.WaitReplicas)
+	}
+	if err := errors.Join(partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate(), errReplicas); err != nil {
+		return nil, err
+	}
+	return &Ledger{
+		client: client,
+		name:   name,
+		cfg:    cfg,
+		keys:   keys(name),
+		doubts: newDoubts(client),
+	}, nil
+}
+
+// Sync implements transition.Ledger. A session is named by letters and digits.
+func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
+	r.State, r.Weight = max(r.State, machine.Live), max(r.Weight, 0)
+	if err := checkSession(r.Session); err != nil {
+		return transition.Answer{}, err
+	}
+	before := l.quiet.of(r.Session)
+	if before.same(r) {
+		reply, err := l.run(ctx, sameScript, l.common(), string(r.Session), before.stamp, top(r))
+		if err != nil {
+			return transition.Answer{}, l.explain(ctx, "sync", err)
+		}
+		if reply[0] == "same" {
+			return before.again(reply)
+		}
+	}
+	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()))...)
+	switch {
+	case err != nil:
+		return transition.Answer{}, l.explain(ctx, "sync", err)
+	case reply[0] == "config":
+		return transition.Answer{}, l.refused(ctx)
+	}
+	stamp, a, err := answer(reply)
+	if err != nil {
+		return transition.Answer{}, err
+	}
+	l.quiet.keep(r, stamp, a)
+	return a, nil
+}
+
+// Seal implements transition.Ledger.
+func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
+	args := append(l.agreement(), number(next.Version), number(next.Membership), len(next.Members))
+	for _, m := range next.Members {
+		if err := checkSession(m.Session); err != nil {
+			return err
+		}
+		args = append(args, string(m.Session), line(m), about(m.Member))
+	}
+	reply, err := l.run(ctx, sealScript, l.common(), args...)
+	switch {
+	case err != nil:
+		return l.explain(ctx, "seal", err)
+	case reply[0] == "config":
+		return l.refused(ctx)
+	case reply[0] == "stale":
+		return transition.ErrStale
+	}
+	return nil
+}
+
+// terms is what the peer says of itself once.
+func (l *Ledger) terms() machine.Terms { return l.cfg.Timing.Terms(l.cfg.Deployment) }
+
+// common returns the first arguments of every script that changes the ledger, without
+// the one that says what the caller is in doubt about.
+func (l *Ledger) common() []any {
+	t := l.cfg.Timing
+	return []any{
+		t.Lease.Milliseconds(), t.ClockStep().Milliseconds(), t.Grace().Milliseconds(), t.Settle.Milliseconds(),
+	}
+}
+
+// agreement returns the arguments that the store compares with its configuration.
+func (l *Ledger) agreement() []any {
+	c, grows := l.cfg.Config, 0
+	if l.cfg.Grows {
+		grows = 1
+	}
+	return []any{partition.Protocol, c.Total, string(c.Hash), c.UnitsHash(), strings.Join(c.Units, "\n"), grows}
+}
+
+// run runs a script that changes the ledger, by its hash if the server has it.
+func (l *Ledger) run(ctx context.Context, s *redis.Script, common []any, own ...any) ([]string, error) {
+	call := l.doubts.call()
+	args := make([]any, 0, len(common)+2+len(own))
+	args = append(append(append(args, common...), call, events(l.name)), own...)
+	keys := l.keys
+	if s == sameScript {
+		keys = keys[:quietKeys]
+	}
+	reply, err := l.eval(ctx, s, false, keys, args)
+	if isNoScript(err) {
+		// A server that lacks a script may have been restarted just now, and this may
+		// be the first call it gets. Only this EVAL, which says so, makes the script
+		// known again: no other peer's call can come before the grace it opens.
+		call.forgot = true
+		reply, err = l.eval(ctx, s, true, keys, args)
+		if err == nil {
+			// The other scripts are gone too. Load them now, or the first call of each
+			// would raise the same doubt again. Failing to costs that grace, no more.
+			load(ctx, l.client)
+		}
+	}
+	if err != nil {
+		call.failed()
+		return nil, err
+	}
+	call.answered()
+	return reply, nil
+}
+
+// load makes the scripts known to the server.
+func load(ctx context.Context, client redis.UniversalClient) {
+	for _, s := range wary {
+		if s.Load(ctx, client).Err() != nil {
+			return
+		}
+	}
+}
+
+func isNoScript(err error) bool {
+	return errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT")
+}
+
+// strs returns the reply of a script that answers with texts, at least one.
+func strs(cmd *redis.Cmd) ([]string, error) {
+	reply, err := cmd.StringSlice()
+	if err == nil && len(reply) == 0 {
+		err = errors.New("redisledger: the script answered nothing")
+	}
+	return reply, err
+}
+
+// refused says what of the configuration differs.
+func (l *Ledger) refused(ctx context.Context) error {
+	stands, err := redisconfig.Read(ctx, l.client, l.name)
+	if err != nil {
+		return fmt.Errorf("redisledger: %s: %w; what stands cannot be told: %w", l.name, partition.ErrConfig, err)
+	}
+	if err := l.differs(stands); err != nil {
+		redisconfig.NoteRefused(ctx, l.client, l.name, err)
+		return err
+	}
+	return fmt.Errorf("redisledger: %s: the configuration was another when asked, and changed since: %w",
+		l.name, partition.ErrConfig)
+}
+
+// differs says all that stands other than this peer wants.
+func (l *Ledger) differs(stands partition.Config) error {
+	want := l.cfg.Config
+	var errs []error
+	differ := func(what string, stands, want any) {
+		errs = append(errs, fmt.Errorf("redisledger: %s has %s %v, this peer wants %v: %w",
+			l.name, what, stands, want, partition.ErrConfig))
+	}
+	if stands.Total != want.Total && !l.cfg.Grows {
+		differ("partitions", stands.Total, want.Total)
+	}
+	if stands.Hash != want.Hash {
+		differ("hash", stands.Hash, want.Hash)
+	}
+	if stands.UnitsHash() != want.UnitsHash() {
+		differ("units", fmt.Sprintf("%q", stands.Units), fmt.Sprintf("%q", want.Units))
+	}
+	return errors.Join(errs...)
+}
+
+// checkSession keeps out what would be misread in the keys.
+func checkSession(s partition.Session) error {
+	ok := s != "" && s != "_"
+	for _, c := range s {
+		ok = ok && (c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z')
+	}
+	if !ok {
+		return fmt.Errorf("redisledger: session %q: want letters and digits", string(s))
+	}
+	return nil
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }

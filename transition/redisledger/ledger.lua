@@ -1,0 +1,271 @@
+-- What the scripts that change the ledger share; it is put in front of each of them.
+-- It only defines: nothing runs before the script itself.
+--
+-- KEYS  1 config  2 meta  3 sessions  4 leases  5 roll  6 transition; but for a quiet
+--       Sync, which is to stay small, also 7 history  8 peers
+-- ARGV  1 lease ms  2 clock step ms  3 grace ms  4 settle ms
+--       5 doubt: why this may be another run of the store than the one that answered
+--         the caller last: 0 nothing, 1 it lost a connection or a call, 2 the server
+--         did not know the script
+--       6 channel of the events
+--       7 protocol  8 partitions  9 hash  10 hash of the units' names  11 the names
+--       12 grows: 1 if the caller's broker may have got more partitions
+--         (7 to 12 only where agree is called)
+--
+-- meta         raw (TIME at the last call, ms) clock (the store's own, ms) step (least
+--              clock step ever sent) count (last number given out) stamp (last
+--              stamp given out) membership (number of its last change) changed (clock at
+--              the first change no roll knows) grace (clock at its end) held (grants)
+--              expired (rows of that state) untold (what a quiet Sync could not tell
+--              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
+--              the last doubt about the store's memory; greater with each)
+-- sessions     session -> state weight stamp held peer
+-- leases       session by the clock at which its lease ends
+-- roll         session -> index: partitions,  session.peer -> weight up|down peer,
+--              _ -> version membership replicas
+-- transition   partition -> session epoch waiter
+-- history      see history.lua
+-- peers        session -> what its peer says of itself, lease ms first
+
+local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
+
+local numbers = {'raw', 'clock', 'step', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold'}
+local meta, touched = {}, false
+local run, since
+local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
+local rows, changed = {}, {}
+
+local function set(field, value)
+	meta[field], touched = value, true
+end
+
+-- number gives out the next of the one count that grants, membership changes and rolls
+-- share.
+local function number()
+	set('count', meta.count + 1)
+	return meta.count
+end
+
+-- row returns what is known of session s, or false.
+local function row(s)
+	if rows[s] == nil then
+		local v = redis.call('HGET', KEYS[3], s)
+		rows[s] = false
+		if v then
+			local state, weight, stamp, held, peer = string.match(v, '^(%a+) (%d+) (%d+) (%d+) (.*)$')
+			rows[s] = {state = state, weight = weight, stamp = tonumber(stamp), held = tonumber(held), peer = peer}
+		end
+	end
+	return rows[s]
+end
+
+-- member reports whether s is a session whose lease has not run out.
+local function member(s)
+	local r = row(s)
+	return r and r.state ~= 'expired'
+end
+
+local function live(s)
+	local r = s ~= '' and row(s)
+	return r and r.state == 'live'
+end
+
+-- touch says that what belongs to s, or who waits for it, is another than its last
+-- answer said: a quiet Sync will not do.
+local function touch(s)
+	local r = row(s)
+	set('stamp', meta.stamp + 1)
+	r.stamp, changed[s] = meta.stamp, r
+end
+
+local function forget(s)
+	redis.call('HDEL', KEYS[3], s)
+	rows[s], changed[s] = false, nil
+end
+
+-- moved numbers a change of membership that counts from the instant at.
+local function moved(at)
+	if meta.membership ~= basis then at = math.min(at, meta.changed) end
+	set('changed', at)
+	set('membership', number())
+end
+
+-- graceful reports whether nobody may gain a partition now.
+local function graceful() return meta.clock < meta.grace end
+
+-- agree compares the configuration, or writes it where there is none. It returns nil
+-- or the reply that refuses the caller. To be called before anything is changed.
+local function agree()
+	local protocol, total, hash, units = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units'))
+	if not total then
+		redis.call('HSET', KEYS[1], 'protocol', ARGV[7], 'total', ARGV[8], 'hash', ARGV[9],
+			'units', ARGV[10], 'unitnames', ARGV[11])
+		return nil
+	end
+	if protocol ~= ARGV[7] or hash ~= ARGV[9] or (units and units ~= ARGV[10]) or
+		(total ~= ARGV[8] and ARGV[12] ~= '1') then
+		return {'config'}
+	end
+	-- A producer that came first had nothing to say about units.
+	if not units then redis.call('HSET', KEYS[1], 'units', ARGV[10], 'unitnames', ARGV[11]) end
+	if tonumber(ARGV[8]) > tonumber(total) then redis.call('HSET', KEYS[1], 'total', ARGV[8]) end
+	return nil
+end
+
+-- expired tells that session s, of row r, has been silent for too long, and forgets
+-- what it said of itself.
+local function expired(s, r)
+	if r and r.state ~= 'gone' and r.state ~= 'expired' then
+		local lease = string.match(redis.call('HGET', KEYS[8], s) or '', '^%d+') or '0'
+		local late = meta.clock - tonumber(redis.call('ZSCORE', KEYS[4], s) or meta.clock)
+		note('expired', s, r.peer, '', '', str(late + tonumber(lease)))
+	end
+	redis.call('HDEL', KEYS[8], s)
+end
+
+-- reap removes sessions past their lease, a few at a time. What they held stays where
+-- it is: a grant of nobody known is free. Who held something keeps a row that says
+-- how much, so that a session which comes back is known to own more than it lists.
+local function reap()
+	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 8)) do
+		local r = row(s)
+		expired(s, r)
+		redis.call('ZREM', KEYS[4], s)
+		-- The lease was patience enough: a roll without the dead is due at once.
+		if live(s) then moved(meta.clock - tonumber(ARGV[4])) end
+		if r and r.held > 0 then
+			r.state, changed[s] = 'expired', r
+			set('expired', meta.expired + 1)
+		else
+			forget(s)
+		end
+	end
+end
+
+-- lost reports whether the store has half a memory, because a key was evicted or
+-- deleted by hand, and makes it none: with the grants gone everything would look free,
+-- with the leases gone nobody would ever expire. To be asked before anything is given.
+local function lost()
+	if redis.call('HLEN', KEYS[6]) == meta.held and
+		redis.call('HLEN', KEYS[3]) == redis.call('ZCARD', KEYS[4]) + meta.expired then
+		return false
+	end
+	redis.call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+	note('forgot', '', '', '', '', '')
+	for _, field in ipairs({'membership', 'changed', 'held', 'expired'}) do set(field, 0) end
+	return true
+end
+
+-- remember tells what a quiet Sync could not, and forgets whom a store without memory
+-- knew.
+local function remember()
+	if #told == 0 and meta.untold > 0 then note(meta.untold == 2 and 'forgot' or 'restarted', '', '', '', '', '') end
+	if meta.untold > 0 then set('untold', 0) end
+	if #told > 0 and told[1].what == 'forgot' then redis.call('DEL', KEYS[8]) end
+end
+
+-- overdue reports whether there is somebody to reap.
+local function overdue()
+	return not graceful() and #redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 1) > 0
+end
+
+-- begin reads the store's state, advances its clock, looks whether its memory can be
+-- trusted, and reaps. A caller that is given nothing need not be thorough. 8 or 11
+-- commands, O(log n) of n sessions; 3 more for each session whose lease ran out.
+local function begin(thorough)
+	local time = redis.call('TIME')
+	local raw = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+	local stored = redis.call('HMGET', KEYS[2], 'run', 'since', unpack(numbers))
+	for i, field in ipairs(numbers) do meta[field] = tonumber(stored[i + 2] or 0) end
+	run, since = stored[1] or '', stored[2]
+	local whole = stored[3]
+
+	-- The clock goes on by what passed since the last call, but by no more than a step:
+	-- a jump of the server's clock, an outage and a stopped server cannot make every
+	-- lease run out at once, and a jump back stops nothing.
+	local step = tonumber(ARGV[2])
+	if whole then
+		-- Who has a longer step than another would let the clock jump farther than the
+		-- other allowed for when it trusted its lease. The least counts, for good.
+		if step < meta.step then set('step', step) end
+		meta.clock = meta.clock + math.min(math.max(raw - meta.raw, 0), meta.step)
+	else
+		set('step', step)
+		meta.clock = raw
+		redis.call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+		note('forgot', '', '', '', '', '')
+	end
+	meta.raw = raw
+
+	-- A store that was restarted or failed over may have forgotten the last grants. Its
+	-- run id tells; a user who may not ask for it has the doubts of his client; an
+	-- emulator, which has no runs, does not forget unless it begins anew, without scripts.
+	local doubt = ARGV[5] == '2'
+	local info = redis.pcall('INFO', 'server')
+	local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true)
+	if at then
+		local id = string.sub(info, at + 7, at + 46)
+		doubt, run = id ~= run, id
+	elseif type(info) == 'string' or not string.find(info.err, 'not supported', 1, true) then
+		doubt = ARGV[5] ~= '0'
+	end
+	if not whole or (thorough and lost()) or doubt then
+		set('grace', math.max(meta.grace, meta.clock + tonumber(ARGV[3])))
+		since = str(math.max(raw, tonumber(since or 0) + 1))
+		if #told == 0 then note('restarted', '', '', '', '', '') end
+	end
+
+	local head = redis.call('HGET', KEYS[5], '_')
+	if head then
+		version, basis, replicas = string.match(head, '^(%d+) (%d+) (%d+)')
+		version, basis = tonumber(version), tonumber(basis)
+	end
+	if not KEYS[7] then return end
+	remember()
+	if not graceful() then reap() end
+end
+
+-- commit writes what changed.
+local function commit()
+	if KEYS[7] then
+		tellAll(str(meta.raw), str(meta.clock))
+	elseif #told > 0 then
+		set('untold', told[1].what == 'forgot' and 2 or 1)
+	end
+	for s, r in pairs(changed) do
+		redis.call('HSET', KEYS[3], s, r.state .. ' ' .. r.weight .. ' ' .. str(r.stamp) .. ' ' .. str(r.held) .. ' ' .. r.peer)
+	end
+	if not touched then
+		redis.call('HSET', KEYS[2], 'raw', str(meta.raw), 'clock', str(meta.clock))
+		return
+	end
+	local args = {'run', run, 'since', since}
+	for _, field in ipairs(numbers) do
+		args[#args + 1] = field
+		args[#args + 1] = str(meta[field])
+	end
+	redis.call('HSET', KEYS[2], unpack(args))
+end
+
+-- stamp names everything an answer to s depends on beside the clock.
+local function stamp(s)
+	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(row(s).stamp)
+end
+
+-- times returns the count and what depends on the clock: in how many ms a roll is due,
+-- or '' if none is; in how many ms the next lease has run out; what is left of the grace.
+local function times()
+	local due, left = '', 0
+	if graceful() then
+		left = meta.grace - meta.clock
+	elseif meta.membership ~= basis then
+		due = str(meta.changed + tonumber(ARGV[4]) - meta.clock)
+	end
+	local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+	-- Reaped is what is past its lease, not at its end.
+	local expiry = math.max(tonumber(first[2] or meta.clock) + 1 - meta.clock, left, 1)
+	return str(meta.count), due, str(expiry), str(left)
+end
+
+-- tell publishes a hint. A user who may not publish loses time, not the call.
+local function tell(channel, what) redis.pcall('PUBLISH', channel, what) end

@@ -1,0 +1,197 @@
+package redisledger_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A key that is evicted or deleted by hand leaves half a memory: it is treated as none.
+func TestHalfAMemory(t *testing.T) {
+	for _, key := range []string{"meta", "sessions", "leases", "transition"} {
+		t.Run(key, func(t *testing.T) {
+			s, _ := miniStage(t)
+			makeName(t, s.client, s.name, partition.Config{})
+			l := newLedger(t, s.client, s.name, redisledger.Config{})
+			a, b := settled(t, l, session(1), 1), settled(t, l, session(2), 2)
+			if err := s.client.Del(t.Context(), "{"+s.name+"}:"+key).Err(); err != nil {
+				t.Fatal(err)
+			}
+			b.Claim = []partition.ID{1}
+			got := mustSync(t, l, b)
+			if got.Grace != someTiming.Grace() || fmt.Sprint(held(got)) != fmt.Sprint(b.Hold) {
+				t.Errorf("grace %v, granted %v, held were %v", got.Grace, held(got), b.Hold)
+			}
+			if got := mustSync(t, l, a); fmt.Sprint(held(got)) != fmt.Sprint(a.Hold) {
+				t.Errorf("granted %v, held were %v", held(got), a.Hold)
+			}
+			for range 6 { // after the grace all is as ever: a dies, b gets what it held
+				s.Advance(someTiming.ClockStep())
+				got = mustSync(t, l, b)
+			}
+			for range 6 {
+				s.Advance(someTiming.ClockStep())
+				got = mustSync(t, l, b)
+			}
+			if len(got.Mine) != 2 || got.Mine[0].Grant.Epoch <= a.Hold[0].Epoch {
+				t.Errorf("granted %v", held(got))
+			}
+		})
+	}
+}
+
+// Without its roll the store makes a new one due.
+func TestLostRoll(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	a := mustSync(t, l, machine.Request{Session: session(1)})
+	if err := l.Seal(t.Context(), machine.Roll{Membership: a.Count}); err != nil {
+		t.Fatal(err)
+	}
+	r := machine.Request{Session: session(1), View: mustSync(t, l, machine.Request{Session: session(1)}).Line.Version}
+	if a := mustSync(t, l, r); a.Sealing {
+		t.Fatal("a roll is due at once")
+	}
+	if err := s.client.Del(t.Context(), "{"+s.name+"}:roll").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if a := mustSync(t, l, r); !a.Sealing {
+		t.Error("no roll is due")
+	}
+}
+
+// Numbers of more than 14 digits come back as they were: Lua's tostring rounds them in
+// Redis, and not in miniredis.
+func TestLargeNumbers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, name := server.Client(), redistest.Name(t)
+	makeName(t, client, name, partition.Config{})
+	l := newLedger(t, client, name, redisledger.Config{})
+	const top = 1<<53 - 100
+	r := machine.Request{Session: session(1), Top: top, Claim: []partition.ID{1, 2}}
+	a := mustSync(t, l, r)
+	if want := "[1@9007199254740894 2@9007199254740895]"; fmt.Sprint(held(a)) != want || a.Count != top+3 {
+		t.Fatalf("granted %v at count %d, want %v at %d", held(a), a.Count, want, top+3)
+	}
+	r.Claim, r.Hold, r.Top = nil, held(a), 1<<63 // no number of any ledger
+	for range 2 {
+		if b := mustSync(t, l, r); fmt.Sprint(held(b)) != fmt.Sprint(held(a)) || b.Count != a.Count {
+			t.Errorf("granted %v at count %d, want %v at %d", held(b), b.Count, held(a), a.Count)
+		}
+	}
+	if seen, err := l.Census(t.Context()); err != nil || seen.Count != a.Count || seen.Grants[1].Grant != a.Mine[1].Grant {
+		t.Errorf("%+v, error %v", seen, err)
+	}
+}
+
+// The whole of the grants is read only for who holds something that it does not list.
+func TestGrantsAreNotScanned(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, name := server.Client(), redistest.Name(t)
+	makeName(t, client, name, partition.Config{})
+	l := newLedger(t, client, name, redisledger.Config{})
+	scans := func() (n int64) {
+		stats := client.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
+		fmt.Sscanf(stats["cmdstat_hgetall"], "calls=%d,", &n)
+		return n
+	}
+	before := scans()
+	a, b := settled(t, l, session(1), 1, 2, 3), settled(t, l, session(2), 4)
+	b.Claim = []partition.ID{1}
+	mustSync(t, l, b)
+	a.Hold, a.Release = a.Hold[1:], a.Hold[:1]
+	mustSync(t, l, a) // hands over
+	a.Release = nil
+	mustSync(t, l, a)
+	mustSync(t, l, b)
+	a.Hold = nil // works on nothing, but has been told what it holds
+	mustSync(t, l, a)
+	a.State = machine.Gone
+	mustSync(t, l, a)
+	if n := scans() - before; n != 0 {
+		t.Errorf("the grants were read whole %d times", n)
+	}
+	// A process that lost its answers is told all.
+	other := newLedger(t, client, name, redisledger.Config{})
+	if got := mustSync(t, other, machine.Request{Session: b.Session}); len(got.Mine) != 2 {
+		t.Errorf("granted %v", held(got))
+	}
+	if n := scans() - before; n != 1 {
+		t.Errorf("the grants were read whole %d times, want once", n)
+	}
+}
+
+// Who comes back after its lease finds what nobody took meanwhile, listed or not.
+func TestComeback(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	a := settled(t, l, session(1), 1, 2, 3)
+	for range 5 {
+		s.Advance(someTiming.ClockStep())
+		mustSync(t, l, machine.Request{Session: session(2)})
+	}
+	mustSync(t, l, machine.Request{Session: session(2), Claim: []partition.ID{2}})
+	again := newLedger(t, s.client, s.name, redisledger.Config{})
+	got := mustSync(t, again, machine.Request{Session: a.Session})
+	if want := []partition.Grant{a.Hold[0], a.Hold[2]}; fmt.Sprint(held(got)) != fmt.Sprint(want) {
+		t.Errorf("granted %v, want %v", held(got), want)
+	}
+	mustSync(t, again, machine.Request{Session: a.Session, State: machine.Gone})
+	// Rows of sessions that left nothing behind are gone with their leases.
+	for range 10 {
+		s.Advance(someTiming.ClockStep())
+		mustSync(t, l, machine.Request{Session: session(3)})
+	}
+	mustSync(t, l, machine.Request{Session: session(3), Claim: []partition.ID{2}})
+	rows, err := s.client.HGetAll(t.Context(), "{"+s.name+"}:sessions").Result()
+	if err != nil || len(rows) != 1 {
+		t.Errorf("rows %v, error %v", rows, err)
+	}
+}
+
+// A first start cannot be told from a store that forgot: it waits, and says so. One of
+// a name that was made in advance does not.
+func TestFirstStart(t *testing.T) {
+	for _, made := range []bool{true, false} {
+		t.Run(fmt.Sprint("made ", made), func(t *testing.T) {
+			s, _ := miniStage(t)
+			if made {
+				makeName(t, s.client, s.name, partition.Config{})
+			}
+			l := newLedger(t, s.client, s.name, redisledger.Config{})
+			a := mustSync(t, l, machine.Request{Session: session(1), Claim: []partition.ID{1}})
+			if made && (a.Grace != 0 || len(a.Mine) != 1) || !made && (a.Grace != someTiming.Grace() || len(a.Mine) != 0) {
+				t.Errorf("grace %v, granted %v", a.Grace, held(a))
+			}
+		})
+	}
+}
+
+// A unit's id is a large number. An emulator's Lua must not make room for all below it.
+func TestUnitsAreAsCheapAsPartitions(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Units: []string{"inbox"}}
+	makeName(t, s.client, s.name, cfg)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg})
+	r := machine.Request{Session: session(1), Claim: []partition.ID{partition.FirstUnit}}
+	r.Hold = held(mustSync(t, l, r))
+	const calls = 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range calls {
+		mustSync(t, l, r)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / calls; each > 2<<20 {
+		t.Errorf("a Sync allocates %d bytes", each)
+	}
+}

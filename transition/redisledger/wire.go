@@ -1,0 +1,238 @@
+package redisledger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// top returns the highest number that the sender of r saw, unless it is greater than Lua,
+// which has doubles only, can count. That is no number of any ledger: it must come
+// from a fence that somebody wrote by hand, and must not stop the count of everybody.
+func top(r machine.Request) string {
+	const most = 1<<53 - 2
+	if r.Top > most {
+		return "0"
+	}
+	return number(r.Top)
+}
+
+// terms prints what a peer says of itself once, the lease first: ledger.lua reads that.
+func terms(t machine.Terms) string {
+	var l list
+	for _, d := range []time.Duration{t.Lease, t.CancelGrace, t.Settle, t.Drain, t.Shutdown} {
+		l.add(strconv.FormatInt(d.Milliseconds(), 10))
+	}
+	l.add(t.Deployment)
+	return l.String()
+}
+
+// parseTerms reads what terms printed. Of what it does not understand it returns
+// nothing: what a later version says is no error.
+func parseTerms(s string) (t machine.Terms) {
+	words := strings.SplitN(s, " ", 6)
+	if len(words) < 6 {
+		return t
+	}
+	for i, d := range []*time.Duration{&t.Lease, &t.CancelGrace, &t.Settle, &t.Drain, &t.Shutdown} {
+		ms, err := strconv.ParseInt(words[i], 10, 64)
+		if err != nil {
+			return machine.Terms{}
+		}
+		*d = time.Duration(ms) * time.Millisecond
+	}
+	t.Deployment = words[5]
+	return t
+}
+
+// request returns the arguments of sync.lua that are the request's. What the caller
+// held in its last answer is named too, so that the store need not search for it.
+func request(r machine.Request, before said) []any {
+	var hold, release, claim, more list
+	named := make(map[partition.ID]bool, len(r.Hold)+len(r.Release)+len(r.Claim))
+	for _, g := range r.Hold {
+		named[g.ID] = true
+		hold.add(g.String())
+	}
+	for _, g := range r.Release {
+		named[g.ID] = true
+		release.add(g.String())
+	}
+	for _, id := range r.Claim {
+		named[id] = true
+		claim.add(id.String())
+	}
+	for _, h := range before.answer.Mine {
+		if !named[h.Grant.ID] {
+			more.add(h.Grant.ID.String())
+		}
+	}
+	return []any{
+		string(r.Session), r.State.String(), r.Weight, r.Peer, number(r.View), top(r),
+		hold.String(), release.String(), claim.String(), more.String(),
+	}
+}
+
+// list joins words with spaces.
+type list struct{ strings.Builder }
+
+func (l *list) add(word string) {
+	if l.Len() > 0 {
+		l.WriteByte(' ')
+	}
+	l.WriteString(word)
+}
+
+// answer reads the reply of sync.lua.
+func answer(reply []string) (stamp string, a machine.Answer, err error) {
+	p := parser{words: reply[1:]}
+	stamp = p.next()
+	p.times(&a)
+	for _, w := range strings.Fields(p.next()) {
+		g, wanted := strings.CutSuffix(w, "*")
+		grant, err := partition.ParseGrant(g)
+		p.note(err)
+		a.Mine = append(a.Mine, machine.Held{Grant: grant, Wanted: wanted})
+	}
+	if len(p.words) > 0 {
+		a.Line = &machine.Line{
+			Version:    p.number(),
+			Membership: p.number(),
+			Replicas:   int(p.number()),
+			Index:      -1,
+		}
+		if own := p.next(); own != "" {
+			a.Line.Index, a.Line.Partitions, err = parseLine(own)
+			p.note(err)
+		}
+	}
+	return stamp, a, p.wrong("answer")
+}
+
+// A parser reads the words of a reply in order and remembers what first was wrong.
+type parser struct {
+	words []string
+	err   error
+}
+
+func (p *parser) note(err error) {
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+}
+
+// wrong returns that, as the error of what was read.
+func (p *parser) wrong(what string) error {
+	if p.err == nil {
+		return nil
+	}
+	return fmt.Errorf("redisledger: the %s of the store is not understood: %w", what, p.err)
+}
+
+func (p *parser) next() string {
+	if len(p.words) == 0 {
+		p.note(errors.New("it is too short"))
+		return ""
+	}
+	w := p.words[0]
+	p.words = p.words[1:]
+	return w
+}
+
+func (p *parser) number() uint64 {
+	n, err := strconv.ParseUint(p.next(), 10, 64)
+	p.note(err)
+	return n
+}
+
+func (p *parser) millis() time.Duration {
+	n, err := strconv.ParseInt(p.next(), 10, 64)
+	p.note(err)
+	return time.Duration(n) * time.Millisecond
+}
+
+// times reads what ledger.lua's times returns.
+func (p *parser) times(a *machine.Answer) {
+	a.Count = p.number()
+	a.Sealing, a.Due = false, 0
+	if len(p.words) > 0 && p.words[0] == "" {
+		p.next()
+	} else {
+		a.Sealing, a.Due = true, p.millis()
+	}
+	a.Expiry = p.millis()
+	a.Grace = p.millis()
+}
+
+// line prints a member as the roll shows it: "0: 0-3 7 9".
+func line(m machine.RollMember) string {
+	var b strings.Builder
+	b.WriteString(strconv.Itoa(m.Index))
+	b.WriteByte(':')
+	ids := slices.Clone(m.Partitions)
+	slices.Sort(ids)
+	for i := 0; i < len(ids); {
+		j := i
+		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
+			j++
+		}
+		b.WriteByte(' ')
+		b.WriteString(ids[i].String())
+		if j > i {
+			b.WriteByte('-')
+			b.WriteString(ids[j].String())
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// parseLine reads what line printed.
+func parseLine(s string) (index int, ids []partition.ID, err error) {
+	head, ranges, ok := strings.Cut(s, ":")
+	if index, err = strconv.Atoi(head); err != nil || !ok {
+		return 0, nil, fmt.Errorf("line %q: want index: partitions", s)
+	}
+	for _, r := range strings.Fields(ranges) {
+		first, last, ok := strings.Cut(r, "-")
+		if !ok {
+			last = first
+		}
+		from, err1 := strconv.ParseInt(first, 10, 32)
+		to, err2 := strconv.ParseInt(last, 10, 32)
+		if err1 != nil || err2 != nil || from < 0 || to < from {
+			return 0, nil, fmt.Errorf("line %q: %q is no range of partitions", s, r)
+		}
+		for id := from; id <= to; id++ {
+			ids = append(ids, partition.ID(id))
+		}
+	}
+	return index, ids, nil
+}
+
+// about prints what the next sealer wants to know of a member beside its line.
+func about(m partition.Member) string {
+	way := "up"
+	if m.Down {
+		way = "down"
+	}
+	return strconv.Itoa(m.Weight) + " " + way + " " + m.Peer
+}
+
+// parseAbout reads what about printed into m.
+func parseAbout(s string, m *partition.Member) error {
+	weight, rest, _ := strings.Cut(s, " ")
+	way, peer, ok := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(weight)
+	if err != nil || !ok {
+		return fmt.Errorf("member %q: want weight up|down peer", s)
+	}
+	m.Weight, m.Down, m.Peer = n, way == "down", peer
+	return nil
+}

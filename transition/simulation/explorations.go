@@ -1,0 +1,39 @@
+package simulation
+
+import "time"
+
+// Explorations returns the small worlds that are looked at whole.
+func Explorations() []Exploration {
+	const (
+		settled = 4 * time.Second // what starts together has its place by then
+		lease   = 10 * time.Second
+		lapse   = lease + 3*time.Second
+	)
+	return []Exploration{
+		{Name: "join-leave", Peers: 1, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
+		{Name: "join-lossy", Peers: 1, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Lose: 1, Late: 1, Twice: 1}},
+		{Name: "join-crash", Peers: 1, Partitions: 2, From: settled, For: 5 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Crash: 1}},
+		{Name: "delay", Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Late: 1, Lose: 1, Leave: 1}},
+		{Name: "pause", Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 1, Budget: Budget{Pause: 1}},
+		{Name: "cut", Peers: 2, Partitions: 1, From: settled, For: lapse + 2*time.Second, Faults: 1, Budget: Budget{Cut: 1}},
+		{Name: "crash", Peers: 2, Partitions: 2, From: settled, For: lapse, Faults: 2, Budget: Budget{Crash: 1, Late: 1}},
+		{Name: "memloss", Peers: 2, Partitions: 2, From: settled, For: lapse, Faults: 1, Budget: Budget{Forget: 1}},
+		{Name: "memloss-join", Peers: 1, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Forget: 1, Joined: 1}},
+		{Name: "memloss-move", Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Forget: 1, Leave: 1}},
+		{Name: "setback", Peers: 2, Partitions: 1, From: settled, For: 5 * time.Second, Faults: 2, Budget: Budget{Setback: 1, Leave: 1}},
+		{Name: "setback-join", Peers: 1, Partitions: 1, From: settled, For: 5 * time.Second, Faults: 2, Budget: Budget{Setback: 1, Joined: 1}},
+		{Name: "restart", Peers: 2, Partitions: 2, From: settled, For: 5 * time.Second, Faults: 2, Budget: Budget{Restart: 1, Leave: 1}},
+		{Name: "3peers", Peers: 2, Partitions: 1, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1, Crash: 1}},
+
+		{Name: "large-join-leave", Large: true, Peers: 1, Partitions: 1, From: settled, For: 5 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Leave: 1, Lose: 1}},
+		{Name: "large-join-lossy", Large: true, Peers: 1, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Lose: 1, Late: 1, Twice: 1}},
+		{Name: "large-join-crash", Large: true, Peers: 1, Partitions: 2, From: settled, For: lapse, Faults: 2, Budget: Budget{Joined: 1, Crash: 1}},
+		{Name: "large-delay", Large: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Late: 2, Leave: 1}},
+		{Name: "large-pause-late", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Pause: 1, Late: 1}},
+		{Name: "large-pause-join", Large: true, Peers: 1, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Pause: 1, Joined: 1}},
+		{Name: "large-cut-late", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse + 2*time.Second, Faults: 2, Budget: Budget{Cut: 1, Late: 1}},
+		{Name: "large-memloss-pause", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Forget: 1, Pause: 1}},
+		{Name: "large-3peers", Large: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Leave: 1, Crash: 1}},
+		{Name: "large-3peers-2part", Large: true, Peers: 3, Partitions: 2, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Leave: 1, Crash: 1, Late: 1}},
+	}
+}

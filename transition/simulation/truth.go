@@ -1,0 +1,176 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// truth is what really is, and was.
+type truth struct {
+	violation *Violation
+	fence     map[partition.ID]partition.Token // at the data; it never forgets
+	worked    map[token]bool                   // handlers ran under it
+	closed    map[token]bool                   // and ended
+	claimed   map[partition.ID]map[partition.Session]bool
+	idle      map[partition.ID]time.Duration // nobody works on it since
+	jumped    time.Duration                  // of the store's clock, the last time
+}
+
+// token is a fence of a partition.
+type token struct {
+	id    partition.ID
+	token partition.Token
+}
+
+func newTruth() truth {
+	return truth{
+		fence:   make(map[partition.ID]partition.Token),
+		worked:  make(map[token]bool),
+		closed:  make(map[token]bool),
+		claimed: make(map[partition.ID]map[partition.Session]bool),
+		idle:    make(map[partition.ID]time.Duration),
+	}
+}
+
+func (t truth) clone() truth {
+	t.fence = maps.Clone(t.fence)
+	t.worked = maps.Clone(t.worked)
+	t.closed = maps.Clone(t.closed)
+	t.idle = maps.Clone(t.idle)
+	claimed := make(map[partition.ID]map[partition.Session]bool, len(t.claimed))
+	for id, sessions := range t.claimed {
+		claimed[id] = maps.Clone(sessions)
+	}
+	t.claimed = claimed
+	return t
+}
+
+// open installs the fence: the same token again is no news, a smaller or an equal
+// epoch is refused with the one that stands.
+func (t truth) open(id partition.ID, tok partition.Token) (stands partition.Epoch, ok bool) {
+	stored := t.fence[id]
+	if stored != tok && tok.Epoch <= stored.Epoch {
+		return stored.Epoch, false
+	}
+	t.fence[id] = tok
+	return tok.Epoch, true
+}
+
+// asked notes what a request that reached the store claims.
+func (t truth) asked(r machine.Request) {
+	for _, id := range r.Claim {
+		if t.claimed[id] == nil {
+			t.claimed[id] = make(map[partition.Session]bool)
+		}
+		t.claimed[id][r.Session] = true
+	}
+}
+
+// checkAlone is S: of all processes that run, at most one has handlers on id.
+func (w *World) checkAlone(id partition.ID) {
+	var working []*peer
+	for _, p := range w.peers {
+		if k := p.works[id]; p.runs() && !p.asleep && k.running && !k.excused {
+			working = append(working, p)
+		}
+	}
+	if len(working) > 1 {
+		w.violate("S", "handlers of %v work on partition %d at once", working, id)
+	}
+}
+
+// checkDrain is D, and U for drains: a peer that stays drains only what it should
+// not have, and for somebody who asked.
+func (w *World) checkDrain(p *peer, g partition.Grant) {
+	if p.stopping {
+		return
+	}
+	w.checkPause(p, g, "drained")
+	for session := range w.truth.claimed[g.ID] {
+		if session != p.session {
+			return
+		}
+	}
+	w.violate("D", "%v drains %v although nobody asked for it", p, g)
+}
+
+// checkPause is U.
+func (w *World) checkPause(p *peer, g partition.Grant, why string) {
+	if !p.disturbed && !p.stopping && slices.Contains(p.view.Wish, g.ID) {
+		w.violate("U", "%v is to work on %v, its lease stands, and it was paused: %s", p, g, why)
+	}
+}
+
+// checkLeast is M: as many partitions stay as can stay if all shares are even to
+// one. All weights are the same here, so it is a matter of counting, done in
+// another way than the strategy's: try every choice of who gets one more.
+func (w *World) checkLeast(c machine.Census, next machine.Roll) {
+	n := len(next.Members)
+	if n == 0 {
+		return
+	}
+	was := stayers(c, next)
+	had, stays := make([]int, n), 0
+	for id, i := range was {
+		had[i]++
+		if slices.Contains(next.Members[i].Partitions, id) {
+			stays++
+		}
+	}
+	best := 0
+	share, more := w.config.Total/n, w.config.Total%n
+	for choice := range 1 << n {
+		extra, kept := 0, 0
+		for i := range n {
+			one := choice >> i & 1
+			extra += one
+			kept += min(had[i], share+one)
+		}
+		if extra == more {
+			best = max(best, kept)
+		}
+	}
+	if stays < best {
+		w.violate("M", "%d partitions stay in the roll after %d, %d could", stays, c.Roll.Version, best)
+	}
+}
+
+// stayers says with which member of next a partition could stay: the one that the
+// roll names, else the one that holds it, else the one that came back under the peer
+// id of the one named.
+func stayers(c machine.Census, next machine.Roll) map[partition.ID]int {
+	place := make(map[partition.Session]int)
+	newcomers := make(map[string][]partition.Session) // by peer id
+	for i, m := range next.Members {
+		place[m.Session] = i
+		if !slices.ContainsFunc(c.Roll.Members, func(old machine.RollMember) bool { return old.Session == m.Session }) {
+			newcomers[m.Peer] = append(newcomers[m.Peer], m.Session)
+		}
+	}
+	was := make(map[partition.ID]int)
+	taken := make(map[partition.ID]bool) // by the roll, for one who is there
+	for _, m := range c.Roll.Members {
+		heir := m.Session
+		if _, ok := place[heir]; !ok {
+			slices.Sort(newcomers[m.Peer])
+			if len(newcomers[m.Peer]) == 0 {
+				continue
+			}
+			heir, newcomers[m.Peer] = newcomers[m.Peer][0], newcomers[m.Peer][1:]
+		}
+		for _, id := range m.Partitions {
+			was[id] = place[heir]
+			taken[id] = heir == m.Session
+		}
+	}
+	for _, g := range c.Grants {
+		if i, ok := place[g.Session]; ok && !taken[g.Grant.ID] {
+			was[g.Grant.ID] = i
+		}
+	}
+	return was
+}

@@ -1,0 +1,63 @@
+package transition
+
+import (
+	"context"
+	"errors"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// What a ledger and a peer say to each other. See package machine.
+type (
+	Request = machine.Request
+	Answer  = machine.Answer
+	Roll    = machine.Roll
+	Census  = machine.Census
+)
+
+// A Ledger is the store's record of who holds which partition under which epoch,
+// and of the sessions' leases.
+//
+// Each call is one atomic step and safe to repeat; an answer says all, so that a
+// lost or late one is repaired by the next. All methods may be called
+// concurrently.
+type Ledger interface {
+	// Sync tells the ledger everything about its sender and returns everything
+	// that is the sender's. It returns an error that wraps partition.ErrConfig if
+	// the name is in use with another configuration.
+	Sync(ctx context.Context, r Request) (Answer, error)
+	// Seal stores next, whose Version is that of the roll it replaces; the ledger
+	// gives it its number. It returns ErrStale if another roll was sealed since,
+	// or in grace.
+	Seal(ctx context.Context, next Roll) error
+	// Census reads everything: for the sealer and for people.
+	Census(ctx context.Context) (Census, error)
+	// Hints calls hint whenever something may have changed for session: a roll, a
+	// waiter, a grant. It blocks until ctx ends. Hints may be lost, repeated or
+	// made up: they only save time.
+	Hints(ctx context.Context, session partition.Session, hint func()) error
+}
+
+// ErrStale means that a roll was not stored, because another one was sealed since
+// it was read or because the ledger is in grace.
+var ErrStale = errors.New("another roll was sealed since, or the ledger is in grace")
+
+// A Tenant works on what is granted. The coordinator calls it from one goroutine;
+// no call may block.
+type Tenant interface {
+	// Serve says that g may be worked on from now on.
+	Serve(g partition.Grant)
+	// Drain asks to start nothing new of g, let running handlers end and settle
+	// what ended. When the drain time is over (Timing.Drain, when the peer leaves
+	// Timing.Shutdown at most) the tenant ends the contexts of those that still
+	// run. drained is called once, from any goroutine, when nothing of g runs, is
+	// buffered or unsettled and its stream is closed.
+	Drain(g partition.Grant, drained func())
+	// Abort takes g away at once, also from a drain: cancel its handlers with
+	// cause, drop what is buffered, send nothing more under its token. drained is
+	// called once, when its handlers have returned; it replaces the one of Drain.
+	// An Abort that crosses the drained of a Drain finds nothing to do and calls
+	// its own.
+	Abort(g partition.Grant, cause error, drained func())
+}
