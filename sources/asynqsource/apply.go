@@ -1,0 +1,139 @@
+package asynqsource
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// apply takes in what the round trip brought.
+func (s *stream) apply(t *trip) error {
+	head, err := t.head.Slice()
+	if err != nil || len(head) == 0 {
+		return errReply
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch head[0] {
+	case int64(1):
+	case int64(0):
+		if epoch := number(head, 1); uint64(epoch) < uint64(s.grant.Epoch) { // it had answered that ours stands
+			s.lose(sources.ErrForgot)
+		} else {
+			s.lose(sources.ErrFenced)
+		}
+		return nil
+	case int64(3):
+		// Another stream of this token was at work: go on behind it.
+		s.number = max(s.number, number(head, 1))
+		return nil
+	default:
+		s.lose(sources.ErrForgot)
+		return nil
+	}
+	s.seen = t.number
+	s.settled(t, now)
+	if t.extend || s.lease.IsZero() {
+		s.lease = now.Add(leaseEvery)
+	}
+	if t.taken != nil {
+		if err := s.applyTaken(t, now); err != nil {
+			return err
+		}
+	}
+	if s.err != nil {
+		return nil
+	}
+	if t.fetch != nil {
+		t.fetch.Asked = true
+	}
+	s.seat.Look(s.log, s.err != nil)
+	s.callers.Answered(s.log.Answered())
+	return nil
+}
+
+// settled takes in that the store knows of all verdicts of a trip. The caller holds mu.
+func (s *stream) settled(t *trip, now time.Time) {
+	r := &t.request
+	s.log.Apply(r, progress.Answer{Status: progress.Admitted, Before: r.Before, Base: r.Base, Writes: t.number, Gate: everything})
+	for i, v := range r.Others {
+		delete(s.content, v.Seq)
+		it, c := s.items[v.Position], &t.content[i]
+		if v.Outcome == progress.Requeue && it != nil {
+			if c.native == nil {
+				s.tried[it.id] = tried{tries: v.Attempt, crashes: it.task.Crashes, firstError: c.reason}
+			}
+			if due := now.Add(c.delay); due.Before(s.look) { // it comes back then
+				s.look = due
+			}
+			s.atEnd = s.atEnd && c.delay > 0
+		}
+		if v.Outcome != progress.Retry {
+			s.drop(v.Position)
+		}
+	}
+	for _, pos := range r.Done {
+		s.drop(pos)
+	}
+}
+
+// drop forgets a task that is finished. The caller holds mu.
+func (s *stream) drop(pos int64) {
+	if it := s.items[pos]; it != nil {
+		delete(s.open, it.id)
+		delete(s.items, pos)
+	}
+}
+
+// applyTaken takes in the tasks that have become active. The caller holds mu.
+func (s *stream) applyTaken(t *trip, now time.Time) error {
+	reply, err := t.taken.Slice()
+	if err != nil || len(reply) == 0 {
+		return errReply
+	}
+	switch {
+	case reply[0] == int64(2):
+		s.lose(sources.ErrForgot)
+		return nil
+	case reply[0] != int64(1):
+		return nil // the head would have told: a later trip is under way, of another stream
+	case len(reply)%3 != 0:
+		return errReply
+	}
+	for i := 3; i < len(reply); i += 3 {
+		id, _ := reply[i].(string)
+		raw, _ := reply[i+1].(string)
+		since, _ := reply[i+2].(string)
+		ns, _ := strconv.ParseInt(since, 10, 64)
+		s.take(id, raw, ns)
+	}
+	due, ends := number(reply, 1), reply[1] != int64(-2)
+	if len(t.single) > 0 {
+		ends = s.applyDequeued(t) < t.most
+	}
+	s.atEnd, s.paused = ends, reply[2] == int64(1)
+	look := now.Add(lookEvery)
+	switch {
+	case s.paused:
+		look = now.Add(pausedEvery)
+	case due >= 0:
+		look = now.Add(min(lookEvery, time.Duration(due)*time.Millisecond))
+	case !ends: // what is scheduled must not wait for the end of a backlog
+		look = now.Add(time.Second)
+	}
+	if t.forward || look.Before(s.look) {
+		s.look = look
+	}
+	return nil
+}
+
+func number(reply []any, i int) int64 {
+	if i >= len(reply) {
+		return 0
+	}
+	n, _ := reply[i].(int64)
+	return n
+}

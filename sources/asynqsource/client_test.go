@@ -1,0 +1,149 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/partition"
+)
+
+func (s *store) client(t testing.TB, partitions int) *Client {
+	t.Helper()
+	c, err := NewClient(t.Context(), s.UniversalClient, s.name, ClientConfig{Partitions: partitions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAKeyHasAQueueAndArrives(t *testing.T) {
+	s := newStore(t)
+	c := s.client(t, 4)
+	for i := range 20 {
+		key := fmt.Sprint("user-", i)
+		task := asynq.NewTask("mail", fmt.Append(nil, i), asynq.MaxRetry(7))
+		for _, opts := range [][]asynq.Option{
+			nil, {asynq.ProcessIn(time.Hour)}, {asynq.Unique(time.Hour)}, {asynq.Group("g")},
+			{asynq.Unique(time.Minute), asynq.ProcessIn(time.Hour), asynq.TaskID(fmt.Sprint("id", i))},
+		} {
+			if i > 0 && len(opts) > 1 {
+				continue
+			}
+			info, err := c.Enqueue(key, task, opts...)
+			if errors.Is(err, asynq.ErrDuplicateTask) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := QueueOf(s.name, partition.Of(key, 4)); info.Queue != want {
+				t.Errorf("%s went to %s, want %s", key, info.Queue, want)
+			}
+			if info.MaxRetry != 7 {
+				t.Errorf("the task's own options are lost: %d retries", info.MaxRetry)
+			}
+			got, err := s.inspector().GetTaskInfo(info.Queue, info.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Headers[HeaderKey] != key || got.Headers[HeaderBorn] == "" {
+				t.Errorf("the headers are %v", got.Headers)
+			}
+		}
+	}
+	if task, err := c.Enqueue("", asynq.NewTask("mail", nil)); err != nil || task.Queue != QueueOf(s.name, 0) {
+		t.Errorf("a task without a key: %v, %v", task, err)
+	}
+	if task, err := c.Enqueue("", asynq.NewTask("mail", nil)); err != nil || task.Queue != QueueOf(s.name, 1) {
+		t.Errorf("the next task without a key: %v, %v", task, err)
+	}
+}
+
+func TestAClientForNamedQueuesIsRefused(t *testing.T) {
+	s := newStore(t)
+	src, _, _ := s.peer(t, Config{Queues: []string{s.name + "-critical", s.name + "-low"}})
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewClient(t.Context(), s.UniversalClient, s.name, ClientConfig{}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("the client says %v", err)
+	}
+	other, _, _ := s.peer(t, Config{Queues: []string{s.name + "-low", s.name + "-critical"}})
+	if _, err := other.Layout(t.Context()); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("a peer with another order of queues is told %v", err)
+	}
+}
+
+// Tasks of a key run one at a time, in the order in which they were enqueued, with many
+// workers, over a hand-over and over retries.
+func TestTheOrderOfAKeyIsKept(t *testing.T) {
+	const keys, each = 5, 40
+	s := newStore(t)
+	c := s.client(t, 1)
+	var mu sync.Mutex
+	var running [keys]int
+	var next [keys]int
+	handler := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		var k, i int
+		if _, err := fmt.Sscanf(string(task.Payload()), "%d %d", &k, &i); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		if running[k]++; running[k] > 1 {
+			t.Errorf("two tasks of key %d at once", k)
+		}
+		if next[k] != i {
+			t.Errorf("key %d: task %d came when %d was due", k, i, next[k])
+		}
+		mu.Unlock()
+		retried, _ := asynq.GetRetryCount(ctx)
+		defer func() {
+			mu.Lock()
+			running[k]--
+			mu.Unlock()
+		}()
+		if i%10 == 3 && retried == 0 {
+			return errors.New("the first time it fails")
+		}
+		mu.Lock()
+		next[k]++
+		mu.Unlock()
+		return nil
+	})
+	cfg := asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 }}
+	a := s.run(t, Config{Partitions: 1}, handler, cfg)
+	b := s.run(t, Config{Partitions: 1}, handler, cfg)
+	first := a.serve(0, 1)
+	for i := range each {
+		for k := range keys {
+			if _, err := c.Enqueue(fmt.Sprint("key-", k), asynq.NewTask("t", fmt.Appendf(nil, "%d %d", k, i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := func(n int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			sum := 0
+			for _, v := range next {
+				sum += v
+			}
+			return sum >= n
+		}
+	}
+	until(t, "some are done", got(keys*each/3))
+	first.stop()
+	second := b.serve(0, 2)
+	until(t, "all are done", got(keys*each))
+	second.stop()
+	if info, err := s.inspector().GetQueueInfo(QueueOf(s.name, 0)); err != nil || info.Size != 0 {
+		t.Errorf("left over: %+v, %v", info, err)
+	}
+}

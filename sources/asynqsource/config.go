@@ -1,0 +1,94 @@
+package asynqsource
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A KeyFunc says which key a task has that names none itself (see [HeaderKey]): tasks
+// of one key run one at a time, in order. An empty key is none. It must always say the
+// same of a task, and not block.
+type KeyFunc func(typ string, payload []byte, headers map[string]string) string
+
+// A Config is what a [Source] is told. The zero value is P queues name:0 .. name:P-1.
+type Config struct {
+	// Queues are existing queues, each a partition, in this order: producers change
+	// nothing. All peers have the same list. Default: the queues name:0 .. name:P-1,
+	// which [Client] fills by key.
+	Queues []string
+	// Partitions and Hash are written under the name if nobody has done so, and
+	// compared otherwise. Default: what stands there, else 256 and xxhash64. With
+	// Queues they are not used.
+	Partitions int
+	Hash       partition.Hash
+	// Ingress are ordinary queues that producers fill as ever; whoever owns one moves
+	// its tasks into the queues name:0 .. name:P-1, by their keys. All peers of the
+	// name have the same ones. Not with Queues. Default: none.
+	Ingress []string
+	// Key gives keys to tasks that come without. Default: they have none.
+	Key KeyFunc
+	// Window is the most tasks of a queue that are active at once. Default 1,024.
+	Window int
+	// CrashLimit is how many crashes of its peer a task may be charged with; the last
+	// of them archives it. Default 3.
+	CrashLimit int
+	// Connections is how many empty queues are waited on, each on a connection of its
+	// own; the others are looked at twice a second. Default 64; negative: none.
+	Connections int
+	// Plain says what to do about an asynq.Server of somebody else on these queues: it
+	// asks no fence. Default Refuse.
+	Plain PlainPolicy
+	// Found is told of such a server, each time it is seen, by [Alarm] and [Refuse]
+	// alike. It must not block. Default: nobody is told.
+	Found func(Plain)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Window == 0 {
+		c.Window = 1024
+	}
+	if c.CrashLimit == 0 {
+		c.CrashLimit = 3
+	}
+	if c.Connections == 0 {
+		c.Connections = 64
+	}
+	if c.Plain == "" {
+		c.Plain = Refuse
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Window < 1 || c.Window > 4096 {
+		errs = append(errs, fmt.Errorf("asynqsource: Window %d: want 1 to 4096", c.Window))
+	}
+	if c.CrashLimit < 1 {
+		errs = append(errs, fmt.Errorf("asynqsource: CrashLimit %d: want 1 or more", c.CrashLimit))
+	}
+	if c.Plain != Refuse && c.Plain != Alarm {
+		errs = append(errs, fmt.Errorf("asynqsource: Plain %q: want %q or %q", c.Plain, Refuse, Alarm))
+	}
+	if len(c.Queues) > 0 && (c.Partitions != 0 || c.Hash != "") {
+		errs = append(errs, errors.New("asynqsource: Partitions and Hash are those of Queues, where these are given"))
+	}
+	if len(c.Queues) > 0 && len(c.Ingress) > 0 {
+		errs = append(errs, errors.New("asynqsource: Queues are partitions as they are: there is nowhere to move the tasks of an Ingress"))
+	}
+	for i, q := range slices.Concat(c.Queues, c.Ingress) {
+		switch {
+		case strings.TrimSpace(q) == "":
+			errs = append(errs, errors.New("asynqsource: a queue without a name"))
+		case strings.ContainsAny(q, "{}\n"):
+			errs = append(errs, fmt.Errorf("asynqsource: queue %q: braces make another hash tag of its keys, asynq does not work with them on a cluster", q))
+		case slices.Contains(slices.Concat(c.Queues, c.Ingress)[:i], q):
+			errs = append(errs, fmt.Errorf("asynqsource: queue %q is named twice", q))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,378 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// An Engine runs a handler of asynq, a ServeMux as a rule, in one stock asynq.Server
+// that lives while the source has an open stream. Its method Handle makes it a
+// framework.Handler: what it is given is what the server takes from its queues, and
+// what the server says of it afterwards is what becomes of the task.
+//
+// Order, concurrency and when a task may start are the consumer's; everything about one
+// run is asynq's: timeouts, deadlines, retries and their delays, results, the archive.
+type Engine struct {
+	source  *Source
+	handler asynq.Handler
+	cfg     asynq.Config
+
+	offers chan *run
+
+	mu     sync.Mutex
+	runs   map[runKey]*run
+	quit   chan struct{} // nil while the server is down; closed when it is to stop
+	server *asynq.Server
+	watch  sync.WaitGroup
+}
+
+// A runKey names a task: its id is unique in its queue.
+type runKey struct{ queue, id string }
+
+// A run is one run of a task, from Handle until its verdict.
+type run struct {
+	ctx    context.Context // the consumer's
+	task   *sources.Task
+	stream *stream
+	key    runKey
+	raw    string
+	begun  time.Time
+
+	// The engine's lock guards what follows.
+	handed   time.Time     // when asynq took it
+	started  bool          // the handler was called
+	returned chan struct{} // closed when the handler has returned; made by who waits
+	ended    time.Time     // when it returned
+	err      error         // ... and with what
+	verdict  chan struct{} // closed when there is one
+	settled  bool
+	native   *native // nil: asynq said nothing
+}
+
+const (
+	// hopTime is the most that may pass from the consumer's question whether a task may
+	// start to the start. More means that the process stood still: it asks again.
+	hopTime = time.Second
+	// dropTime is how long after a handler has returned asynq may take to say what
+	// became of the task. It says nothing if it believes that its own lease is over.
+	dropTime = time.Second
+	// startTime is how long after asynq has taken a task it may take to start it. It says
+	// nothing of a message that it cannot read.
+	startTime = 10 * time.Second
+	// mostRuns is the concurrency of the server: the consumer's bounds it.
+	mostRuns = 1 << 16
+)
+
+var (
+	errTwice      = errors.New("asynqsource: asynq has given the task up before it was started")
+	errPaused     = errors.New("asynqsource: the process stood still before the start")
+	errDropped    = errors.New("asynqsource: asynq did not say what became of the task")
+	errNotStarted = errors.New("asynqsource: asynq has not started the task")
+	errPanic      = errors.New("the handler panicked")
+)
+
+// Handler makes the engine of a source: h is what a plain asynq.Server would run, cfg
+// what it would be made with. Of cfg, Concurrency, Queues, StrictPriority,
+// TaskCheckInterval, DelayedTaskCheckInterval and ShutdownTimeout are not used: queues
+// are what the source has, and the rest is the consumer's.
+//
+// A source has at most one engine, and needs none for handlers of the framework. It
+// must be made before the first Open.
+func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
+	if h == nil {
+		return nil, errors.New("asynqsource: no handler")
+	}
+	if g := cfg.GroupGracePeriod; g != 0 && g < time.Second {
+		return nil, fmt.Errorf("asynqsource: GroupGracePeriod %v: asynq wants at least a second", g)
+	}
+	e := &Engine{source: s, handler: h, cfg: cfg, offers: make(chan *run), runs: make(map[runKey]*run)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.engine != nil {
+		return nil, errors.New("asynqsource: the source has a handler already")
+	}
+	s.engine = e
+	return e, nil
+}
+
+// start starts the server. The caller sees to it that it is down.
+func (e *Engine) start(queues []string) error {
+	cfg := e.cfg
+	cfg.Queues = map[string]int{e.source.mark: 1}
+	for _, q := range queues {
+		cfg.Queues[q] = 1
+	}
+	cfg.StrictPriority = true // nothing to shuffle: the first queue is asked, and answers for all
+	cfg.TaskCheckInterval = time.Millisecond
+	cfg.ShutdownTimeout = time.Hour // nothing runs when it is shut down
+	cfg.Concurrency = mostRuns      // nothing must wait between the consumer's question and the start
+	quit := make(chan struct{})
+	server := asynq.NewServerFromRedisClient(&view{UniversalClient: e.source.client, source: e.source, engine: e}, cfg)
+	e.mu.Lock()
+	e.quit, e.server = quit, server
+	e.mu.Unlock()
+	if err := server.Start(asynq.HandlerFunc(e.process)); err != nil {
+		return fmt.Errorf("asynqsource: start asynq's server: %w", err)
+	}
+	e.watch.Go(func() { e.sweep(quit) })
+	return nil
+}
+
+// stop shuts the server down. Nothing runs any more.
+func (e *Engine) stop() {
+	e.mu.Lock()
+	server := e.server
+	close(e.quit)
+	e.mu.Unlock()
+	server.Shutdown()
+	e.watch.Wait()
+}
+
+// Handle runs the handler with t and returns what asynq made of it: nil, a
+// sources.RetryError with asynq's own delay, or a sources.DeadError. It returns when
+// the handler has. It may be called concurrently; two runs of one task wait for each
+// other.
+func (e *Engine) Handle(ctx context.Context, t *sources.Task) error {
+	stream := e.source.holder(t.Grant, t.Token)
+	if stream == nil {
+		return notRun(errForeign)
+	}
+	raw, ok := stream.raw(int64(t.Receipt))
+	if !ok {
+		return notRun(errFinished)
+	}
+	r := &run{
+		ctx: ctx, task: t, stream: stream, key: runKey{stream.queue, t.ID}, raw: raw, begun: time.Now(),
+		verdict: make(chan struct{}),
+	}
+	quit, err := e.enter(ctx, r)
+	if err != nil {
+		return err
+	}
+	select {
+	case e.offers <- r:
+	case <-ctx.Done():
+		e.leave(r)
+		return context.Cause(ctx)
+	case <-quit:
+		e.leave(r)
+		return notRun(errClosing)
+	}
+	<-r.verdict // not ctx: it comes when the handler has returned
+	e.leave(r)
+	return r.outcome()
+}
+
+// notRun is the verdict on a task that was not run: it is not the task's fault.
+func notRun(err error) error { return &sources.RetryError{Err: err, Counted: true} }
+
+// enter waits until no other run of the task is under way.
+func (e *Engine) enter(ctx context.Context, r *run) (quit chan struct{}, err error) {
+	for {
+		e.mu.Lock()
+		former := e.runs[r.key]
+		if former == nil {
+			e.runs[r.key] = r
+			quit = e.quit
+			e.mu.Unlock()
+			return quit, nil
+		}
+		e.mu.Unlock()
+		select {
+		case <-former.verdict:
+			e.leave(former)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// leave takes r out of the runs, if nobody has done so yet.
+func (e *Engine) leave(r *run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[r.key] == r {
+		delete(e.runs, r.key)
+	}
+}
+
+// find returns the run of a task that is under way.
+func (e *Engine) find(queue, id string) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.runs[runKey{queue, id}]
+}
+
+// next is asynq's dequeue: it waits for a task that Handle has brought.
+func (e *Engine) next() (raw string, err error) {
+	e.mu.Lock()
+	quit := e.quit
+	e.mu.Unlock()
+	select {
+	case r := <-e.offers:
+		e.mu.Lock()
+		r.handed = time.Now()
+		e.mu.Unlock()
+		return r.raw, nil
+	case <-quit:
+		return "", redis.Nil // asynq says nothing of it, and looks whether it is to stop
+	}
+}
+
+// process is the handler that the server knows.
+func (e *Engine) process(ctx context.Context, t *asynq.Task) error {
+	id, _ := asynq.GetTaskID(ctx)
+	queue, _ := asynq.GetQueueName(ctx)
+	if err := ctx.Err(); err != nil {
+		return err // asynq does not wait for it any more: another run may be under way
+	}
+	e.mu.Lock()
+	r := e.runs[runKey{queue, id}]
+	if r == nil || r.settled || r.started {
+		e.mu.Unlock()
+		return errTwice
+	}
+	r.started = true
+	e.mu.Unlock()
+	err := errPaused
+	defer func() { e.over(r, err) }()
+	switch {
+	case r.ctx.Err() != nil:
+		err = context.Cause(r.ctx)
+	case elapsed(r.begun) < hopTime:
+		err = errPanic
+		err = e.call(ctx, r, t)
+	}
+	return err
+}
+
+// elapsed is how long ago t was, by whichever clock says more: one of them stands still
+// while the machine sleeps.
+func elapsed(t time.Time) time.Duration {
+	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
+}
+
+// call calls the user's handler: its context ends with asynq's and with the consumer's.
+func (e *Engine) call(ctx context.Context, r *run, t *asynq.Task) error {
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, contextKey{}, r))
+	defer cancel(nil)
+	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
+	defer stop()
+	return e.handler.ProcessTask(ctx, t)
+}
+
+// over notes that the handler has returned.
+func (e *Engine) over(r *run, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.ended, r.err = time.Now(), err
+	if r.returned != nil {
+		close(r.returned)
+	}
+}
+
+// settle takes in what asynq says of a task. If the handler still runs, because its time
+// is over and it does not care, it waits: neither the task nor its key may run beside
+// it. asynq is never told of an error: it would say the same later, and might hit
+// another run of the task.
+func (e *Engine) settle(queue string, n *native) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.runs[runKey{queue, n.id()}]
+	if r == nil || r.settled {
+		return
+	}
+	if r.started && r.ended.IsZero() {
+		r.returned = make(chan struct{})
+		returned := r.returned
+		e.mu.Unlock()
+		<-returned
+		e.mu.Lock()
+	}
+	if !r.settled {
+		r.conclude(n)
+	}
+}
+
+// conclude gives the verdict. The caller holds the engine's lock.
+func (r *run) conclude(n *native) {
+	r.settled, r.native = true, n
+	close(r.verdict)
+}
+
+// sweep gives a verdict on runs of which asynq says nothing: it drops what it wanted to
+// say if it believes that its lease is over, which is a matter of its own clock, and
+// what it cannot read.
+func (e *Engine) sweep(quit chan struct{}) {
+	tick := time.NewTicker(dropTime / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-quit:
+			return
+		}
+		now := time.Now()
+		e.mu.Lock()
+		for _, r := range e.runs {
+			switch {
+			case r.settled:
+			case !r.ended.IsZero() && now.Sub(r.ended) > dropTime:
+				r.conclude(nil)
+			case !r.started && !r.handed.IsZero() && now.Sub(r.handed) > startTime:
+				r.conclude(&native{kind: kindRequeue})
+			}
+		}
+		e.mu.Unlock()
+	}
+}
+
+// outcome is the verdict as a handler's error. The stream keeps what asynq said, for
+// the settlement that follows.
+func (r *run) outcome() error {
+	err := r.err
+	switch {
+	case errors.Is(err, errPaused):
+		return r.again(err) // whatever asynq makes of it: the handler was not called
+	case r.native == nil && err == nil:
+		return nil
+	case r.native == nil:
+		return r.again(fmt.Errorf("%w: %w", errDropped, err))
+	case errors.Is(r.ctx.Err(), context.Canceled) && err != nil && !r.wanted():
+		// It was ended from outside: what asynq makes of that does not count. The
+		// consumer's own timeout is no such end.
+		return fmt.Errorf("%w: %w", context.Cause(r.ctx), err)
+	}
+	r.stream.said(int64(r.task.Receipt), r.native)
+	if err == nil {
+		err = context.DeadlineExceeded
+	}
+	switch r.native.kind {
+	case kindDone, kindComplete:
+		return nil
+	case kindRetry:
+		return &sources.RetryError{After: r.native.after(time.Now()), Err: err, Counted: true}
+	case kindArchive:
+		return &sources.DeadError{Err: err}
+	}
+	return r.again(errNotStarted)
+}
+
+// again is the verdict on a run that does not count: the task stays as it is.
+func (r *run) again(err error) error {
+	r.stream.said(int64(r.task.Receipt), &native{kind: kindRequeue})
+	return notRun(err)
+}
+
+// wanted reports whether the handler has said what is to become of the task.
+func (r *run) wanted() bool {
+	return errors.Is(r.err, asynq.SkipRetry) || errors.Is(r.err, asynq.RevokeTask)
+}

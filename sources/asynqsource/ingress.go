@@ -1,0 +1,182 @@
+package asynqsource
+
+import (
+	"context"
+	_ "embed" // the scripts are files
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+var (
+	//go:embed scripts/plan.lua
+	planSource string
+	//go:embed scripts/route.lua
+	routeSource string
+
+	planScript  = newScript(planSource)
+	routeScript = newScript(routeSource)
+)
+
+// routeBatch is how many tasks an ingress routes at once.
+const routeBatch = 256
+
+// A router is one ownership of an ingress: an ordinary queue whose tasks its owner moves
+// into the queues of the partitions, by key, in order, each once. It is a stream whose
+// tasks are done when they are pushed.
+//
+// A move has three steps: the plan, under the fence; a push for each partition; done,
+// under the fence, which takes the plan away in the same script. If the owner dies
+// between them, the next one finds the tasks and the plan, and pushes what the marks of
+// the partitions do not know yet.
+type router struct {
+	*stream
+	total  int
+	batch  []sources.Task // taken and not done
+	unique bool           // locks are kept for the task's own end
+}
+
+// A move is where a task goes.
+type move struct {
+	task   *sources.Task
+	number string
+}
+
+func newRouter(s *stream, total int) *router {
+	_, cluster := s.source.client.(*redis.ClusterClient)
+	return &router{stream: s, total: total, unique: !cluster}
+}
+
+// Fetch moves tasks. It returns only with an error: a unit has no tasks of its own.
+func (r *router) Fetch(ctx context.Context, _ int) ([]sources.Task, error) {
+	for {
+		if len(r.batch) == 0 {
+			tasks, err := r.stream.Fetch(ctx, routeBatch)
+			if err != nil {
+				return nil, err
+			}
+			r.batch = tasks
+		}
+		plan, err := r.plan(ctx)
+		if err == nil {
+			err = r.push(ctx, plan)
+		}
+		if err != nil {
+			return nil, r.fail("fetch", err)
+		}
+		done := make([]sources.Settlement, len(r.batch))
+		for i, t := range r.batch {
+			done[i] = sources.Settlement{Task: t, Outcome: sources.Done, Attempt: t.Attempt}
+		}
+		if err := r.stream.Settle(ctx, done...); err != nil {
+			return nil, err
+		}
+		r.batch = nil
+	}
+}
+
+// plan says where each task of the batch goes.
+func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
+	layout, err := r.source.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := make([]any, 0, 2+2*len(r.batch))
+	r.mu.Lock()
+	args = append(args, r.fence, r.seen)
+	r.mu.Unlock()
+	for i, t := range r.batch {
+		id := partition.OfID(uint64(t.Receipt), r.total)
+		if t.Key != "" {
+			if id, err = layout.Hash.Of(t.Key, r.total); err != nil {
+				id = partition.Of(t.Key, r.total) // a key that is no number: somewhere it must go
+			}
+		}
+		args = append(args, r.batch[i].ID, int(id))
+	}
+	reply, err := planScript.Run(ctx, r.source.client, []string{r.keys.fence, r.keys.tries}, args...).StringSlice()
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) == 0 {
+		return nil, sources.ErrFenced
+	}
+	if len(reply) != 2*len(r.batch) {
+		return nil, errReply
+	}
+	plan := make(map[partition.ID][]move)
+	for i := range r.batch {
+		p, err := strconv.ParseInt(reply[2*i+1], 10, 32)
+		if err != nil {
+			return nil, errReply
+		}
+		plan[partition.ID(p)] = append(plan[partition.ID(p)], move{&r.batch[i], reply[2*i]})
+	}
+	return plan, nil
+}
+
+// push pushes the tasks of the batch into their queues.
+func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
+	for _, source := range [...]bool{false, true} {
+		pipe := r.source.client.Pipeline()
+		for id, moves := range plan {
+			queue := r.source.queue(id)
+			k := keysOf(queue)
+			args := []any{r.queue, k.task}
+			for _, m := range moves {
+				raw, ok := r.raw(int64(m.task.Receipt))
+				if !ok {
+					return sources.ErrClosed
+				}
+				other := m.task.ID + "-" + m.number
+				args = append(args, m.number, m.task.ID, r.message(raw, queue, m.task.Key), other, appendText(nil, fieldID, other))
+			}
+			routeScript.send(ctx, pipe, []string{k.pending, "{" + queue + "}:marks"}, args, source)
+			pipe.SAdd(ctx, allQueues, queue)
+		}
+		_, err := pipe.Exec(ctx)
+		if !forgotten(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// allQueues is where asynq lists its queues for people.
+const allQueues = "asynq:queues"
+
+// message is raw for another queue. A lock of a unique task stays what it is until the
+// task is done; on a cluster the queues are apart and it ends here.
+func (r *router) message(raw, queue, key string) []byte {
+	b := appendText([]byte(raw), fieldQueue, queue)
+	if key != "" {
+		b = appendHeader(b, HeaderKey, key)
+	}
+	if !r.unique {
+		b = appendText(b, fieldUniqueKey, "")
+	}
+	return b
+}
+
+// openRouter opens a unit.
+func (s *Source) openRouter(ctx context.Context, g partition.Grant, tok partition.Token, layout partition.Config) (sources.Stream, error) {
+	queue := layout.Unit(g.ID)
+	if queue == "" {
+		return nil, fmt.Errorf("%s has no unit %v", s.name, g.ID)
+	}
+	o, err := s.install(ctx, keysOf(queue), g, tok)
+	if err != nil {
+		return nil, err
+	}
+	o.suspects = nil // no handler runs with what an ingress has: there is nobody to suspect
+	st := newStream(s, g, tok, queue, o)
+	r := newRouter(st, layout.Total)
+	st.mu.Lock()
+	st.keepLocks = r.unique
+	st.mu.Unlock()
+	return r, s.start(ctx, st, layout)
+}

@@ -1,0 +1,204 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/sourcetest"
+)
+
+// byPayload is the key that old producers do not send.
+func byPayload(_ string, payload []byte, _ map[string]string) string {
+	return fmt.Sprintf("key-%d", payload[0]%5)
+}
+
+// ingress opens the one unit of a source, and routes until stop.
+func (s *store) ingress(t *testing.T, epoch partition.Epoch, key KeyFunc) (l *line, stop func() error) {
+	t.Helper()
+	src, l, _ := s.peer(t, Config{Ingress: []string{s.name + "-in"}, Key: key})
+	st, err := src.Open(t.Context(), partition.Grant{ID: partition.FirstUnit, Epoch: epoch},
+		partition.Token{Epoch: epoch, Session: partition.Session(fmt.Sprintf("%032x", epoch))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { _ = st.Close(ctx) }) // which has ended: it only frees what it holds
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			_, err := st.Fetch(ctx, 1)
+			if ctx.Err() != nil || errors.Is(err, sources.ErrFenced) || errors.Is(err, redis.ErrClosed) {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return l, func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// moved lists the payloads in the queues of the partitions, oldest first, by key.
+func (s *store) moved(t *testing.T) map[string][]byte {
+	t.Helper()
+	all := make(map[string][]byte)
+	for id := range partition.ID(4) {
+		k := keysOf(QueueOf(s.name, id))
+		ids := s.LRange(t.Context(), k.pending, 0, -1).Val()
+		for i := len(ids) - 1; i >= 0; i-- {
+			m, err := parseMessage(s.HGet(t.Context(), k.task+ids[i], "msg").Val())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.queue != QueueOf(s.name, id) || partition.Of(m.key, 4) != id {
+				t.Fatalf("a task of queue %q, key %q lies in partition %v", m.queue, m.key, id)
+			}
+			all[m.key] = append(all[m.key], m.payload...)
+		}
+	}
+	return all
+}
+
+// Tasks of an ordinary queue go to the partitions of their keys, in order, each once,
+// whatever becomes of the routers: they close, die or are replaced between the steps.
+func TestAnIngressIsMovedInOrderAndOnce(t *testing.T) {
+	s := newStore(t)
+	client := asynq.NewClientFromRedisClient(s.UniversalClient)
+	in := s.name + "-in"
+	next := 0
+	add := func(n int) {
+		for range n {
+			if _, err := client.Enqueue(asynq.NewTask("t", []byte{byte(next)}, asynq.MaxRetry(2)), asynq.Queue(in)); err != nil {
+				t.Fatal(err)
+			}
+			next++
+		}
+	}
+	add(40)
+	_, stop := s.ingress(t, 1, byPayload)
+	k := keysOf(in)
+	empty := func() bool { return s.LLen(t.Context(), k.pending).Val()+s.LLen(t.Context(), k.active).Val() == 0 }
+	until(t, "the first are moved", empty)
+	add(40)
+	until(t, "those that come later are moved", empty)
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	// The next ones lose the reply of what they push, or die before they have said done.
+	for epoch, fault := range []sourcetest.Op{sourcetest.Settle, sourcetest.Fetch, sourcetest.Settle} {
+		add(30)
+		l, stop := s.ingress(t, partition.Epoch(epoch+2), byPayload)
+		l.Inject(fault, []sourcetest.Kind{sourcetest.Lost, sourcetest.Failed, sourcetest.Late}[epoch])
+		if epoch == 2 {
+			l.Kill()
+		} else {
+			until(t, "they are moved in spite of a fault", empty)
+		}
+		stop()
+	}
+	// The last one thinks otherwise of keys: what was planned goes where it was planned.
+	_, stop = s.ingress(t, 9, byPayload)
+	until(t, "the rest is moved", empty)
+	stop()
+	got := s.moved(t)
+	sum := 0
+	for key, payloads := range got {
+		for i, p := range payloads {
+			if want := payloads[0] + byte(5*i); p != want {
+				t.Errorf("%s: place %d has task %d, want %d", key, i, p, want)
+			}
+		}
+		sum += len(payloads)
+	}
+	if sum != next {
+		t.Errorf("%d tasks were moved, want %d", sum, next)
+	}
+	if n := s.HLen(t.Context(), k.tries).Val(); n != 0 {
+		t.Errorf("%d plans are left", n)
+	}
+}
+
+// A plan stands, whoever comes next; what is pushed again is pushed once, also where the
+// first has run meanwhile; and a task with the id of another loses nothing.
+func TestAPlanStandsAndAMarkSkips(t *testing.T) {
+	s := newStore(t)
+	ctx := t.Context()
+	client := asynq.NewClientFromRedisClient(s.UniversalClient)
+	in := s.name + "-in"
+	if _, err := client.Enqueue(asynq.NewTask("t", []byte{1}), asynq.Queue(in), asynq.TaskID("x"), asynq.Retention(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
+	open := func(epoch partition.Epoch) *router {
+		st, err := src.Open(ctx, partition.Grant{ID: partition.FirstUnit, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := st.(*router)
+		if r.batch, err = r.stream.Fetch(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			over, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = st.Close(over) // only frees what it holds
+		})
+		return r
+	}
+	old := open(1)
+	plan, err := old.plan(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.push(ctx, plan); err != nil {
+		t.Fatal(err)
+	}
+	target := partition.Of("key-1", 4)
+	if err := s.inspector().DeleteTask(QueueOf(s.name, target), "x"); err != nil { // as if it had run
+		t.Fatal(err)
+	}
+	heir := open(2)
+	if _, err := old.plan(ctx); !errors.Is(err, sources.ErrFenced) {
+		t.Errorf("the old owner plans: %v", err)
+	}
+	heir.batch[0].Key = "key-3" // it thinks otherwise
+	again, err := heir.plan(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again[target]) != 1 || again[target][0].number != plan[target][0].number {
+		t.Errorf("the plan was %v, and is %v", plan, again)
+	}
+	for range 2 {
+		if err := heir.push(ctx, again); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.moved(t); len(got) != 0 {
+		t.Errorf("it was pushed again: %v", got)
+	}
+	// Another task of the same id.
+	k := keysOf(QueueOf(s.name, target))
+	if err := s.HSet(ctx, k.task+"x", "msg", "of somebody else").Err(); err != nil {
+		t.Fatal(err)
+	}
+	again[target][0].number = "3-1"
+	if err := heir.push(ctx, again); err != nil {
+		t.Fatal(err)
+	}
+	if ids := s.LRange(ctx, k.pending, 0, -1).Val(); len(ids) != 1 || ids[0] != "x-3-1" {
+		t.Errorf("the queue holds %v, want x-3-1", ids)
+	}
+	if m, err := parseMessage(s.HGet(ctx, k.task+"x-3-1", "msg").Val()); err != nil || m.id != "x-3-1" || m.retention != 3600 {
+		t.Errorf("the message is %+v, %v", m, err)
+	}
+}

@@ -1,0 +1,198 @@
+package asynqsource
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The headers that [Client] adds to a task. Handlers of asynq see them, a
+// sources.Task does not.
+const (
+	// HeaderKey holds the key of a task.
+	HeaderKey = "countoff-key"
+	// HeaderBorn holds when it was enqueued, in milliseconds since 1970.
+	HeaderBorn = "countoff-born"
+)
+
+// The numbers of the fields of asynq's TaskMessage (internal/proto/asynq.proto) that
+// are read or appended here. In proto3 a field that comes again replaces the former.
+const (
+	fieldType        = 1
+	fieldPayload     = 2
+	fieldID          = 3
+	fieldQueue       = 4
+	fieldRetried     = 6
+	fieldError       = 7
+	fieldUniqueKey   = 10
+	fieldFailedAt    = 11
+	fieldRetention   = 12
+	fieldCompletedAt = 13
+	fieldHeaders     = 15
+)
+
+// A message is what is read of a TaskMessage.
+type message struct {
+	id, typ, queue string
+	payload        []byte
+	headers        map[string]string // without ours
+	key            string
+	born           time.Time
+	uniqueKey      string
+	retried        int
+	retention      int64 // seconds
+}
+
+var errMessage = errors.New("asynqsource: a task's message cannot be read")
+
+// parseMessage reads an encoded TaskMessage. Fields that are not known are passed over.
+func parseMessage(raw string) (m message, err error) {
+	err = fields(raw, func(field int, n uint64, s string) error {
+		// asynq refuses a message with text that is none, and says so to nobody.
+		if field != fieldPayload && field != fieldHeaders && !utf8.ValidString(s) {
+			return errMessage
+		}
+		switch field {
+		case fieldType:
+			m.typ = s
+		case fieldPayload:
+			m.payload = []byte(s)
+		case fieldID:
+			m.id = s
+		case fieldQueue:
+			m.queue = s
+		case fieldRetried:
+			m.retried = int(int32(n))
+		case fieldUniqueKey:
+			m.uniqueKey = s
+		case fieldRetention:
+			m.retention = int64(n)
+		case fieldHeaders:
+			return m.header(s)
+		}
+		return nil
+	})
+	if err == nil && m.id == "" {
+		err = errMessage
+	}
+	return m, err
+}
+
+// header takes in one entry of the map of headers.
+func (m *message) header(entry string) error {
+	var name, value string
+	err := fields(entry, func(field int, _ uint64, s string) error {
+		if !utf8.ValidString(s) {
+			return errMessage
+		}
+		switch field {
+		case 1:
+			name = s
+		case 2:
+			value = s
+		}
+		return nil
+	})
+	switch name {
+	case HeaderKey:
+		m.key = value
+	case HeaderBorn:
+		if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
+			m.born = time.UnixMilli(ms)
+		}
+	default:
+		if m.headers == nil {
+			m.headers = make(map[string]string)
+		}
+		m.headers[name] = value
+	}
+	return err
+}
+
+// fields walks over the fields of an encoded message: n is the value of a number, s of
+// everything that has a length.
+func fields(raw string, visit func(field int, n uint64, s string) error) error {
+	for len(raw) > 0 {
+		tag, size := uvarint(raw)
+		if size <= 0 || tag>>3 > math.MaxInt32 {
+			return errMessage
+		}
+		raw = raw[size:]
+		var n uint64
+		var s string
+		switch tag & 7 {
+		case 0:
+			n, size = uvarint(raw)
+		case 1:
+			size = 8
+		case 5:
+			size = 4
+		case 2:
+			length, prefix := uvarint(raw)
+			if prefix <= 0 || length > uint64(len(raw)-prefix) {
+				return errMessage
+			}
+			size = prefix + int(length)
+			s = raw[prefix:size]
+		default:
+			return errMessage
+		}
+		if size <= 0 || size > len(raw) {
+			return errMessage
+		}
+		raw = raw[size:]
+		if err := visit(int(tag>>3), n, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uvarint is binary.Uvarint of a string.
+func uvarint(s string) (n uint64, size int) {
+	for shift := 0; size < len(s) && size < binary.MaxVarintLen64; shift += 7 {
+		b := s[size]
+		size++
+		n |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return n, size
+		}
+	}
+	return 0, 0
+}
+
+func appendNumber(b []byte, field int, n uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field)<<3), n)
+}
+
+func appendText(b []byte, field int, s string) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(field)<<3|2), uint64(len(s)))
+	return append(b, s...)
+}
+
+func appendHeader(b []byte, name, value string) []byte {
+	return appendText(b, fieldHeaders, string(appendText(appendText(nil, 1, name), 2, value)))
+}
+
+// failed is raw after one more run that failed: retried as often as given, with its
+// error and when that was.
+func failed(raw string, retried int, reason string, at time.Time) string {
+	b := appendNumber([]byte(raw), fieldRetried, uint64(max(retried, 0)))
+	b = appendText(b, fieldError, strings.ToValidUTF8(reason, "?"))
+	return string(appendNumber(b, fieldFailedAt, uint64(at.Unix())))
+}
+
+// archived is raw as a dead letter: asynq does not count the last failure as a retry.
+func archived(raw, reason string, at time.Time) string {
+	b := appendText([]byte(raw), fieldError, strings.ToValidUTF8(reason, "?"))
+	return string(appendNumber(b, fieldFailedAt, uint64(at.Unix())))
+}
+
+// completed is raw as a result that is kept.
+func completed(raw string, at time.Time) string {
+	return string(appendNumber([]byte(raw), fieldCompletedAt, uint64(at.Unix())))
+}

@@ -1,0 +1,67 @@
+package asynqsource
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A native is one of asynq's own scripts with asynq's own arguments: what it wanted to
+// say of a task. The fence is put around it when it is sent.
+type native struct {
+	kind   kind
+	script *script
+	keys   []string
+	args   []any
+}
+
+// is reports whether n is of this kind; a nil one is of none.
+func (n *native) is(k kind) bool { return n != nil && n.kind == k }
+
+// message is the task's message as asynq has changed it: the one argument that is
+// encoded.
+func (n *native) message() string {
+	for _, a := range n.args {
+		if b, ok := a.([]byte); ok {
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// id is the task it settles.
+func (n *native) id() string {
+	if len(n.args) == 0 {
+		return ""
+	}
+	id, ok := n.args[0].(string)
+	if !ok {
+		return ""
+	}
+	return id
+}
+
+// send sends a script of asynq under a token: as part of the round trip number, or of
+// none (""). settles is the task that it ends, or "".
+func (n *native) send(ctx context.Context, c redis.Scripter, k keys, token, number, settles string, source bool) *redis.Cmd {
+	names := append(slices.Clip(n.keys), k.fence, k.tries, k.suspects)
+	args := append(slices.Clip(n.args), token, number, settles)
+	if source {
+		return n.script.Eval(ctx, c, names, args...)
+	}
+	return n.script.EvalSha(ctx, c, names, args...)
+}
+
+// after is how long a retry waits: asynq says when it is due, in whole seconds.
+func (n *native) after(now time.Time) time.Duration {
+	if len(n.args) < 3 {
+		return 0
+	}
+	due, ok := n.args[2].(int64)
+	if !ok {
+		return 0
+	}
+	return max(0, time.Unix(due, 0).Sub(now))
+}

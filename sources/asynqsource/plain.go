@@ -1,0 +1,122 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// A PlainPolicy says what to do about an asynq.Server of somebody else that consumes our
+// queues: it asks no fence, and there is no promise beside it.
+type PlainPolicy string
+
+// The policies.
+const (
+	// Refuse: nothing is begun, and while it is there nothing more is fetched.
+	Refuse PlainPolicy = "refuse"
+	// Alarm: Config.Found is told, nothing else.
+	Alarm PlainPolicy = "alarm"
+)
+
+// A Plain is an asynq.Server that is not one of countoff's and lists one of our queues.
+type Plain struct {
+	ID    string // asynq's id of the server
+	Host  string
+	PID   int
+	Since time.Time
+	Queue string // one of ours that it lists
+}
+
+// A PlainError is the refusal because of a plain server.
+type PlainError struct{ Plain Plain }
+
+func (e *PlainError) Error() string {
+	return fmt.Sprintf("asynqsource: a plain asynq.Server consumes queue %q (host %s, pid %d, since %s): it asks no fence; stop it, or set Plain to %q",
+		e.Plain.Queue, e.Plain.Host, e.Plain.PID, e.Plain.Since.Format(time.RFC3339), Alarm)
+}
+
+// markOf is the queue by which the servers of countoff are known: they all list it, and
+// nobody fills it.
+func markOf(name string) string { return "countoff-" + name }
+
+// plainEvery is how often plain servers are looked for.
+const plainEvery = time.Minute
+
+// lookForPlain looks for plain servers, tells of them and returns the first as an error
+// if the policy is to refuse.
+func (s *Source) lookForPlain(ctx context.Context, total int) error {
+	found, err := s.plainServers(total)
+	if err != nil {
+		return err
+	}
+	for _, p := range found {
+		if s.cfg.Found != nil {
+			s.cfg.Found(p)
+		}
+	}
+	if len(found) == 0 || s.cfg.Plain == Alarm {
+		return ctx.Err()
+	}
+	return &PlainError{found[0]}
+}
+
+// plainServers lists the plain servers on our queues.
+func (s *Source) plainServers(total int) ([]Plain, error) {
+	servers, err := asynq.NewInspectorFromRedisClient(s.client).Servers()
+	if err != nil {
+		return nil, fmt.Errorf("asynqsource: list asynq's servers: %w", err)
+	}
+	ours := make(map[string]bool, total)
+	for _, q := range s.queues(total) {
+		ours[q] = true
+	}
+	var found []Plain
+	for _, server := range servers {
+		if _, marked := server.Queues[s.mark]; marked {
+			continue
+		}
+		for q := range server.Queues {
+			if ours[q] {
+				found = append(found, Plain{ID: server.ID, Host: server.Host, PID: server.PID, Since: server.Started, Queue: q})
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// watch looks for plain servers until ctx ends. While there is one, and the policy is to
+// refuse, streams fetch nothing.
+func (s *Source) watch(ctx context.Context, total int) {
+	tick := time.NewTicker(plainEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.lookForPlain(ctx, total)
+		var plain *PlainError
+		if err != nil && !errors.As(err, &plain) {
+			continue // the store is down: that is noticed elsewhere
+		}
+		s.refuse(err)
+	}
+}
+
+// refuse sets why nothing is fetched, nil: nothing is wrong.
+func (s *Source) refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal = err
+}
+
+func (s *Source) refused() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusal
+}

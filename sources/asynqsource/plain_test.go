@@ -1,0 +1,100 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hibiken/asynq"
+)
+
+// plainServer starts an asynq.Server of somebody else, and waits until it is listed.
+func (s *store) plainServer(t testing.TB, queue string) *asynq.Server {
+	t.Helper()
+	server := asynq.NewServerFromRedisClient(sameServer(t, s), silent(asynq.Config{Queues: map[string]int{queue: 1}}))
+	if err := server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	s.listed(t, queue, true)
+	return server
+}
+
+// listed waits until a plain server on a queue is listed, or is not any more.
+func (s *store) listed(t testing.TB, queue string, want bool) {
+	t.Helper()
+	until(t, "the servers are listed", func() bool {
+		servers, err := s.inspector().Servers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, server := range servers {
+			if server.Queues[queue] > 0 && server.Queues[markOf(s.name)] == 0 {
+				return want
+			}
+		}
+		return !want
+	})
+}
+
+func TestAPlainServerIsNoticed(t *testing.T) {
+	s := newStore(t)
+	queue := QueueOf(s.name, 2)
+	var told atomic.Int32
+	found := func(p Plain) {
+		told.Add(1)
+		if p.Queue != queue || p.PID != os.Getpid() || p.Since.IsZero() {
+			t.Errorf("told of %+v", p)
+		}
+	}
+	server := s.plainServer(t, queue)
+
+	src, _, _ := s.peer(t, Config{Found: found})
+	_, err := src.Layout(t.Context())
+	var plain *PlainError
+	if !errors.As(err, &plain) || !strings.Contains(err.Error(), queue) {
+		t.Fatalf("it starts beside a plain server: %v", err)
+	}
+	alarmed, _, _ := s.peer(t, Config{Plain: Alarm, Found: found})
+	if _, err := alarmed.Layout(t.Context()); err != nil {
+		t.Errorf("with the alarm only: %v", err)
+	}
+	if told.Load() != 2 {
+		t.Errorf("told %d times", told.Load())
+	}
+	server.Shutdown()
+	s.listed(t, queue, false)
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatalf("the plain server is gone, and it says %v", err)
+	}
+
+	// One that comes later: nothing more is fetched while it is there.
+	ours := s.run(t, Config{}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{})
+	o := ours.serve(0, 1)
+	defer o.stop()
+	until(t, "our own server is listed", func() bool {
+		servers, err := s.inspector().Servers()
+		return err == nil && len(servers) > 0
+	})
+	if _, err := s.source(t).Layout(t.Context()); err != nil {
+		t.Errorf("our own server is taken for a plain one: %v", err)
+	}
+	server = s.plainServer(t, queue)
+	ours.src.refuse(ours.src.lookForPlain(t.Context(), 4))
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("waits"))
+	st := s.open(t, ours.src, 1, 2)
+	if _, err := st.Fetch(t.Context(), 1); !errors.As(err, &plain) {
+		t.Errorf("beside a plain server a fetch says %v", err)
+	}
+	server.Shutdown()
+	s.listed(t, queue, false)
+	ours.src.refuse(ours.src.lookForPlain(t.Context(), 4))
+	s.enqueue(t, 1, asynq.NewTask("t", nil))
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	if _, err := st.Fetch(ctx, 1); err != nil {
+		t.Errorf("the plain server is gone, and a fetch says %v", err)
+	}
+}

@@ -1,0 +1,9 @@
+
+end
+local reply = asynq()
+if settles ~= '' and not (type(reply) == 'table' and reply.err) then
+  if f[3] == settles then redis.call('HSET', fence, 'a', '') end
+  redis.call('HDEL', tries, settles)
+  redis.call('SREM', suspects, settles)
+end
+return reply

@@ -1,0 +1,76 @@
+-- Takes tasks out of pending, the oldest first, as asynq's own dequeue does one by one.
+-- It stands behind settle.lua in one pipeline and is of the same number.
+--
+-- KEYS  1 fence  2 pending  3 active  4 lease  5 paused  6 scheduled  7 retry
+-- ARGV  1 token  2 number  3 most to take  4 how many of active the owner knows
+--       5 prefix of task keys  6 '1': forward what is due first  7 prefix of groups
+-- Result  {1, ms until the next delayed task (-1: none, -2: not asked), paused,
+--          id, message, pending since, ..}
+--       | {0}  not admitted  | {2}  active has less than the owner knows
+-- Cost  O(taken)
+local f = redis.call('HMGET', KEYS[1], 't', 'n')
+if f[1] ~= ARGV[1] or f[2] ~= ARGV[2] then return {0} end
+local active, most, known, prefix = KEYS[3], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local out = {1, -2, 0}
+local function tell(id)
+  local v = redis.call('HMGET', prefix .. id, 'msg', 'pending_since')
+  if not v[1] then -- deleted by hand
+    redis.call('LREM', active, 1, id)
+    redis.call('ZREM', KEYS[4], id)
+    return
+  end
+  redis.call('HSET', prefix .. id, 'state', 'active')
+  redis.call('HDEL', prefix .. id, 'pending_since')
+  out[#out + 1], out[#out + 2], out[#out + 3] = id, v[1], v[2] or ''
+end
+
+local have = redis.call('LLEN', active)
+if have < known then return {2} end
+if have > known then
+  -- The reply that brought these was lost, or another stream of this token had them.
+  local ids = redis.call('LRANGE', active, 0, have - known - 1)
+  for i = #ids, 1, -1 do tell(ids[i]) end
+  return out
+end
+if ARGV[6] == '1' then
+  for _, delayed in ipairs({KEYS[6], KEYS[7]}) do
+    local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.3f', ms / 1000), 'LIMIT', 0, 100)
+    for _, id in ipairs(due) do
+      local group = redis.call('HGET', prefix .. id, 'group')
+      redis.call('ZREM', delayed, id)
+      if group and group ~= '' then
+        redis.call('ZADD', ARGV[7] .. group, time[1], id)
+        redis.call('HSET', prefix .. id, 'state', 'aggregating')
+      else
+        redis.call('LPUSH', KEYS[2], id)
+        redis.call('HSET', prefix .. id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
+      end
+    end
+  end
+end
+local ids = {}
+if redis.call('EXISTS', KEYS[5]) == 1 then
+  out[3] = 1
+elseif most > 0 then
+  ids = redis.call('RPOP', KEYS[2], most) or {}
+end
+if #ids > 0 then
+  redis.call('LPUSH', active, unpack(ids))
+  local score, scores = string.format('%.0f', time[1] + 30), {}
+  for i, id in ipairs(ids) do scores[2 * i - 1], scores[2 * i] = score, id end
+  redis.call('ZADD', KEYS[4], unpack(scores))
+  for _, id in ipairs(ids) do tell(id) end
+end
+if #ids < most then
+  out[2] = -1
+  for _, delayed in ipairs({KEYS[6], KEYS[7]}) do
+    local head = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
+    if head[2] then
+      local wait = math.max(0, math.ceil(tonumber(head[2]) * 1000 - ms))
+      if out[2] < 0 or wait < out[2] then out[2] = wait end
+    end
+  end
+end
+return out

@@ -1,0 +1,48 @@
+-- Installs the fence: from now on every older token is refused. What the last owner
+-- had goes back to the head of pending, the oldest first.
+--
+-- KEYS  1 fence  2 pending  3 active  4 lease  5 tries  6 suspects  7 archived
+-- ARGV  1 token  2 epoch  3 prefix of task keys  4 crash limit
+-- Result  {1, request number, store's clock in ms, tries (field, value, ..), suspects}
+--       | {0, epoch}  the same or a greater epoch stands under another token
+-- Cost  O(left over)
+redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
+
+local function str(n) return string.format('%.0f', n) end
+local f = redis.call('HMGET', KEYS[1], 't', 'e', 'n', 'a')
+local t, epoch, n, a = f[1] or '', tonumber(f[2] or '0'), f[3] or '0', f[4] or ''
+local now = redis.call('TIME')
+local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+
+-- The same token again changes nothing: its owner may be at work, and this call late.
+if t ~= ARGV[1] then
+  if tonumber(ARGV[2]) <= epoch then return {0, epoch} end
+  if t ~= '' then
+    -- The last owner was not heard of again.
+    local ids, alone = redis.call('LRANGE', KEYS[3], 0, -1), false
+    for _, id in ipairs(ids) do alone = alone or id == a end
+    if alone then
+      -- It ran this one and nothing else: only this task can have ended it.
+      local k, crashes, due, why = string.match(redis.call('HGET', KEYS[5], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
+      crashes = tonumber(crashes) + 1
+      redis.call('HSET', KEYS[5], a, k .. ' ' .. str(crashes) .. ' ' .. due .. ' ' .. why)
+      local msg = redis.call('HGET', ARGV[3] .. a, 'msg')
+      if crashes >= tonumber(ARGV[4]) and msg then
+        local reason = 'its peer crashed ' .. str(crashes) .. ' times while it ran alone'
+        redis.call('LREM', KEYS[3], 0, a)
+        redis.call('ZREM', KEYS[4], a)
+        redis.call('ZADD', KEYS[7], now[1], a)
+        -- field 7 of the message is its last error
+        redis.call('HSET', ARGV[3] .. a, 'msg', msg .. string.char(58, #reason) .. reason, 'state', 'archived')
+        redis.call('HDEL', KEYS[5], a)
+        redis.call('SREM', KEYS[6], a)
+      end
+    else
+      for _, id in ipairs(ids) do redis.call('SADD', KEYS[6], id) end
+    end
+  end
+  giveback(KEYS[2], KEYS[3], KEYS[4], ARGV[3])
+  n = str(tonumber(n) + 1)
+  redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'n', n, 'a', '')
+end
+return {1, tonumber(n), ms, redis.call('HGETALL', KEYS[5]), redis.call('SMEMBERS', KEYS[6])}

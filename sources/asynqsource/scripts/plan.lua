@@ -1,0 +1,22 @@
+-- Decides where tasks of an ingress go, before the first of them is pushed: whatever
+-- becomes of its owner, and whatever the next one would think of a key, each goes there,
+-- under this number. The plan lies where settle.lua takes it away with the task.
+--
+-- KEYS  1 fence  2 tries
+-- ARGV  1 token  2 number of the last trip that was answered, then per task: id, partition
+-- Result  {number, partition, ..}  | {}  the fence is another's, or the store forgot
+-- Cost  O(tasks)
+local f = redis.call('HMGET', KEYS[1], 't', 'n', 'e')
+if f[1] ~= ARGV[1] or tonumber(f[2]) < tonumber(ARGV[2]) then return {} end
+local out = {}
+for i = 3, #ARGV, 2 do
+  local n, p = string.match(redis.call('HGET', KEYS[2], ARGV[i]) or '', '^%d+ %d+ %d+ to (%S+) (%d+)$')
+  if not n then
+    -- The epoch makes it greater than what an older owner has said, also where the
+    -- store has lost the count since.
+    n, p = f[3] .. '-' .. string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'r', 1)), ARGV[i + 1]
+    redis.call('HSET', KEYS[2], ARGV[i], '0 0 0 to ' .. n .. ' ' .. p)
+  end
+  out[#out + 1], out[#out + 2] = n, p
+end
+return out

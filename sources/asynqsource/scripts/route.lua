@@ -1,0 +1,29 @@
+-- Pushes tasks of an ingress into a queue, in order, each once: a number (epoch-count) up
+-- to the mark was pushed before. It needs no fence: whoever says it says the same.
+--
+-- KEYS  1 pending  2 marks
+-- ARGV  1 ingress  2 prefix of task keys, then per task: number, id, message, another
+--       id, what the message has in addition then
+-- Result  tasks that were pushed
+-- Cost  O(tasks)
+local function parts(number)
+  local e, n = string.match(number, '^(%d+)-(%d+)$')
+  return tonumber(e), tonumber(n)
+end
+local mark, pushed = redis.call('HGET', KEYS[2], ARGV[1]) or '0-0', 0
+local me, mn = parts(mark)
+local t = redis.call('TIME')
+for i = 3, #ARGV, 5 do
+  local e, n = parts(ARGV[i])
+  if e > me or e == me and n > mn then
+    local id, message = ARGV[i + 1], ARGV[i + 2]
+    if redis.call('EXISTS', ARGV[2] .. id) == 1 then -- of another ingress, or kept as a result
+      id, message = ARGV[i + 3], message .. ARGV[i + 4]
+    end
+    redis.call('HSET', ARGV[2] .. id, 'msg', message, 'state', 'pending', 'pending_since', t[1] .. string.format('%06d', t[2]) .. '000')
+    redis.call('LPUSH', KEYS[1], id)
+    me, mn, mark, pushed = e, n, ARGV[i], pushed + 1
+  end
+end
+redis.call('HSET', KEYS[2], ARGV[1], mark)
+return pushed

@@ -1,0 +1,140 @@
+-- Head of each round trip of an owner: admits it, numbers it, and records what became
+-- of tasks. A number below the last one is late, and void with all that follows it in
+-- the pipeline. Each effect is tied to the task being active: said again, it changes
+-- nothing.
+--
+-- KEYS  1 fence  2 pending  3 active  4 lease  5 retry  6 archived  7 completed
+--       8 tries  9 suspects  10 processed today  11 failed today  12 processed
+--       13 failed  14.. unique locks
+-- ARGV  1 token  2 number of this request  3 last number answered  4 prefix of task keys
+--       5 id about to run alone and its tries, or ''  6 '1': extend the leases
+--       7 when today's counters expire
+--       8 how many done, locked, kept, retries, requeues, dead follow, or ''
+--       per done: id
+--       per locked: id; its lock is KEYS[14..]
+--       per kept: id, message, seconds to keep it
+--       per retry: id, tries, delay in ms, error, message
+--       per requeue: id, tries, delay in ms, error, message
+--       per dead: id, message
+-- Result  {1} | {0, epoch}  the fence is another's | {2}  the store forgot what it
+--         had answered | {3, number}  late
+-- Cost  O(named), and O(place in active) for what ends out of order
+local f = redis.call('HMGET', KEYS[1], 't', 'e', 'n', 'a')
+if f[1] ~= ARGV[1] then return {0, tonumber(f[2] or '0')} end
+local n, seq, a = tonumber(f[3]), tonumber(ARGV[2]), f[4] or ''
+if n < tonumber(ARGV[3]) then return {2} end
+if seq < n then return {3, n} end
+redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
+redis.call('HSET', KEYS[1], 'n', ARGV[2])
+
+local active, lease, prefix = KEYS[3], KEYS[4], ARGV[4]
+local function str(x) return string.format('%.0f', x) end
+local time
+local function clock()
+  time = time or redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local side -- does anything lie beside the tasks?
+local function acquit(id)
+  if side == nil then side = redis.call('EXISTS', KEYS[8], KEYS[9]) > 0 end
+  if a == id then
+    a = ''
+    redis.call('HSET', KEYS[1], 'a', '')
+  end
+  if side then redis.call('SREM', KEYS[9], id) end
+end
+local function take(id) -- out of active: false if it is not there any more
+  if redis.call('LREM', active, -1, id) == 0 then return false end
+  redis.call('ZREM', lease, id)
+  acquit(id)
+  return true
+end
+local function forget(id)
+  if side then redis.call('HDEL', KEYS[8], id) end
+end
+local function count(day, total, by)
+  if by > 0 then
+    if redis.call('INCRBY', day, by) == by then redis.call('EXPIREAT', day, ARGV[7]) end
+    redis.call('INCRBY', total, by)
+  end
+end
+
+if ARGV[8] ~= '' then
+  local counts, i, processed, failed = {}, 9, 0, 0
+  for c in string.gmatch(ARGV[8], '%d+') do counts[#counts + 1] = tonumber(c) end
+  for k = 1, counts[1] + counts[2] do
+    local id = ARGV[i]
+    if take(id) then
+      redis.call('DEL', prefix .. id)
+      forget(id)
+      processed = processed + 1
+      local lock = k > counts[1] and KEYS[13 + k - counts[1]]
+      if lock and redis.call('GET', lock) == id then redis.call('DEL', lock) end
+    end
+    i = i + 1
+  end
+  for _ = 1, counts[3] do
+    local id = ARGV[i]
+    if take(id) then
+      clock()
+      redis.call('ZADD', KEYS[7], str(time[1] + ARGV[i + 2]), id)
+      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 1], 'state', 'completed')
+      forget(id)
+      processed = processed + 1
+    end
+    i = i + 3
+  end
+  for k = 1, counts[4] + counts[5] do
+    local id, tries, stays = ARGV[i], tonumber(ARGV[i + 1]), k <= counts[4]
+    local had, crashes, why = string.match(redis.call('HGET', KEYS[8], id) or '', '^(%d+) (%d+) %d+ (.*)$')
+    local due = clock() + ARGV[i + 2]
+    local admitted
+    if stays then
+      admitted = tries > tonumber(had or '0') and redis.call('ZSCORE', lease, id)
+      if admitted then acquit(id) end
+    else
+      admitted = take(id)
+    end
+    if admitted then
+      if not why or why == '' then why = ARGV[i + 3] end
+      redis.call('HSET', KEYS[8], id, str(math.max(tries, tonumber(had or '0'))) .. ' ' .. (crashes or '0') .. ' '
+        .. (stays and str(due) or '0') .. ' ' .. why)
+      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 4])
+      if not stays and tonumber(ARGV[i + 2]) > 0 then
+        redis.call('ZADD', KEYS[5], string.format('%.3f', due / 1000), id)
+        redis.call('HSET', prefix .. id, 'state', 'retry')
+      elseif not stays then
+        redis.call('LPUSH', KEYS[2], id)
+        redis.call('HSET', prefix .. id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
+      end
+      processed, failed = processed + 1, failed + 1
+    end
+    i = i + 5
+  end
+  for _ = 1, counts[6] do
+    local id = ARGV[i]
+    if take(id) then
+      clock()
+      redis.call('ZADD', KEYS[6], time[1], id)
+      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 1], 'state', 'archived')
+      forget(id)
+      processed, failed = processed + 1, failed + 1
+    end
+    i = i + 2
+  end
+  count(KEYS[10], KEYS[12], processed)
+  count(KEYS[11], KEYS[13], failed)
+end
+
+if ARGV[5] ~= '' then
+  local k, id = string.match(ARGV[5], '^(%d+) (.*)$')
+  local had = string.match(redis.call('HGET', KEYS[8], id) or '0', '^%d+')
+  if had == k and redis.call('ZSCORE', lease, id) then redis.call('HSET', KEYS[1], 'a', id) end
+end
+if ARGV[6] == '1' then
+  clock()
+  for _, id in ipairs(redis.call('LRANGE', active, 0, -1)) do
+    redis.call('ZADD', lease, 'XX', str(time[1] + 30), id)
+  end
+end
+return {1}

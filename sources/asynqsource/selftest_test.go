@@ -1,0 +1,145 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+func (s *store) untested(t testing.TB) (*Source, redis.UniversalClient) {
+	t.Helper()
+	src, _, client := s.peer(t, Config{})
+	src.tested = false
+	return src, client
+}
+
+func TestTheSelfTestPassesAndLeavesNothing(t *testing.T) {
+	for _, modest := range []bool{false, true} {
+		t.Run(fmt.Sprintf("modest %v", modest), func(t *testing.T) {
+			s := newStore(t)
+			src, _ := s.untested(t)
+			began := time.Now()
+			if err := src.trial(t.Context(), modest); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("it took %v and saw %d scripts", time.Since(began), len(src.library.all()))
+			if keys := redistest.Keys(t, s.UniversalClient, "*"+s.name+":selftest*"); len(keys) > 0 {
+				t.Errorf("it left %q", keys)
+			}
+			if queues, err := s.inspector().Queues(); err != nil || len(queues) > 0 && strings.Contains(strings.Join(queues, " "), s.name) {
+				t.Errorf("it left the queues %v, %v", queues, err)
+			}
+		})
+	}
+}
+
+// change is a hook that changes scripts on their way, as another version of asynq or a
+// store that is not Redis would have them do something else.
+type change func(source string) string
+
+func (change) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c change) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := c.apply(cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c change) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := c.apply(cmd); err != nil {
+				for _, cmd := range cmds {
+					cmd.SetErr(err)
+				}
+				return err
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// apply makes every script be sent whole, so that it can be changed.
+func (c change) apply(cmd redis.Cmder) error {
+	switch cmd.Name() {
+	case "evalsha":
+		cmd.SetErr(noScriptError{})
+		return noScriptError{}
+	case "eval":
+		if source, ok := cmd.Args()[1].(string); ok {
+			cmd.Args()[1] = c(source)
+		}
+	}
+	return nil
+}
+
+func TestTheSelfTestChoosesAndRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(source string) string
+		modest  bool
+		refuses bool
+	}{
+		{name: "all is as it should be", change: func(s string) string { return s }},
+		{
+			name: "tasks are taken from the other end", modest: true,
+			change: func(s string) string {
+				return strings.Replace(s, "redis.call('RPOP', KEYS[2]", "redis.call('LPOP', KEYS[2]", 1)
+			},
+		},
+		{
+			name: "a finished task has more than a hash", modest: true,
+			change: func(s string) string {
+				return strings.Replace(s, "redis.call('DEL', prefix .. id)", "redis.call('HSET', prefix .. id, 'state', 'active')", 1)
+			},
+		},
+		{
+			name: "the state has another name", modest: true,
+			change: func(s string) string {
+				return strings.Replace(s, "redis.call('HSET', prefix .. id, 'state', 'active')", "redis.call('HSET', prefix .. id, 'condition', 'active')", 1)
+			},
+		},
+		{
+			name: "the fence around asynq's scripts does not hold", refuses: true,
+			change: func(s string) string { return strings.Replace(s, "f[1] ~= token", "false", 1) },
+		},
+		{
+			name: "the fence of our own does not hold", refuses: true,
+			change: func(s string) string {
+				s = strings.Replace(s, "if f[1] ~= ARGV[1] then return {0, tonumber(f[2] or '0')} end", "", 1)
+				return strings.Replace(s, "if f[1] ~= ARGV[1] or f[2] ~= ARGV[2] then return {0} end", "", 1)
+			},
+		},
+		{
+			name: "asynq's scripts do not find what they look for", refuses: true,
+			change: func(s string) string {
+				return strings.Replace(s, "local function asynq()", "local function asynq() do return redis.error_reply('NO') end", 1)
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			src, client := s.untested(t)
+			client.AddHook(change(c.change))
+			_, err := src.Layout(t.Context())
+			if refuses := errors.Is(err, partition.ErrConfig); refuses != c.refuses || err != nil && !refuses {
+				t.Fatalf("it says %v, want a refusal: %v", err, c.refuses)
+			}
+			if modest, why := src.Modest(); modest != c.modest {
+				t.Errorf("it is modest: %v, because of %v; want %v", modest, why, c.modest)
+			}
+		})
+	}
+}

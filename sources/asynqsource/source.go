@@ -1,0 +1,317 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
+)
+
+// A Source hands out the tasks of asynq queues, each of which is a partition. It
+// implements [sources.Source]. It holds nothing while no stream is open, so there is
+// nothing to close; the client stays the caller's.
+type Source struct {
+	client  redis.UniversalClient
+	name    string
+	cfg     Config
+	mark    string // the queue that tells our servers from others
+	library *library
+	// modest: our own scripts do not fit this version of asynq. See modest.go.
+	modest atomic.Bool
+	permit logstream.Permit
+
+	mu      sync.Mutex // never held over a call or a wait
+	layout  partition.Config
+	tested  bool  // the self-test has passed
+	misfit  error // why modest
+	engine  *Engine
+	streams map[string]*stream // the newest of each queue
+	waiting int                // connections in use
+	refusal error              // a plain server is on our queues
+
+	life   sync.Mutex // held while the first stream comes or the last one goes
+	live   int        // streams
+	guard  context.CancelFunc
+	guards sync.WaitGroup
+}
+
+// New returns the source of the tasks under name. It does not talk to the store.
+func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+		return nil, err
+	}
+	return &Source{
+		client: client, name: name, cfg: cfg, mark: markOf(name),
+		library: new(library), streams: make(map[string]*stream),
+	}, nil
+}
+
+// QueueOf is the queue of partition id of name, where the queues are not named one by one.
+func QueueOf(name string, id partition.ID) string { return name + ":" + id.String() }
+
+// queue is the queue of a partition.
+func (s *Source) queue(id partition.ID) string {
+	if len(s.cfg.Queues) > 0 {
+		return s.cfg.Queues[id]
+	}
+	return QueueOf(s.name, id)
+}
+
+// queues are all of them, and those that are moved.
+func (s *Source) queues(total int) []string {
+	list := make([]string, total, total+len(s.cfg.Ingress))
+	for i := range list {
+		list[i] = s.queue(partition.ID(i))
+	}
+	return append(list, s.cfg.Ingress...)
+}
+
+// fieldQueues is where {name}:config has the list of queues.
+const fieldQueues = "queues"
+
+// Layout returns the configuration of the name. The first call writes it if none
+// stands, and fails with an error that wraps partition.ErrConfig if another does. It
+// also checks what the source relies on in asynq and in Redis, and that no plain
+// asynq.Server consumes the queues.
+func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
+	s.mu.Lock()
+	known := s.layout
+	s.mu.Unlock()
+	if known.Total > 0 {
+		return known, nil
+	}
+	c, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{
+		Total: max(s.cfg.Partitions, len(s.cfg.Queues)), Hash: s.cfg.Hash, Units: s.cfg.Ingress,
+	})
+	if err == nil {
+		err = s.agreeQueues(ctx)
+	}
+	if err == nil {
+		err = s.check(ctx)
+	}
+	if err == nil {
+		err = s.lookForPlain(ctx, c.Total)
+	}
+	if err != nil {
+		return partition.Config{}, err
+	}
+	s.mu.Lock()
+	s.layout = c
+	s.mu.Unlock()
+	return c, nil
+}
+
+// agreeQueues compares the list of queues with what stands: a peer that counts them in
+// another order would work on what another has.
+func (s *Source) agreeQueues(ctx context.Context) error {
+	want, key := strings.Join(s.cfg.Queues, "\n"), redisconfig.Key(s.name)
+	if err := s.client.HSetNX(ctx, key, fieldQueues, want).Err(); err != nil {
+		return fmt.Errorf("asynqsource: write %s: %w", key, err)
+	}
+	got, err := s.client.HGet(ctx, key, fieldQueues).Result()
+	if err != nil {
+		return fmt.Errorf("asynqsource: read %s: %w", key, err)
+	}
+	if got != want {
+		return fmt.Errorf("asynqsource: %s: the queues are %q there, this program has %q: %w",
+			key, strings.Split(got, "\n"), s.cfg.Queues, partition.ErrConfig)
+	}
+	return nil
+}
+
+// opened is what the store said when the fence was installed.
+type opened struct {
+	number   int64
+	tried    map[string]tried
+	suspects map[string]bool
+}
+
+// Open starts the ownership g. See [sources.Source].
+func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+	fail := func(err error) (sources.Stream, error) {
+		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
+			return nil, fenced
+		}
+		return nil, &sources.Error{Op: "open", Grant: g, Err: err}
+	}
+	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
+		return fail(fmt.Errorf("the token %v is not of the grant's epoch", tok))
+	}
+	layout, err := s.Layout(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if g.ID.IsUnit() {
+		r, err := s.openRouter(ctx, g, tok, layout)
+		if err != nil {
+			return fail(err)
+		}
+		return r, nil
+	}
+	if g.ID < 0 || int(g.ID) >= layout.Total {
+		return fail(fmt.Errorf("%s has %d partitions", s.name, layout.Total))
+	}
+	queue := s.queue(g.ID)
+	o, err := s.install(ctx, keysOf(queue), g, tok)
+	if err != nil {
+		return fail(err)
+	}
+	st := newStream(s, g, tok, queue, o)
+	if err := s.start(ctx, st, layout); err != nil {
+		return fail(err)
+	}
+	return st, nil
+}
+
+// start makes st known.
+func (s *Source) start(ctx context.Context, st *stream, layout partition.Config) error {
+	err := s.enter(st, layout.Total)
+	if err != nil {
+		_ = st.Close(ctx) // the error that counts is the first
+	}
+	return err
+}
+
+// install installs the fence.
+func (s *Source) install(ctx context.Context, k keys, g partition.Grant, tok partition.Token) (o opened, err error) {
+	reply, err := openScript.Run(ctx, s.client,
+		[]string{k.fence, k.pending, k.active, k.lease, k.tries, k.suspects, k.archived},
+		tok.String(), tok.Epoch.String(), k.task, s.cfg.CrashLimit).Slice()
+	now := time.Now()
+	if err != nil {
+		return o, err
+	}
+	if len(reply) == 2 && reply[0] == int64(0) {
+		return o, &sources.FencedError{Grant: g, Stored: partition.Epoch(number(reply, 1))}
+	}
+	if len(reply) != 5 {
+		return o, errReply
+	}
+	o = opened{number: number(reply, 1), tried: make(map[string]tried), suspects: make(map[string]bool)}
+	store := number(reply, 2)
+	tries, _ := reply[3].([]any)
+	for i := 0; i+1 < len(tries); i += 2 {
+		id, _ := tries[i].(string)
+		value, _ := tries[i+1].(string)
+		var t tried
+		var due int64
+		if _, err := fmt.Sscanf(value, "%d %d %d ", &t.tries, &t.crashes, &due); err != nil {
+			return o, fmt.Errorf("%s of %q: %w", k.tries, id, err)
+		}
+		if parts := strings.SplitN(value, " ", 4); len(parts) == 4 {
+			t.firstError = parts[3]
+		}
+		if due > store {
+			t.notBefore = now.Add(time.Duration(due-store) * time.Millisecond)
+		}
+		o.tried[id] = t
+	}
+	suspects, _ := reply[4].([]any)
+	for _, id := range suspects {
+		if id, ok := id.(string); ok {
+			o.suspects[id] = true
+		}
+	}
+	return o, nil
+}
+
+// enter makes st the stream of its queue. With the first one come the engine's server
+// and the watch for plain servers.
+func (s *Source) enter(st *stream, total int) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	s.streams[st.queue] = st
+	engine := s.engine
+	s.mu.Unlock()
+	if s.live++; s.live > 1 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.guard = cancel
+	s.guards.Go(func() { s.watch(ctx, total) })
+	if engine == nil {
+		return nil
+	}
+	return engine.start(s.queues(total))
+}
+
+// leave takes st out. It is called once. What came with the first stream goes with the last.
+func (s *Source) leave(st *stream) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	if s.streams[st.queue] == st {
+		delete(s.streams, st.queue)
+	}
+	engine := s.engine
+	s.mu.Unlock()
+	if s.live--; s.live > 0 {
+		return
+	}
+	if engine != nil {
+		engine.stop()
+	}
+	s.guard()
+	s.guards.Wait()
+}
+
+// of returns the stream of a queue that is open here, or nil.
+func (s *Source) of(queue string) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams[queue]
+}
+
+// holder returns the stream that handed out a task of a grant, or nil.
+func (s *Source) holder(g partition.Grant, tok partition.Token) *stream {
+	if g.ID < 0 || g.ID.IsUnit() || len(s.cfg.Queues) > 0 && int(g.ID) >= len(s.cfg.Queues) {
+		return nil
+	}
+	st := s.of(s.queue(g.ID))
+	if st == nil || st.token != tok {
+		return nil
+	}
+	return st
+}
+
+// connection takes a connection to wait on, or gives one back, and reports whether that
+// is allowed.
+func (s *Source) connection(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting+n > max(s.cfg.Connections, 0) {
+		return false
+	}
+	s.waiting += n
+	return true
+}
+
+// options are those of a client of the server that key is on; nil where that cannot be
+// known.
+func (s *Source) options(key string) *redis.Options {
+	switch c := s.client.(type) {
+	case interface{ Options() *redis.Options }:
+		o := *c.Options()
+		return &o
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(context.Background(), key)
+		if err != nil {
+			return nil
+		}
+		o := *node.Options()
+		return &o
+	}
+	return nil
+}

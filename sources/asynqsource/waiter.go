@@ -1,0 +1,146 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// waitFor is how long one BLMOVE blocks.
+	waitFor = 5 * time.Second
+	// glanceEvery is how often an empty queue is looked at that has no connection to
+	// wait on.
+	glanceEvery = 500 * time.Millisecond
+)
+
+// A waiter rings for its stream when something comes into an empty queue, whoever has
+// put it there: it blocks in a BLMOVE of the tail of pending onto itself, on a
+// connection of its own, which Close cuts. A source has so many connections for this
+// as Config.Connections says; beyond that a waiter looks now and then.
+type waiter struct {
+	source *Source
+	stream *stream
+	kick   chan struct{}
+	quit   chan struct{}
+
+	mu     sync.Mutex
+	wanted bool
+	client *redis.Client // nil while it has no connection
+}
+
+func newWaiter(src *Source, s *stream) *waiter {
+	return &waiter{source: src, stream: s, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+}
+
+// idle says whether the stream waits for its queue to grow.
+func (w *waiter) idle(yes bool) {
+	w.mu.Lock()
+	changed := yes != w.wanted
+	w.wanted = yes
+	w.mu.Unlock()
+	if changed && yes {
+		poke(w.kick)
+	}
+}
+
+func (w *waiter) wants() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wanted
+}
+
+// close ends it, whatever it does.
+func (w *waiter) close() {
+	close(w.quit)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client != nil {
+		w.client.Close()
+	}
+}
+
+// run waits and rings until close.
+func (w *waiter) run() {
+	defer w.hangUp()
+	for {
+		select {
+		case <-w.kick:
+		case <-w.quit:
+			return
+		}
+		for w.wants() {
+			if !w.wait() {
+				return
+			}
+		}
+	}
+}
+
+// wait waits once, and reports whether to go on.
+func (w *waiter) wait() bool {
+	pause := glanceEvery
+	if client := w.connect(); client != nil {
+		pending := w.stream.keys.pending
+		err := client.BLMove(context.Background(), pending, pending, "RIGHT", "RIGHT", waitFor).Err()
+		if errors.Is(err, redis.Nil) {
+			return true
+		}
+		if err == nil {
+			pause = 0
+		}
+	} else if n, err := w.source.client.Exists(context.Background(), w.stream.keys.pending).Result(); err == nil && n > 0 {
+		pause = 0
+	}
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-w.quit:
+			return false
+		}
+	}
+	w.idle(false)
+	w.stream.ring()
+	return true
+}
+
+// connect returns the connection to wait on, or nil if there is none to be had.
+func (w *waiter) connect() *redis.Client {
+	w.mu.Lock()
+	client := w.client
+	w.mu.Unlock()
+	if client != nil {
+		return client
+	}
+	options := w.source.options(w.stream.keys.pending)
+	if options == nil || !w.source.connection(1) {
+		return nil
+	}
+	options.PoolSize, options.MinIdleConns, options.MaxRetries = 1, 0, -1
+	client = redis.NewClient(options)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.quit: // close has not seen it
+		client.Close()
+	default:
+	}
+	w.client = client
+	return client
+}
+
+// hangUp gives the connection back.
+func (w *waiter) hangUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client != nil {
+		w.client.Close()
+		w.source.connection(-1)
+	}
+}

@@ -1,0 +1,214 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Place is where to read a partition from when nothing else says so.
+type Place string
+
+// The places.
+const (
+	Earliest Place = "earliest" // the oldest record there is
+	Latest   Place = "latest"   // what comes from now on
+	Fail     Place = "fail"     // nowhere: a person decides
+)
+
+// NoGroup as Config.Group says that nothing is mirrored.
+const NoGroup = "-"
+
+// Names of the headers of a record that make it a task, and of those of a dead letter.
+const (
+	HeaderID   = "countoff-id"   // Task.ID; default: topic-partition-offset
+	HeaderType = "countoff-type" // Task.Type; default: none
+
+	HeaderDeadTopic      = "countoff-dead-topic"
+	HeaderDeadPartition  = "countoff-dead-partition"
+	HeaderDeadOffset     = "countoff-dead-offset"
+	HeaderDeadBorn       = "countoff-dead-born" // the record's time, RFC 3339
+	HeaderDeadReason     = "countoff-dead-reason"
+	HeaderDeadAttempts   = "countoff-dead-attempts"
+	HeaderDeadCrashes    = "countoff-dead-crashes"
+	HeaderDeadFirstError = "countoff-dead-first-error"
+)
+
+// A Config says where the tasks are. Topic and Options (at least the brokers) must be
+// given.
+type Config struct {
+	// Topic whose records are the tasks.
+	Topic string
+	// Options of the client: brokers, TLS, SASL; see [Options] for a URL. What
+	// concerns consuming and partitioning is set by the source.
+	Options []kgo.Opt
+	// Group is the Kafka group that the lowest open positions are committed to, for
+	// tools that show lag. No consumer may subscribe with it. Default: the name;
+	// NoGroup: none.
+	Group string
+	// Start is where a partition begins that nobody has opened and the group does
+	// not know: Earliest or Latest. Partitions that are added while peers work begin
+	// at their beginning. Default Earliest.
+	Start Place
+	// OutOfRange says what becomes of a partition whose stored position the topic
+	// does not have, because its retention has overtaken us or it was made anew:
+	// Earliest, Latest, or Fail, which opens it no more until a person has decided.
+	// Default Fail.
+	OutOfRange Place
+	// DeadTopic gets the dead letters, each in the partition of its number. It is
+	// created with as many partitions as Topic if it does not exist and the broker
+	// lets us. Default: Topic + ".dead".
+	DeadTopic string
+	// Window is the most records of a partition between the first that is not
+	// finished and the last that was taken in. Default 1,024.
+	Window int
+	// Buffer is about how many bytes this peer reads ahead. Each open partition has
+	// an equal share of it, 4 MiB at most; one whose share is full is paused, and the
+	// others go on. Default 64 MiB.
+	Buffer int
+	// CrashLimit is how many crashes of its peer a task may be charged with; the
+	// last of them makes it a dead letter. Default 3.
+	CrashLimit int
+	// Check is how long a partition goes without a word to the store: an idle owner
+	// asks it for the fence then. Use half the lease. Default 5 s.
+	Check time.Duration
+	// Mirror is how often the group is committed to, if there is news. Default 2 s.
+	Mirror time.Duration
+	// Look is how often the topic is asked whether it has grown, and where its
+	// partitions end, which is kept for people to see. Default 10 s.
+	Look time.Duration
+	// Grown is called when the topic has more partitions than before, until it
+	// returns nil: it tells the ledger. Default: nobody is told, and new
+	// partitions are worked after the peers were started again.
+	Grown func(ctx context.Context, total int) error
+	// Stuck is called when a partition is read no further, since too many tasks
+	// (eight windows) wait behind one key that does not get done, and again when
+	// that is over. It must not block. Default: nobody is told.
+	Stuck func(Stuck)
+	// Warn is told what is worth a look but stops nothing: a commit to the group
+	// that failed, a partition that went on elsewhere (*OutOfRangeError). It must not
+	// block. Default: nobody is told.
+	Warn func(error)
+}
+
+func (c Config) withDefaults(name string) Config {
+	if c.Group == "" {
+		c.Group = name
+	}
+	if c.Start == "" {
+		c.Start = Earliest
+	}
+	if c.OutOfRange == "" {
+		c.OutOfRange = Fail
+	}
+	if c.DeadTopic == "" {
+		c.DeadTopic = c.Topic + ".dead"
+	}
+	for _, d := range []struct {
+		n *int
+		d int
+	}{{&c.Window, 1024}, {&c.Buffer, 64 << 20}, {&c.CrashLimit, 3}} {
+		if *d.n == 0 {
+			*d.n = d.d
+		}
+	}
+	for _, d := range []struct {
+		d *time.Duration
+		s time.Duration
+	}{{&c.Check, 5 * time.Second}, {&c.Mirror, 2 * time.Second}, {&c.Look, 10 * time.Second}} {
+		if *d.d == 0 {
+			*d.d = d.s
+		}
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("kafkasource: "+format, args...)) }
+	if c.Topic == "" {
+		wrong("no topic")
+	}
+	if c.DeadTopic == c.Topic {
+		wrong("DeadTopic %s is the topic itself", c.DeadTopic)
+	}
+	if len(c.Options) == 0 {
+		wrong("no Options: give at least the brokers")
+	}
+	if c.Start != Earliest && c.Start != Latest {
+		wrong("Start %q: want %q or %q", c.Start, Earliest, Latest)
+	}
+	if c.OutOfRange != Earliest && c.OutOfRange != Latest && c.OutOfRange != Fail {
+		wrong("OutOfRange %q: want %q, %q or %q", c.OutOfRange, Earliest, Latest, Fail)
+	}
+	if c.Window < 1 || c.Window > 1<<16 {
+		wrong("Window %d: want 1 to %d", c.Window, 1<<16)
+	}
+	if c.Buffer < 1 {
+		wrong("Buffer %d: want 1 or more", c.Buffer)
+	}
+	if c.CrashLimit < 1 {
+		wrong("CrashLimit %d: want 1 or more", c.CrashLimit)
+	}
+	if c.Check < 0 || c.Mirror < 0 || c.Look < 0 {
+		wrong("Check, Mirror and Look must not be negative")
+	}
+	return errors.Join(errs...)
+}
+
+// options are those of the client. A fetch waits no longer than fetchWait, since a
+// partition that comes, or goes on after a pause, waits for the one under way: where
+// others are empty that is what bounds how fast it is read.
+func (c Config) options() []kgo.Opt {
+	return append([]kgo.Opt{
+		kgo.ClientID("countoff"),
+		kgo.FetchMaxWait(fetchWait),
+		kgo.MetadataMinAge(metadataAge),
+		kgo.FetchMaxPartitionBytes(int32(min(max(c.Buffer, 1<<16), 1<<20))),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchMaxBytes(64 << 20), // the dead topic's own limit says how large a letter may be
+	}, append(c.Options,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{}),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.KeepControlRecords(), // they are positions as well: the base passes them
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)...)
+}
+
+const (
+	fetchWait   = 100 * time.Millisecond
+	metadataAge = 250 * time.Millisecond
+	// mostBuffered is how much of one partition is buffered at most.
+	mostBuffered = 4 << 20
+)
+
+// An OutOfRangeError says that the topic does not have the position that a partition
+// was to be read from: its retention has removed it, or it was deleted and made anew.
+// Records were lost to this name or come again, by the policy.
+type OutOfRangeError struct {
+	Topic      string
+	Grant      partition.Grant
+	Base       int64 // the stored position
+	Start, End int64 // what the topic has
+	Recreated  bool  // it is another topic of the same name
+	Policy     Place
+}
+
+func (e *OutOfRangeError) Error() string {
+	what := fmt.Sprintf("%s/%v: the stored position %d is out of range: the topic has %d to %d",
+		e.Topic, e.Grant.ID, e.Base, e.Start, e.End)
+	if e.Recreated {
+		what = fmt.Sprintf("%s/%v: the topic was deleted and made anew since position %d was stored: it has %d to %d",
+			e.Topic, e.Grant.ID, e.Base, e.Start, e.End)
+	}
+	if e.Policy == Fail {
+		return what + `; it is read no further: set OutOfRange to "earliest" or "latest" (see docs/kafka.md)`
+	}
+	return fmt.Sprintf("%s; it goes on at the %s", what, e.Policy)
+}

@@ -1,0 +1,306 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/sources/redisprogress"
+	"github.com/countoff/countoff/sources/sourcetest"
+)
+
+// line is the way of one peer to the store: a hook that says what each request is
+// for and lets a sourcetest.Line do the rest.
+type line struct {
+	sourcetest.Line
+	client redis.UniversalClient // for requests that come late
+
+	mu   sync.Mutex
+	base string // the base as last said: one that rises settles
+}
+
+func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		ops := l.ops(cmd)
+		if len(ops) == 0 {
+			return next(ctx, cmd)
+		}
+		return l.do(func() error { return next(ctx, cmd) }, ops, cmd)
+	}
+}
+
+func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.do(func() error { return next(ctx, cmds) }, l.ops(cmds...), cmds...)
+	}
+}
+
+func (l *line) do(execute func() error, ops []sourcetest.Op, cmds ...redis.Cmder) error {
+	var args [][]any
+	for _, c := range cmds {
+		args = append(args, slices.Clone(c.Args()))
+	}
+	var gone atomic.Bool // the sender is
+	var err error
+	injected := l.Do(func() {
+		if !gone.Load() {
+			err = execute()
+			return
+		}
+		pipe := l.client.Pipeline()
+		for _, a := range args {
+			pipe.Do(context.Background(), a...)
+		}
+		pipe.Exec(context.Background())
+	}, ops...)
+	gone.Store(true)
+	if errors.Is(injected, sourcetest.ErrKilled) {
+		injected = redis.ErrClosed // what a client says that is over
+	}
+	if injected != nil {
+		for _, c := range cmds {
+			c.SetErr(injected)
+		}
+		return injected
+	}
+	return err
+}
+
+// ops says what a request is for. A round trip that settles nothing is there for a
+// Fetch.
+func (l *line) ops(cmds ...redis.Cmder) []sourcetest.Op {
+	var ops []sourcetest.Op
+	for _, c := range cmds {
+		args := c.Args()
+		switch {
+		case c.Name() == "hgetall":
+			ops = append(ops, sourcetest.Open)
+		case c.Name() != "evalsha" && c.Name() != "eval":
+		case fmt.Sprint(args[2]) == "6", fmt.Sprint(args[2]) == "4":
+			ops = append(ops, sourcetest.Open)
+		case fmt.Sprint(args[2]) == "1" && strings.HasSuffix(fmt.Sprint(args[3]), ":fence"):
+			ops = append(ops, sourcetest.Close)
+		case strings.HasSuffix(fmt.Sprint(args[4]), ":done"):
+			argv := args[10:]
+			base := fmt.Sprint(argv[4])
+			l.mu.Lock()
+			if l.base != base && l.base != "" || argv[8] != "" {
+				ops = append(ops, sourcetest.Settle)
+			} else {
+				ops = append(ops, sourcetest.Fetch)
+			}
+			l.base = base
+			l.mu.Unlock()
+		}
+	}
+	return ops
+}
+
+// contract makes a topic, a name in Redis, and peers of both.
+func contract(t *testing.T) sourcetest.Harness {
+	redis := redistest.New(t)
+	broker := kafkatest.New(t)
+	topic := broker.Topic(4)
+	producer := broker.Client()
+	name := redistest.Name(t)
+	peer := func() (*Source, *line) {
+		client := sameServer(t, redis)
+		l := &line{client: redis}
+		client.AddHook(l)
+		store, err := redisprogress.NewStore(client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(name, store, Config{Topic: topic, Options: broker.Options(), Mirror: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s, l
+	}
+	// The scripts are loaded first, so that faults do not hit the loading.
+	s, _ := peer()
+	for _, id := range []partition.ID{0, 1, 2, 3} {
+		warm, err := s.Open(t.Context(), partition.Grant{ID: id, Epoch: 1}, partition.Token{Epoch: 1, Session: "warm"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := warm.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		redis.Del(t.Context(), redisprogress.Elsewhere(name, id).Fence)
+	}
+	return sourcetest.Harness{
+		Peer: func() sourcetest.Peer {
+			s, l := peer()
+			return sourcetest.Peer{Source: s, Inject: l.Inject, Kill: l.Kill}
+		},
+		Push: func(ctx context.Context, id partition.ID, tasks ...sources.Task) error {
+			for _, t := range tasks {
+				if err := producer.ProduceSync(ctx, record(topic, id, t)).FirstErr(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Dead: func(ctx context.Context, id partition.ID) ([]sourcetest.DeadLetter, error) {
+			return deadLetters(ctx, broker, topic+".dead", id)
+		},
+		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
+			return snapshot(ctx, redis, redisprogress.Elsewhere(name, 0))
+		},
+		PushesStay: true,
+		Lacks:      []sourcetest.Ability{sourcetest.RequeueToEnd},
+		Goroutines: []string{ // connections of the client, and kfake's ends of them
+			"github.com/twmb/franz-go/pkg/kgo.(*brokerCxn).handleResps", "github.com/twmb/franz-go/pkg/kgo.(*broker).handleReqs",
+			"github.com/twmb/franz-go/pkg/kfake.(*clientConn).read", "github.com/twmb/franz-go/pkg/kfake.(*clientConn).read.func1",
+			"github.com/twmb/franz-go/pkg/kfake.(*clientConn).write",
+		},
+	}
+}
+
+// record makes the record of a task, as a producer does.
+func record(topic string, id partition.ID, t sources.Task) *kgo.Record {
+	r := &kgo.Record{Topic: topic, Partition: int32(id), Value: t.Payload, Timestamp: t.Born}
+	if t.Key != "" {
+		r.Key = []byte(t.Key)
+	}
+	for k, v := range t.Headers {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)})
+	}
+	for k, v := range map[string]string{HeaderID: t.ID, HeaderType: t.Type} {
+		if v != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)})
+		}
+	}
+	return r
+}
+
+// deadLetters reads a partition of the dead topic to its end. After a crash a letter
+// may be there twice: its partition and offset tell.
+func deadLetters(ctx context.Context, b *kafkatest.Broker, topic string, id partition.ID) ([]sourcetest.DeadLetter, error) {
+	c, err := kgo.NewClient(append(b.Options(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {int32(id): kgo.NewOffset().AtStart()}}),
+		kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond))...)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ends, err := kadm.NewClient(c).ListEndOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	end, _ := ends.Lookup(topic, int32(id))
+	if errors.Is(end.Err, kerr.UnknownTopicOrPartition) {
+		return nil, nil
+	}
+	if end.Err != nil {
+		return nil, end.Err
+	}
+	var list []sourcetest.DeadLetter
+	seen := make(map[string]bool)
+	for at := int64(0); at < end.Offset; {
+		fetches := c.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		for _, r := range fetches.Records() {
+			at = r.Offset + 1
+			d := letterOf(r)
+			where := d.Task.Headers[HeaderDeadPartition] + "/" + d.Task.Headers[HeaderDeadOffset]
+			if !seen[where] {
+				seen[where] = true
+				list = append(list, d)
+			}
+		}
+	}
+	return list, nil
+}
+
+func letterOf(r *kgo.Record) sourcetest.DeadLetter {
+	d := sourcetest.DeadLetter{Task: sources.Task{Key: string(r.Key), Payload: r.Value, Born: r.Timestamp, Headers: map[string]string{}}}
+	for _, h := range r.Headers {
+		switch v := string(h.Value); h.Key {
+		case HeaderID:
+			d.Task.ID = v
+		case HeaderType:
+			d.Task.Type = v
+		case HeaderDeadReason:
+			d.Reason = v
+		case HeaderDeadFirstError:
+			d.Task.FirstError = v
+		case HeaderDeadAttempts:
+			d.Task.Attempt, _ = strconv.Atoi(v)
+		case HeaderDeadCrashes:
+			d.Task.Crashes, _ = strconv.Atoi(v)
+		default:
+			d.Task.Headers[h.Key] = v
+		}
+	}
+	return d
+}
+
+// cautious hides that there is one server only, as redistest's clients do.
+type cautious struct{ *redis.Client }
+
+// sameServer returns another client of the same server.
+func sameServer(t testing.TB, c redis.UniversalClient) redis.UniversalClient {
+	t.Helper()
+	single, ok := c.(interface{ Options() *redis.Options })
+	if !ok {
+		t.Skipf("a client %T: the store is tested on a cluster by its own tests", c)
+	}
+	opt := *single.Options()
+	other := cautious{redis.NewClient(&opt)}
+	t.Cleanup(func() { other.Close() })
+	redistest.OneSlot(t, other)
+	return other
+}
+
+// snapshot copies what the store has of a partition; what it returns puts it back.
+func snapshot(ctx context.Context, c redis.UniversalClient, k redisprogress.Keys) (func(context.Context) error, error) {
+	pipe := c.Pipeline()
+	done := pipe.ZRangeWithScores(ctx, k.Done, 0, -1)
+	hashes := map[string]*redis.MapStringStringCmd{}
+	for _, key := range []string{k.Fence, k.Lifted, k.Tries} {
+		hashes[key] = pipe.HGetAll(ctx, key)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, k.Fence, k.Done, k.Lifted, k.Tries)
+			for _, z := range done.Val() {
+				p.ZAdd(ctx, k.Done, z)
+			}
+			for key, cmd := range hashes {
+				for f, v := range cmd.Val() {
+					p.HSet(ctx, key, f, v)
+				}
+			}
+			return nil
+		})
+		return err
+	}, nil
+}
+
+func TestContract(t *testing.T) { sourcetest.Run(t, contract) }

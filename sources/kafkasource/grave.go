@@ -1,0 +1,111 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A letter is a dead letter on its way.
+type letter struct {
+	record   *kgo.Record
+	admitted bool // the store has admitted its owner since it was written
+	buried   bool // it is on the dead topic
+}
+
+// letterBytes is about how much goes into one batch: what fits in the default limit
+// of a broker. A letter that is larger goes alone.
+const letterBytes = 512 << 10
+
+// A grave is the dead topic.
+type grave struct {
+	source *Source
+
+	mu         sync.Mutex // held over asking, once
+	partitions int32      // of the dead topic; 0: not asked yet
+}
+
+// put writes letters and returns how many were answered, in their order.
+func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
+	total, err := g.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for n < len(letters) {
+		var batch []*kgo.Record
+		for bytes := 0; n+len(batch) < len(letters); {
+			r := letters[n+len(batch)].record
+			if bytes += weight(r); bytes > letterBytes && len(batch) > 0 {
+				break
+			}
+			r.Topic = g.source.cfg.DeadTopic
+			r.Partition %= total
+			batch = append(batch, r)
+		}
+		if err := g.source.client.ProduceSync(ctx, batch...).FirstErr(); err != nil {
+			return n, fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, explain(err))
+		}
+		n += len(batch)
+	}
+	return n, nil
+}
+
+// ready finds the dead topic, or makes it.
+func (g *grave) ready(ctx context.Context) (int32, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.partitions > 0 {
+		return g.partitions, nil
+	}
+	s := g.source
+	fail := func(err error) (int32, error) {
+		return 0, fmt.Errorf("kafkasource: dead topic %s: %w", s.cfg.DeadTopic, explain(err))
+	}
+	t, err := s.describe(ctx, s.cfg.DeadTopic)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		if err = g.create(ctx); err == nil {
+			t, err = s.describe(ctx, s.cfg.DeadTopic)
+		}
+	}
+	if err != nil {
+		return fail(err) // what was just created may not be known everywhere: the caller comes again
+	}
+	g.partitions = int32(len(t.Partitions))
+	return g.partitions, nil
+}
+
+// create makes the dead topic like the topic: as many partitions, so that a letter
+// stays in its own, and room for the largest record and what a letter adds.
+func (g *grave) create(ctx context.Context) error {
+	s := g.source
+	live, err := s.topic(ctx)
+	if err != nil {
+		return err
+	}
+	configs := map[string]*string{}
+	described, err := s.admin.DescribeTopicConfigs(ctx, s.cfg.Topic)
+	if err == nil && len(described) == 1 {
+		for _, c := range described[0].Configs {
+			if n, err := strconv.Atoi(c.MaybeValue()); c.Key == "max.message.bytes" && err == nil {
+				more := strconv.Itoa(n + letterRoom)
+				configs[c.Key] = &more
+			}
+		}
+	}
+	made, err := s.admin.CreateTopics(ctx, int32(len(live.Partitions)), -1, configs, s.cfg.DeadTopic)
+	if err == nil {
+		err = made.Error()
+	}
+	if errors.Is(err, kerr.TopicAlreadyExists) {
+		return nil // by another peer
+	}
+	return err
+}
+
+// letterRoom is how much larger than its record a letter may be.
+const letterRoom = 64 << 10

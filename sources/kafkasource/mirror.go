@@ -1,0 +1,205 @@
+package kafkasource
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/countoff/countoff/partition"
+)
+
+const (
+	// mirrorTimeout bounds a commit, so that a broker that is away holds up no stop.
+	mirrorTimeout = 2 * time.Second
+	// mirrorAge is how old a commit may become before it is repeated: so that brokers
+	// do not forget it, and that what an owner said late does not stand for long.
+	mirrorAge = time.Minute
+)
+
+// A mirror commits to a Kafka group how far the partitions are, and looks whether
+// the topic has grown. What it commits decides nothing as long as the store
+// remembers, so it may be late, or be said by an owner that does not know yet that
+// it was followed by another: the next commit puts it right.
+type mirror struct {
+	source *Source
+
+	mu    sync.Mutex
+	open  map[*stream]struct{}
+	final map[int32]int64     // of streams that were closed, not committed yet
+	last  map[int32]committed // as committed last
+	soon  chan struct{}       // holds a value if there is something final
+	quit  chan struct{}       // nil: no goroutine
+	ended chan struct{}
+}
+
+func newMirror(s *Source) mirror {
+	return mirror{
+		source: s, open: make(map[*stream]struct{}), final: make(map[int32]int64), last: make(map[int32]committed),
+		soon: make(chan struct{}, 1),
+	}
+}
+
+type committed struct {
+	at   int64
+	when time.Time
+}
+
+func (m *mirror) add(s *stream) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open[s] = struct{}{}
+	if m.quit == nil {
+		m.quit, m.ended = make(chan struct{}), make(chan struct{})
+		go m.run(m.quit, m.ended)
+	}
+}
+
+// remove takes s out, after its last word. The goroutine ends with the last one.
+func (m *mirror) remove(s *stream) {
+	low, sound := s.lowest(), s.sound(time.Now())
+	m.mu.Lock()
+	delete(m.open, s)
+	if sound {
+		m.final[int32(s.grant.ID)] = low
+	}
+	over, ended := len(m.open) == 0 && m.quit != nil, m.ended
+	if over {
+		close(m.quit)
+		m.quit = nil
+	}
+	m.mu.Unlock()
+	select {
+	case m.soon <- struct{}{}:
+	default:
+	}
+	if over {
+		<-ended
+	}
+}
+
+func (m *mirror) run(quit, ended chan struct{}) {
+	defer close(ended)
+	commit, look := time.NewTicker(m.source.cfg.Mirror), time.NewTicker(m.source.cfg.Look)
+	defer commit.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-quit:
+			m.commit(m.news())
+			return
+		case <-m.soon:
+			m.commit(m.news())
+		case <-commit.C:
+			m.commit(m.news())
+		case <-look.C:
+			m.source.lookForMore()
+			m.noteEnds()
+		}
+	}
+}
+
+// news returns what is to be committed.
+func (m *mirror) news() map[int32]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := m.final
+	m.final = make(map[int32]int64)
+	now := time.Now()
+	for s := range m.open {
+		p := int32(s.grant.ID)
+		low := s.lowest()
+		if was, ok := m.last[p]; s.sound(now) && (!ok || was.at != low || now.Sub(was.when) >= mirrorAge) {
+			at[p] = low
+		}
+	}
+	return at
+}
+
+// commit commits; what fails is told, and said again when there is more to say.
+func (m *mirror) commit(at map[int32]int64) {
+	cfg := &m.source.cfg
+	if len(at) == 0 || cfg.Group == NoGroup {
+		return
+	}
+	offsets := make(kadm.Offsets)
+	for p, o := range at {
+		offsets.AddOffset(cfg.Topic, p, o, -1)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mirrorTimeout)
+	defer cancel()
+	done, err := m.source.admin.CommitOffsets(ctx, cfg.Group, offsets)
+	if err == nil {
+		err = done.Error()
+	}
+	if err != nil {
+		m.source.warn(fmt.Errorf("kafkasource: commit to group %s: %w", cfg.Group, explain(err)))
+		return
+	}
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, o := range at {
+		m.last[p] = committed{o, now}
+	}
+}
+
+// lookForMore tells if the topic has grown.
+func (s *Source) lookForMore() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Look)
+	defer cancel()
+	s.mu.Lock()
+	told := s.told
+	s.mu.Unlock()
+	total, err := s.look(ctx)
+	if err == nil && total > told && s.cfg.Grown != nil {
+		if err = s.cfg.Grown(ctx, total); err == nil {
+			s.mu.Lock()
+			s.told = total
+			s.mu.Unlock()
+		}
+	}
+	if err != nil {
+		s.warn(err)
+	}
+}
+
+// noteEnds tells the store where the open partitions end.
+func (m *mirror) noteEnds() {
+	s := m.source
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Look)
+	defer cancel()
+	ends, err := s.admin.ListEndOffsets(ctx, s.cfg.Topic)
+	if err == nil {
+		at := make(map[partition.ID]int64)
+		m.mu.Lock()
+		for st := range m.open {
+			if o, ok := ends.Lookup(s.cfg.Topic, int32(st.grant.ID)); ok && o.Err == nil {
+				at[st.grant.ID] = o.Offset
+			}
+		}
+		m.mu.Unlock()
+		err = s.store.Ends(ctx, at)
+	}
+	if err != nil {
+		s.warn(fmt.Errorf("kafkasource: where the partitions end: %w", explain(err)))
+	}
+}
+
+// lowest is the lowest position that is not known to be finished.
+func (s *stream) lowest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.Lowest()
+}
+
+// sound reports whether the stream owned its partition when the store last spoke, and
+// that is not long ago: an owner that was paused first asks for its fence, before it
+// says how far it had come then.
+func (s *stream) sound(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.lost && now.Sub(s.said) < 2*s.check()
+}

@@ -1,0 +1,238 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// A partition that nobody has opened begins where the configuration says, or where
+// the group stands.
+func TestBegin(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cfg   Config
+		first string
+	}{
+		{"earliest", Config{Group: NoGroup}, "old0"},
+		{"latest", Config{Group: NoGroup, Start: Latest}, "new0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t, 1)
+			s.push(0, "old", 3)
+			st := s.open(s.source(c.cfg), 0)
+			s.push(0, "new", 1)
+			s.want("the first task", s.take(st, 1)[0], c.first)
+		})
+	}
+	t.Run("the group", func(t *testing.T) {
+		s := newStage(t, 1)
+		s.push(0, "t", 5)
+		src := s.source(Config{})
+		st := s.open(src, 0)
+		got := s.take(st, 3)
+		s.settle(st, sources.Done, got[0], got[2])
+		s.close(st)
+		s.until("the commit", func() bool { return s.committed(s.name, 0) == 1 })
+		redistest.Forget(t, s.redis, "*"+s.name+"*") // Redis has lost everything
+		s.epoch = 0
+		s.want("the first task that is not done", s.take(s.open(src, 0), 1)[0], "t1")
+	})
+}
+
+// A stored position that the topic has not got follows the policy, and somebody is
+// told.
+func TestOutOfRange(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		lose   func(s *stage)
+		policy Place
+		first  string // empty: refused
+		again  bool   // the topic is another one
+	}{
+		{"retention, fail", func(s *stage) { s.cut(0, 4) }, Fail, "", false},
+		{"retention, earliest", func(s *stage) { s.cut(0, 4) }, Earliest, "t4", false},
+		{"retention, latest", func(s *stage) { s.cut(0, 4) }, Latest, "new0", false},
+		{"recreated and shorter, fail", recreate(1), Fail, "", true},
+		{"recreated and shorter, earliest", recreate(1), Earliest, "again0", true},
+		{"recreated and longer, fail", recreate(9), Fail, "", true},
+		{"recreated and longer, earliest", recreate(9), Earliest, "again0", true},
+		{"recreated and longer, latest", recreate(9), Latest, "new0", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t, 1)
+			s.push(0, "t", 6)
+			src := s.source(Config{})
+			st := s.open(src, 0)
+			s.settle(st, sources.Done, s.take(st, 2)...)
+			s.settle(st, sources.Retry, s.take(st, 1)...) // what is known of it must not hit another
+			s.close(st)
+			c.lose(s)
+			var mu sync.Mutex
+			var told []error
+			next, err := s.try(s.source(Config{OutOfRange: c.policy, Warn: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, err)
+			}}), 0)
+			if c.first == "" {
+				if e := asRange(err); e == nil || e.Base != 2 || e.Recreated != c.again {
+					t.Fatalf("opened with %v, want an OutOfRangeError of position 2", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.push(0, "new", 1)
+			got := s.take(next, 1)
+			s.want("the first task", got[0], c.first)
+			if got[0].Attempt != 1 {
+				t.Errorf("its attempt is %d: that is another record's", got[0].Attempt)
+			}
+			s.settle(next, sources.Done, got...)
+			s.close(next)
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.ContainsFunc(told, func(err error) bool { return asRange(err) != nil }) {
+				t.Errorf("nobody was told of it, only %v", told)
+			}
+		})
+	}
+}
+
+// recreate deletes the topic and makes it again, with n records.
+func recreate(n int) func(s *stage) {
+	return func(s *stage) {
+		s.Helper()
+		done, err := s.admin.DeleteTopics(s.soon(), s.topic)
+		if err == nil {
+			err = done.Error()
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.client.PurgeTopicsFromClient(s.topic)
+		s.broker.Create(s.topic, 1)
+		s.push(0, "again", n)
+	}
+}
+
+// Retention that overtakes an owner ends its ownership; it does not go on elsewhere.
+func TestOvertaken(t *testing.T) {
+	s := newStage(t, 1)
+	src := s.source(Config{OutOfRange: Earliest, Buffer: 1})
+	s.push(0, "t", 1)
+	st := s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	s.close(st)
+	s.push(0, "u", 5)
+	// The reader is told of a position that is gone meanwhile.
+	opened, err := src.open(s.soon(), partition.Grant{ID: 0, Epoch: 100}, partition.Token{Epoch: 100, Session: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.reader.remove(opened)
+	s.cut(0, 5)
+	src.reader.add(opened, 1)
+	_, err = opened.Fetch(s.soon(), 1)
+	for err == nil {
+		_, err = opened.Fetch(s.soon(), 1)
+	}
+	if !errors.Is(err, sources.ErrForgot) {
+		t.Errorf("fetch: %v, want ErrForgot", err)
+	}
+	if err := opened.Close(s.soon()); err != nil {
+		t.Error(err)
+	}
+	s.epoch = 100
+	s.want("the next owner", s.take(s.open(src, 0), 1)[0], "u4")
+}
+
+// A client that goes on where the topic begins now, without a word, is not followed.
+func TestOvertakenInSilence(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 2)
+	src := s.source(Config{})
+	st, err := src.open(s.soon(), partition.Grant{ID: 0, Epoch: 1}, partition.Token{Epoch: 1, Session: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.take(st, 2)
+	src.reader.remove(st)
+	if !st.arrive(&kgo.FetchPartition{LogStartOffset: 5, Records: []*kgo.Record{{Topic: s.topic, Offset: 5}}}, 1<<20) {
+		t.Error("it is read on")
+	}
+	if tasks, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+		t.Errorf("fetched %v, %v, want ErrForgot", tasks, err)
+	}
+	if err := st.Close(s.soon()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is wrong with the broker or the topic is said at start.
+func TestStartErrors(t *testing.T) {
+	s := newStage(t, 2)
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		says []string
+	}{
+		{"no such topic", Config{Topic: "no-such-topic"}, []string{"no-such-topic", "UNKNOWN_TOPIC", "create it"}},
+	} {
+		_, err := s.source(c.cfg).Layout(s.soon())
+		for _, word := range c.says {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %v does not say %q", c.name, err, word)
+			}
+		}
+	}
+	if _, err := s.try(s.source(Config{}), 2); err == nil || !strings.Contains(err.Error(), "2 partitions") {
+		t.Errorf("a partition that is not there: %v", err)
+	}
+	if _, err := New("orders", nil, Config{Start: "somewhere", Window: -1, OutOfRange: "anywhere"}); err == nil {
+		t.Errorf("a configuration that is wrong throughout is taken")
+	} else {
+		for _, word := range []string{"no topic", "Options", "somewhere", "anywhere", "Window"} {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("the error does not say %q: %v", word, err)
+			}
+		}
+	}
+}
+
+// A topic that grows is noticed, and its new partitions begin at their beginning.
+func TestGrows(t *testing.T) {
+	s := newStage(t, 2)
+	grown := make(chan int, 10)
+	src := s.source(Config{Start: Latest, Look: 10 * time.Millisecond, Grown: func(_ context.Context, total int) error { grown <- total; return nil }})
+	if l, err := src.Layout(s.soon()); err != nil || l.Total != 2 || l.Hash != partition.Murmur2 {
+		t.Fatalf("the layout is %+v, %v", l, err)
+	}
+	s.open(src, 0)
+	s.broker.Grow(s.topic, 5)
+	s.push(4, "t", 1)
+	if total := <-grown; total != 5 {
+		t.Errorf("it grew to %d, want 5", total)
+	}
+	s.want("the first task of the new partition", s.take(s.open(src, 4), 1)[0], "t0")
+	if l, err := src.Layout(s.soon()); err != nil || l.Total != 5 {
+		t.Errorf("the layout is %+v, %v", l, err)
+	}
+	select {
+	case total := <-grown:
+		t.Errorf("told again: %d", total)
+	default:
+	}
+}

@@ -1,0 +1,179 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A reader polls the client for all open streams. What is consumed changes only
+// between two polls, by the goroutine that polls: so no record of an ownership that
+// has ended, or from before a new one began, can reach a stream.
+type reader struct {
+	client *kgo.Client
+	topic  string
+	buffer int // bytes for all streams together
+
+	mu        sync.Mutex
+	orders    []order
+	interrupt context.CancelFunc // ends the poll under way
+	running   bool
+
+	streams map[int32]*stream // belongs to the goroutine
+}
+
+// An order is something to do between two polls.
+type order struct {
+	do   func()
+	done chan struct{} // nil: nobody waits
+}
+
+// add makes the records of a stream's partition from offset on come to it. A stream
+// that had the partition before gets nothing more.
+func (r *reader) add(s *stream, offset int64) {
+	p := int32(s.grant.ID)
+	r.carryOut(func() {
+		r.drop(p)
+		r.streams[p] = s
+		r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {p: kgo.NewOffset().At(offset)}})
+	})
+}
+
+// remove ends what add began. Nothing comes to the stream when it has returned, and
+// with the last stream the goroutine ends.
+func (r *reader) remove(s *stream) {
+	p := int32(s.grant.ID)
+	r.carryOut(func() {
+		if r.streams[p] != s {
+			return
+		}
+		r.drop(p)
+		if len(r.streams) == 0 {
+			// Only so does the client forget a topic that was deleted meanwhile.
+			r.client.PurgeTopicsFromConsuming(r.topic)
+		}
+	})
+}
+
+// drop stops consuming a partition. A pause would outlive that. It belongs to the
+// goroutine.
+func (r *reader) drop(p int32) {
+	if r.streams[p] == nil {
+		return
+	}
+	delete(r.streams, p)
+	r.client.RemoveConsumePartitions(map[string][]int32{r.topic: {p}})
+	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
+}
+
+// resume goes on with a partition that was paused.
+func (r *reader) resume(s *stream) {
+	p := int32(s.grant.ID)
+	r.order(order{do: func() {
+		if r.streams[p] == s {
+			r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
+		}
+	}})
+}
+
+// carryOut does something between two polls and waits for it.
+func (r *reader) carryOut(do func()) {
+	done := make(chan struct{})
+	r.order(order{do, done})
+	<-done
+}
+
+func (r *reader) order(o order) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.done == nil && !r.running {
+		return // nothing is consumed: nothing to resume
+	}
+	r.orders = append(r.orders, o)
+	if !r.running {
+		r.running = true
+		go r.run()
+	} else {
+		r.interrupt()
+	}
+	if r.interrupt == nil {
+		r.interrupt = func() {}
+	}
+}
+
+// run polls until no stream is left.
+func (r *reader) run() {
+	var waiting []chan struct{}
+	defer func() {
+		for _, done := range waiting {
+			close(done)
+		}
+	}()
+	for {
+		r.mu.Lock()
+		orders := r.orders
+		r.orders = nil
+		ctx, cancel := context.WithCancel(context.Background())
+		r.interrupt = cancel
+		r.mu.Unlock()
+		for _, o := range orders {
+			o.do()
+			if o.done != nil {
+				waiting = append(waiting, o.done)
+			}
+		}
+		r.mu.Lock()
+		over := len(r.streams) == 0 && len(r.orders) == 0
+		r.running = !over
+		r.mu.Unlock()
+		if over {
+			cancel()
+			return // who waits is told when there is no goroutine any more
+		}
+		for _, done := range waiting {
+			close(done)
+		}
+		waiting = waiting[:0]
+		r.poll(ctx)
+		cancel()
+	}
+}
+
+// poll waits for records and gives them to the streams.
+func (r *reader) poll(ctx context.Context) {
+	fetches := r.client.PollFetches(ctx)
+	var full []int32
+	share := min(r.buffer/max(1, len(r.streams)), mostBuffered)
+	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+		s := r.streams[f.Partition]
+		if f.Topic != r.topic || s == nil {
+			return
+		}
+		if len(f.Records) > 0 && s.arrive(&f.FetchPartition, share) {
+			full = append(full, f.Partition)
+		}
+	})
+	fetches.EachError(func(topic string, p int32, err error) {
+		s := r.streams[p]
+		if topic != r.topic || s == nil {
+			return // time is up, or an answer was larger than the client takes
+		}
+		// The client would ask again at once.
+		full = append(full, p)
+		s.readFailed(err)
+	})
+	if len(full) > 0 {
+		r.client.PauseFetchPartitions(map[string][]int32{r.topic: full})
+	}
+}
+
+// gone reports whether the topic has not got what the stream was reading any more.
+// The stream is lost then, and who opens the partition next looks where it goes on.
+func gone(err error) bool {
+	var cut *kgo.ErrDataLoss
+	return errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, kerr.UnknownTopicID) ||
+		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.As(err, &cut)
+}

@@ -1,0 +1,234 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// A Store keeps, under the fence, what of the topic is done. Package redisprogress
+// has one. Its errors are a *sources.FencedError, sources.ErrForgot, or they say that
+// nothing is known of the call and that it may be said again.
+type Store interface {
+	// Begun reports whether the partition was ever opened.
+	Begun(ctx context.Context, id partition.ID) (bool, error)
+	// Open installs the fence; begin is the base if the partition was never opened.
+	Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error)
+	// Reset moves the base, right after Open: seen is the number of writes Open found,
+	// and the result what it is now.
+	Reset(ctx context.Context, g partition.Grant, tok partition.Token, seen, base int64, life string) (writes int64, err error)
+	// Settle says r; content goes with r.Others.
+	Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (progress.Answer, error)
+	// Ends notes where the partitions end, for people.
+	Ends(ctx context.Context, ends map[partition.ID]int64) error
+	// Close ends the ownership; it succeeds if it is over already.
+	Close(ctx context.Context, g partition.Grant, tok partition.Token) error
+}
+
+// A Source hands out the records of one topic. It implements [sources.Source]. Close
+// it after the last stream.
+type Source struct {
+	name   string
+	cfg    Config
+	store  Store
+	client *kgo.Client
+	admin  *kadm.Client
+	check  atomic.Int64 // Config.Check
+	reader reader
+	mirror mirror
+	permit logstream.Permit
+	grave  grave
+
+	mu    sync.Mutex
+	total int // partitions as last seen; 0: not asked yet
+	first int // ... as first seen
+	told  int // ... as Grown was told
+}
+
+// New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
+func New(name string, store Store, cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults(name)
+	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(cfg.options()...)
+	if err != nil {
+		return nil, fmt.Errorf("kafkasource: %w", err)
+	}
+	s := &Source{name: name, cfg: cfg, store: store, client: client, admin: kadm.NewClient(client)}
+	s.check.Store(int64(cfg.Check))
+	s.reader = reader{client: client, topic: cfg.Topic, buffer: cfg.Buffer, streams: make(map[int32]*stream)}
+	s.mirror, s.grave = newMirror(s), grave{source: s}
+	return s, nil
+}
+
+// Close frees the client. No stream may be open any more.
+func (s *Source) Close() error {
+	s.client.Close()
+	return nil
+}
+
+// CheckEvery replaces Config.Check, for who learns of the lease after New.
+func (s *Source) CheckEvery(d time.Duration) { s.check.Store(int64(d)) }
+
+// Layout returns as many partitions as the topic has, and Kafka's own hash. It fails
+// if the broker cannot be reached or does not let us in, and if there is no such
+// topic: its error says what to do.
+func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
+	total, err := s.look(ctx)
+	if err != nil {
+		return partition.Config{}, err
+	}
+	return partition.Config{Total: total, Hash: partition.Murmur2}, nil
+}
+
+// look asks the broker how many partitions there are, and keeps the answer.
+func (s *Source) look(ctx context.Context) (int, error) {
+	t, err := s.topic(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first == 0 {
+		s.first, s.told = len(t.Partitions), len(t.Partitions)
+	}
+	s.total = max(s.total, len(t.Partitions))
+	return s.total, nil
+}
+
+// has reports whether the topic has partition id, as far as is known.
+func (s *Source) has(id partition.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return id >= 0 && int(id) < s.total
+}
+
+// grown reports whether partition id is younger than this source.
+func (s *Source) grown(id partition.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int(id) >= s.first
+}
+
+// Open starts the ownership g. See [sources.Source].
+func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+	st, err := s.open(ctx, g, tok)
+	if err == nil {
+		return st, nil
+	}
+	if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
+		return nil, fenced
+	}
+	return nil, &sources.Error{Op: "open", Grant: g, Err: err}
+}
+
+func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Token) (*stream, error) {
+	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
+		return nil, fmt.Errorf("the token %v is not of the grant's epoch", tok)
+	}
+	if !s.has(g.ID) {
+		total, err := s.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !s.has(g.ID) {
+			return nil, fmt.Errorf("the topic %s has %d partitions", s.cfg.Topic, total)
+		}
+	}
+	log, err := s.bounds(ctx, int32(g.ID))
+	if err != nil {
+		return nil, err
+	}
+	begin, err := s.begin(ctx, g.ID, log)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.store.Open(ctx, g, tok, begin)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.place(ctx, g, tok, log, &found); err != nil {
+		return nil, err
+	}
+	records, err := s.leftovers(ctx, g, tok, log, &found)
+	if err != nil {
+		return nil, err
+	}
+	st := newStream(s, g, tok, found, records)
+	s.reader.add(st, found.Base)
+	s.mirror.add(st)
+	return st, nil
+}
+
+// begin is the base of a partition that nobody has opened: where the group of the
+// mirror stands, else where the configuration says. What was added to the topic while
+// we looked is read from its beginning.
+func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64, error) {
+	begun, err := s.store.Begun(ctx, id)
+	if err != nil || begun {
+		return 0, err
+	}
+	if s.cfg.Group != NoGroup {
+		at, err := s.committed(ctx, int32(id))
+		if err != nil {
+			return 0, err
+		}
+		if at >= 0 {
+			return at, nil // out of range or not, place will say
+		}
+	}
+	if s.cfg.Start == Latest && !s.grown(id) {
+		return log.end, nil
+	}
+	return log.start, nil
+}
+
+// place makes the base one that the topic has.
+func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) error {
+	other := f.Life != "" && f.Life != log.life
+	base := f.Base
+	if other || base < log.start || base > log.end {
+		lost := &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: base, Start: log.start, End: log.end, Recreated: other, Policy: s.cfg.OutOfRange}
+		switch s.cfg.OutOfRange {
+		case Earliest:
+			base = log.start
+		case Latest:
+			base = log.end
+		default:
+			return lost
+		}
+		s.warn(lost)
+	} else if f.Life == log.life {
+		return nil
+	}
+	writes, err := s.store.Reset(ctx, g, tok, f.Writes, base, log.life)
+	if err != nil {
+		return err
+	}
+	if base < f.Base || other {
+		f.Done, f.Lifted, f.Tried, f.Suspects, f.Gate = nil, nil, nil, 0, base
+	}
+	f.Base, f.Writes, f.Life, f.Gate = base, writes, log.life, max(f.Gate, base)
+	return nil
+}
+
+func (s *Source) warn(err error) {
+	if s.cfg.Warn != nil {
+		s.cfg.Warn(err)
+	}
+}
+
+// limits are those of a partition's log.
+func (s *Source) limits() progress.Config { return progress.Config{Window: s.cfg.Window} }

@@ -1,0 +1,33 @@
+package kafkasource
+
+import "github.com/countoff/countoff/partition"
+
+// Stuck says that a partition is read no further, or again.
+type Stuck struct {
+	Grant partition.Grant
+	// Key is the key of the task at the head, and Position its offset.
+	Key      string
+	Position int64
+	Over     bool // it is read again
+}
+
+// watch tells when a Fetch begins to wait because too much is stuck behind one
+// task, and when that is over.
+func (s *stream) watch() {
+	if s.source.cfg.Stuck == nil {
+		return
+	}
+	s.mu.Lock()
+	pos, stuck := s.log.Blocked()
+	stuck = stuck && (s.callers.Fetch != nil || s.stuck)
+	changed := stuck != s.stuck
+	s.stuck = stuck
+	e := Stuck{Grant: s.grant, Position: pos, Over: !stuck}
+	if r := s.records[pos]; stuck && r != nil {
+		e.Key = string(r.Key)
+	}
+	s.mu.Unlock()
+	if changed {
+		s.source.cfg.Stuck(e)
+	}
+}

@@ -1,0 +1,136 @@
+package kafkasource
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// bounds are what the topic has of a partition.
+type bounds struct {
+	start, end int64 // the first record, and the one that comes next
+	life       string
+}
+
+// topic asks for the topic and says what is wrong with it.
+func (s *Source) topic(ctx context.Context) (kmsg.MetadataResponseTopic, error) {
+	fail := func(err error) (kmsg.MetadataResponseTopic, error) {
+		return kmsg.MetadataResponseTopic{}, fmt.Errorf("kafkasource: topic %s: %w", s.cfg.Topic, explain(err))
+	}
+	// Ping tries each broker once and says why it failed; the other requests try for
+	// as long as they may, and then only say that time is up.
+	if err := s.client.Ping(ctx); err != nil {
+		return fail(err)
+	}
+	t, err := s.describe(ctx, s.cfg.Topic)
+	if err == nil && len(t.Partitions) == 0 {
+		err = kerr.UnknownTopicOrPartition
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return t, nil
+}
+
+// describe asks the broker about a topic, past what the client remembers.
+func (s *Source) describe(ctx context.Context, topic string) (kmsg.MetadataResponseTopic, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = false
+	req.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
+	reply, err := req.RequestWith(ctx, s.client)
+	if err != nil {
+		return kmsg.MetadataResponseTopic{}, err
+	}
+	if len(reply.Topics) != 1 {
+		return kmsg.MetadataResponseTopic{}, errShort
+	}
+	return reply.Topics[0], kerr.ErrorForCode(reply.Topics[0].ErrorCode)
+}
+
+// bounds asks what the topic has of partition p.
+func (s *Source) bounds(ctx context.Context, p int32) (bounds, error) {
+	t, err := s.topic(ctx)
+	if err != nil {
+		return bounds{}, err
+	}
+	if !slices.ContainsFunc(t.Partitions, func(q kmsg.MetadataResponseTopicPartition) bool { return q.Partition == p }) {
+		return bounds{}, fmt.Errorf("kafkasource: topic %s: partition %d does not exist", s.cfg.Topic, p)
+	}
+	b := bounds{life: hex.EncodeToString(t.TopicID[:])}
+	for _, ask := range []struct {
+		timestamp int64
+		at        *int64
+	}{{-2, &b.start}, {-1, &b.end}} {
+		req := kmsg.NewPtrListOffsetsRequest()
+		req.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: s.cfg.Topic, Partitions: []kmsg.ListOffsetsRequestTopicPartition{{
+			Partition: p, CurrentLeaderEpoch: -1, Timestamp: ask.timestamp, MaxNumOffsets: 1,
+		}}}}
+		req.ReplicaID = -1
+		reply, err := req.RequestWith(ctx, s.client)
+		if err == nil {
+			*ask.at, err = listed(reply)
+		}
+		if err != nil {
+			return bounds{}, fmt.Errorf("kafkasource: offsets of %s/%d: %w", s.cfg.Topic, p, explain(err))
+		}
+	}
+	return b, nil
+}
+
+var errShort = errors.New("the broker's answer lacks what was asked for")
+
+func listed(reply *kmsg.ListOffsetsResponse) (int64, error) {
+	if len(reply.Topics) != 1 || len(reply.Topics[0].Partitions) != 1 {
+		return 0, errShort
+	}
+	at := reply.Topics[0].Partitions[0]
+	return at.Offset, kerr.ErrorForCode(at.ErrorCode)
+}
+
+// committed returns what the group of the mirror has for partition p, -1 if nothing.
+func (s *Source) committed(ctx context.Context, p int32) (int64, error) {
+	all, err := s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
+	if err == nil {
+		err = all.Error()
+	}
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("kafkasource: offsets of group %s: %w", s.cfg.Group, explain(err))
+	}
+	if at, ok := all.Lookup(s.cfg.Topic, p); ok {
+		return at.At, nil
+	}
+	return -1, nil
+}
+
+// hints say what to do about an error of the broker.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{kerr.UnknownTopicOrPartition, "create it, or correct its name: it is not created by reading"},
+	{kerr.InvalidTopicException, "correct its name"},
+	{kerr.TopicAuthorizationFailed, "the user lacks rights: it needs READ and DESCRIBE on the topic, and WRITE and CREATE on the dead topic"},
+	{kerr.GroupAuthorizationFailed, "the user lacks READ on the group that offsets are mirrored to; Group \"-\" mirrors nothing"},
+	{kerr.ClusterAuthorizationFailed, "the user lacks IDEMPOTENT_WRITE on the cluster"},
+	{kerr.SaslAuthenticationFailed, "the broker refuses the user or the password"},
+	{kerr.UnsupportedSaslMechanism, "the broker does not offer this SASL mechanism"},
+	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the mirror a group of its own"},
+}
+
+// explain adds to an error of the broker what to do about it.
+func explain(err error) error {
+	for _, h := range hints {
+		if errors.Is(err, h.err) {
+			return fmt.Errorf("%w (%s)", err, h.hint)
+		}
+	}
+	return explainDial(err)
+}

@@ -1,0 +1,184 @@
+package kafkasource
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+)
+
+func TestURL(t *testing.T) {
+	for address, says := range map[string]string{
+		"kafka://host:9092,other:9092":                     "",
+		"kafka://host":                                     "",
+		"kafkas://host?name=broker":                        "",
+		"kafka://ann:secret@host:9092?sasl=plain":          "",
+		"kafkas://ann:secret@host:9093?sasl=SCRAM-SHA-512": "",
+		"redis://host":                                     "want kafka:// or kafkas://",
+		"kafka://":                                         "want brokers",
+		"kafka://host/topic":                               "no path",
+		"kafka://ann:secret@host":                          "a user needs sasl=",
+		"kafka://ann:secret@host?sasl=gssapi":              "not \"gssapi\"",
+		"kafka://host?sasl=plain":                          "needs a user",
+		"kafka://host?ca=x.pem":                            "is for kafkas://",
+		"kafkas://host?cert=x.pem":                         "go together",
+		"kafkas://host?ca=/no/such/file":                   "no such file",
+		"kafka://ann:secret@host?sasl=plain&color=red":     "unknown parameter color",
+		"kafka://ann:sec%ret@host:9092":                    "cannot be parsed",
+	} {
+		_, err := Options(address)
+		switch {
+		case says == "" && err != nil:
+			t.Errorf("%s: %v", address, err)
+		case says != "" && (err == nil || !strings.Contains(err.Error(), says)):
+			t.Errorf("%s: %v, want %q", address, err, says)
+		case err != nil && strings.Contains(err.Error(), "secret"):
+			t.Errorf("%s: the password is told: %v", address, err)
+		}
+	}
+	for address, want := range map[string][]string{
+		"a,b:1,c": {"a:9093", "b:1", "c:9093"}, "127.0.0.1": {"127.0.0.1:9093"}, "[::1]:5,[::1]": {"[::1]:5", "[::1]:9093"},
+	} {
+		if got := seeds(address, true); !slices.Equal(got, want) {
+			t.Errorf("seeds of %s: %v, want %v", address, got, want)
+		}
+	}
+}
+
+// secured is a broker with SASL or TLS, and the URL of the user ann.
+type secured struct {
+	broker  *kafkatest.Broker // a way in that needs neither
+	address string            // host:port of the listener
+	ca      string            // file, with TLS
+}
+
+func withSASL(t *testing.T) secured {
+	if addr := os.Getenv("COUNTOFF_KAFKA_SASL"); addr != "" {
+		return secured{broker: kafkatest.Real(t), address: addr}
+	}
+	b := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "ann-secret"),
+		kfake.Superuser("SCRAM-SHA-256", "ann", "ann-secret"), kfake.Superuser("SCRAM-SHA-512", "ann", "ann-secret"), kfake.SeedTopics(1, "orders"))
+	return secured{broker: b, address: b.Seeds()[0]}
+}
+
+func withTLS(t *testing.T) secured {
+	if addr := os.Getenv("COUNTOFF_KAFKA_TLS"); addr != "" {
+		return secured{broker: kafkatest.Real(t), address: addr, ca: os.Getenv("COUNTOFF_KAFKA_CA")}
+	}
+	cert, ca := authority(t)
+	b := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}}), kfake.SeedTopics(1, "orders"))
+	return secured{broker: b, address: b.Seeds()[0], ca: ca}
+}
+
+// authority makes a certificate for loopback that signs itself, and its file.
+func authority(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, made, made, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+// topicOf returns a topic that is there.
+func (s secured) topicOf(t *testing.T) string {
+	if s.broker.Cluster != nil {
+		return "orders"
+	}
+	return s.broker.Topic(1)
+}
+
+// works does one task and buries another through the URL.
+func works(t *testing.T, s secured, topic, address string) {
+	t.Helper()
+	opts, err := Options(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &stage{T: t, broker: s.broker, redis: newRedis(t), name: newName(t), topic: topic}
+	src := b.source(Config{Options: opts, DeadTopic: topic + ".dead"})
+	b.client = src.client
+	b.push(0, "t", 2)
+	st := b.open(src, 0)
+	got := b.take(st, 2)
+	b.settle(st, sources.Done, got[0])
+	b.settle(st, sources.Dead, got[1])
+	b.close(st)
+}
+
+// refuses asks for the layout and wants an error that says why not.
+func refuses(t *testing.T, s secured, topic, address string, says ...string) {
+	t.Helper()
+	opts, err := Options(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &stage{T: t, broker: s.broker, redis: newRedis(t), name: newName(t), topic: topic}
+	_, err = b.source(Config{Options: opts}).Layout(b.soon())
+	for _, word := range says {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "secret") {
+		t.Errorf("the password is told: %v", err)
+	}
+}
+
+func TestSASL(t *testing.T) {
+	s := withSASL(t)
+	topic := s.topicOf(t)
+	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			works(t, s, topic, "kafka://ann:ann-secret@"+s.address+"?sasl="+mechanism)
+			refuses(t, s, topic, "kafka://ann:other-secret@"+s.address+"?sasl="+mechanism, "the user or the password")
+		})
+	}
+	refuses(t, s, topic, "kafka://"+s.address, "SASL")
+}
+
+func TestTLS(t *testing.T) {
+	s := withTLS(t)
+	topic := s.topicOf(t)
+	works(t, s, topic, "kafkas://"+s.address+"?ca="+url.QueryEscape(s.ca))
+	refuses(t, s, topic, "kafkas://"+s.address, "certificate", "?ca=")
+	refuses(t, s, topic, "kafka://"+s.address, "TLS")
+}
+
+// A user who lacks rights is told which.
+func TestRights(t *testing.T) {
+	s := withSASL(t)
+	if s.broker.Cluster != nil {
+		t.Skip("on a broker with an authorizer: see .ci/kafka")
+	}
+	refuses(t, s, s.topicOf(t), "kafka://bob:bob-secret@"+s.address+"?sasl=scram-sha-512", "TOPIC_AUTHORIZATION_FAILED", "READ and DESCRIBE")
+}

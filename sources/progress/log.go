@@ -1,0 +1,315 @@
+package progress
+
+import (
+	"math"
+	"time"
+)
+
+// A Config says how much of a log is held at once.
+type Config struct {
+	// Window is the most positions between the base and the end of what was read.
+	// Default 1,024.
+	Window int
+	// Lifted is the most open positions that may be carried past the base. At the
+	// cap nothing more is read. Default 8 windows.
+	Lifted int
+}
+
+// liftBatch bounds how many payloads one request moves inside the store.
+const liftBatch = 64
+
+// WithDefaults returns c with zero fields filled in.
+func (c Config) WithDefaults() Config {
+	if c.Window == 0 {
+		c.Window = 1024
+	}
+	if c.Lifted == 0 {
+		c.Lifted = 8 * c.Window
+	}
+	return c
+}
+
+// Opened is what the store said when the fence was installed.
+type Opened struct {
+	Base     int64   // everything below is finished or lifted
+	Suspects int64   // everything open below was perhaps running when its peer died
+	Gate     int64   // everything below may be started
+	Writes   int64   // the store's number of writes
+	Done     []int64 // finished positions from Base on, ascending
+}
+
+// A Log is one ownership of one log. It is not safe for concurrent use.
+//
+// A position goes buffered -> running -> (parked ->) settled -> said -> known.
+// Settled is final in memory, said was sent to the store, known was answered. Below
+// the base only open positions are kept, in lifted.
+type Log struct {
+	cfg      Config
+	base     int64 // as last answered
+	read     int64 // positions below were read
+	seen     int64
+	gate     int64 // as last answered
+	suspects int64 // open positions below are suspects
+	done     []int64
+
+	ring   []entry // of positions from base on, ascending; a power of two
+	first  uint64  // absolute index of the oldest entry
+	end    uint64  // absolute index after the newest
+	next   uint64  // nothing before it is buffered
+	lifted []entry // ascending
+	ahead  int     // nothing before it in lifted is buffered
+
+	queue    []Verdict // given, not answered
+	sent     int       // so many of them were sent
+	seq      uint64
+	answered uint64
+
+	running int // handed out
+	parked  int // handed out, failed, the caller waits for its retry
+	held    int // suspects not handed out
+	need    Need
+
+	solo  int64 // the suspect that is handed out, until its end is answered
+	alone int64 // the suspect that was chosen to run with nothing beside it
+	told  bool  // ... and the store has answered that it knows
+	// permit says that no other log of this process runs an accused task.
+	permit, wanted bool
+	due            map[int64]time.Time
+	keys           map[uint64]struct{} // scratch
+}
+
+type state uint8
+
+const (
+	buffered state = iota + 1
+	running
+	parked
+	settled
+	said
+	known
+)
+
+// open reports whether a task of this state may still run.
+func (s state) open() bool { return s <= parked }
+
+type entry struct {
+	pos     int64
+	key     uint64
+	tries   int32
+	state   state
+	named   bool // its end must be said by name: the store keeps something of it beside the log
+	suspect bool
+	accused bool // a crash was counted against it
+}
+
+// New returns the log as o found it. What was lifted is added next, then what is
+// read.
+func New(cfg Config, o Opened) *Log {
+	return &Log{
+		cfg: cfg.WithDefaults(), base: o.Base, read: o.Base, seen: o.Writes, gate: o.Gate, suspects: o.Suspects,
+		done: o.Done, ring: make([]entry, 64), solo: None, alone: None,
+	}
+}
+
+// Base is the base as last answered.
+func (l *Log) Base() int64 { return l.base }
+
+// Read is the first position that was not read.
+func (l *Log) Read() int64 { return l.read }
+
+// Seen is the store's number of writes as last answered.
+func (l *Log) Seen() int64 { return l.seen }
+
+// Seq is the number of the last verdict, Answered that of the last one answered.
+func (l *Log) Seq() uint64 { return l.seq }
+
+// Answered is the Seq of the last verdict that the store has answered.
+func (l *Log) Answered() uint64 { return l.answered }
+
+// Lowest is the lowest position that is not known to be finished: a log that is
+// read again from there loses nothing.
+func (l *Log) Lowest() int64 {
+	if len(l.lifted) > 0 {
+		return l.lifted[0].pos
+	}
+	return l.base
+}
+
+// AddLifted adds a position that an earlier owner carried past the base, in
+// ascending order, before anything is read. key is a hash, 0 for none.
+func (l *Log) AddLifted(pos int64, key uint64) {
+	e := entry{pos: pos, key: key, state: buffered, named: true, suspect: pos < l.suspects}
+	if e.suspect {
+		l.held++
+	}
+	l.lifted = append(l.lifted, e)
+}
+
+// Add adds the position that was read next: not below Read, in ascending order. It
+// returns false if it is finished already.
+func (l *Log) Add(pos int64, key uint64) bool {
+	e := entry{pos: pos, key: key, state: buffered, suspect: pos < l.suspects}
+	for len(l.done) > 0 && l.done[0] < pos {
+		l.done = l.done[1:]
+	}
+	if len(l.done) > 0 && l.done[0] == pos {
+		e.state, e.suspect = known, false
+	}
+	if e.suspect {
+		l.held++
+	}
+	if int(l.end-l.first) == len(l.ring) {
+		l.grow()
+	}
+	*l.at(l.end) = e
+	l.end++
+	l.read = pos + 1
+	return e.state == buffered
+}
+
+// Skip says that there are no elements below pos that were not read: a log may
+// have gaps.
+func (l *Log) Skip(pos int64) { l.read = max(l.read, pos) }
+
+// Tried says that the store counts tries or crashes of pos, and that it must not
+// start before due (zero: at once).
+func (l *Log) Tried(pos int64, tries int, due time.Time) {
+	e := l.find(pos)
+	if e == nil {
+		return
+	}
+	e.named, e.tries = true, clamp(tries)
+	if !due.IsZero() && e.suspect {
+		if l.due == nil {
+			l.due = make(map[int64]time.Time)
+		}
+		l.due[pos] = due
+	}
+}
+
+// Tries is the highest number of tries that Tried or a Retry has told of pos.
+func (l *Log) Tries(pos int64) int {
+	if e := l.find(pos); e != nil {
+		return int(e.tries)
+	}
+	return 0
+}
+
+// Accused says that a crash was counted against pos. The next one must not count
+// against anybody beside it: it runs alone only with a permit. See Permit.
+func (l *Log) Accused(pos int64) {
+	if e := l.find(pos); e != nil {
+		e.accused = true
+	}
+}
+
+// Permit says whether a task that is accused of a crash may run alone now. The
+// caller gives the permit to one log of the process at a time. Without it, tasks of
+// several partitions would be alone side by side, each in its own: the one that
+// kills the process would take the others along, and after a few rounds they were
+// dead letters as well.
+func (l *Log) Permit(ok bool) { l.permit = ok }
+
+// WantsPermit reports whether the last Hand found a task that may only run with a
+// permit, or whether the permit that was given is still in use.
+func (l *Log) WantsPermit() bool { return l.wanted || l.permit && (l.solo != None || l.alone != None) }
+
+// Named says that the store keeps something of pos beside the log, so that its end
+// must be said by name.
+func (l *Log) Named(pos int64) {
+	if e := l.find(pos); e != nil {
+		e.named = true
+	}
+}
+
+// Settle takes in what became of a task and returns the Seq that must be answered
+// until the store knows it. It is idempotent: what is known already returns 0. A
+// Retry counts only if its attempt is greater than any before.
+func (l *Log) Settle(pos int64, o Outcome, attempt int) uint64 {
+	e := l.find(pos)
+	if e == nil || e.state == known {
+		return 0
+	}
+	if !e.state.open() || o == Retry && attempt <= int(e.tries) {
+		return l.seq // said before; perhaps not answered yet
+	}
+	switch e.state {
+	case buffered: // nobody ran it: the stream itself found that it is dead
+		if e.suspect {
+			l.held--
+			delete(l.due, pos)
+		}
+	case running:
+		l.running--
+	case parked:
+		l.parked--
+	}
+	e.suspect = false // it came back
+	e.state = settled
+	if o == Retry {
+		e.state, e.named, e.tries = parked, true, clamp(attempt)
+		l.parked++
+	}
+	l.seq++
+	l.queue = append(l.queue, Verdict{Seq: l.seq, Position: pos, Outcome: o, Attempt: attempt})
+	return l.seq
+}
+
+func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+// at returns the entry of an absolute index.
+func (l *Log) at(i uint64) *entry { return &l.ring[i&uint64(len(l.ring)-1)] }
+
+func (l *Log) grow() {
+	ring := make([]entry, 2*len(l.ring))
+	for i := l.first; i < l.end; i++ {
+		ring[i&uint64(len(ring)-1)] = *l.at(i)
+	}
+	l.ring = ring
+}
+
+// find returns the entry of pos, or nil if it is finished and forgotten, or was
+// never read. Most logs have no gaps: then the first guess is right.
+func (l *Log) find(pos int64) *entry {
+	if l.first < l.end {
+		low := l.at(l.first).pos
+		if i := l.first + uint64(pos-low); pos >= low && i < l.end && l.at(i).pos == pos {
+			return l.at(i)
+		}
+		if pos >= low {
+			lo, hi := l.first, l.end
+			for lo < hi {
+				if mid := lo + (hi-lo)/2; l.at(mid).pos < pos {
+					lo = mid + 1
+				} else {
+					hi = mid
+				}
+			}
+			if lo < l.end && l.at(lo).pos == pos {
+				return l.at(lo)
+			}
+			return nil
+		}
+	}
+	lo, hi := 0, len(l.lifted)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); l.lifted[mid].pos < pos {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(l.lifted) && l.lifted[lo].pos == pos {
+		return &l.lifted[lo]
+	}
+	return nil
+}
+
+// Suspect says that pos, which was just added, was perhaps running when its peer died:
+// for logs whose suspects are not all below one position, see Opened.Suspects.
+func (l *Log) Suspect(pos int64) {
+	if e := l.find(pos); e != nil && e.state == buffered && !e.suspect {
+		e.suspect = true
+		l.held++
+	}
+}

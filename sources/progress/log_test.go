@@ -1,0 +1,367 @@
+package progress
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+var t0 = time.Unix(1_000_000, 0)
+
+// admit answers r as a store does that nobody else talks to.
+func admit(l *Log, r *Request) bool {
+	return l.Apply(r, Answer{Status: Admitted, Before: l.Base(), Base: max(l.Base(), r.Base), Writes: r.Seen + 1, Gate: r.Gate})
+}
+
+// read adds n positions without keys, with a round trip.
+func read(t *testing.T, l *Log, n int) {
+	t.Helper()
+	var r Request
+	l.Compose(n, true, ^uint64(0), &r)
+	if r.Fetch != n {
+		t.Fatalf("asks for %d, want %d", r.Fetch, n)
+	}
+	if !admit(l, &r) {
+		t.Fatal("what was read does not count")
+	}
+	for i := range n {
+		l.Add(r.Read+int64(i), 0)
+	}
+}
+
+func TestLogHandsOutInOrderAndRaisesTheBase(t *testing.T) {
+	l := New(Config{Window: 8}, Opened{Base: 5, Gate: 5})
+	read(t, l, 4)
+	if got := l.Hand(t0, 3, nil); !slices.Equal(got, []int64{5, 6, 7}) {
+		t.Fatalf("handed out %v", got)
+	}
+	var r Request
+	l.Settle(6, Done, 1)
+	l.Compose(0, false, ^uint64(0), &r)
+	if r.Base != 5 || !slices.Equal(r.Done, []int64{6}) {
+		t.Errorf("base %d, by name %v: 5 runs", r.Base, r.Done)
+	}
+	admit(l, &r)
+	l.Settle(5, Done, 1)
+	l.Settle(7, Done, 1)
+	l.Compose(0, false, ^uint64(0), &r)
+	if r.Base != 8 || len(r.Done) != 0 {
+		t.Errorf("base %d, by name %v: all of it is implied", r.Base, r.Done)
+	}
+	admit(l, &r)
+	if l.Base() != 8 || l.Lowest() != 8 || l.Answered() != 3 {
+		t.Errorf("base %d, lowest %d, answered %d", l.Base(), l.Lowest(), l.Answered())
+	}
+}
+
+func TestLogSaysUnansweredVerdictsAgain(t *testing.T) {
+	l := New(Config{}, Opened{})
+	read(t, l, 3)
+	l.Hand(t0, 3, nil)
+	l.Settle(0, Retry, 1)
+	l.Settle(1, Dead, 1)
+	var r Request
+	l.Compose(0, false, ^uint64(0), &r) // lost
+	l.Settle(2, Done, 1)
+	l.Compose(0, false, 0, &r) // nothing new fits; what was sent is in it in any case
+	if fmt.Sprint(r.Others) != "[{1 0 2 1} {2 1 4 1}]" || r.Base != 0 || len(r.Done) != 0 || r.Upto != 2 {
+		t.Errorf("says %+v", r)
+	}
+	admit(l, &r)
+	if l.Answered() != 2 || l.Seq() != 3 {
+		t.Errorf("answered %d of %d", l.Answered(), l.Seq())
+	}
+}
+
+func TestLogSettlesOnce(t *testing.T) {
+	l := New(Config{}, Opened{})
+	read(t, l, 2)
+	l.Hand(t0, 2, nil)
+	first := l.Settle(0, Retry, 1)
+	for range 3 {
+		if again := l.Settle(0, Retry, 1); again != first || l.Seq() != first {
+			t.Fatalf("the same retry is verdict %d, then %d of %d", first, again, l.Seq())
+		}
+	}
+	end := l.Settle(0, Done, 2)
+	if again := l.Settle(0, Dead, 2); again != end || l.Seq() != end {
+		t.Errorf("an end after the end is verdict %d", again)
+	}
+	var r Request
+	l.Compose(0, false, ^uint64(0), &r)
+	admit(l, &r)
+	for _, pos := range []int64{0, 7, -3} {
+		if seq := l.Settle(pos, Done, 1); seq != 0 || l.Seq() != end {
+			t.Errorf("position %d, over or never read, gives verdict %d", pos, seq)
+		}
+	}
+}
+
+func TestLogLiftsFromTheHead(t *testing.T) {
+	l := New(Config{Window: 4, Lifted: 3}, Opened{})
+	read(t, l, 4)
+	l.Hand(t0, 4, nil)
+	for _, pos := range []int64{1, 3} {
+		l.Settle(pos, Done, 1)
+	}
+	var r Request
+	l.Compose(2, true, ^uint64(0), &r)
+	if r.Base != 4 || !slices.Equal(r.Lift, []int64{0, 2}) || r.Fetch != 2 || len(r.Done) != 0 {
+		t.Fatalf("says %+v", r)
+	}
+	admit(l, &r)
+	l.Add(4, 0)
+	l.Add(5, 0)
+	l.Settle(0, Done, 1)
+	l.Compose(0, false, ^uint64(0), &r)
+	if !slices.Equal(r.Done, []int64{0}) {
+		t.Errorf("by name: %v; what was lifted is settled so", r.Done)
+	}
+	admit(l, &r)
+	if l.Lowest() != 2 || l.Base() != 4 {
+		t.Errorf("lowest %d, base %d", l.Lowest(), l.Base())
+	}
+	// 2 is lifted, and 4 and 5 run: two more fit, then there is no room.
+	read(t, l, 2)
+	l.Hand(t0, 4, nil)
+	l.Compose(4, true, ^uint64(0), &r)
+	if !slices.Equal(r.Lift, []int64{4, 5}) || r.Fetch != 2 {
+		t.Fatalf("says %+v", r)
+	}
+	admit(l, &r)
+	l.Add(8, 0)
+	l.Add(9, 0)
+	if pos, blocked := l.Blocked(); !blocked || pos != 2 {
+		t.Errorf("blocked %v at %d: three are lifted", blocked, pos)
+	}
+	l.Compose(4, true, ^uint64(0), &r)
+	if len(r.Lift) != 0 || r.Fetch != 0 {
+		t.Errorf("lifts %v and reads %d over the cap", r.Lift, r.Fetch)
+	}
+}
+
+func TestLogNamesWhatItTriedToLift(t *testing.T) {
+	l := New(Config{Window: 2}, Opened{})
+	read(t, l, 2)
+	l.Hand(t0, 2, nil)
+	var r Request
+	l.Compose(1, true, ^uint64(0), &r) // lost: perhaps it was carried out
+	if len(r.Lift) != 2 {
+		t.Fatalf("lifts %v", r.Lift)
+	}
+	l.Settle(0, Done, 1)
+	l.Settle(1, Done, 1)
+	l.Compose(0, false, ^uint64(0), &r)
+	if !slices.Equal(r.Done, []int64{0, 1}) || r.Base != 2 {
+		t.Errorf("says %+v", r)
+	}
+}
+
+func TestLogRunsSuspectsAlone(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 3, Gate: 3})
+	var r Request
+	l.Compose(4, true, ^uint64(0), &r)
+	admit(l, &r)
+	for pos := range int64(4) {
+		l.Add(pos, 0)
+	}
+	for pos := range int64(3) {
+		if got := l.Hand(t0, 4, nil); len(got) > 0 || l.Need() != NeedRoundTrip {
+			t.Fatalf("handed out %v before the store knows", got)
+		}
+		l.Compose(4, false, ^uint64(0), &r)
+		if r.Alone != pos {
+			t.Fatalf("alone %d, want %d", r.Alone, pos)
+		}
+		if got := l.Hand(t0, 4, nil); len(got) > 0 {
+			t.Fatalf("handed out %v before the store has answered", got)
+		}
+		l.Compose(4, false, ^uint64(0), &r) // repeated
+		admit(l, &r)
+		if got := l.Hand(t0, 4, nil); !slices.Equal(got, []int64{pos}) {
+			t.Fatalf("handed out %v, want %d alone", got, pos)
+		}
+		l.Settle(pos, Done, 1)
+		if got := l.Hand(t0, 4, nil); len(got) > 0 || l.Need() != NeedNothing {
+			t.Fatalf("handed out %v before the end of %d was answered", got, pos)
+		}
+		l.Compose(4, false, ^uint64(0), &r)
+		admit(l, &r)
+	}
+	if got := l.Hand(t0, 4, nil); !slices.Equal(got, []int64{3}) {
+		t.Fatalf("handed out %v after the suspects", got)
+	}
+}
+
+// What the store may know as alone stays chosen, even if something better turns up:
+// a late request would accuse it while the other runs.
+func TestLogKeepsTheChoiceOfWhatRunsAlone(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 2, Gate: 2})
+	var r Request
+	l.Compose(2, true, ^uint64(0), &r)
+	admit(l, &r)
+	l.Add(0, 0)
+	l.Add(1, 0)
+	l.Tried(0, 1, t0.Add(time.Second))
+	l.Tried(1, 2, time.Time{})
+	l.Hand(t0, 2, nil)
+	l.Compose(2, false, ^uint64(0), &r)
+	if r.Alone != 1 || r.AloneTries != 2 {
+		t.Fatalf("alone %d with %d tries: 0 is not due", r.Alone, r.AloneTries)
+	}
+	if due := l.Due(t0); !due.Equal(t0.Add(time.Second)) {
+		t.Errorf("due %v", due)
+	}
+	l.Hand(t0.Add(time.Minute), 2, nil)
+	l.Compose(2, false, ^uint64(0), &r)
+	if r.Alone != 1 {
+		t.Errorf("alone %d after 1 was said", r.Alone)
+	}
+}
+
+// A suspect behind a parked task of its key steps aside, and what is not suspect
+// goes on, but for the keys that wait.
+func TestLogStepsAsideForAParkedKey(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 3, Gate: 6})
+	var r Request
+	l.Compose(6, true, ^uint64(0), &r)
+	admit(l, &r)
+	for pos, key := range []uint64{7, 7, 8, 8, 9, 7} {
+		l.Add(int64(pos), key)
+	}
+	step := func(want ...int64) {
+		t.Helper()
+		got := l.Hand(t0, 6, nil)
+		if len(got) == 0 {
+			l.Compose(6, false, ^uint64(0), &r)
+			admit(l, &r)
+			got = l.Hand(t0, 6, nil)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("handed out %v, want %v", got, want)
+		}
+	}
+	step(0)
+	l.Settle(0, Retry, 1)
+	step(2) // 1 is behind 0; 2 is not recorded as alone, since the caller holds 0
+	if r.Alone != None {
+		t.Errorf("%d is accused while the caller may start 0", r.Alone)
+	}
+	l.Settle(2, Done, 1)
+	step(3, 4) // 5 is behind 1
+	l.Settle(0, Done, 2)
+	step() // 3 and 4 run: 1 waits for them
+	l.Settle(3, Done, 1)
+	l.Settle(4, Done, 1)
+	step(1)
+	l.Settle(1, Done, 1)
+	step(5)
+}
+
+func TestLogFindsPositionsWithGaps(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	l := New(Config{Window: 300}, Opened{Base: 10, Gate: 1 << 40})
+	var all []int64
+	pos := int64(10)
+	for range 300 {
+		pos += 1 + int64(rng.IntN(3))*int64(rng.IntN(1000))
+		l.Add(pos, 0)
+		all = append(all, pos)
+	}
+	l.Skip(pos + 50)
+	if got := l.Hand(t0, 1000, nil); !slices.Equal(got, all) {
+		t.Fatalf("handed out %d of %d", len(got), len(all))
+	}
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i, pos := range all {
+		if l.Settle(pos+1<<41, Done, 1) != 0 || l.Settle(pos, Done, 1) != uint64(i+1) {
+			t.Fatalf("position %d is not found", pos)
+		}
+	}
+	var r Request
+	l.Compose(0, false, ^uint64(0), &r)
+	if r.Base != pos+50 || len(r.Done) != 0 {
+		t.Errorf("base %d, %d by name, want %d and none", r.Base, len(r.Done), pos+50)
+	}
+}
+
+func TestLogDoesNotAllocate(t *testing.T) {
+	l := New(Config{}, Opened{})
+	var r Request
+	var hand []int64
+	round := func() {
+		l.Compose(100, true, ^uint64(0), &r)
+		admit(l, &r)
+		for i := range r.Fetch {
+			l.Add(r.Read+int64(i), 7)
+		}
+		hand = l.Hand(t0, 100, hand[:0])
+		for i := len(hand) - 1; i >= 0; i-- {
+			l.Settle(hand[i], Done, 1)
+		}
+	}
+	for range 10 {
+		round()
+	}
+	if n := testing.AllocsPerRun(100, round); n > 0 {
+		t.Errorf("%v allocations for 100 tasks", n)
+	}
+}
+
+func BenchmarkLog(b *testing.B) {
+	l := New(Config{}, Opened{})
+	var r Request
+	var hand []int64
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += len(hand) {
+		l.Compose(100, true, ^uint64(0), &r)
+		admit(l, &r)
+		for i := range r.Fetch {
+			l.Add(r.Read+int64(i), 7)
+		}
+		hand = l.Hand(t0, 100, hand[:0])
+		for _, pos := range hand {
+			l.Settle(pos, Done, 1)
+		}
+	}
+}
+
+// What was lifted may have been running as well when its owner died.
+func TestLogRunsLiftedSuspectsAlone(t *testing.T) {
+	l := New(Config{}, Opened{Base: 4, Suspects: 2, Gate: 5})
+	l.AddLifted(1, 0)
+	l.AddLifted(3, 0)
+	read(t, l, 1)
+	var r Request
+	if got := l.Hand(t0, 4, nil); len(got) > 0 {
+		t.Fatalf("handed out %v before the store knows", got)
+	}
+	l.Compose(4, false, ^uint64(0), &r)
+	if r.Alone != 1 {
+		t.Fatalf("alone %d, want 1", r.Alone)
+	}
+	admit(l, &r)
+	if got := l.Hand(t0, 4, nil); !slices.Equal(got, []int64{1}) {
+		t.Fatalf("handed out %v, want 1 alone", got)
+	}
+	l.Settle(1, Done, 1)
+	l.Compose(0, false, ^uint64(0), &r)
+	admit(l, &r)
+	if got := l.Hand(t0, 4, nil); !slices.Equal(got, []int64{3, 4}) {
+		t.Errorf("handed out %v after the suspect, want 3 and 4", got)
+	}
+}
+
+func TestLogHandsOutWhatWasLiftedFirst(t *testing.T) {
+	l := New(Config{}, Opened{Base: 4, Gate: 4})
+	l.AddLifted(1, 7)
+	l.AddLifted(3, 8)
+	read(t, l, 2)
+	for _, want := range []int64{1, 3, 4, 5} {
+		if got := l.Hand(t0, 1, nil); !slices.Equal(got, []int64{want}) {
+			t.Fatalf("handed out %v, want %d", got, want)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package progresstest
+
+const raceDetector = true

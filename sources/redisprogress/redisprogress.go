@@ -1,0 +1,343 @@
+package redisprogress
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+var (
+	//go:embed open.lua
+	openSource string
+	//go:embed settle.lua
+	settleSource string
+	//go:embed close.lua
+	closeSource string
+	//go:embed due.lua
+	dueSource string
+
+	openScript   = redis.NewScript(openSource)
+	settleScript = redis.NewScript(settleSource)
+	closeScript  = redis.NewScript(closeSource)
+	dueScript    = redis.NewScript(dueSource)
+)
+
+// A Log is one ownership of one log in Redis. It keeps no state: every answer goes
+// to the caller, who keeps a progress.Log. Its methods may be called concurrently,
+// except that settlements are composed one at a time.
+type Log struct {
+	client redis.UniversalClient
+	keys   Keys
+	grant  partition.Grant
+	token  string
+	epoch  string
+	list   bool
+	settle []string // the KEYS of settle.lua
+}
+
+// New returns the ownership g of the log that keys name, under tok.
+func New(client redis.UniversalClient, keys Keys, g partition.Grant, tok partition.Token) *Log {
+	l := &Log{client: client, keys: keys, grant: g, token: tok.String(), epoch: tok.Epoch.String(), list: keys.Pending != ""}
+	if !l.list {
+		// A key that is not there would have to be of the same slot: any of ours is.
+		l.keys.Pending, l.keys.Delayed, l.keys.Dead = keys.Fence, keys.Fence, keys.Fence
+	}
+	k := l.keys
+	l.settle = []string{k.Fence, k.Done, k.Lifted, k.Tries, k.Pending, k.Delayed, k.Dead}
+	return l
+}
+
+// A Tried is what the store knows of the runs of an open task.
+type Tried = progress.Tried
+
+// A Lifted is an open task that the base has passed.
+type Lifted struct {
+	Position int64
+	Envelope string // empty without a list
+}
+
+// An Opened is what Open found.
+type Opened struct {
+	progress.Opened
+	Tried  map[int64]Tried
+	Lifted []Lifted // by position
+	// Due is how long until the next delayed task, negative if there is none.
+	Due time.Duration
+}
+
+// Ended takes out a position that was settled since.
+func (o *Opened) Ended(pos int64) {
+	delete(o.Tried, pos)
+	o.Lifted = slices.DeleteFunc(o.Lifted, func(l Lifted) bool { return l.Position == pos })
+	if i, found := slices.BinarySearch(o.Done, pos); pos >= o.Base && !found {
+		o.Done = slices.Insert(o.Done, i, pos)
+	}
+}
+
+// Open installs the fence and reads what earlier owners left. begin is the base of a
+// log nobody has ever opened. It returns a [sources.FencedError] if the same or a
+// newer epoch stands under another token. Opening again with the token that stands
+// changes nothing.
+func (l *Log) Open(ctx context.Context, begin int64) (Opened, error) {
+	flag := "0"
+	if l.list {
+		flag = "1"
+	}
+	k := l.keys
+	reply, err := numbers(openScript.Run(ctx, l.client, []string{k.Fence, k.Done, k.Lifted, k.Tries, k.Pending, k.Delayed},
+		l.token, l.epoch, flag, begin))
+	now := time.Now()
+	if err != nil {
+		return Opened{}, err
+	}
+	if reply[0] != 1 {
+		return Opened{}, &sources.FencedError{Grant: l.grant, Stored: partition.Epoch(reply[1])}
+	}
+	o := Opened{Opened: progress.Opened{
+		Base: reply[1], Suspects: reply[2], Writes: reply[3], Gate: max(reply[4], reply[1]),
+	}, Due: time.Duration(reply[6]) * time.Millisecond}
+	store := reply[5]
+
+	left, err := l.leftovers(ctx, o.Opened)
+	if err != nil {
+		return Opened{}, err
+	}
+	a, err := l.Answer(left.check)
+	switch {
+	case err != nil:
+		return Opened{}, err
+	case a.Status == progress.Forgot, a.Status == progress.Stale && a.Epoch < l.grant.Epoch:
+		return Opened{}, sources.ErrForgot
+	case a.Status == progress.Stale:
+		return Opened{}, &sources.FencedError{Grant: l.grant, Stored: a.Epoch}
+	}
+	o.Writes = a.Writes
+	if err := o.parse(left.done.Val(), left.tries.Val(), left.lifted.Val(), now, store); err != nil {
+		return Opened{}, err
+	}
+	return o, nil
+}
+
+type leftovers struct {
+	done          *redis.StringSliceCmd
+	tries, lifted *redis.MapStringStringCmd
+	check         *redis.Cmd
+}
+
+// leftovers reads what earlier owners left. It is this owner's only if the fence
+// still stands afterwards: an empty settlement at the end tells.
+func (l *Log) leftovers(ctx context.Context, o progress.Opened) (left leftovers, err error) {
+	empty := &progress.Request{Seen: o.Writes, Read: o.Base, Base: o.Base, Alone: progress.None}
+	for _, source := range [...]bool{false, true} {
+		pipe := l.client.Pipeline()
+		left.done = pipe.ZRange(ctx, l.keys.Done, 0, -1)
+		left.tries = pipe.HGetAll(ctx, l.keys.Tries)
+		left.lifted = pipe.HGetAll(ctx, l.keys.Lifted)
+		left.check = l.Settle(ctx, pipe, empty, nil, nil, source)
+		if _, err = pipe.Exec(ctx); !NoScript(err) {
+			break
+		}
+	}
+	return left, err
+}
+
+func (o *Opened) parse(done []string, tries, lifted map[string]string, now time.Time, store int64) error {
+	for _, s := range done {
+		x, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return fmt.Errorf("redisprogress: the done set holds %q", s)
+		}
+		o.Done = append(o.Done, x)
+	}
+	o.Tried = make(map[int64]Tried, len(tries))
+	for s, v := range tries {
+		x, err := strconv.ParseInt(s, 10, 64)
+		part := strings.SplitN(v, " ", 4)
+		if err != nil || len(part) < 4 {
+			return fmt.Errorf("redisprogress: the tries of %q are %q", s, v)
+		}
+		t := Tried{FirstError: part[3]}
+		t.Tries, _ = strconv.Atoi(part[0])
+		t.Crashes, _ = strconv.Atoi(part[1])
+		if at, _ := strconv.ParseInt(part[2], 10, 64); at > store {
+			t.NotBefore = now.Add(time.Duration(at-store) * time.Millisecond)
+		}
+		o.Tried[x] = t
+	}
+	for s, v := range lifted {
+		x, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return fmt.Errorf("redisprogress: lifted is %q", s)
+		}
+		o.Lifted = append(o.Lifted, Lifted{x, v})
+	}
+	slices.SortFunc(o.Lifted, func(a, b Lifted) int { return int(a.Position - b.Position) })
+	return nil
+}
+
+// A Content is what the store is to keep of a verdict.
+type Content = progress.Content
+
+// A Lock is a key that is deleted with the end (done or dead) of the task at
+// Position, if it holds Value.
+type Lock struct {
+	Position   int64
+	Key, Value string
+}
+
+// Settle queues the script that says r in pipe. content goes with the verdicts of
+// r.Others, one by one. With source the script travels along: for a server that does
+// not know it.
+func (l *Log) Settle(ctx context.Context, pipe redis.Pipeliner, r *progress.Request, content []Content, locks []Lock, source bool) *redis.Cmd {
+	keys := l.settle
+	args := make([]any, 11, 11+4*len(r.Others)+2*len(locks))
+	args[0], args[1] = l.token, "0"
+	if l.list {
+		args[1] = "1"
+	}
+	args[2], args[3], args[4], args[5], args[6] = r.Seen, r.Read, r.Base, r.Gate, r.Fetch
+	args[7], args[8] = "", ""
+	if r.Alone != progress.None {
+		args[7] = strconv.FormatInt(r.Alone, 10) + " " + strconv.Itoa(r.AloneTries)
+	}
+	args[9], args[10] = join(r.Done), join(r.Lift)
+	var counts [progress.Dead + 1]int
+	for _, o := range [...]progress.Outcome{progress.Retry, progress.Requeue, progress.Dead} {
+		for i, v := range r.Others {
+			if v.Outcome != o {
+				continue
+			}
+			counts[o]++
+			c := &content[i]
+			switch o {
+			case progress.Retry:
+				args = append(args, v.Position, v.Attempt, millis(c.Delay), c.Error)
+			case progress.Requeue:
+				args = append(args, v.Position, c.Body, millis(c.Delay))
+			case progress.Dead:
+				args = append(args, v.Position, c.Body)
+			}
+		}
+	}
+	if len(locks) > 0 {
+		keys = slices.Clone(keys)
+		for _, k := range locks {
+			keys = append(keys, k.Key)
+			args = append(args, k.Position, k.Value)
+		}
+	}
+	if len(r.Done)+len(r.Others)+len(r.Lift) > 0 {
+		args[8] = fmt.Sprintf("%d %d %d %d", counts[progress.Retry], counts[progress.Requeue], counts[progress.Dead], len(locks))
+	}
+	if source {
+		return pipe.Eval(ctx, settleSource, keys, args...)
+	}
+	return pipe.EvalSha(ctx, settleScript.Hash(), keys, args...)
+}
+
+func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }
+
+func join(positions []int64) []byte {
+	if len(positions) == 0 {
+		return nil
+	}
+	b := make([]byte, 0, 12*len(positions))
+	for _, x := range positions {
+		b = append(strconv.AppendInt(b, x, 10), ' ')
+	}
+	return b
+}
+
+// A Reply is what the store said to a settlement.
+type Reply struct {
+	progress.Answer
+	// Epoch is the one that stands, if the answer is Stale.
+	Epoch partition.Epoch
+	// End is the position after the last element of the list, -1 without one.
+	End int64
+	// Due is how long until the next delayed task, negative if there is none. It
+	// was asked only if Asked.
+	Due   time.Duration
+	Asked bool
+}
+
+// Answer reads the reply to a settlement. An error says that there is none: nothing
+// is known then, unless NoScript says that nothing was executed.
+func (l *Log) Answer(cmd *redis.Cmd) (Reply, error) {
+	n, err := numbers(cmd)
+	if err != nil {
+		return Reply{}, err
+	}
+	switch n[0] {
+	case 0:
+		return Reply{Answer: progress.Answer{Status: progress.Stale}, Epoch: partition.Epoch(n[1])}, nil
+	case 1:
+		return Reply{
+			Answer: progress.Answer{Status: progress.Admitted, Before: n[1], Base: n[2], Writes: n[3], Gate: n[4]},
+			End:    n[5], Due: time.Duration(n[6]) * time.Millisecond, Asked: n[6] != -2,
+		}, nil
+	}
+	return Reply{Answer: progress.Answer{Status: progress.Forgot}}, nil
+}
+
+// Move queues in pipe the script that moves at most limit delayed tasks whose time
+// has come to the end of the list. See Moved. With source the script travels along.
+func (l *Log) Move(ctx context.Context, pipe redis.Pipeliner, limit int, source bool) *redis.Cmd {
+	keys := []string{l.keys.Fence, l.keys.Pending, l.keys.Delayed}
+	if source {
+		return pipe.Eval(ctx, dueSource, keys, limit)
+	}
+	return pipe.EvalSha(ctx, dueScript.Hash(), keys, limit)
+}
+
+// Moved returns how many delayed tasks were moved, and how long until the next one,
+// negative if there is none.
+func Moved(cmd *redis.Cmd) (moved int, next time.Duration, err error) {
+	n, err := numbers(cmd)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(n[0]), time.Duration(n[1]) * time.Millisecond, nil
+}
+
+// Close ends the ownership. It returns nil also if the fence is another's already.
+// Nothing may run any more, and every verdict must have been answered.
+func (l *Log) Close(ctx context.Context) error {
+	_, err := numbers(closeScript.Run(ctx, l.client, []string{l.keys.Fence}, l.token, l.epoch))
+	return err
+}
+
+// NoScript reports whether the server did not know the script: nothing of it was
+// executed.
+func NoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// numbers reads a reply that is a list of numbers.
+func numbers(cmd *redis.Cmd) ([7]int64, error) {
+	var n [7]int64
+	list, err := cmd.Slice()
+	if err != nil {
+		return n, err
+	}
+	if len(list) == 0 || len(list) > len(n) {
+		return n, errors.New("redisprogress: a script answered what it does not say")
+	}
+	for i, v := range list {
+		x, ok := v.(int64)
+		if !ok {
+			return n, errors.New("redisprogress: a script answered what it does not say")
+		}
+		n[i] = x
+	}
+	return n, nil
+}

@@ -1,0 +1,417 @@
+package redisprogress_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+	"github.com/countoff/countoff/sources/redisprogress"
+)
+
+// scripts is a log of four tasks at 0 to 3, and what an owner says to it.
+type scripts struct {
+	*store
+	seen int64 // writes, as the last open said
+}
+
+func newScripts(t *testing.T) *scripts {
+	s := &scripts{store: newStore(t, redistest.New(t), true)}
+	for _, e := range []string{"t0", "t1", "t2", "t3"} {
+		s.Push(e)
+	}
+	return s
+}
+
+func token(e partition.Epoch) partition.Token { return partition.Token{Epoch: e, Session: "s"} }
+
+func (s *scripts) owner(e partition.Epoch) partition.Token {
+	s.t.Helper()
+	o := s.Open(token(e))
+	if o.Refused {
+		s.t.Fatalf("epoch %d is refused", e)
+	}
+	s.seen = o.Writes
+	return token(e)
+}
+
+// says sends a request of an owner that has read all, and works on all.
+func (s *scripts) says(tok partition.Token, base int64, edit func(*progress.Request)) progress.Answer {
+	s.t.Helper()
+	r := &progress.Request{Seen: s.seen, Read: 4, Base: base, Gate: 4, Alone: progress.None}
+	if edit != nil {
+		edit(r)
+	}
+	content := make([]string, len(r.Others))
+	for i := range content {
+		content[i] = "body"
+	}
+	return s.Settle(tok, r, content)
+}
+
+func (s *scripts) admitted(tok partition.Token, base int64, edit func(*progress.Request)) {
+	s.t.Helper()
+	if a := s.says(tok, base, edit); a.Status != progress.Admitted {
+		s.t.Fatalf("a settlement is answered with %d", a.Status)
+	}
+}
+
+func (s *scripts) fence(field string) string {
+	s.t.Helper()
+	v, err := s.client.HGet(s.ctx, s.keys.Fence, field).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+func done(positions ...int64) func(*progress.Request) {
+	return func(r *progress.Request) { r.Done = positions }
+}
+
+func other(pos int64, o progress.Outcome, attempt int) func(*progress.Request) {
+	return func(r *progress.Request) {
+		r.Others = []progress.Verdict{{Position: pos, Outcome: o, Attempt: attempt}}
+	}
+}
+
+func lift(positions ...int64) func(*progress.Request) {
+	return func(r *progress.Request) { r.Lift = positions }
+}
+
+func alone(pos int64, tries int) func(*progress.Request) {
+	return func(r *progress.Request) { r.Alone, r.AloneTries = pos, tries }
+}
+
+// TestScripts takes the rules of docs/protocol.md one by one: each breaks here alone.
+func TestScripts(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *scripts){
+		"a settlement under another token is refused": func(t *testing.T, s *scripts) {
+			old := s.owner(1)
+			s.owner(2)
+			if a := s.says(old, 2, done(0, 1)); a.Status != progress.Stale || len(s.State().Pending) != 4 {
+				t.Errorf("answered %d, %d are left", a.Status, len(s.State().Pending))
+			}
+		},
+		"a token is compared whole": func(t *testing.T, s *scripts) {
+			s.owner(1)
+			other := partition.Token{Epoch: 1, Session: "other"}
+			if a := s.says(other, 2, nil); a.Status != progress.Stale {
+				t.Errorf("a settlement of another session is answered with %d", a.Status)
+			}
+			if o := s.Open(other); !o.Refused {
+				t.Error("another session opens the same epoch")
+			}
+		},
+		"a smaller epoch is refused": func(t *testing.T, s *scripts) {
+			s.owner(2)
+			if o := s.Open(token(1)); !o.Refused {
+				t.Error("epoch 1 is opened after 2")
+			}
+		},
+		"a second open of the same token changes nothing": func(t *testing.T, s *scripts) {
+			s.owner(1)
+			s.admitted(token(1), 0, nil)
+			s.owner(2) // all of them are suspects
+			s.admitted(token(2), 0, alone(0, 0))
+			if o := s.Open(token(2)); o.Refused || len(o.Tried) > 0 || s.fence("a") != "0" {
+				t.Errorf("opened again: %+v, alone %q", o, s.fence("a"))
+			}
+		},
+		"a store that knows fewer writes than it answered forgot": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			if a := s.says(tok, 4, func(r *progress.Request) { r.Seen++ }); a.Status != progress.Forgot || len(s.State().Pending) != 4 {
+				t.Errorf("answered %d, %d are left", a.Status, len(s.State().Pending))
+			}
+		},
+		"a list that ends before what was read was cut": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			if a := s.says(tok, 4, func(r *progress.Request) { r.Read = 5 }); a.Status != progress.Forgot || len(s.State().Pending) != 4 {
+				t.Errorf("answered %d, %d are left", a.Status, len(s.State().Pending))
+			}
+		},
+		"a base is absolute": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			for range 2 { // the second one is repeated, or late
+				s.admitted(tok, 2, func(r *progress.Request) { r.Seen = 0 })
+			}
+			s.admitted(tok, 1, nil) // an earlier one, late
+			if st := s.State(); st.Base != 2 || !slices.Equal(st.Pending, []string{"t2", "t3"}) {
+				t.Errorf("base %d, left %v", st.Base, st.Pending)
+			}
+		},
+		"nothing becomes of a task twice": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, done(1))
+			for _, o := range []progress.Outcome{progress.Retry, progress.Requeue, progress.Dead} {
+				s.admitted(tok, 0, other(1, o, 1))
+			}
+			s.admitted(tok, 2, nil)
+			for _, o := range []progress.Outcome{progress.Retry, progress.Requeue, progress.Dead} {
+				s.admitted(tok, 2, other(0, o, 1))
+			}
+			s.admitted(tok, 2, done(1, 9)) // one is below the base, one beyond the list
+			if st := s.State(); len(st.Delayed)+len(st.Dead)+st.Tries+len(st.Done) != 0 {
+				t.Errorf("left: %+v", st)
+			}
+		},
+		"effects come before the trim": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 1, other(0, progress.Dead, 1))
+			s.admitted(tok, 2, other(1, progress.Requeue, 1))
+			if st := s.State(); len(st.Dead) != 1 || len(st.Delayed) != 1 {
+				t.Errorf("left: %+v", st)
+			}
+		},
+		"the try number only rises": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, other(0, progress.Retry, 2))
+			s.admitted(tok, 0, other(0, progress.Retry, 1))
+			if o := s.Open(token(2)); o.Tried[0].Tries != 2 {
+				t.Errorf("tried %+v", o.Tried)
+			}
+		},
+		"a retry stays in its place": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, other(0, progress.Retry, 1))
+			if st := s.State(); len(st.Pending) != 4 || len(st.Delayed)+len(st.Done) != 0 {
+				t.Errorf("left: %+v", st)
+			}
+		},
+		"what is lifted is carried along": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, func(r *progress.Request) { r.Lift, r.Done = []int64{0}, []int64{1} })
+			if st := s.State(); len(st.Lifted) != 1 || st.Lifted[0].Element != "t0" || len(st.Done) != 0 {
+				t.Errorf("left: %+v", st)
+			}
+		},
+		"what is finished is not lifted": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, done(1))
+			s.admitted(tok, 2, lift(0, 1)) // left before 1 ended, and is late
+			if st := s.State(); len(st.Lifted) != 1 || st.Lifted[0].Position != 0 {
+				t.Errorf("lifted: %+v", st.Lifted)
+			}
+		},
+		"a late lift is void": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, nil)
+			s.admitted(tok, 3, lift(0, 2))
+			if st := s.State(); len(st.Lifted) != 1 || st.Lifted[0].Position != 2 || st.Lifted[0].Element != "t2" {
+				t.Errorf("lifted: %+v", st.Lifted)
+			}
+		},
+		"what is lifted can be settled": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, lift(0, 1))
+			s.admitted(tok, 2, done(0))
+			s.admitted(tok, 2, other(1, progress.Retry, 1))
+			s.admitted(tok, 2, other(1, progress.Dead, 2))
+			if st := s.State(); len(st.Lifted)+st.Tries+len(st.Done) != 0 || len(st.Dead) != 1 {
+				t.Errorf("left: %+v", st)
+			}
+		},
+		"the done set only grows, until the base passes it": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, done(1))
+			s.admitted(tok, 0, done(3))
+			if o := s.Open(token(2)); !slices.Equal(o.Done, []int64{1, 3}) {
+				t.Errorf("done %v", o.Done)
+			}
+			s.admitted(token(2), 2, done(0))
+			if o := s.Open(token(3)); !slices.Equal(o.Done, []int64{3}) {
+				t.Errorf("done %v", o.Done)
+			}
+		},
+		"positions are never used again": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, func(r *progress.Request) { r.Done = []int64{2} })
+			s.must(s.client.Del(s.ctx, s.keys.Fence).Err())
+			if o := s.Open(token(1)); o.Base != 3 || len(o.Done) != 0 {
+				t.Errorf("base %d, done %v, after 2 was done in an older life", o.Base, o.Done)
+			}
+		},
+		"a list that was cut is counted from beyond what was known": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, other(3, progress.Retry, 1))
+			s.must(s.client.LTrim(s.ctx, s.keys.Pending, 0, 0).Err())
+			if o := s.Open(token(2)); o.Base != 4 || len(o.Tried) != 0 {
+				t.Errorf("base %d, tried %v, after the list was cut at 1", o.Base, o.Tried)
+			}
+		},
+		"what was started is a suspect, and not charged": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, func(r *progress.Request) { r.Gate = 2 })
+			if o := s.Open(token(2)); o.Suspects != 2 || len(o.Tried) != 0 {
+				t.Errorf("suspects below %d, tried %v", o.Suspects, o.Tried)
+			}
+			if o := s.Open(token(3)); o.Suspects != 2 || len(o.Tried) != 0 {
+				t.Errorf("after another crash: suspects below %d, tried %v", o.Suspects, o.Tried)
+			}
+		},
+		"what ran alone is charged, and nothing else": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, func(r *progress.Request) { r.Gate, r.Alone = 2, 0 })
+			o := s.Open(token(2))
+			if o.Tried[0].Crashes != 1 || len(o.Tried) != 1 || o.Suspects != 0 || s.fence("a") != "" {
+				t.Errorf("tried %v, suspects below %d, alone %q", o.Tried, o.Suspects, s.fence("a"))
+			}
+			if o := s.Open(token(3)); o.Tried[0].Crashes != 1 {
+				t.Errorf("charged again: %v", o.Tried)
+			}
+		},
+		"the end of what ran alone acquits it": func(t *testing.T, s *scripts) {
+			for e, end := range []func(*progress.Request){
+				done(0), other(1, progress.Requeue, 1), other(2, progress.Dead, 1), other(3, progress.Retry, 1),
+			} {
+				tok := s.owner(partition.Epoch(e + 1))
+				s.admitted(tok, 0, alone(int64(e), 0))
+				s.admitted(tok, 0, end)
+				if a := s.fence("a"); a != "" {
+					t.Errorf("alone %q after its end", a)
+				}
+			}
+			if o := s.Open(token(9)); o.Tried[3].Crashes != 0 || len(o.Tried) != 1 {
+				t.Errorf("tried %v", o.Tried)
+			}
+		},
+		"a late word of what runs alone is void after its end": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, done(0))
+			s.admitted(tok, 0, alone(0, 0))
+			if a := s.fence("a"); a != "" {
+				t.Errorf("alone %q, which was done", a)
+			}
+			s.admitted(tok, 0, other(1, progress.Retry, 1))
+			s.admitted(tok, 0, alone(1, 0))
+			if a := s.fence("a"); a != "" {
+				t.Errorf("alone %q: that was its try before", a)
+			}
+			s.admitted(tok, 0, alone(1, 1))
+			s.admitted(tok, 0, other(1, progress.Retry, 1)) // late
+			if a := s.fence("a"); a != "1" {
+				t.Errorf("alone %q after a late retry, want 1", a)
+			}
+		},
+		"closing acquits all, and later words are refused": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, alone(0, 0))
+			s.Close(tok)
+			if a := s.says(tok, 4, alone(0, 0)); a.Status != progress.Stale {
+				t.Errorf("a settlement after the close is answered with %d", a.Status)
+			}
+			if o := s.Open(token(2)); len(o.Tried) != 0 || o.Suspects != 0 {
+				t.Errorf("after a close: %+v", o)
+			}
+			if o := s.Open(token(3)); o.Suspects != 0 {
+				t.Errorf("suspects below %d after an owner that started nothing", o.Suspects)
+			}
+		},
+		"a close of another's changes nothing": func(t *testing.T, s *scripts) {
+			old := s.owner(1)
+			tok := s.owner(2)
+			s.Close(old)
+			s.admitted(tok, 1, nil)
+		},
+		"an epoch that was closed is over": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.Close(tok)
+			if o := s.Open(tok); !o.Refused {
+				t.Error("a late open takes what its owner has closed")
+			}
+		},
+		"the gate rises, and never lies past the end of the list": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, func(r *progress.Request) { r.Gate = 100 })
+			if h := s.fence("h"); h != "4" {
+				t.Errorf("the gate is %s, want 4", h)
+			}
+			s.admitted(tok, 0, func(r *progress.Request) { r.Gate = 1 }) // late
+			if h := s.fence("h"); h != "4" {
+				t.Errorf("the gate falls to %s", h)
+			}
+		},
+		"a delayed task is in the list before it leaves the set": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 1, other(0, progress.Requeue, 1))
+			s.spoilt(s.keys.Pending, func(ctx context.Context, pipe redis.Pipeliner) {
+				s.log(tok).Move(ctx, pipe, 10, true)
+			})
+			if st := s.client.ZCard(s.ctx, s.keys.Delayed).Val(); st != 1 {
+				t.Errorf("%d are delayed, want the one that could not be moved", st)
+			}
+		},
+		"a dead letter is written before its task ends": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.spoilt(s.keys.Dead, func(ctx context.Context, pipe redis.Pipeliner) {
+				r := &progress.Request{Seen: s.seen, Read: 4, Gate: 4, Alone: progress.None}
+				other(1, progress.Dead, 1)(r)
+				letters := []redisprogress.Content{{Body: []byte("letter")}}
+				s.log(tok).Settle(ctx, pipe, r, letters, nil, true)
+			})
+			if st := s.State(); len(st.Done) != 0 {
+				t.Errorf("done %v, and no letter of it", st.Done)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newScripts(t)) })
+	}
+}
+
+// spoilt has key hold something else while a script runs that has to fail.
+func (s *scripts) spoilt(key string, script func(context.Context, redis.Pipeliner)) {
+	s.t.Helper()
+	backup := key + ":backup"
+	had := s.client.Exists(s.ctx, key).Val() == 1
+	if had {
+		s.must(s.client.Rename(s.ctx, key, backup).Err())
+	}
+	s.must(s.client.Set(s.ctx, key, "not ours", 0).Err())
+	pipe := s.client.Pipeline()
+	script(s.ctx, pipe)
+	if _, err := pipe.Exec(s.ctx); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		s.t.Fatalf("the script ended with %v", err)
+	}
+	s.must(s.client.Del(s.ctx, key).Err())
+	if had {
+		s.must(s.client.Rename(s.ctx, backup, key).Err())
+	}
+}
+
+// What earlier owners left counts only if the fence still stands when it was read.
+func TestOpenIsOvertaken(t *testing.T) {
+	s := newScripts(t)
+	overtaken := false
+	s.client.AddHook(before(func() {
+		if !overtaken {
+			overtaken = true
+			s.owner(2)
+			s.admitted(token(2), 4, nil)
+		}
+	}))
+	_, err := s.log(token(1)).Open(s.ctx, 0)
+	if fenced, ok := errors.AsType[*sources.FencedError](err); !ok || fenced.Stored != 2 {
+		t.Errorf("an open that was overtaken while it read: %v", err)
+	}
+}
+
+// before runs before a pipeline that reads what earlier owners left.
+type before func()
+
+func (before) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (before) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (b before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "zrange" {
+			b()
+		}
+		return next(ctx, cmds)
+	}
+}

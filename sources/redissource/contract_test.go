@@ -1,0 +1,255 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/sourcetest"
+)
+
+// line is the way of one peer to the store: a hook that says what each request is
+// for and lets a sourcetest.Line do the rest.
+type line struct {
+	sourcetest.Line
+	client redis.UniversalClient // for requests that come late
+
+	mu   sync.Mutex
+	base string // the base as last said: one that rises settles
+}
+
+func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		ops := l.ops(cmd)
+		if len(ops) == 0 {
+			return next(ctx, cmd)
+		}
+		return l.do(func() error { return next(ctx, cmd) }, ops, cmd)
+	}
+}
+
+func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.do(func() error { return next(ctx, cmds) }, l.ops(cmds...), cmds...)
+	}
+}
+
+func (l *line) do(execute func() error, ops []sourcetest.Op, cmds ...redis.Cmder) error {
+	var args [][]any
+	for _, c := range cmds {
+		args = append(args, slices.Clone(c.Args()))
+	}
+	var gone atomic.Bool // the sender is
+	var err error
+	injected := l.Do(func() {
+		if !gone.Load() {
+			err = execute()
+			return
+		}
+		pipe := l.client.Pipeline()
+		for _, a := range args {
+			pipe.Do(context.Background(), a...)
+		}
+		pipe.Exec(context.Background())
+	}, ops...)
+	gone.Store(true)
+	if errors.Is(injected, sourcetest.ErrKilled) {
+		injected = redis.ErrClosed // what a client says that is over
+	}
+	if injected != nil {
+		for _, c := range cmds {
+			c.SetErr(injected)
+		}
+		return injected
+	}
+	return err
+}
+
+// ops says what a request is for.
+func (l *line) ops(cmds ...redis.Cmder) []sourcetest.Op {
+	var ops []sourcetest.Op
+	for _, c := range cmds {
+		args := c.Args()
+		switch {
+		case c.Name() == "lrange":
+			ops = append(ops, sourcetest.Fetch)
+		case c.Name() == "hgetall":
+			ops = append(ops, sourcetest.Open)
+		case c.Name() != "evalsha" && c.Name() != "eval":
+		case fmt.Sprint(args[2]) == "6":
+			ops = append(ops, sourcetest.Open)
+		case fmt.Sprint(args[2]) == "1" && strings.HasSuffix(fmt.Sprint(args[3]), ":fence"):
+			ops = append(ops, sourcetest.Close)
+		case strings.HasSuffix(fmt.Sprint(args[4]), ":done"):
+			argv := args[10:]
+			base := fmt.Sprint(argv[4])
+			l.mu.Lock()
+			if l.base != base && l.base != "" || argv[8] != "" {
+				ops = append(ops, sourcetest.Settle)
+			}
+			l.base = base
+			l.mu.Unlock()
+		}
+	}
+	return ops
+}
+
+func contract(t *testing.T) sourcetest.Harness {
+	admin := redistest.New(t)
+	name := redistest.Name(t)
+	ctx := t.Context()
+	peer := func() (*Source, *line, redis.UniversalClient) {
+		client := sameServer(t, admin)
+		s, err := New(client, name, Config{Partitions: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &line{client: admin}
+		client.AddHook(l)
+		return s, l, client
+	}
+	// The scripts are loaded first, so that faults do not hit the loading.
+	s, _, _ := peer()
+	warm, err := s.Open(ctx, partition.Grant{ID: 3, Epoch: 1}, partition.Token{Epoch: 1, Session: "warm"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := warm.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h := sourcetest.Harness{
+		Peer: func() sourcetest.Peer {
+			s, l, client := peer()
+			return sourcetest.Peer{Source: s, Inject: l.Inject, Kill: func() { l.Kill(); client.Close() }}
+		},
+		Push: func(ctx context.Context, id partition.ID, tasks ...sources.Task) error {
+			keys := KeysOf(name, id)
+			for _, t := range tasks {
+				e := envelope{id: t.ID, typ: t.Type, key: t.Key, payload: t.Payload, headers: t.Headers, born: t.Born}
+				if err := admin.RPush(ctx, keys.Pending, appendEnvelope(nil, &e)).Err(); err != nil {
+					return err
+				}
+			}
+			return admin.Publish(ctx, keys.Bell, "").Err()
+		},
+		Dead: func(ctx context.Context, id partition.ID) ([]sourcetest.DeadLetter, error) {
+			raw, err := admin.LRange(ctx, KeysOf(name, id).Dead, 0, -1).Result()
+			var list []sourcetest.DeadLetter
+			for _, r := range raw {
+				l, err := parseLetter(r)
+				if err != nil {
+					return nil, err
+				}
+				e, err := parseEnvelope(l.body)
+				if err != nil {
+					return nil, err
+				}
+				task := sources.Task{
+					ID: e.id, Type: e.typ, Key: e.key, Payload: e.payload, Headers: e.headers, Born: e.born,
+					Attempt: l.attempts, Crashes: l.crashes, FirstError: l.firstError,
+				}
+				list = append(list, sourcetest.DeadLetter{Task: task, Reason: l.reason})
+			}
+			return list, err
+		},
+		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
+			return snapshot(ctx, admin, KeysOf(name, 0))
+		},
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			letters, err := h.Dead(context.Background(), 0)
+			for _, l := range letters {
+				t.Logf("dead letter: %s, %d attempts, %d crashes: %s", l.Task.ID, l.Task.Attempt, l.Task.Crashes, l.Reason)
+			}
+			t.Logf("dead letters: %v; the fence: %v", err, admin.HGetAll(context.Background(), KeysOf(name, 0).Fence).Val())
+		}
+	})
+	return h
+}
+
+// cautious hides that there is one server only, as redistest's clients do.
+type cautious struct{ *redis.Client }
+
+// sameServer returns another client of the same server.
+func sameServer(t testing.TB, c redis.UniversalClient) redis.UniversalClient {
+	t.Helper()
+	var other redis.UniversalClient
+	switch c := c.(type) {
+	case interface{ Options() *redis.Options }:
+		opt := *c.Options()
+		other = cautious{redis.NewClient(&opt)}
+	case *redis.ClusterClient:
+		opt := *c.Options()
+		other = redis.NewClusterClient(&opt)
+	default:
+		t.Fatalf("a client %T", c)
+	}
+	t.Cleanup(func() { other.Close() })
+	redistest.OneSlot(t, other)
+	return other
+}
+
+// snapshot copies a partition; what it returns puts it back.
+func snapshot(ctx context.Context, c redis.UniversalClient, k Keys) (func(context.Context) error, error) {
+	lists, hashes, zsets := []string{k.Pending, k.Dead}, []string{k.Fence, k.Lifted, k.Tries}, []string{k.Done, k.Delayed}
+	pipe := c.Pipeline()
+	var back []func(context.Context, redis.Pipeliner)
+	for _, key := range lists {
+		cmd := pipe.LRange(ctx, key, 0, -1)
+		back = append(back, func(ctx context.Context, p redis.Pipeliner) {
+			for _, v := range cmd.Val() {
+				p.RPush(ctx, key, v)
+			}
+		})
+	}
+	for _, key := range hashes {
+		cmd := pipe.HGetAll(ctx, key)
+		back = append(back, func(ctx context.Context, p redis.Pipeliner) {
+			for f, v := range cmd.Val() {
+				p.HSet(ctx, key, f, v)
+			}
+		})
+	}
+	for _, key := range zsets {
+		cmd := pipe.ZRangeWithScores(ctx, key, 0, -1)
+		back = append(back, func(ctx context.Context, p redis.Pipeliner) {
+			for _, z := range cmd.Val() {
+				p.ZAdd(ctx, key, z)
+			}
+		})
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, slices.Concat(lists, hashes, zsets)...)
+			for _, f := range back {
+				f(ctx, p)
+			}
+			return nil
+		})
+		return err
+	}, nil
+}
+
+func TestContract(t *testing.T) {
+	if testing.Short() && os.Getenv(redistest.EnvServer) != "" {
+		t.Skip("the short form runs on miniredis only")
+	}
+	sourcetest.Run(t, contract)
+}

@@ -1,0 +1,120 @@
+package redissource
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+)
+
+//go:embed requeue.lua
+var requeueSource string
+
+var requeueScript = redis.NewScript(requeueSource)
+
+// A DeadLetter is a task that will not be run again unless a person says so, whole,
+// with the reason.
+type DeadLetter struct {
+	Partition partition.ID
+	Position  int64 // where it was in its log
+
+	ID, Type, Key string
+	Payload       []byte
+	Headers       map[string]string
+	Born          time.Time
+
+	Reason     string
+	FirstError string // of its first failed run; may be empty
+	Attempts   int    // runs that failed
+	Crashes    int    // runs that a crash of their peer ended
+	Died       time.Time
+	// Raw says that nobody could read it as a task: Payload is what was found, and it
+	// can be dropped but not requeued.
+	Raw bool
+
+	element string // as it stands in its list
+}
+
+// ErrRaw means that a dead letter is no task that could be run.
+var ErrRaw = errors.New("the dead letter is no task: nobody could read it")
+
+// deadPage is how many dead letters are read at once.
+const deadPage = 500
+
+// DeadLetters calls each for the dead letters of the partitions ids of name, oldest
+// first within each partition, until each returns false. Letters that come or go
+// meanwhile may be missed or told twice.
+func DeadLetters(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, each func(DeadLetter) bool) error {
+	for _, id := range ids {
+		key := KeysOf(name, id).Dead
+		for from := int64(0); ; from += deadPage {
+			elements, err := client.LRange(ctx, key, from, from+deadPage-1).Result()
+			if err != nil {
+				return fmt.Errorf("redissource: dead letters of %s, partition %v: %w", name, id, err)
+			}
+			for _, e := range elements {
+				if !each(readLetter(id, e)) {
+					return nil
+				}
+			}
+			if len(elements) < deadPage {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// readLetter decodes an element of a list of dead letters. One that cannot be read is
+// a dead letter too: it must be possible to see it and to drop it.
+func readLetter(id partition.ID, element string) DeadLetter {
+	d := DeadLetter{Partition: id, element: element}
+	l, err := parseLetter(element)
+	if err != nil {
+		d.Raw, d.Reason, d.Payload = true, err.Error(), []byte(element)
+		return d
+	}
+	d.Position, d.Attempts, d.Crashes, d.Died = l.position, l.attempts, l.crashes, l.at
+	d.Reason, d.FirstError = l.reason, l.firstError
+	e, err := parseEnvelope(l.body)
+	if d.Raw = l.raw || err != nil; d.Raw {
+		d.Payload = []byte(l.body)
+		return d
+	}
+	d.ID, d.Type, d.Key, d.Born, d.Headers, d.Payload = e.id, e.typ, e.key, e.born, e.headers, slices.Clone(e.payload)
+	return d
+}
+
+// Requeue puts the task of d at the end of its partition's log, as if it had never
+// run, and reports whether it did: false if somebody else has taken the letter.
+// Tasks of its key that came meanwhile stay before it. It returns [ErrRaw] for what
+// is no task.
+func Requeue(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
+	if d.Raw {
+		return false, fmt.Errorf("redissource: partition %v, position %d: %w", d.Partition, d.Position, ErrRaw)
+	}
+	return remove(ctx, client, name, d, string(appendEnvelope(nil, &envelope{
+		id: d.ID, typ: d.Type, key: d.Key, born: d.Born, headers: d.Headers, payload: d.Payload,
+	})))
+}
+
+// Drop throws d away and reports whether it did: false if somebody else has taken
+// it.
+func Drop(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
+	return remove(ctx, client, name, d, "")
+}
+
+func remove(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter, envelope string) (bool, error) {
+	k := KeysOf(name, d.Partition)
+	n, err := requeueScript.Run(ctx, client, []string{k.Dead, k.Pending, k.Fence}, d.element, envelope).Int()
+	if err != nil {
+		return false, fmt.Errorf("redissource: dead letter %s of %s: %w", d.ID, name, err)
+	}
+	return n == 1, nil
+}

@@ -1,0 +1,121 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// opened returns a stream of partition 0 and what ends it.
+func opened(t *testing.T, client redis.UniversalClient, name string, epoch partition.Epoch) sources.Stream {
+	t.Helper()
+	source, err := New(client, name, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := source.Open(t.Context(), partition.Grant{ID: 0, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "aa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lettersOf returns the dead letters of partition 0.
+func lettersOf(t *testing.T, client redis.UniversalClient, name string) (all []DeadLetter) {
+	t.Helper()
+	err := DeadLetters(t.Context(), client, name, []partition.ID{0}, func(d DeadLetter) bool {
+		all = append(all, d)
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestDeadLetters(t *testing.T) {
+	ctx := t.Context()
+	client, name := redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+	for _, id := range []string{"a", "b"} {
+		if _, err := p.Enqueue(ctx, Message{ID: id, Type: "typ", Key: "k" + id, Payload: []byte("pay" + id), Headers: map[string]string{"h": "v"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream := opened(t, client, name, 1)
+	for n := 0; n < 2; {
+		tasks, err := stream.Fetch(ctx, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			n++
+			if err := stream.Settle(ctx, sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 3, Reason: "no such mailbox"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// What no build can read is seen too.
+	if err := client.RPush(ctx, KeysOf(name, 0).Dead, "garbage").Err(); err != nil {
+		t.Fatal(err)
+	}
+	all := lettersOf(t, client, name)
+	if len(all) != 3 {
+		t.Fatalf("%d dead letters", len(all))
+	}
+	a := all[0]
+	if a.ID != "a" || a.Type != "typ" || a.Key != "ka" || string(a.Payload) != "paya" || a.Headers["h"] != "v" ||
+		a.Reason != "no such mailbox" || a.Attempts != 3 || a.Died.IsZero() || a.Born.IsZero() || a.Raw {
+		t.Errorf("%+v", a)
+	}
+	if raw := all[2]; !raw.Raw || string(raw.Payload) != "garbage" {
+		t.Errorf("%+v", raw)
+	}
+
+	// The owner waits for a bell; what is requeued rings it, and runs as if for the
+	// first time.
+	got := make(chan sources.Task, 1)
+	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	go func() {
+		defer close(got)
+		if tasks, err := stream.Fetch(wait, 1); err == nil {
+			got <- tasks[0]
+		}
+	}()
+	if done, err := Requeue(ctx, client, name, a); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if done, err := Requeue(ctx, client, name, a); done || err != nil {
+		t.Errorf("requeued twice: %v %v", done, err)
+	}
+	task, ok := <-got
+	if !ok || task.ID != "a" || task.Attempt != 1 || string(task.Payload) != "paya" || task.FirstError != "" {
+		t.Errorf("requeued: %+v", task)
+	}
+	if done, err := Drop(ctx, client, name, all[1]); !done || err != nil {
+		t.Error(done, err)
+	}
+	if _, err := Requeue(ctx, client, name, all[2]); !errors.Is(err, ErrRaw) {
+		t.Error(err)
+	}
+	if done, err := Drop(ctx, client, name, all[2]); !done || err != nil {
+		t.Error(done, err)
+	}
+	if left := lettersOf(t, client, name); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+	if err := stream.Settle(ctx, sources.Settlement{Task: task, Outcome: sources.Done, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,97 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+)
+
+// Destroy removes all tasks of name, waiting, delayed and dead, and all that is known of
+// them, and returns how many keys that was. The lists of ingresses stay, since they are
+// their producers'; their fences go. The caller makes sure that nobody works under the
+// name, and removes its ledger and configuration afterwards (redisledger.Destroy). It
+// looks at every key of the store.
+func Destroy(ctx context.Context, client redis.UniversalClient, name string) (int, error) {
+	n, err := destroy(ctx, client, name)
+	if err != nil {
+		return n, fmt.Errorf("redissource: destroy %s: %w", name, explain(err))
+	}
+	return n, nil
+}
+
+func destroy(ctx context.Context, client redis.UniversalClient, name string) (int, error) {
+	if err := partition.CheckName(name); err != nil {
+		return 0, err
+	}
+	removed := 0
+	c, err := redisconfig.Read(ctx, client, name)
+	if err != nil && !errors.Is(err, redisconfig.ErrNone) && !errors.Is(err, partition.ErrConfig) {
+		return 0, err // a configuration that cannot be read is no reason to keep the rest
+	}
+	for _, list := range c.Units {
+		tag, err := ingressTag(list)
+		if err != nil {
+			return removed, err
+		}
+		n, err := client.Del(ctx, tag+":fence", tag+":plan").Result()
+		if err != nil {
+			return removed, err
+		}
+		removed += int(n)
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+			n, err := destroyOn(ctx, master, name)
+			mu.Lock()
+			removed += n
+			mu.Unlock()
+			return err
+		})
+		return removed, err
+	}
+	n, err := destroyOn(ctx, client, name)
+	return removed + n, err
+}
+
+// destroyOn removes the keys of the partitions of name that are on one node.
+func destroyOn(ctx context.Context, node redis.Cmdable, name string) (int, error) {
+	removed := 0
+	for cursor := uint64(0); ; {
+		keys, next, err := node.Scan(ctx, cursor, "{"+name+":*", 1000).Result()
+		if err != nil {
+			return removed, err
+		}
+		pipe := node.Pipeline()
+		for _, k := range keys {
+			if ofPartition(k, name) {
+				pipe.Unlink(ctx, k)
+			}
+		}
+		if n := pipe.Len(); n > 0 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				return removed, err
+			}
+			removed += n
+		}
+		if cursor = next; cursor == 0 {
+			return removed, nil
+		}
+	}
+}
+
+// ofPartition reports whether key is of a partition of name: {name:17}:anything.
+func ofPartition(key, name string) bool {
+	rest, ok := strings.CutPrefix(key, "{"+name+":")
+	id, _, closed := strings.Cut(rest, "}:")
+	_, err := strconv.ParseUint(id, 10, 31)
+	return ok && closed && err == nil
+}

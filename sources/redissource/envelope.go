@@ -1,0 +1,214 @@
+package redissource
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unsafe"
+)
+
+// An envelope is one element of a log: a task and what is known of its past. Its
+// layout stands in docs/protocol.md under "Envelope".
+type envelope struct {
+	id, typ, key string
+	born         time.Time // kept to the microsecond
+	headers      map[string]string
+	tries        int    // runs that failed before it was put here
+	crashes      int    // runs that a crash ended before it was put here
+	firstError   string // the error of the first of those runs
+	// unique says that the key :unique:<id> of its partition is held for it, with
+	// the value lockValue, until it is done or dead.
+	unique  bool
+	payload []byte
+}
+
+// lockValue is what the key :unique:<id> holds for e. Who releases it compares
+// first: a release that runs late, after the lock expired and was taken for the
+// next task of this id, must leave it alone.
+func (e *envelope) lockValue() string { return formatInt(e.born.UnixMicro()) }
+
+const (
+	envelopeVersion = 1
+
+	flagUnique     = 1 << 0 // :unique:<id> is held
+	flagFirstError = 1 << 1 // the first error follows the counts
+	envelopeFlags  = flagUnique | flagFirstError
+)
+
+// errEnvelope means that bytes found in a log are no envelope this build can read.
+var errEnvelope = errors.New("not an envelope")
+
+// appendEnvelope appends the encoding of e to dst. It allocates only where dst is
+// too small, or e has more than eight headers.
+func appendEnvelope(dst []byte, e *envelope) []byte {
+	var flags byte
+	if e.unique {
+		flags |= flagUnique
+	}
+	if e.firstError != "" {
+		flags |= flagFirstError
+	}
+	dst = append(dst, envelopeVersion, flags)
+	dst = appendString(dst, e.id)
+	dst = appendString(dst, e.typ)
+	dst = appendString(dst, e.key)
+	dst = binary.AppendVarint(dst, e.born.UnixMicro())
+	dst = appendHeaders(dst, e.headers)
+	dst = binary.AppendUvarint(dst, uint64(e.tries))
+	dst = binary.AppendUvarint(dst, uint64(e.crashes))
+	if e.firstError != "" {
+		dst = appendString(dst, e.firstError)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.payload)))
+	return append(dst, e.payload...)
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// appendHeaders writes the headers sorted by name, so that equal envelopes have
+// equal bytes.
+func appendHeaders(dst []byte, headers map[string]string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(headers)))
+	if len(headers) == 0 {
+		return dst
+	}
+	var few [8]string
+	names := slices.AppendSeq(few[:0], maps.Keys(headers))
+	slices.Sort(names)
+	for _, name := range names {
+		dst = appendString(appendString(dst, name), headers[name])
+	}
+	return dst
+}
+
+// parseEnvelope reads what appendEnvelope wrote. The strings of the result share
+// the memory of s, and so does the payload: nothing is copied. The client has made s
+// for this one element, and no other string lies over its last bytes, so that a
+// handler that breaks the rule and writes to its payload spoils only that.
+func parseEnvelope(s string) (envelope, error) {
+	r := reader{s: s}
+	if v := r.byte("version"); r.err == nil && v != envelopeVersion {
+		return envelope{}, fmt.Errorf("%w: version %d, this build reads version %d", errEnvelope, v, envelopeVersion)
+	}
+	flags := r.byte("flags")
+	if r.err == nil && flags&^envelopeFlags != 0 {
+		return envelope{}, fmt.Errorf("%w: unknown flags %#x", errEnvelope, flags)
+	}
+	var e envelope
+	e.unique = flags&flagUnique != 0
+	e.id = r.string("id")
+	e.typ = r.string("type")
+	e.key = r.string("key")
+	e.born = r.time("born")
+	e.headers = r.headers()
+	e.tries = r.count("tries")
+	e.crashes = r.count("crashes")
+	if flags&flagFirstError != 0 {
+		e.firstError = r.string("first error")
+	}
+	if p := r.string("payload"); p != "" {
+		e.payload = unsafe.Slice(unsafe.StringData(p), len(p))
+	}
+	if r.err == nil && r.s != "" {
+		r.fail("end", "%d bytes too many", len(r.s))
+	}
+	if r.err != nil {
+		return envelope{}, r.err
+	}
+	return e, nil
+}
+
+// A reader takes fields off the front of s. After the first fault it only returns
+// zero values.
+type reader struct {
+	s   string
+	err error
+}
+
+func (r *reader) fail(field, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s: %s", errEnvelope, field, fmt.Sprintf(format, args...))
+	}
+	r.s = ""
+}
+
+func (r *reader) byte(field string) byte {
+	if r.s == "" {
+		r.fail(field, "cut short")
+		return 0
+	}
+	b := r.s[0]
+	r.s = r.s[1:]
+	return b
+}
+
+func (r *reader) uvarint(field string) uint64 {
+	var v uint64
+	for i := 0; i < len(r.s) && i < binary.MaxVarintLen64; i++ {
+		b := r.s[i]
+		if b < 0x80 {
+			if i == binary.MaxVarintLen64-1 && b > 1 {
+				break // over 64 bits
+			}
+			r.s = r.s[i+1:]
+			return v | uint64(b)<<(7*i)
+		}
+		v |= uint64(b&0x7f) << (7 * i)
+	}
+	r.fail(field, "no number")
+	return 0
+}
+
+func (r *reader) time(field string) time.Time {
+	u := r.uvarint(field)
+	v := int64(u >> 1)
+	if u&1 != 0 {
+		v = ^v
+	}
+	return time.UnixMicro(v)
+}
+
+// maxCount bounds counts so that they fit an int on every machine.
+const maxCount = 1<<31 - 1
+
+func (r *reader) count(field string) int {
+	v := r.uvarint(field)
+	if v > maxCount {
+		r.fail(field, "%d is too large", v)
+		return 0
+	}
+	return int(v)
+}
+
+func (r *reader) string(field string) string {
+	n := r.uvarint(field)
+	if n > uint64(len(r.s)) {
+		r.fail(field, "%d bytes announced, %d left", n, len(r.s))
+		return ""
+	}
+	s := r.s[:n]
+	r.s = r.s[n:]
+	return s
+}
+
+func (r *reader) headers() map[string]string {
+	n := r.uvarint("headers")
+	if n == 0 {
+		return nil
+	}
+	if n > uint64(len(r.s))/2 { // a header takes two bytes at least
+		r.fail("headers", "%d announced, %d bytes left", n, len(r.s))
+		return nil
+	}
+	headers := make(map[string]string, n)
+	for range n {
+		name := r.string("header name")
+		headers[name] = r.string("header value")
+	}
+	return headers
+}

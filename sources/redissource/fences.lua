@@ -1,0 +1,12 @@
+-- Who may fetch and settle, and whether anything waits, for an observer.
+--
+-- KEYS    fence and pending of each partition
+-- result  token or '', length of the log as text, of each
+-- cost    2 O(1) commands for each partition
+local out = {}
+for i = 1, #KEYS, 2 do
+	local token, n = redis.pcall('HGET', KEYS[i], 't'), redis.pcall('LLEN', KEYS[i + 1])
+	out[i] = type(token) == 'string' and token or ''
+	out[i + 1] = type(n) == 'number' and tostring(n) or '0'
+end
+return out

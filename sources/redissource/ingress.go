@@ -1,0 +1,195 @@
+package redissource
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Side is an end of a list.
+type Side uint8
+
+// The sides.
+const (
+	Right Side = iota // producers LPUSH
+	Left              // producers RPUSH
+)
+
+func (s Side) String() string {
+	if s == Left {
+		return "left"
+	}
+	return "right"
+}
+
+// An Ingress is a plain list that any program fills, as in
+//
+//	LPUSH mail-sender:inbox '{"to":"ann@example.com"}'
+//
+// and whose lines become tasks, each exactly once, in their order per key. One peer at
+// a time owns the list and moves its lines to the partitions' logs. Nothing else may
+// take lines from it, and all producers push at the same end: a line pushed at the
+// other end, or taken out, while a batch is under way may double lines of that batch.
+//
+// The payload of a task is its line. A line that the fields do not fit is not lost: it
+// becomes a dead letter of partition 0.
+type Ingress struct {
+	// List is the key of the list, and the name of the unit that peers are granted.
+	List string
+	// Oldest is the side where the oldest line is. Default Right.
+	Oldest Side
+	// KeyField names the field of the line, a JSON object, that is the task's key: a
+	// string or a number. Default: the tasks have no key and no order.
+	KeyField string
+	// Key, if set, returns the key of a line, in place of KeyField. An error makes the
+	// line a dead letter. It is called by one goroutine at a time.
+	Key func(line []byte) (string, error)
+	// IDField names the field that is the task's ID. Where it is empty or missing, and
+	// by default, the ID is made of the list, an era and the line's position.
+	IDField string
+	// TypeField names the field that is the task's type; where it is missing, and by
+	// default, the type is Type.
+	TypeField string
+	Type      string
+}
+
+func (in *Ingress) validate() error {
+	switch {
+	case in.List == "":
+		return errors.New("redissource: an ingress without a List")
+	case in.Oldest > Left:
+		return fmt.Errorf("redissource: ingress %s: Oldest %d: want Right or Left", in.List, in.Oldest)
+	case in.Key != nil && in.KeyField != "":
+		return fmt.Errorf("redissource: ingress %s: both Key and KeyField are set", in.List)
+	}
+	if _, err := ingressTag(in.List); err != nil {
+		return err
+	}
+	return nil
+}
+
+// validateIngress says all that is wrong with lists that are configured together.
+func validateIngress(all []Ingress) error {
+	var errs []error
+	seen := make(map[string]bool)
+	for i := range all {
+		errs = append(errs, all[i].validate())
+		if seen[all[i].List] {
+			errs = append(errs, fmt.Errorf("redissource: ingress %s: listed twice", all[i].List))
+		}
+		seen[all[i].List] = true
+	}
+	return errors.Join(errs...)
+}
+
+// ingressTag returns what the keys that go with a list begin with: they are of the
+// same cluster slot.
+func ingressTag(list string) (string, error) {
+	_, after, open := strings.Cut(list, "{")
+	if tag, _, closed := strings.Cut(after, "}"); open && closed && tag != "" {
+		return list, nil // it has a hash tag of its own
+	}
+	if strings.ContainsAny(list, "{}") {
+		return "", fmt.Errorf("redissource: ingress %q: a brace that is no hash tag", list)
+	}
+	return "{" + list + "}", nil
+}
+
+// unitNames returns the names of the units.
+func unitNames(ingress []Ingress) []string {
+	names := make([]string, len(ingress))
+	for i := range ingress {
+		names[i] = ingress[i].List
+	}
+	return names
+}
+
+// A routed line is what becomes of a line of an ingress list.
+type routed struct {
+	to   partition.ID
+	dead bool
+	body []byte // the envelope, or the dead letter
+}
+
+// lostLines is where lines go that are no tasks.
+const lostLines partition.ID = 0
+
+// route says what becomes of the line at a position.
+func (in *Ingress) route(line string, era, position int64, layout partition.Config, now time.Time) routed {
+	e, err := in.read(line)
+	to := partition.ID(position % int64(layout.Total))
+	if err == nil && e.key != "" {
+		to, err = layout.Hash.Of(e.key, layout.Total)
+	}
+	if err != nil {
+		return routed{to: lostLines, dead: true, body: appendLetter(nil, &letter{
+			position: position, at: now, reason: fmt.Sprintf("ingress %s: %v", in.List, err), raw: true, body: line,
+		})}
+	}
+	if e.id == "" {
+		e.id = fmt.Sprintf("%s-%d-%d", in.List, era, position)
+	}
+	e.born = now
+	return routed{to: to, body: appendEnvelope(make([]byte, 0, len(line)+len(e.id)+len(e.typ)+len(e.key)+32), &e)}
+}
+
+// read takes id, type and key from a line.
+func (in *Ingress) read(line string) (envelope, error) {
+	e := envelope{typ: in.Type, payload: []byte(line)}
+	if in.KeyField != "" || in.IDField != "" || in.TypeField != "" {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(e.payload, &fields); err != nil {
+			return e, fmt.Errorf("not a JSON object: %w", err)
+		}
+		if fields == nil {
+			return e, errors.New("not a JSON object: null")
+		}
+		var err error
+		if in.KeyField != "" {
+			if e.key, err = text(fields, in.KeyField); err == nil && e.key == "" {
+				err = fmt.Errorf("no field %q, which is the key", in.KeyField)
+			}
+			if err != nil {
+				return e, err
+			}
+		}
+		if in.IDField != "" {
+			if e.id, err = text(fields, in.IDField); err != nil {
+				return e, err
+			}
+		}
+		if _, ok := fields[in.TypeField]; ok && in.TypeField != "" {
+			if e.typ, err = text(fields, in.TypeField); err != nil {
+				return e, err
+			}
+		}
+	}
+	if in.Key != nil {
+		key, err := in.Key(e.payload)
+		if err != nil {
+			return e, err
+		}
+		e.key = key
+	}
+	return e, nil
+}
+
+// text returns a field that is a string or a number, "" if it is missing or null.
+func text(fields map[string]json.RawMessage, name string) (string, error) {
+	raw := fields[name]
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return "", nil
+	case raw[0] == '"':
+		var s string
+		err := json.Unmarshal(raw, &s)
+		return s, err
+	case raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9':
+		return string(raw), nil
+	}
+	return "", fmt.Errorf("field %q is neither a string nor a number", name)
+}

@@ -1,0 +1,62 @@
+-- ingress_move moves the oldest lines of an ingress list to their partitions, in one
+-- step: for a single server. The lines were read without a fence; that the base is
+-- still the one they were read at says that nobody has moved them.
+--
+-- KEYS  1 fence  2 the list
+--       then for each target: its :pending, :fence, :dead
+-- ARGV  1 token
+--       2 base the lines were read at  3 how many they are
+--       4 the side of the oldest, 'R' or 'L'  5 the oldest line  6 the last one
+--       7 era their ids were made with
+--       8 partitions of the name, as the sender counts them
+--       9 number of targets, then for each: number of envelopes, number of dead letters
+--       then for each target its envelopes and its dead letters
+-- Result  {'OK', new base}
+--         {'MOVED', base}  nothing done: they were moved before
+--         {'CHANGED'}  nothing done: the list holds other lines there
+--         {'STALE'}  another token stands
+--         {'FORGOT'}  the store lost what it had answered: begin a new era
+--         {'RESIZED', partitions}  the name has another number of partitions now
+-- Cost  10 us (7 of them for INFO), 3 us for each target and 0.3 us for each line
+redis.call('HDEL', KEYS[1], '') -- not deny-oom: to move lines makes the store no fuller
+
+local f = redis.call('HMGET', KEYS[1], 't', 'b', 'g', 'r')
+if f[1] ~= ARGV[1] then return {'STALE'} end
+local here = ''
+local info = redis.pcall('INFO', 'server')
+if type(info) == 'string' then here = string.match(info, 'run_id:(%w+)') or '' end
+local base, b0, k = tonumber(f[2]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if here ~= f[4] or f[3] ~= ARGV[7] or base < b0 then return {'FORGOT'} end
+if base > b0 then return {'MOVED', f[2]} end
+
+local list, oldest, last = KEYS[2], -1, -k
+if ARGV[4] == 'L' then oldest, last = 0, k - 1 end
+if redis.call('LINDEX', list, oldest) ~= ARGV[5] or redis.call('LINDEX', list, last) ~= ARGV[6] then
+  return {'CHANGED'}
+end
+
+local targets, waits = tonumber(ARGV[9]), {}
+for i = 1, targets do
+  local g = redis.call('HMGET', KEYS[3 * i + 1], 'w', 'p')
+  if g[2] and g[2] ~= ARGV[8] then return {'RESIZED', g[2]} end
+  waits[i] = g[1]
+end
+
+local at = 10 + 2 * targets
+for i = 1, targets do
+  local pending, fence, dead = KEYS[3 * i], KEYS[3 * i + 1], KEYS[3 * i + 2]
+  local live, lost = tonumber(ARGV[8 + 2 * i]), tonumber(ARGV[9 + 2 * i])
+  if live > 0 then redis.call('RPUSH', pending, unpack(ARGV, at, at + live - 1)) end
+  at = at + live
+  if lost > 0 then redis.call('RPUSH', dead, unpack(ARGV, at, at + lost - 1)) end
+  at = at + lost
+  if live > 0 and waits[i] then
+    redis.call('HDEL', fence, 'w')
+    redis.call('PUBLISH', string.gsub(fence, 'fence$', 'bell'), '')
+  end
+end
+
+if ARGV[4] == 'L' then redis.call('LTRIM', list, k, -1) else redis.call('LTRIM', list, 0, -k - 1) end
+local after = string.format('%.0f', b0 + k)
+redis.call('HSET', KEYS[1], 'b', after)
+return {'OK', after}

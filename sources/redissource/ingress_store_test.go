@@ -1,0 +1,294 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
+)
+
+// The store fails over to a replica that lacks the newest writes: of the list, its
+// fence and its plan, but not of the partitions, which are on other servers. Lines that
+// come now get positions that were given before, and must not be taken for those.
+func TestIngressFailOver(t *testing.T) {
+	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
+		ctx := t.Context()
+		fence := "{" + b.unit.List + "}:fence"
+		b.push(inboxLine("ann", 0))
+		s := b.open(1)
+		b.arrived(1)
+		replica := b.fence() // the list is empty and no plan stands
+		b.push(inboxLine("ann", 1), inboxLine("ann", 2))
+		b.arrived(3)
+		// The replica is promoted; its run id is another one.
+		replica["r"] = "another run"
+		if err := b.client.HSet(ctx, fence, replica).Err(); err != nil {
+			t.Fatal(err)
+		}
+		b.push(inboxLine("ann", 3), inboxLine("ann", 4), inboxLine("ann", 5))
+		eventually(t, func() bool { return len(b.counts()) == 6 })
+		for i, n := range b.counts() {
+			if n != 1 {
+				t.Errorf("line %d is there %d times", i, n)
+			}
+		}
+		seen := make(map[string]bool)
+		for _, e := range b.logs()[partition.Of("ann", 4)] {
+			if seen[e.id] {
+				t.Errorf("two lines are called %s", e.id)
+			}
+			seen[e.id] = true
+		}
+		select {
+		case <-s.ended:
+			t.Errorf("the ownership ended: %v", s.end)
+		default:
+		}
+	})
+}
+
+// A restart of the store costs neither a line nor the ownership, and doubles nothing.
+func TestIngressStoreRestarts(t *testing.T) {
+	server := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
+	for _, single := range []bool{true, false} {
+		client := server.Client()
+		if single {
+			client = redistest.Single(t, client)
+		}
+		b := newInbox(t, client, 4)
+		s := b.open(1)
+		var lines []string
+		for i := range 600 {
+			lines = append(lines, inboxLine(fmt.Sprint(i%7), i))
+		}
+		b.push(lines[:300]...)
+		server.Kill()
+		server.Start()
+		eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil })
+		b.push(lines[300:]...)
+		b.arrived(600)
+		b.exactlyOnceInOrder(600)
+		select {
+		case <-s.ended:
+			t.Errorf("the ownership ended: %v", s.end)
+		default:
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The fence is deleted by hand: the owner is lost, the next one goes on, and no line
+// is taken for an earlier one.
+func TestIngressFenceIsLost(t *testing.T) {
+	bothInboxes(t, 2, func(t *testing.T, b *inbox) {
+		b.push(inboxLine("ann", 0), inboxLine("bob", 1))
+		s := b.open(1)
+		b.arrived(2)
+		b.client.Del(t.Context(), "{"+b.unit.List+"}:fence")
+		b.push(inboxLine("ann", 2), inboxLine("bob", 3))
+		if _, err := s.Fetch(t.Context(), 1); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("Fetch: %v", err)
+		}
+		b.open(2)
+		b.arrived(4)
+		b.exactlyOnceInOrder(4)
+	})
+}
+
+// Somebody pushes at the wrong end between the read and the move: no line is lost.
+func TestIngressWrongEnd(t *testing.T) {
+	for _, single := range []bool{true, false} {
+		for name, sc := range map[string]script{"move": ingressMoveScript, "plan": ingressPlanScript, "trim": ingressTrimScript} {
+			if single != (name == "move") {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				b := newInbox(t, redistest.New(t), 4)
+				b.learn()
+				client := b.another(single)
+				done := false
+				client.AddHook(&scripted{before: func(sha string, _ []redis.Cmder) error {
+					if sha == sc.Hash() && !done {
+						done = true
+						return b.client.RPush(context.Background(), b.unit.List, inboxLine("eve", 4)).Err()
+					}
+					return nil
+				}})
+				b.push(inboxLine("ann", 0), inboxLine("bob", 1), inboxLine("cid", 2), inboxLine("dan", 3))
+				if _, err := b.start(client, 1); err != nil {
+					t.Fatal(err)
+				}
+				b.arrived(5)
+				eventually(t, func() bool { return len(b.counts()) == 5 })
+				for i, n := range b.counts() {
+					if n != 1 && name != "trim" {
+						t.Errorf("line %d is there %d times", i, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Lines are taken out by hand after they were planned: the plan is void, and what is
+// left is not lost.
+func TestIngressLinesTakenOut(t *testing.T) {
+	for _, lines := range []int{2, 3} { // fewer than the plan has, and as many
+		b := newInbox(t, redistest.New(t), 4)
+		b.learn()
+		client := b.another(false)
+		client.AddHook(&scripted{before: func(sha string, cmds []redis.Cmder) error {
+			if sha != pushScript.Hash() {
+				return nil
+			}
+			// One target hears of it, and its mark says so.
+			for _, c := range again(cmds[:1]) {
+				_ = b.client.Process(context.Background(), c)
+			}
+			return errNetwork
+		}})
+		b.push(inboxLine("ann", 0), inboxLine("bob", 1), inboxLine("cid", 2))
+		s, err := b.start(client, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return len(b.counts()) > 0 })
+		s.stop()
+		<-s.ended
+		before := b.counts()
+		b.client.Del(t.Context(), b.unit.List)
+		for i, to := range []string{"ann", "bob", "cid"}[:lines] {
+			b.push(inboxLine(to, 3+i))
+		}
+		if _, err := b.start(b.another(false), 2); err != nil {
+			t.Fatal(err)
+		}
+		b.arrived(len(before) + lines)
+		for i := range lines {
+			before[3+i] = 1
+		}
+		if c := b.counts(); !maps.Equal(c, before) {
+			t.Errorf("lines %v, want %v", c, before)
+		}
+	}
+}
+
+// A full store lets lines through: it is what empties it.
+func TestIngressOnFullStore(t *testing.T) {
+	server := redistest.Server(t)
+	b := newInbox(t, redistest.Single(t, server.Client()), 4)
+	b.push(inboxLine("ann", 0), inboxLine("bob", 1))
+	server.Config("maxmemory", "1")
+	s := b.open(1)
+	b.arrived(2)
+	b.exactlyOnceInOrder(2)
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// On a cluster a full target refuses, which is told, and a batch that its refusal has
+// held up for long is forced on it: the list may be what fills it.
+func TestIngressOnFullTarget(t *testing.T) {
+	server := redistest.Server(t)
+	b := newInbox(t, server.Client(), 4)
+	b.push(inboxLine("ann", 0), inboxLine("bob", 1))
+	server.Config("maxmemory", "1")
+	s := b.open(1)
+	if _, err := s.Fetch(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("Fetch: %v", err)
+	}
+	if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 2 {
+		t.Errorf("%d lines are left, want 2", n)
+	}
+	s.stop()
+	<-s.ended
+	lines, err := s.read(t.Context(), 2)
+	if err != nil || s.standing == nil {
+		t.Fatalf("%q, %v, plan %v", lines, err, s.standing)
+	}
+	s.full = true
+	held := &logstream.Trouble{}
+	held.Next(time.Now().Add(-forceAfter), false)
+	if err := s.push(t.Context(), s.standing, lines, held); err != nil {
+		t.Errorf("forced: %v", err)
+	}
+	server.Config("maxmemory", "0")
+	b.open(2)
+	b.arrived(2)
+	b.exactlyOnceInOrder(2)
+}
+
+// A batch that was planned for another number of partitions is not pushed: its targets
+// may be no partitions any more.
+func TestIngressPlanOfAnotherCount(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 8)
+	b.learn()
+	client := b.another(false)
+	client.AddHook(&scripted{before: func(sha string, _ []redis.Cmder) error {
+		if sha == pushScript.Hash() {
+			return errNetwork
+		}
+		return nil
+	}})
+	b.push(inboxLine("ann", 0))
+	s, err := b.start(client, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return b.client.Exists(t.Context(), "{"+b.unit.List+"}:plan").Val() == 1 })
+	s.stop()
+	<-s.ended
+	b.layout.Total = 2
+	if _, err := b.start(b.another(false), 2); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// The name was resized while an owner slept.
+func TestIngressOfResizedName(t *testing.T) {
+	bothInboxes(t, 2, func(t *testing.T, b *inbox) {
+		for id := range partition.ID(2) {
+			b.client.HSet(t.Context(), KeysOf(b.name, id).Fence, "p", 4)
+		}
+		s := b.open(1)
+		b.push(inboxLine("ann", 0))
+		if _, err := s.Fetch(t.Context(), 1); !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("Fetch: %v", err)
+		}
+		if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 1 {
+			t.Error("it moved a line")
+		}
+	})
+}
+
+func TestIngressOnCluster(t *testing.T) {
+	b := newInbox(t, redistest.Cluster(t), 32)
+	s := b.open(1)
+	const n = 700
+	var lines []string
+	for i := range n {
+		lines = append(lines, inboxLine(fmt.Sprint(i%50), i))
+	}
+	for part := range slices.Chunk(lines, 90) {
+		b.push(part...)
+	}
+	b.arrived(n)
+	b.exactlyOnceInOrder(n)
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,308 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+func TestIngressMoves(t *testing.T) {
+	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
+		for _, side := range []Side{Right, Left} {
+			b.name, b.unit.Oldest = redistest.Name(t), side
+			b.unit.List = b.name + ":inbox"
+			b.push(inboxLine("ann", 0), inboxLine("bob", 0), inboxLine("ann", 1))
+			s := b.open(7)
+			b.push(inboxLine("ann", 2), inboxLine("bob", 1))
+			b.arrived(5)
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			logs := b.logs()
+			for _, key := range []string{"ann", "bob"} {
+				id := partition.Of(key, 4)
+				var got []string
+				for _, e := range logs[id] {
+					if e.key == key {
+						got = append(got, string(e.payload))
+					}
+					if e.typ != "mail" || time.Since(e.born) > time.Minute || !strings.HasPrefix(e.id, b.unit.List+"-") {
+						t.Errorf("envelope %+v", e)
+					}
+				}
+				want := []string{inboxLine(key, 0), inboxLine(key, 1), inboxLine(key, 2)}
+				if !slices.Equal(got, want[:len(got)]) || len(got) < 2 {
+					t.Errorf("%v: %s: %q", side, key, got)
+				}
+			}
+		}
+	})
+}
+
+// Positions, and so ids, go on from owner to owner.
+func TestIngressIDs(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		b.push(inboxLine("a", 0))
+		s := b.open(3)
+		b.arrived(1)
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.push(inboxLine("a", 1))
+		b.open(9)
+		b.arrived(2)
+		want := []string{b.unit.List + "-3000-0", b.unit.List + "-3000-1"}
+		if got := idsOf(b.logs()[0]); !slices.Equal(got, want) {
+			t.Errorf("ids %v, want %v", got, want)
+		}
+	})
+}
+
+// What cannot be routed is kept whole among the dead letters, once.
+func TestIngressLosesNoLine(t *testing.T) {
+	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
+		bad := []string{"hello", `{"cc":"ann"}`, "\x00\xff", "[1]"}
+		var lines []string
+		for i, l := range bad {
+			lines = append(lines, inboxLine("ann", i), l)
+		}
+		b.push(lines...)
+		b.open(1)
+		b.arrived(len(lines))
+		var got []string
+		for _, l := range b.dead(lostLines) {
+			if !l.raw || l.reason == "" || !strings.Contains(l.reason, b.unit.List) {
+				t.Errorf("letter %+v", l)
+			}
+			got = append(got, l.body)
+		}
+		if !slices.Equal(got, bad) {
+			t.Errorf("dead letters %q, want %q", got, bad)
+		}
+	})
+}
+
+// Keys decide with the hash of the name, and a key that does not fit it is lost as
+// any other line is: not at all.
+func TestIngressHashByID(t *testing.T) {
+	bothInboxes(t, 8, func(t *testing.T, b *inbox) {
+		b.layout.Hash = partition.ByID
+		b.push(`{"to":21}`, `{"to":"ann"}`)
+		b.open(1)
+		b.arrived(2)
+		if n := len(b.logs()[5]); n != 1 || len(b.dead(lostLines)) != 1 {
+			t.Errorf("%d tasks, %d dead letters", n, len(b.dead(lostLines)))
+		}
+	})
+}
+
+func TestIngressManyAndLarge(t *testing.T) {
+	bothInboxes(t, 8, func(t *testing.T, b *inbox) {
+		const n = 3*ingressLines + 7
+		var lines []string
+		for i := range n {
+			pad := ""
+			if i%100 == 0 {
+				pad = strings.Repeat(" ", 200_000)
+			}
+			lines = append(lines, inboxLine(fmt.Sprint(i%10), i)+pad)
+		}
+		for part := range slices.Chunk(lines, 100) {
+			b.push(part...)
+		}
+		b.open(1)
+		b.arrived(n)
+		b.exactlyOnceInOrder(n)
+	})
+}
+
+// An idle list costs next to nothing, and its order is as it was.
+func TestIngressIdle(t *testing.T) {
+	for _, single := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			m, client := redistest.Bubble(t)
+			if single {
+				client = redistest.Single(t, client)
+			}
+			b := newInbox(t, client, 4)
+			s := b.open(1)
+			synctest.Wait()
+			before := m.CommandCount()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := m.CommandCount() - before; n > 40 {
+				t.Errorf("single %v: %d commands in an idle minute", single, n)
+			}
+			b.push(inboxLine("ann", 0))
+			b.push(inboxLine("ann", 1))
+			synctest.Wait()
+			if got := len(b.logs()[partition.Of("ann", 4)]); got != 2 {
+				t.Errorf("single %v: %d tasks at once, want 2", single, got)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A wait moves the oldest line onto its own place, also while others push.
+func TestIngressWaitKeepsOrder(t *testing.T) {
+	client, list := redistest.New(t), redistest.Name(t)
+	for _, side := range []Side{Right, Left} {
+		client.RPush(t.Context(), list, "a", "b", "c")
+		client.BLMove(t.Context(), list, list, side.String(), side.String(), time.Second)
+		if got := client.LRange(t.Context(), list, 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("%v: %q", side, got)
+		}
+		client.Del(t.Context(), list)
+	}
+}
+
+// What an owner pushes wakes the partitions' owners.
+func TestIngressRings(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		k := KeysOf(b.name, 0)
+		sub := b.client.Subscribe(t.Context(), k.Bell)
+		defer sub.Close()
+		if _, err := sub.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.client.HSet(t.Context(), k.Fence, "w", "1")
+		b.open(1)
+		b.push(inboxLine("ann", 0))
+		if _, err := sub.ReceiveMessage(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestIngressOpenRefuses(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		s := b.open(5)
+		for _, epoch := range []partition.Epoch{4, 5} {
+			g := partition.Grant{ID: partition.FirstUnit, Epoch: epoch}
+			tok := partition.Token{Epoch: epoch, Session: "another"}
+			_, err := startIngress(t.Context(), b.client, b.name, b.layout, b.unit, g, tok, s.single)
+			fenced, ok := errors.AsType[*sources.FencedError](err)
+			if !ok || fenced.Stored != 5 || fenced.Grant != g {
+				t.Errorf("epoch %d after 5: %v", epoch, err)
+			}
+		}
+		// The same token again changes nothing.
+		fence := b.fence()
+		b.open(5)
+		if again := b.fence(); fmt.Sprint(fence) != fmt.Sprint(again) {
+			t.Errorf("%v became %v", fence, again)
+		}
+		// A later one ends it, at the latest when it would move a line. The later one
+		// moves none meanwhile: it might take the line before the earlier reads it, and
+		// then the earlier has nothing to be refused for.
+		later := b.open(6)
+		later.stop()
+		<-later.ended
+		b.push(inboxLine("ann", 0))
+		if _, err := s.Fetch(t.Context(), 1); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("the earlier owner: %v", err)
+		}
+		b.open(6)
+		b.arrived(1)
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("closing it: %v", err)
+		}
+		if got := b.fence()["t"]; got != tokenOf(6).String() {
+			t.Errorf("it took the token along: %q", got)
+		}
+	})
+}
+
+func TestIngressClose(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		s := b.open(5)
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("again: %v", err)
+		}
+		b.push(inboxLine("ann", 0))
+		if f := b.fence(); f["t"] != "" || f["e"] != "5" {
+			t.Errorf("fence %v", f)
+		}
+		if _, err := s.Fetch(t.Context(), 1); !errors.Is(err, sources.ErrClosed) {
+			t.Errorf("Fetch: %v", err)
+		}
+		if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 1 {
+			t.Error("a closed stream moved a line")
+		}
+		if _, err := b.start(b.client, 5); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("an epoch that was worked: %v", err)
+		}
+	})
+}
+
+func TestIngressFetchEndsWithItsContext(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 1)
+	s := b.open(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if tasks, err := s.Fetch(ctx, 1); tasks != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", tasks, err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A trouble a person must see to is told, and the work goes on when it is over.
+func TestIngressTellsItsTroubles(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		b.client.Set(t.Context(), b.unit.List, "not a list", 0)
+		s := b.open(1)
+		if _, err := s.Fetch(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || errors.Is(err, sources.ErrFenced) {
+			t.Errorf("Fetch: %v", err)
+		}
+		b.client.Del(t.Context(), b.unit.List)
+		b.push(inboxLine("ann", 0))
+		b.arrived(1)
+	})
+}
+
+func TestIngressOfSource(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	src, err := New(client, name, Config{Partitions: 2, Ingress: []Ingress{
+		{List: name + ":b", KeyField: "to"}, {List: name + ":a", Oldest: Left},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout, err := src.Layout(t.Context())
+	if err != nil || fmt.Sprint(layout.Units) != fmt.Sprint([]string{name + ":a", name + ":b"}) {
+		t.Fatalf("%+v, %v", layout, err)
+	}
+	for i, list := range layout.Units {
+		g := partition.Grant{ID: partition.FirstUnit + partition.ID(i), Epoch: 1}
+		s, err := src.Open(t.Context(), g, tokenOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.LPush(t.Context(), list, inboxLine("ann", i))
+		eventually(t, func() bool { return client.LLen(t.Context(), list).Val() == 0 })
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	g := partition.Grant{ID: partition.FirstUnit + 2, Epoch: 1}
+	if _, err := src.Open(t.Context(), g, tokenOf(1)); err == nil {
+		t.Error("a unit that is not there was opened")
+	}
+}

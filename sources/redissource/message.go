@@ -1,0 +1,94 @@
+package redissource
+
+import (
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Message is what a producer says of one task.
+type Message struct {
+	// ID names the task within the name. Default: 26 characters, random and ordered
+	// by time.
+	ID      string
+	Type    string // picks the handler; may be empty
+	Key     string // partition and order; empty: any partition, no order
+	Payload []byte
+	Headers map[string]string
+	// At is when it may be handled first, by the store's clock; Delay is the same
+	// counted from when the store hears of it. Of both zero it is at once; not both
+	// may be set. A scheduled task comes after those that were enqueued meanwhile,
+	// also of its key.
+	At    time.Time
+	Delay time.Duration
+	// Unique asks that no other task with this ID waits or runs in the partition of
+	// this Key: if one does, this message is a duplicate. It ends when the task is
+	// done or dead, at the latest UniqueFor after it was due. Needs an ID.
+	Unique bool
+	// UniqueFor bounds Unique. Default 24 h.
+	UniqueFor time.Duration
+}
+
+const defaultUnique = 24 * time.Hour
+
+// A Result is what became of a Message.
+type Result struct {
+	ID        string
+	Partition partition.ID
+	// Duplicate says that nothing was enqueued, since a unique task with this ID is
+	// there.
+	Duplicate bool
+	// Err is nil if the task was enqueued or is a duplicate. It wraps ErrBacklog,
+	// ErrUnknown, partition.ErrConfig, sources.ErrClosed, the context's error or what
+	// the store said; but for ErrUnknown the task was not enqueued.
+	Err error
+}
+
+var (
+	// ErrBacklog means that the log of the message's partition is as long as the
+	// producer's MaxBacklog allows.
+	ErrBacklog = errors.New("the backlog is full")
+	// ErrUnknown means that the message was sent and not answered: it may have been
+	// enqueued, or be enqueued still. To enqueue it again may double it, unless it
+	// is unique.
+	ErrUnknown = errors.New("unknown whether it was enqueued")
+)
+
+// check says what is wrong with m.
+func (m *Message) check(hash partition.Hash) error {
+	var errs []error
+	if !m.At.IsZero() && m.Delay != 0 {
+		errs = append(errs, errors.New("both At and Delay are set"))
+	}
+	if m.Delay < 0 {
+		errs = append(errs, fmt.Errorf("a delay of %v", m.Delay))
+	}
+	if m.Unique && m.ID == "" {
+		errs = append(errs, errors.New("unique without an ID"))
+	}
+	if m.UniqueFor < 0 || m.UniqueFor > 0 && m.UniqueFor < time.Millisecond {
+		errs = append(errs, fmt.Errorf("unique for %v: want at least 1 ms", m.UniqueFor))
+	}
+	if m.Key != "" {
+		if _, err := hash.Of(m.Key, 1); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var idEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// newID returns 128 bits as 26 characters that sort by time: 48 bits of
+// milliseconds and 80 random ones.
+func newID(now time.Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16|rand.Uint64()&0xffff)
+	binary.BigEndian.PutUint64(b[8:], rand.Uint64())
+	return idEncoding.EncodeToString(b[:])
+}

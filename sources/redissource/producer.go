@@ -1,0 +1,289 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources"
+)
+
+// A ProducerConfig is what a [Producer] may be told. Zero is ready to use.
+type ProducerConfig struct {
+	// Partitions and Hash are written under the name if nobody has done so, and
+	// compared otherwise. Default: what stands there, else 256 and xxhash64.
+	Partitions int
+	Hash       partition.Hash
+	// MaxBacklog is the most tasks in the log of a partition, finished ones that
+	// wait for an earlier one included; messages over it are refused with
+	// ErrBacklog. Scheduled tasks are not counted. Default 0: no limit.
+	MaxBacklog int
+	// Timeout is how long a message is tried for while the store does not answer or
+	// refuses for a while (fail-over, loading, a slot that moves). Default 30 s, at
+	// most 30 min.
+	Timeout time.Duration
+}
+
+const (
+	defaultTimeout = 30 * time.Second
+	// markLife is how long a partition remembers what a producer pushed last. A
+	// batch is never repeated after half of it.
+	markLife   = time.Hour
+	maxTimeout = markLife / 2
+)
+
+func (c ProducerConfig) validate() error {
+	var errs []error
+	if c.MaxBacklog < 0 {
+		errs = append(errs, fmt.Errorf("redissource: MaxBacklog %d: want 0 or more", c.MaxBacklog))
+	}
+	if c.Timeout < 0 || c.Timeout > maxTimeout {
+		errs = append(errs, fmt.Errorf("redissource: Timeout %v: want up to %v", c.Timeout, maxTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// A Producer enqueues tasks under a name.
+//
+// Its methods may be called concurrently; messages of calls that overlap travel
+// together. Each push carries the producer's session and a position, so that a push
+// whose answer was lost is repeated without doubling a task.
+type Producer struct {
+	client  redis.UniversalClient
+	name    string
+	config  partition.Config
+	backlog int
+	timeout time.Duration
+	session string // names the marks
+	// oneServer says that one script may touch all partitions.
+	oneServer bool
+
+	round atomic.Uint32 // messages without a key go round
+	born  atomic.Int64  // the last one given out, microseconds
+
+	mu      sync.Mutex
+	closed  bool
+	lanes   map[string]*lane       // by node
+	ofPart  map[partition.ID]*lane // where a partition's messages go, for good
+	running sync.WaitGroup         // lanes that send
+	quit    chan struct{}          // closed: nothing is tried again
+	stop    sync.Once
+}
+
+// NewProducer returns a producer for name. It writes the configuration of the name
+// if none stands, and returns an error that wraps partition.ErrConfig if another one
+// does. ctx bounds this call only. The caller closes the producer, then the client.
+func NewProducer(ctx context.Context, client redis.UniversalClient, name string, cfg ProducerConfig) (*Producer, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	config, err := redisconfig.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	p := &Producer{
+		client: client, name: name, config: config, backlog: cfg.MaxBacklog, timeout: cfg.Timeout,
+		session: newID(time.Now()),
+		lanes:   make(map[string]*lane),
+		ofPart:  make(map[partition.ID]*lane),
+		quit:    make(chan struct{}),
+	}
+	_, p.oneServer = client.(*redis.Client)
+	p.round.Store(rand.Uint32())
+	return p, nil
+}
+
+// Config returns the configuration of the name.
+func (p *Producer) Config() partition.Config { return p.config }
+
+// Enqueue puts messages at the end of their partitions' logs and returns what became
+// of each, in their order. It returns once the store has answered for all of them, or
+// ctx or the producer's Timeout ended. Messages of one key keep the order of their
+// call. The error is nil if every message was enqueued or is a duplicate; results are
+// nil only if a message is faulty, and then none was sent.
+func (p *Producer) Enqueue(ctx context.Context, messages ...Message) ([]Result, error) {
+	if len(messages) == 0 {
+		return nil, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := p.newCall(messages)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.items {
+		it := &c.items[i]
+		it.lane = p.laneOf(ctx, it.part)
+		if it.lane == nil || !it.lane.submit(it) {
+			c.finish(it, false, sources.ErrClosed)
+		}
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		c.abandon(context.Cause(ctx))
+	}
+	return c.answer()
+}
+
+// newCall checks and encodes messages.
+func (p *Producer) newCall(messages []Message) (*call, error) {
+	now := time.Now()
+	c := &call{
+		items: make([]item, len(messages)), results: make([]Result, len(messages)),
+		left: len(messages), done: make(chan struct{}),
+	}
+	var errs []error
+	size := 0
+	for i := range messages {
+		m := &messages[i]
+		if err := m.check(p.config.Hash); err != nil {
+			errs = append(errs, fmt.Errorf("redissource: message %d: %w", i, err))
+		}
+		size += 96 + len(m.ID) + len(m.Type) + len(m.Key) + len(m.Payload)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	buf := make([]byte, 0, size)
+	for i := range messages {
+		m := &messages[i]
+		it := &c.items[i]
+		it.call, it.n, it.deadline = c, i, now.Add(p.timeout)
+		it.part = p.place(m.Key)
+		id := m.ID
+		if id == "" {
+			id = newID(now)
+		}
+		c.results[i] = Result{ID: id, Partition: it.part}
+		e := envelope{
+			id: id, typ: m.Type, key: m.Key, born: p.nextBorn(now),
+			headers: m.Headers, unique: m.Unique, payload: m.Payload,
+		}
+		start := len(buf)
+		buf = appendEnvelope(buf, &e)
+		it.body = buf[start:len(buf):len(buf)]
+		if !m.plain() {
+			it.special = specialOf(m, &e, now)
+		}
+	}
+	return c, nil
+}
+
+// plain reports whether the message only asks to be at the end of the log.
+func (m *Message) plain() bool { return m.At.IsZero() && m.Delay == 0 && !m.Unique }
+
+// place returns the partition of key, which was checked.
+func (p *Producer) place(key string) partition.ID {
+	if key == "" {
+		return partition.ID(p.round.Add(1) % uint32(p.config.Total))
+	}
+	id, err := p.config.Hash.Of(key, p.config.Total)
+	if err != nil {
+		panic(err) // Message.check let it pass
+	}
+	return id
+}
+
+// nextBorn returns now, or a little later: no two messages of a producer are born in
+// the same microsecond. Two that are otherwise equal would be one member of :delayed,
+// and would hold each other's lock.
+func (p *Producer) nextBorn(now time.Time) time.Time {
+	for {
+		last := p.born.Load()
+		next := max(now.UnixMicro(), last+1)
+		if p.born.CompareAndSwap(last, next) {
+			return time.UnixMicro(next)
+		}
+	}
+}
+
+// laneOf returns the lane of a partition, nil if the producer is closed. On a cluster
+// there is one for each node, so that messages for the others do not wait for a node
+// that is down. A partition that moves to another node keeps its lane: no two pushes
+// to one partition may be on their way at once, the earlier one would be taken for a
+// repetition.
+func (p *Producer) laneOf(ctx context.Context, id partition.ID) *lane {
+	p.mu.Lock()
+	l, closed := p.ofPart[id], p.closed
+	p.mu.Unlock()
+	if closed || l != nil {
+		if closed {
+			return nil
+		}
+		return l
+	}
+	node := ""
+	if cluster, ok := p.client.(*redis.ClusterClient); ok {
+		if master, err := cluster.MasterForKey(ctx, KeysOf(p.name, id).Fence); err == nil {
+			node = master.Options().Addr
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if l := p.ofPart[id]; l != nil {
+		return l
+	}
+	l = p.lanes[node]
+	if l == nil {
+		l = newLane(p)
+		p.lanes[node] = l
+	}
+	p.ofPart[id] = l
+	return l
+}
+
+// over reports whether Close has run out of time.
+func (p *Producer) over() bool {
+	select {
+	case <-p.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close refuses new messages, waits until those on their way are answered, and
+// returns after the last goroutine of the producer. When ctx ends first, what was not
+// answered fails, with ErrUnknown if it was sent; Close then still waits for the
+// request under way, which the client's own timeouts bound, and returns ctx's error.
+func (p *Producer) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	lanes := make([]*lane, 0, len(p.lanes))
+	for _, l := range p.lanes {
+		lanes = append(lanes, l)
+	}
+	p.mu.Unlock()
+	for _, l := range lanes {
+		l.close()
+	}
+	idle := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		p.stop.Do(func() { close(p.quit) })
+		<-idle
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,127 @@
+package redissource
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A call is one Enqueue that waits for its answers.
+type call struct {
+	items []item
+
+	mu      sync.Mutex
+	results []Result
+	left    int           // items without an answer
+	over    bool          // Enqueue has gone: answers come too late
+	done    chan struct{} // closed when left is 0
+}
+
+// An item is one message on its way.
+type item struct {
+	call     *call
+	n        int // in call.results
+	lane     *lane
+	part     partition.ID
+	body     []byte // the envelope
+	deadline time.Time
+	special  *special // nil: the end of the log, at once
+	answered bool     // guarded by call.mu
+	// Guarded by lane.mu:
+	sent    bool // it may have reached the store
+	dropped bool // its caller has gone before it was sent
+}
+
+// A special is what push.lua is told of a message that is not plain.
+type special struct {
+	what   string // now, after, at
+	ms     int64
+	ttl    int64 // milliseconds the lock lives, 0: not unique
+	lock   string
+	unique string // id
+}
+
+func specialOf(m *Message, e *envelope, now time.Time) *special {
+	s := &special{what: "now"}
+	wait := m.Delay
+	switch {
+	case m.Delay > 0:
+		s.what, s.ms = "after", roundUp(m.Delay)
+	case !m.At.IsZero():
+		s.what, s.ms = "at", m.At.UnixMilli()
+		if m.At.Nanosecond()%1e6 != 0 {
+			s.ms++
+		}
+		s.ms = max(s.ms, 0)
+		wait = max(0, m.At.Sub(now))
+	}
+	if m.Unique {
+		ttl := m.UniqueFor
+		if ttl == 0 {
+			ttl = defaultUnique
+		}
+		s.ttl, s.lock, s.unique = roundUp(wait)+roundUp(ttl), e.lockValue(), e.id
+	}
+	return s
+}
+
+// roundUp returns d in milliseconds: never earlier than was asked for.
+func roundUp(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// finish records what became of it.
+func (c *call) finish(it *item, duplicate bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.results[it.n].Duplicate, c.results[it.n].Err = duplicate, err
+	it.answered = true
+	c.left--
+	if c.left == 0 {
+		close(c.done)
+	}
+}
+
+// abandon gives up what is not answered: what was not sent yet never will be, of the
+// rest nobody knows.
+func (c *call) abandon(cause error) {
+	for i := range c.items {
+		it := &c.items[i]
+		sent := it.lane != nil && it.lane.drop(it)
+		c.mu.Lock()
+		if !it.answered {
+			if sent {
+				c.results[i].Err = fmt.Errorf("%w: %w", ErrUnknown, cause)
+			} else {
+				c.results[i].Err = cause
+			}
+		}
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+}
+
+// answer returns what Enqueue returns. Nothing is written to the results any more.
+func (c *call) answer() ([]Result, error) {
+	failed := 0
+	var first error
+	for i := range c.results {
+		if err := c.results[i].Err; err != nil {
+			if failed == 0 {
+				first = err
+			}
+			failed++
+		}
+	}
+	if failed == 0 {
+		return c.results, nil
+	}
+	return c.results, fmt.Errorf("redissource: %d of %d messages were not enqueued: %w", failed, len(c.results), first)
+}

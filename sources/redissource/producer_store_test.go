@@ -1,0 +1,261 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+// A broken hook fails every pipeline of scripts, after it was executed or instead.
+type broken struct {
+	err     error
+	execute bool
+}
+
+func (*broken) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*broken) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (b *broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if name := cmds[0].Name(); name != "evalsha" && name != "eval" {
+			return next(ctx, cmds)
+		}
+		if b.execute {
+			_ = next(ctx, cmds)
+		}
+		for _, c := range cmds {
+			c.SetErr(b.err)
+		}
+		return b.err
+	}
+}
+
+// refusal is an error as the store answers it.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+// What the producer says at its Timeout tells a message that may be there from one
+// that is not.
+func TestTimeoutTellsUnknownFromNot(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for _, c := range []struct {
+		name    string
+		hook    broken
+		unknown bool
+	}{
+		{"answers are lost", broken{errNetwork, true}, true},
+		{"requests are lost", broken{errNetwork, false}, true},
+		{"nobody listens", broken{dial, false}, false},
+		{"refused for a while", broken{refusal("LOADING Redis is loading the dataset in memory"), false}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			client, name := redistest.New(t), redistest.Name(t)
+			p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 50 * time.Millisecond})
+			client.AddHook(&c.hook)
+			results, err := p.Enqueue(t.Context(), Message{ID: "m"})
+			if err == nil || errors.Is(results[0].Err, ErrUnknown) != c.unknown || !errors.Is(err, c.hook.err) {
+				t.Errorf("%v, want unknown %v because of %v", err, c.unknown, c.hook.err)
+			}
+		})
+	}
+}
+
+// While a store is dead, messages wait no longer than the Timeout, also those behind
+// others; nothing is left running when the producer is closed.
+func TestTimeoutHoldsForThoseBehind(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 50 * time.Millisecond})
+	client.AddHook(&broken{err: &net.OpError{Op: "dial", Err: errors.New("refused")}})
+	errs := make(chan error)
+	const callers = 20
+	for range callers {
+		go func() {
+			_, err := p.Enqueue(t.Context(), Message{})
+			errs <- err
+		}()
+	}
+	for range callers {
+		if err := <-errs; err == nil {
+			t.Error("enqueued on a dead store")
+		}
+	}
+}
+
+func TestCloseGivesUpWithItsContext(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	p, err := NewProducer(t.Context(), client, name, ProducerConfig{Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.AddHook(&broken{err: errNetwork})
+	errs := make(chan error)
+	const callers = 3
+	for i := range callers {
+		go func() {
+			_, err := p.Enqueue(t.Context(), Message{})
+			errs <- err
+		}()
+		eventually(t, func() bool { return i == 0 && sendingIn(p) || waitingIn(p) == i && i > 0 })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v", err)
+	}
+	for range callers {
+		if err := <-errs; err == nil {
+			t.Error("no error")
+		}
+	}
+	if err := p.Close(context.Background()); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}
+
+// sendingIn reports whether a message is under way in the lanes of p.
+func sendingIn(p *Producer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lanes {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, q := range l.tracks {
+			if q.busy {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A full store refuses at once and keeps nothing; when there is room the producer
+// goes on.
+func TestFullStore(t *testing.T) {
+	server, name := redistest.Server(t), redistest.Name(t)
+	client := server.Client()
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+	server.Config("maxmemory", "1")
+	results, err := p.Enqueue(t.Context(), Message{ID: "u", Unique: true}, Message{})
+	if err == nil || !strings.Contains(err.Error(), "OOM") || errors.Is(err, ErrUnknown) || results[1].Err == nil {
+		t.Errorf("%+v, %v", results, err)
+	}
+	if n := client.Exists(t.Context(), KeysOf(name, 0).Unique("u")).Val(); n != 0 {
+		t.Error("the refused message holds its lock")
+	}
+	server.Config("maxmemory", "0")
+	if _, err := p.Enqueue(t.Context(), Message{ID: "u", Unique: true}); err != nil {
+		t.Error(err)
+	}
+	if ids := idsOf(logOf(t, client, name, 0)); !slices.Equal(ids, []string{"u"}) {
+		t.Errorf("log %v", ids)
+	}
+}
+
+// The store restarts and has forgotten the script, and a batch that was under way.
+func TestStoreRestarts(t *testing.T) {
+	server, name := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always"), redistest.Name(t)
+	client := server.Client()
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 2})
+	if _, err := p.Enqueue(t.Context(), Message{ID: "before", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	errs := make(chan error)
+	go func() {
+		_, err := p.Enqueue(t.Context(), Message{ID: "meanwhile", Key: "k"})
+		errs <- err
+	}()
+	server.Start()
+	if err := <-errs; err != nil {
+		t.Error(err)
+	}
+	if ids := idsOf(logOf(t, client, name, partition.Of("k", 2))); !slices.Equal(ids, []string{"before", "meanwhile"}) {
+		t.Errorf("log %v", ids)
+	}
+}
+
+// A name that was resized takes nothing from producers that count as before.
+func TestResizedNameRefuses(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 2})
+	client.HSet(ctx, KeysOf(name, 0).Fence, "p", 4)
+	client.HSet(ctx, KeysOf(name, 1).Fence, "p", 2)
+	results, err := p.Enqueue(ctx, Message{}, Message{})
+	if !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("error %v", err)
+	}
+	for _, r := range results {
+		if (r.Err != nil) != (r.Partition == 0) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// On a cluster each node has a lane of its own, so that one that is down does not
+// hold up the others.
+func TestProducerOnCluster(t *testing.T) {
+	client, name := redistest.Cluster(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 32})
+	results, err := p.Enqueue(t.Context(), make([]Message, 320)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != 320 {
+		t.Errorf("%d results", len(results))
+	}
+	for id := range partition.ID(32) {
+		if n := len(logOf(t, client, name, id)); n != 10 {
+			t.Errorf("partition %v: %d tasks", id, n)
+		}
+	}
+	if len(p.lanes) < 2 {
+		t.Errorf("%d lanes for 3 masters", len(p.lanes))
+	}
+}
+
+// A sender that began its positions anew has the word: what was sent under an earlier
+// era is refused, and does not bring that era's mark back.
+func TestPushEras(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	for i, c := range []struct {
+		era, first int64
+		bodies     []string
+		want       string
+	}{
+		{5, 10, []string{"a", "b"}, "OK"},
+		{5, 10, []string{"a", "b"}, "OK"}, // repeated
+		{7, 10, []string{"c"}, "OK"},      // a new era begins where it likes
+		{5, 12, []string{"late"}, "STALE"},
+		{7, 10, []string{"c"}, "OK"},          // repeated
+		{7, 9, []string{"x", "c", "d"}, "OK"}, // the first two lie at or below the mark
+		{7, 12, []string{"e"}, "OK"},
+	} {
+		head := pushHead{era: c.era, first: c.first, last: c.first + int64(len(c.bodies)) - 1, total: 1}
+		keys, args := head.arguments(k.Mark("unit"), []pushTarget{{&k, len(c.bodies)}}, len(c.bodies))
+		for _, b := range c.bodies {
+			args = append(args, b)
+		}
+		a, err := parsePush(pushScript.Run(ctx, client, keys, args...))
+		if err != nil || a.status != c.want {
+			t.Errorf("push %d: %+v, %v, want %s", i, a, err, c.want)
+		}
+	}
+	if got := client.LRange(ctx, k.Pending, 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
+		t.Errorf("log %q", got)
+	}
+	if ttl := client.TTL(ctx, k.Mark("unit")).Val(); ttl != -1 {
+		t.Errorf("the mark lives %v, want for ever", ttl)
+	}
+}

@@ -1,0 +1,591 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// newProducer returns a producer that the test's end closes.
+func newProducer(t testing.TB, client redis.UniversalClient, name string, cfg ProducerConfig) *Producer {
+	t.Helper()
+	p, err := NewProducer(t.Context(), client, name, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// bothWays tests with a script for each partition, and with one for all of them.
+func bothWays(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.New(t)) })
+	t.Run("single", func(t *testing.T) { test(t, redistest.Single(t, redistest.New(t))) })
+}
+
+// logOf returns the envelopes of a partition's log, oldest first.
+func logOf(t testing.TB, client redis.UniversalClient, name string, id partition.ID) []envelope {
+	t.Helper()
+	raw, err := client.LRange(context.Background(), KeysOf(name, id).Pending, 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]envelope, len(raw))
+	for i, s := range raw {
+		if out[i], err = parseEnvelope(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func idsOf(log []envelope) []string {
+	ids := make([]string, len(log))
+	for i := range log {
+		ids[i] = log[i].id
+	}
+	return ids
+}
+
+func TestEnqueue(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 8})
+		before := time.Now().Add(-time.Millisecond)
+		results, err := p.Enqueue(t.Context(),
+			Message{ID: "a", Type: "mail", Key: "ann", Payload: []byte("1"), Headers: map[string]string{"h": "v"}},
+			Message{Key: "ann", Payload: []byte("2")},
+			Message{Payload: []byte("3")},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		home := partition.Of("ann", 8)
+		if results[0].ID != "a" || results[0].Partition != home || results[1].Partition != home || len(results[1].ID) != 26 {
+			t.Errorf("results %+v", results)
+		}
+		log := logOf(t, client, name, home)
+		if len(log) < 2 || log[0].id != "a" || log[0].typ != "mail" || log[0].key != "ann" || log[0].headers["h"] != "v" ||
+			string(log[0].payload) != "1" || log[1].id != results[1].ID || log[0].born.Before(before) {
+			t.Errorf("log %+v", log)
+		}
+		other := logOf(t, client, name, results[2].Partition)
+		if e := other[len(other)-1]; string(e.payload) != "3" || e.key != "" || e.unique {
+			t.Errorf("without a key: %+v", e)
+		}
+	})
+}
+
+// Messages without a key go round: every partition gets its share.
+func TestEnqueueGoesRound(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 4})
+		if _, err := p.Enqueue(t.Context(), make([]Message, 40)...); err != nil {
+			t.Fatal(err)
+		}
+		for id := range partition.ID(4) {
+			if n := len(logOf(t, client, name, id)); n != 10 {
+				t.Errorf("partition %v has %d tasks, want 10", id, n)
+			}
+		}
+	})
+}
+
+// More than one script takes, in one call, in order.
+func TestEnqueueMany(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 2})
+		messages := make([]Message, 2*batchMessages+100)
+		for i := range messages {
+			messages[i] = Message{ID: fmt.Sprint(i), Key: "k"}
+		}
+		if _, err := p.Enqueue(t.Context(), messages...); err != nil {
+			t.Fatal(err)
+		}
+		log := logOf(t, client, name, partition.Of("k", 2))
+		if len(log) != len(messages) {
+			t.Fatalf("%d tasks, want %d", len(log), len(messages))
+		}
+		for i, e := range log {
+			if e.id != fmt.Sprint(i) {
+				t.Fatalf("task %d is %s", i, e.id)
+			}
+		}
+	})
+}
+
+func TestEnqueueRefusesFaultyMessages(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 2, Hash: partition.ByID})
+	results, err := p.Enqueue(t.Context(),
+		Message{Key: "17"},
+		Message{Key: "ann"},
+		Message{Unique: true},
+		Message{At: time.Now(), Delay: 1},
+		Message{Delay: -1},
+		Message{ID: "x", Unique: true, UniqueFor: 1},
+	)
+	if results != nil || err == nil {
+		t.Fatalf("%v, %v", results, err)
+	}
+	for i := 1; i <= 5; i++ {
+		if !strings.Contains(err.Error(), fmt.Sprintf("message %d:", i)) {
+			t.Errorf("nothing about message %d: %v", i, err)
+		}
+	}
+	if n := len(logOf(t, client, name, 0)) + len(logOf(t, client, name, 1)); n != 0 {
+		t.Errorf("%d messages were sent all the same", n)
+	}
+}
+
+func TestProducerAgrees(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 16, Units: []string{"inbox"}}); err != nil {
+		t.Fatal(err)
+	}
+	if p := newProducer(t, client, name, ProducerConfig{}); p.Config().Total != 16 {
+		t.Errorf("took %+v", p.Config())
+	}
+	if _, err := NewProducer(ctx, client, name, ProducerConfig{Partitions: 32}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("another count: %v", err)
+	}
+	if _, err := NewProducer(ctx, client, name, ProducerConfig{MaxBacklog: -1, Timeout: time.Hour}); err == nil ||
+		!strings.Contains(err.Error(), "MaxBacklog") || !strings.Contains(err.Error(), "Timeout") {
+		t.Errorf("a bad configuration: %v", err)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+		before, err := client.Time(ctx).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Enqueue(ctx,
+			Message{ID: "now"}, Message{ID: "at", At: at}, Message{ID: "after", Delay: time.Minute},
+		); err != nil {
+			t.Fatal(err)
+		}
+		after, err := client.Time(ctx).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := KeysOf(name, 0)
+		if ids := idsOf(logOf(t, client, name, 0)); !slices.Equal(ids, []string{"now"}) {
+			t.Errorf("log %v", ids)
+		}
+		for _, z := range client.ZRangeWithScores(ctx, k.Delayed, 0, -1).Val() {
+			e, err := parseEnvelope(z.Member.(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			due := time.UnixMilli(int64(z.Score))
+			switch e.id {
+			case "at":
+				if !due.Equal(at) {
+					t.Errorf("due at %v, want %v", due, at)
+				}
+			case "after":
+				if due.Before(before.Add(time.Minute-time.Millisecond)) || due.After(after.Add(time.Minute)) {
+					t.Errorf("due %v after %v, want a minute", due.Sub(before), before)
+				}
+			default:
+				t.Errorf("delayed: %s", e.id)
+			}
+		}
+		if n := client.ZCard(ctx, k.Delayed).Val(); n != 2 {
+			t.Errorf("%d delayed, want 2", n)
+		}
+	})
+}
+
+// Two scheduled tasks that are equal in all that their producer says are two tasks.
+func TestScheduleEqualTwice(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		m := Message{ID: "same", Delay: time.Minute}
+		if _, err := p.Enqueue(ctx, m, m, m); err != nil {
+			t.Fatal(err)
+		}
+		if n := client.ZCard(ctx, KeysOf(name, 0).Delayed).Val(); n != 3 {
+			t.Errorf("%d delayed, want 3", n)
+		}
+	})
+}
+
+func TestUnique(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		u := Message{ID: "u", Unique: true}
+		results, err := p.Enqueue(ctx, u, u, Message{ID: "plain"}, Message{ID: "u"}, Message{ID: "w", Unique: true, UniqueFor: time.Minute, Delay: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var duplicates []bool
+		for _, r := range results {
+			duplicates = append(duplicates, r.Duplicate)
+		}
+		if !slices.Equal(duplicates, []bool{false, true, false, false, false}) {
+			t.Errorf("duplicates %v", duplicates)
+		}
+		log := logOf(t, client, name, 0)
+		if ids := idsOf(log); !slices.Equal(ids, []string{"u", "plain", "u"}) || !log[0].unique || log[2].unique {
+			t.Errorf("log %v", ids)
+		}
+		k := KeysOf(name, 0)
+		if v := client.Get(ctx, k.Unique("u")).Val(); v != log[0].lockValue() {
+			t.Errorf("the lock holds %q, want %q", v, log[0].lockValue())
+		}
+		for id, want := range map[string]time.Duration{"u": 24 * time.Hour, "w": time.Hour + time.Minute} {
+			if ttl := client.PTTL(ctx, k.Unique(id)).Val(); ttl > want || ttl < want-time.Minute {
+				t.Errorf("lock of %s lives %v, want %v", id, ttl, want)
+			}
+		}
+		// Once released it may be enqueued again.
+		client.Del(ctx, k.Unique("u"))
+		if results, err := p.Enqueue(ctx, u); err != nil || results[0].Duplicate {
+			t.Errorf("after the release: %+v, %v", results, err)
+		}
+	})
+}
+
+func TestMaxBacklog(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1, MaxBacklog: 3})
+		for _, c := range []struct {
+			messages []Message
+			full     []bool
+		}{
+			{make([]Message, 2), []bool{false, false}},
+			{make([]Message, 3), []bool{false, true, true}},
+			{make([]Message, 1), []bool{true}},
+			// Not plain: counted one by one; what is scheduled is let through.
+			{[]Message{{ID: "u", Unique: true}, {Delay: time.Hour}, {}}, []bool{true, false, true}},
+		} {
+			results, err := p.Enqueue(ctx, c.messages...)
+			for i, r := range results {
+				if errors.Is(r.Err, ErrBacklog) != c.full[i] {
+					t.Errorf("%d messages: %+v, want full %v", len(c.messages), results, c.full)
+				}
+			}
+			if errors.Is(err, ErrBacklog) != slices.Contains(c.full, true) {
+				t.Errorf("error %v", err)
+			}
+		}
+		k := KeysOf(name, 0)
+		if n := client.LLen(ctx, k.Pending).Val(); n != 3 {
+			t.Errorf("%d tasks, want 3", n)
+		}
+		if n := client.Exists(ctx, k.Unique("u")).Val(); n != 0 {
+			t.Error("a refused message holds its lock")
+		}
+	})
+}
+
+// An owner that waits is woken by whatever is enqueued, once.
+func TestEnqueueRingsTheBell(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		k := KeysOf(name, 0)
+		sub := client.Subscribe(ctx, k.Bell)
+		defer sub.Close()
+		if _, err := sub.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []Message{{}, {Delay: time.Hour}, {ID: "u", Unique: true}} {
+			client.HSet(ctx, k.Fence, "w", "1")
+			for range 2 {
+				if _, err := p.Enqueue(ctx, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if client.HExists(ctx, k.Fence, "w").Val() {
+				t.Error("the flag stands")
+			}
+			client.Publish(ctx, k.Bell, "end")
+			rings := 0
+			for {
+				got, err := sub.ReceiveMessage(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Payload == "end" {
+					break
+				}
+				rings++
+			}
+			if rings != 1 {
+				t.Errorf("%+v: %d rings, want 1", m, rings)
+			}
+		}
+		// A message that is refused rings nobody.
+		client.HSet(ctx, k.Fence, "w", "1")
+		if r, err := p.Enqueue(ctx, Message{ID: "u", Unique: true}); err != nil || !r[0].Duplicate {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if !client.HExists(ctx, k.Fence, "w").Val() {
+			t.Error("a duplicate rang")
+		}
+	})
+}
+
+// Calls that overlap travel together.
+func TestCallsTravelTogether(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		total := 4
+		if _, ok := client.(*redis.ClusterClient); ok {
+			total = 1 // calls for partitions of one node travel together: more might be on several
+		}
+		p := newProducer(t, client, name, ProducerConfig{Partitions: total})
+		if _, err := p.Enqueue(t.Context(), Message{Key: "the store learns the script"}); err != nil {
+			t.Fatal(err)
+		}
+		hold := newHold()
+		free := sync.OnceFunc(func() { close(hold.free) })
+		defer free() // also if the test fails: the producer's end waits for it
+		client.AddHook(hold)
+		var wg sync.WaitGroup
+		const callers = 50
+		enqueue := func(i int) {
+			defer wg.Done()
+			if _, err := p.Enqueue(t.Context(), Message{ID: fmt.Sprint(i), Key: fmt.Sprint(i)}); err != nil {
+				t.Error(err)
+			}
+		}
+		wg.Add(1)
+		go enqueue(0)
+		<-hold.held // the first pipeline is under way
+		wg.Add(callers)
+		for i := range callers {
+			go enqueue(i + 1)
+		}
+		eventually(t, func() bool { return waitingIn(p) == callers })
+		free()
+		wg.Wait()
+		if n := hold.pipelines.Load(); n != 2 {
+			t.Errorf("%d pipelines for 1 + %d calls, want 2", n, callers)
+		}
+		n := 0
+		for id := range partition.ID(total) {
+			n += len(logOf(t, client, name, id))
+		}
+		if n != callers+2 {
+			t.Errorf("%d tasks, want %d", n, callers+2)
+		}
+	})
+}
+
+// waitingIn returns how many messages wait in the lanes of p.
+func waitingIn(p *Producer) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, l := range p.lanes {
+		l.mu.Lock()
+		for _, q := range l.tracks {
+			n += len(q.waiting)
+		}
+		l.mu.Unlock()
+	}
+	return n
+}
+
+// A caller that goes while its message waits takes it along; one whose message is
+// under way is told that nobody knows.
+func TestEnqueueEndsWithItsContext(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		hold := newHold()
+		client.AddHook(hold)
+		ctx, cancel := context.WithCancel(t.Context())
+		type answer struct {
+			results []Result
+			err     error
+		}
+		enqueue := func(id string) chan answer {
+			ch := make(chan answer, 1)
+			go func() {
+				r, err := p.Enqueue(ctx, Message{ID: id})
+				ch <- answer{r, err}
+			}()
+			return ch
+		}
+		sent := enqueue("sent")
+		<-hold.held
+		waiting := enqueue("waiting")
+		eventually(t, func() bool { return waitingIn(p) == 1 })
+		cancel()
+		if a := <-sent; !errors.Is(a.results[0].Err, ErrUnknown) || !errors.Is(a.err, context.Canceled) {
+			t.Errorf("under way: %+v", a)
+		}
+		if a := <-waiting; errors.Is(a.err, ErrUnknown) || !errors.Is(a.results[0].Err, context.Canceled) {
+			t.Errorf("waiting: %+v", a)
+		}
+		close(hold.free)
+		if _, err := p.Enqueue(t.Context(), Message{ID: "next"}); err != nil {
+			t.Fatal(err)
+		}
+		if ids := idsOf(logOf(t, client, name, 0)); !slices.Equal(ids, []string{"sent", "next"}) {
+			t.Errorf("log %v", ids)
+		}
+	})
+}
+
+func TestCloseWaitsAndRefuses(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p, err := NewProducer(t.Context(), client, name, ProducerConfig{Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := newHold()
+		client.AddHook(hold)
+		errs := make(chan error, 2)
+		enqueue := func() {
+			_, err := p.Enqueue(t.Context(), Message{})
+			errs <- err
+		}
+		go enqueue()
+		<-hold.held
+		go enqueue()
+		eventually(t, func() bool { return waitingIn(p) == 1 })
+		closed := make(chan error)
+		go func() { closed <- p.Close(context.Background()) }()
+		eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.closed })
+		if _, err := p.Enqueue(t.Context(), Message{}); !errors.Is(err, sources.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		select {
+		case <-closed:
+			t.Error("Close did not wait")
+		default:
+		}
+		close(hold.free)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(logOf(t, client, name, 0)); n != 2 {
+			t.Errorf("%d tasks, want 2", n)
+		}
+	})
+}
+
+// Whatever the network does, each message of a call that succeeded is in its
+// partition's log exactly once, each that failed at most once, and never one that
+// was said not to be enqueued; messages of a key keep their order.
+func TestEnqueueOnceWhateverTheNetworkDoes(t *testing.T) {
+	const total, callers, calls = 3, 4, 15
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			client, name := redistest.New(t), redistest.Name(t)
+			if seed%2 == 1 {
+				client = redistest.Single(t, client)
+			}
+			p := newProducer(t, client, name, ProducerConfig{Partitions: total})
+			f := newFaults(seed, 0.3)
+			client.AddHook(f)
+			var mu sync.Mutex
+			outcome := map[string]error{}
+			var wg sync.WaitGroup
+			for caller := range callers {
+				wg.Go(func() {
+					for n := range calls {
+						messages := make([]Message, 1+n%3)
+						for i := range messages {
+							messages[i] = Message{ID: fmt.Sprintf("%d-%03d-%d", caller, n, i), Key: fmt.Sprint(caller)}
+						}
+						results, _ := p.Enqueue(t.Context(), messages...)
+						mu.Lock()
+						for _, r := range results {
+							outcome[r.ID] = r.Err
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			f.calm()
+			if f.n == 0 {
+				t.Error("no faults were made")
+			}
+			found := map[string]int{}
+			for id := range partition.ID(total) {
+				last := map[string]string{}
+				for _, e := range logOf(t, client, name, id) {
+					found[e.id]++
+					if partition.Of(e.key, total) != id {
+						t.Errorf("%s is in partition %v", e.id, id)
+					}
+					if e.id <= last[e.key] {
+						t.Errorf("%s comes after %s", e.id, last[e.key])
+					}
+					last[e.key] = e.id
+				}
+			}
+			for id, err := range outcome {
+				n := found[id]
+				switch {
+				case err == nil && n != 1:
+					t.Errorf("%s was enqueued and is there %d times", id, n)
+				case errors.Is(err, ErrUnknown) && n > 1, err != nil && !errors.Is(err, ErrUnknown) && n > 0:
+					t.Errorf("%s is there %d times after: %v", id, n, err)
+				}
+			}
+			if len(outcome) != callers*30 {
+				t.Errorf("%d outcomes", len(outcome))
+			}
+		})
+	}
+}
+
+// The answers of a repeated push are those of the first.
+func TestLostAnswerIsRepeated(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1, MaxBacklog: 2})
+		lose := &loseOnce{}
+		client.AddHook(lose)
+		u := Message{ID: "u", Unique: true}
+		results, err := p.Enqueue(ctx, u, u, Message{}, Message{})
+		if !errors.Is(err, ErrBacklog) || results[0].Duplicate || results[0].Err != nil || !results[1].Duplicate ||
+			results[2].Err != nil || !errors.Is(results[3].Err, ErrBacklog) || lose.lost.Load() != 1 {
+			t.Errorf("%+v, %v, %d lost", results, err, lose.lost.Load())
+		}
+		if n := len(logOf(t, client, name, 0)); n != 2 {
+			t.Errorf("%d tasks, want 2", n)
+		}
+	})
+}

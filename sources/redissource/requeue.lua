@@ -1,0 +1,15 @@
+-- Takes a dead letter from its list and puts its task at the end of the log, or only
+-- takes it away. Said again it changes nothing: the letter is gone.
+--
+-- KEYS  1 dead  2 pending  3 fence
+-- ARGV  1 the letter, whole  2 the envelope to put at the end, '' to drop it
+-- Result  1 done, 0 there is no such letter
+-- Cost  O(dead letters of the partition)
+if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
+if ARGV[2] ~= '' then
+  redis.call('RPUSH', KEYS[2], ARGV[2])
+  if redis.call('HDEL', KEYS[3], 'w') == 1 then
+    redis.call('PUBLISH', string.gsub(KEYS[3], 'fence$', 'bell'), '')
+  end
+end
+return 1

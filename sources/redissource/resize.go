@@ -1,0 +1,239 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+)
+
+// A ResizeConfig says how to resize.
+type ResizeConfig struct {
+	// DryRun only counts.
+	DryRun bool
+	// Idle returns an error while anybody may work under the name, as
+	// redisledger.Idle does. Needed.
+	Idle func(ctx context.Context) error
+}
+
+// Resized is what a resize found, or what this call of it moved.
+type Resized struct {
+	From, To int
+	// Tasks, Delayed and Dead are how many there are; Moving of all of them go to
+	// another partition.
+	Tasks, Delayed, Dead, Moving int
+}
+
+// ErrPlanned means that a batch of an ingress list is under way: its lines are half in
+// the partitions.
+var ErrPlanned = errors.New("a batch of an ingress list is under way: start a peer as before until the list is empty, stop it, and try again")
+
+// Resize moves the tasks of name to another number of partitions, those of a key in
+// their order: waiting, delayed and dead ones, with what is known of their runs and with
+// the locks of their ids. It is refused while anybody may work under the name; from its
+// begin to its end peers and producers refuse to start, and producers that run are
+// refused to push. A retry that waited is due at once.
+//
+// It may be broken off at any moment, by a crash as well: called again, it goes on where
+// it was. Until it has ended nobody can work under the name.
+func Resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
+	out, err := resize(ctx, client, name, to, cfg)
+	if err != nil {
+		return out, fmt.Errorf("redissource: resize %s: %w", name, explain(err))
+	}
+	return out, nil
+}
+
+func resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
+	if cfg.Idle == nil {
+		return Resized{}, errors.New("no Idle: nothing says that nobody works under the name")
+	}
+	if cfg.DryRun {
+		return countMoving(ctx, client, name, to)
+	}
+	if err := cfg.Idle(ctx); err != nil {
+		return Resized{}, err
+	}
+	begun, err := redisconfig.BeginResize(ctx, client, name, to, newID(time.Now()))
+	if err != nil || begun.ID == "" {
+		return Resized{From: begun.Config.Total, To: begun.To}, err
+	}
+	m := &mover{
+		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
+		marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
+	}
+	if !begun.Standing {
+		// A peer that began before the name was closed lives now, and one that begins
+		// from here on is refused.
+		err := cfg.Idle(ctx)
+		if err == nil {
+			err = planned(ctx, client, begun.Config.Units)
+		}
+		if err != nil {
+			return m.out, errors.Join(err, redisconfig.CancelResize(ctx, client, name, begun))
+		}
+	}
+	if err := m.closeToPushes(ctx); err != nil {
+		return m.out, err
+	}
+	for id := range partition.ID(m.from) {
+		if err := m.empty(ctx, id); err != nil {
+			return m.out, fmt.Errorf("partition %v: %w", id, err)
+		}
+	}
+	for id := range partition.ID(to) {
+		k := KeysOf(name, id)
+		if err := resizeInstallScript.Run(ctx, client, []string{
+			k.Pending, m.staged(id).Pending, k.Dead, m.staged(id).Dead, k.Delayed, m.staged(id).Delayed,
+		}).Err(); err != nil {
+			return m.out, fmt.Errorf("partition %v: %w", id, err)
+		}
+	}
+	if err := redisconfig.EndResize(ctx, client, name, begun); err != nil {
+		return m.out, err
+	}
+	m.forget(ctx)
+	return m.out, nil
+}
+
+// forget lets go of the marks of a resize that has ended: not at once, since a push may
+// come late.
+func (m *mover) forget(ctx context.Context) {
+	for page := range slices.Chunk(slices.Collect(maps.Keys(m.marks)), movePage) {
+		pipe := m.client.Pipeline()
+		for _, mark := range page {
+			pipe.Expire(ctx, mark, markLife)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return // they expire all the same, a month later
+		}
+	}
+}
+
+// planned returns ErrPlanned if a batch of one of the lists is under way.
+func planned(ctx context.Context, client redis.UniversalClient, lists []string) error {
+	for _, list := range lists {
+		tag, err := ingressTag(list)
+		if err != nil {
+			return err
+		}
+		n, err := client.Exists(ctx, tag+":plan").Result()
+		if err != nil {
+			return err
+		}
+		if n != 0 {
+			return fmt.Errorf("%s: %w", list, ErrPlanned)
+		}
+	}
+	return nil
+}
+
+// closeToPushes writes into every fence how many partitions there are now: a producer
+// that runs and counts otherwise is refused from here on. What it pushed before is in
+// the logs, and is moved.
+func (m *mover) closeToPushes(ctx context.Context) error {
+	pipe := m.client.Pipeline()
+	for id := range partition.ID(max(m.from, m.to)) {
+		pipe.HSet(ctx, KeysOf(m.name, id).Fence, "p", m.to)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// countMoving counts what a resize would find, in pages.
+func countMoving(ctx context.Context, client redis.UniversalClient, name string, to int) (Resized, error) {
+	c, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return Resized{}, err
+	}
+	if err := (partition.Config{Total: to, Hash: c.Hash}).Validate(); err != nil {
+		return Resized{}, err
+	}
+	m := &mover{client: client, name: name, from: c.Total, to: to, hash: c.Hash, out: Resized{From: c.Total, To: to}}
+	for id := range partition.ID(m.from) {
+		if err := m.count(ctx, id); err != nil {
+			return m.out, fmt.Errorf("partition %v: %w", id, err)
+		}
+	}
+	return m.out, nil
+}
+
+// count counts what partition id holds.
+func (m *mover) count(ctx context.Context, id partition.ID) error {
+	k := KeysOf(m.name, id)
+	lifted, err := m.client.HVals(ctx, k.Lifted).Result()
+	if err != nil {
+		return err
+	}
+	m.add(&m.out.Tasks, id, lifted, false)
+	base, err := m.client.HGet(ctx, k.Fence, "b").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	done, err := m.client.ZRange(ctx, k.Done, 0, -1).Result()
+	if err != nil {
+		return err
+	}
+	finished := make(map[string]bool, len(done))
+	for _, x := range done {
+		finished[x] = true
+	}
+	err = pages(func(from, to int64) (int, error) {
+		page, err := m.client.LRange(ctx, k.Pending, from, to).Result()
+		n := len(page)
+		for i := n - 1; i >= 0; i-- {
+			if finished[formatInt(base+from+int64(i))] {
+				page = slices.Delete(page, i, i+1)
+			}
+		}
+		m.add(&m.out.Tasks, id, page, false)
+		return n, err
+	})
+	if err != nil {
+		return err
+	}
+	err = pages(func(from, to int64) (int, error) {
+		page, err := m.client.LRange(ctx, k.Dead, from, to).Result()
+		m.add(&m.out.Dead, id, page, true)
+		return len(page), err
+	})
+	if err != nil {
+		return err
+	}
+	return pages(func(from, to int64) (int, error) {
+		page, err := m.client.ZRange(ctx, k.Delayed, from, to).Result()
+		m.add(&m.out.Delayed, id, page, false)
+		return len(page), err
+	})
+}
+
+// pages reads until a page is not full.
+func pages(read func(from, to int64) (int, error)) error {
+	for at := int64(0); ; at += movePage {
+		if n, err := read(at, at+movePage-1); err != nil || n < movePage {
+			return err
+		}
+	}
+}
+
+func (m *mover) add(count *int, id partition.ID, elements []string, dead bool) {
+	*count += len(elements)
+	for _, e := range elements {
+		var to partition.ID
+		if dead {
+			to = m.homeOfLetter(e, id)
+		} else {
+			to, _, _ = m.homeOf(e, id)
+		}
+		if to != id {
+			m.out.Moving++
+		}
+	}
+}

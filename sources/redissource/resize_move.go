@@ -1,0 +1,345 @@
+package redissource
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the scripts are files
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+	"github.com/countoff/countoff/sources/redisprogress"
+)
+
+var (
+	//go:embed resize_install.lua
+	resizeInstallSource string
+	//go:embed resize_trim.lua
+	resizeTrimSource string
+
+	resizeInstallScript = newScript(resizeInstallSource)
+	resizeTrimScript    = newScript(resizeTrimSource)
+)
+
+const (
+	movePage = 256 // elements moved, or looked at, at once
+	// moveMarks is how long a broken off resize can be taken up without doubling a
+	// page: as long as a partition remembers what was pushed to it.
+	moveMarks = 30 * 24 * time.Hour
+)
+
+// A mover moves what partitions hold. Everything goes by way of staging keys at the
+// targets, which become the logs once the last partition is empty: so what was moved
+// and what is still to be moved never meet in one list.
+//
+// A page is pushed to its targets under a mark that knows its positions, and then
+// taken off, compared with the position it begins at. Broken off between the two, the
+// page is pushed again and skipped.
+type mover struct {
+	client   redis.UniversalClient
+	name     string
+	from, to int
+	hash     partition.Hash
+	id       string // of this resize, in the names of the marks
+	marks    map[string]bool
+	out      Resized
+}
+
+// staged returns the keys of a target that pushes go to.
+func (m *mover) staged(id partition.ID) Keys {
+	k := KeysOf(m.name, id)
+	k.Pending = k.tag + ":resize-pending"
+	k.Delayed = k.tag + ":resize-delayed"
+	k.Dead = k.tag + ":resize-dead"
+	return k
+}
+
+// homeOf returns the new partition of an element that is in partition id. What nobody
+// can read keeps its place as far as there is one.
+func (m *mover) homeOf(element string, id partition.ID) (partition.ID, envelope, bool) {
+	stay := id % partition.ID(m.to)
+	e, err := parseEnvelope(element)
+	if err != nil {
+		return stay, e, false
+	}
+	if e.key == "" {
+		return stay, e, true
+	}
+	home, err := m.hash.Of(e.key, m.to)
+	if err != nil {
+		return stay, e, true
+	}
+	return home, e, true
+}
+
+func (m *mover) homeOfLetter(element string, id partition.ID) partition.ID {
+	l, err := parseLetter(element)
+	if err != nil || l.raw {
+		return id % partition.ID(m.to)
+	}
+	home, _, _ := m.homeOf(l.body, id)
+	return home
+}
+
+// A moved element is on its way to a target.
+type movedElement struct {
+	position int64
+	to       partition.ID
+	what     string // now, at, dead
+	due      int64
+	body     []byte
+}
+
+// empty moves all that partition id holds to the staging keys.
+func (m *mover) empty(ctx context.Context, id partition.ID) error {
+	if err := m.emptyLog(ctx, id); err != nil {
+		return err
+	}
+	if err := m.emptyRest(ctx, id, "delayed"); err != nil {
+		return err
+	}
+	return m.emptyRest(ctx, id, "dead")
+}
+
+// emptyLog moves the open tasks: the lifted ones first, then those of the list. It takes
+// the fence, so that no owner that wakes up late does anything.
+func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
+	k := KeysOf(m.name, id)
+	stored, err := m.client.HGet(ctx, k.Fence, "e").Uint64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	g := partition.Grant{ID: id, Epoch: partition.Epoch(stored + 1)}
+	log := redisprogress.New(m.client, k.Keys, g, partition.Token{Epoch: g.Epoch, Session: partition.Session("resize-" + newID(time.Now()))})
+	o, err := log.Open(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(slices.Clone(o.Lifted), movePage) {
+		elements := make([]movedElement, len(page))
+		for i, l := range page {
+			elements[i] = m.open(id, l.Position, l.Envelope, o.Tried[l.Position])
+		}
+		if err := m.take(ctx, id, log, &o, elements, o.Base); err != nil {
+			return err
+		}
+	}
+	for {
+		page, err := m.client.LRange(ctx, k.Pending, 0, movePage-1).Result()
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return log.Close(ctx)
+		}
+		var elements []movedElement
+		for i, e := range page {
+			x := o.Base + int64(i)
+			if _, done := slices.BinarySearch(o.Done, x); !done {
+				elements = append(elements, m.open(id, x, e, o.Tried[x]))
+			}
+		}
+		if err := m.take(ctx, id, log, &o, elements, o.Base+int64(len(page))); err != nil {
+			return err
+		}
+	}
+}
+
+// open makes the element of an open task: its envelope takes along what is known of its
+// runs.
+func (m *mover) open(id partition.ID, position int64, element string, t redisprogress.Tried) movedElement {
+	to, e, ok := m.homeOf(element, id)
+	body := []byte(element)
+	if ok && (t.Tries > 0 || t.Crashes > 0) {
+		e.tries = max(e.tries, t.Tries)
+		e.crashes += t.Crashes
+		e.firstError = cmp.Or(e.firstError, t.FirstError)
+		body = appendEnvelope(nil, &e)
+	}
+	m.out.Tasks++
+	if to != id {
+		m.out.Moving++
+	}
+	return movedElement{position: position, to: to, what: "now", body: body}
+}
+
+// take pushes elements of a log to their targets, and then ends their positions and
+// those below base.
+func (m *mover) take(ctx context.Context, id partition.ID, log *redisprogress.Log, o *redisprogress.Opened, elements []movedElement, base int64) error {
+	if err := m.push(ctx, id, "log", elements); err != nil {
+		return err
+	}
+	r := progress.Request{Seen: o.Writes, Read: o.Base, Base: base, Gate: base, Alone: progress.None}
+	for _, e := range elements {
+		if _, tried := o.Tried[e.position]; e.position < o.Base || tried {
+			r.Done = append(r.Done, e.position)
+		}
+	}
+	pipe := m.client.Pipeline()
+	cmd := log.Settle(ctx, pipe, &r, nil, nil, true)
+	_, _ = pipe.Exec(ctx) // the command has the error
+	reply, err := log.Answer(cmd)
+	switch {
+	case err != nil:
+		return err
+	case reply.Status != progress.Admitted:
+		return fmt.Errorf("somebody else moves or works it: %w", sources.ErrFenced)
+	}
+	o.Writes, o.Base = reply.Writes, reply.Base
+	return nil
+}
+
+// emptyRest moves the dead letters, or the delayed tasks: what has no positions of its
+// own, so that they are counted from the begin of the resize.
+func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) error {
+	k := KeysOf(m.name, id)
+	key, count := k.Dead, &m.out.Dead
+	if what == "delayed" {
+		key, count = k.Delayed, &m.out.Delayed
+	}
+	counter := k.tag + ":resize-" + m.id + "-" + what
+	taken, err := m.client.Get(ctx, counter).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	for {
+		elements, err := m.readRest(ctx, id, what, taken)
+		if err != nil || len(elements) == 0 {
+			return err // the counter stays for a while: a trim that comes late must find it
+		}
+		if err := m.push(ctx, id, what, elements); err != nil {
+			return err
+		}
+		n, err := resizeTrimScript.Run(ctx, m.client, []string{key, counter},
+			taken, len(elements), int64(moveMarks/time.Second), what).Int()
+		if err != nil {
+			return err
+		}
+		if n != 1 {
+			return fmt.Errorf("somebody else moves what is %s", what)
+		}
+		taken += int64(len(elements))
+		*count += len(elements)
+	}
+}
+
+// readRest reads the next page of dead letters or delayed tasks.
+func (m *mover) readRest(ctx context.Context, id partition.ID, what string, taken int64) ([]movedElement, error) {
+	k := KeysOf(m.name, id)
+	var out []movedElement
+	add := func(to partition.ID, e movedElement) {
+		e.to, e.position = to, taken+int64(len(out))
+		if to != id {
+			m.out.Moving++
+		}
+		out = append(out, e)
+	}
+	if what == "delayed" {
+		page, err := m.client.ZRangeWithScores(ctx, k.Delayed, 0, movePage-1).Result()
+		for _, z := range page {
+			text, _ := z.Member.(string)
+			to, _, _ := m.homeOf(text, id)
+			add(to, movedElement{what: "at", due: int64(z.Score), body: []byte(text)})
+		}
+		return out, err
+	}
+	page, err := m.client.LRange(ctx, k.Dead, 0, movePage-1).Result()
+	for _, text := range page {
+		add(m.homeOfLetter(text, id), movedElement{what: "dead", body: []byte(text)})
+	}
+	return out, err
+}
+
+// push pushes elements to the staging keys of their targets and returns when all have
+// answered. kind tells the rows of positions of a partition apart.
+func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements []movedElement) error {
+	if err := m.lock(ctx, id, elements); err != nil {
+		return err
+	}
+	byTarget := make(map[partition.ID][]movedElement)
+	for _, e := range elements {
+		byTarget[e.to] = append(byTarget[e.to], e)
+	}
+	pipe := m.client.Pipeline()
+	cmds := make([]*redis.Cmd, 0, len(byTarget))
+	for to, list := range byTarget {
+		k := m.staged(to)
+		positions := make([]string, len(list))
+		for i, e := range list {
+			positions[i] = strconv.FormatInt(e.position, 10)
+		}
+		head := pushHead{
+			first: list[0].position, last: list[len(list)-1].position, positions: strings.Join(positions, " "),
+			life: moveMarks, total: m.to, force: true, each: true,
+		}
+		mark := k.Mark("resize-" + m.id + "-" + id.String() + "-" + kind)
+		m.marks[mark] = true
+		keys, args := head.arguments(mark, []pushTarget{{&k, len(list)}}, len(list))
+		for _, e := range list {
+			args = append(args, e.what, e.due, "", "", e.body)
+		}
+		cmds = append(cmds, pushScript.queue(ctx, pipe, true, keys, args))
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for _, cmd := range cmds {
+		a, err := parsePush(cmd)
+		if err == nil && (a.status != "OK" || a.detail != "") {
+			err = fmt.Errorf("push: answer %q %q", a.status, a.detail)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock takes the locks of unique tasks to their new partitions, with what is left of
+// their time. Nobody can push meanwhile.
+func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedElement) error {
+	type held struct {
+		from, to string
+		value    *redis.StringCmd
+		ttl      *redis.DurationCmd
+	}
+	var locks []held
+	old := KeysOf(m.name, id)
+	read := m.client.Pipeline()
+	for _, el := range elements {
+		if e, err := parseEnvelope(string(el.body)); err == nil && e.unique && el.to != id {
+			k, from := KeysOf(m.name, el.to), old.Unique(e.id)
+			locks = append(locks, held{from, k.Unique(e.id), read.Get(ctx, from), read.PTTL(ctx, from)})
+		}
+	}
+	if len(locks) == 0 {
+		return nil
+	}
+	if _, err := read.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	write, remove := m.client.Pipeline(), m.client.Pipeline()
+	for _, l := range locks {
+		if l.value.Err() == nil && l.ttl.Val() > 0 {
+			write.SetNX(ctx, l.to, l.value.Val(), l.ttl.Val())
+			remove.Del(ctx, l.from)
+		}
+	}
+	if write.Len() == 0 {
+		return nil
+	}
+	if _, err := write.Exec(ctx); err != nil {
+		return err
+	}
+	_, err := remove.Exec(ctx)
+	return err
+}

@@ -1,0 +1,424 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+func idle(context.Context) error { return nil }
+
+// A crowd is a name with tasks of all kinds, and what is known of them.
+type crowd struct {
+	t      *testing.T
+	client redis.UniversalClient
+	name   string
+	order  map[string][]string // key -> ids of the open tasks of the log, in order
+	tries  map[string]int      // of open tasks that were tried
+	others map[string]string   // id -> delayed or dead
+	locks  map[string]string   // id -> key
+}
+
+// newCrowd enqueues tasks to total partitions and works on some of them.
+func newCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64) *crowd {
+	t.Helper()
+	ctx := t.Context()
+	c := &crowd{
+		t: t, client: client, name: redistest.Name(t), order: map[string][]string{}, tries: map[string]int{},
+		others: map[string]string{}, locks: map[string]string{},
+	}
+	r := rand.New(rand.NewPCG(seed, 7))
+	p := newProducer(t, client, c.name, ProducerConfig{Partitions: total})
+	var messages []Message
+	for i := range 300 {
+		m := Message{ID: fmt.Sprintf("%04d", i), Key: fmt.Sprint("key", r.IntN(25)), Payload: []byte(fmt.Sprint("payload ", i))}
+		switch r.IntN(10) {
+		case 0:
+			m.Key = ""
+		case 1:
+			m.Delay = time.Hour
+			c.others[m.ID] = "delayed"
+		case 2:
+			m.Unique = true
+			c.locks[m.ID] = m.Key
+		}
+		messages = append(messages, m)
+	}
+	if _, err := p.Enqueue(ctx, messages...); err != nil {
+		t.Fatal(err)
+	}
+	src, err := New(client, c.name, Config{Window: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(map[string]bool)
+	for id := range partition.ID(total) {
+		s, err := src.Open(ctx, partition.Grant{ID: id, Epoch: 1}, tokenOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			tasks, _ := s.Fetch(short, 4)
+			cancel()
+			var settled []sources.Settlement
+			for _, task := range tasks {
+				d := sources.Settlement{Task: task, Attempt: task.Attempt, Outcome: sources.Done, Reason: "it failed"}
+				switch r.IntN(4) {
+				case 0:
+					d.Outcome, d.Delay = sources.Retry, time.Minute
+					c.tries[task.ID] = task.Attempt
+				case 1:
+					d.Outcome = sources.Dead
+					c.others[task.ID] = "dead"
+					gone[task.ID] = true
+				default:
+					gone[task.ID] = true
+				}
+				settled = append(settled, d)
+			}
+			if err := s.Settle(ctx, settled...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if id%2 == 0 { // the others died
+			if err := s.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			s.Close(ended)
+		}
+	}
+	for _, m := range messages {
+		if gone[m.ID] {
+			delete(c.locks, m.ID)
+		}
+		if !gone[m.ID] && c.others[m.ID] == "" {
+			c.order[m.Key] = append(c.order[m.Key], m.ID)
+		}
+	}
+	return c
+}
+
+// check compares what the partitions hold with what is known.
+func (c *crowd) check(total int) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	found := make(map[string]int)
+	order := make(map[string][]string)
+	for id := range partition.ID(total) {
+		k := KeysOf(c.name, id)
+		home := func(e *envelope) {
+			found[e.id]++
+			if e.key != "" && partition.Of(e.key, total) != id {
+				c.t.Errorf("task %s of key %s is in partition %v of %d", e.id, e.key, id, total)
+			}
+		}
+		for _, e := range logOf(c.t, c.client, c.name, id) {
+			home(&e)
+			order[e.key] = append(order[e.key], e.id)
+			if e.tries != c.tries[e.id] || (e.tries > 0) != (e.firstError == "it failed") {
+				c.t.Errorf("task %s was tried %d times (%q), want %d", e.id, e.tries, e.firstError, c.tries[e.id])
+			}
+		}
+		for _, z := range c.client.ZRangeWithScores(ctx, k.Delayed, 0, -1).Val() {
+			e, err := parseEnvelope(z.Member.(string))
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			home(&e)
+			if due := time.UnixMilli(int64(z.Score)); c.others[e.id] != "delayed" || time.Until(due) < 50*time.Minute {
+				c.t.Errorf("task %s is delayed until %v, want %q", e.id, due, c.others[e.id])
+			}
+		}
+		for _, raw := range c.client.LRange(ctx, k.Dead, 0, -1).Val() {
+			l, err := parseLetter(raw)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			e, err := parseEnvelope(l.body)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			home(&e)
+			if c.others[e.id] != "dead" || l.reason != "it failed" {
+				c.t.Errorf("task %s is dead (%q), want %q", e.id, l.reason, c.others[e.id])
+			}
+		}
+		for _, key := range []string{k.Done, k.Lifted, k.Tries, k.tag + ":resize-pending", k.tag + ":resize-delayed", k.tag + ":resize-dead"} {
+			if c.client.Exists(ctx, key).Val() != 0 {
+				c.t.Errorf("%s is left", key)
+			}
+		}
+	}
+	for key, want := range c.order {
+		got := order[key]
+		if key == "" {
+			slices.Sort(got)
+		}
+		if !slices.Equal(got, want) {
+			c.t.Errorf("key %q: %v, want %v", key, got, want)
+		}
+		for _, id := range want {
+			if found[id] != 1 {
+				c.t.Errorf("task %s is there %d times", id, found[id])
+			}
+		}
+	}
+	for id := range c.others {
+		if found[id] != 1 {
+			c.t.Errorf("task %s (%s) is there %d times", id, c.others[id], found[id])
+		}
+	}
+	for id, key := range c.locks {
+		lock := KeysOf(c.name, partition.Of(key, total)).Unique(id)
+		if ttl := c.client.PTTL(ctx, lock).Val(); ttl < 23*time.Hour {
+			c.t.Errorf("the lock of %s lives %v", id, ttl)
+		}
+	}
+}
+
+// work opens each partition and expects to be given what is there.
+func (c *crowd) work(total int) {
+	c.t.Helper()
+	src, err := New(c.client, c.name, Config{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for id := range partition.ID(total) {
+		want := len(logOf(c.t, c.client, c.name, id))
+		s, err := src.Open(c.t.Context(), partition.Grant{ID: id, Epoch: 1000}, tokenOf(1000))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		got := 0
+		for got < want {
+			ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+			tasks, err := s.Fetch(ctx, 100)
+			cancel()
+			if err != nil {
+				c.t.Fatalf("partition %v: %v after %d of %d", id, err, got, want)
+			}
+			var done []sources.Settlement
+			for _, t := range tasks {
+				done = append(done, sources.Settlement{Task: t, Outcome: sources.Done, Attempt: t.Attempt})
+			}
+			if err := s.Settle(c.t.Context(), done...); err != nil {
+				c.t.Fatal(err)
+			}
+			got += len(tasks)
+		}
+		if err := s.Close(c.t.Context()); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+func TestResize(t *testing.T) {
+	for _, c := range []struct{ from, to int }{{4, 7}, {7, 4}, {1, 8}, {8, 1}} {
+		t.Run(fmt.Sprintf("%d to %d", c.from, c.to), func(t *testing.T) {
+			t.Parallel()
+			ctx, client := t.Context(), redistest.New(t)
+			w := newCrowd(t, client, c.from, uint64(c.to))
+			old := newProducer(t, client, w.name, ProducerConfig{})
+			dry, err := Resize(ctx, client, w.name, c.to, ResizeConfig{Idle: idle, DryRun: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Resize(ctx, client, w.name, c.to, ResizeConfig{Idle: idle})
+			if err != nil || got != dry || got.From != c.from || got.To != c.to || got.Tasks == 0 || got.Moving == 0 {
+				t.Errorf("%+v, %v, the dry run said %+v", got, err, dry)
+			}
+			w.check(c.to)
+			if _, err := old.Enqueue(ctx, Message{Key: "key1"}); !errors.Is(err, partition.ErrConfig) {
+				t.Errorf("a producer that counts as before: %v", err)
+			}
+			w.check(c.to)
+			if again, err := Resize(ctx, client, w.name, c.to, ResizeConfig{Idle: idle}); err != nil || again.Tasks != 0 {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+			w.work(c.to)
+			// And there is a way back.
+			p := newProducer(t, client, w.name, ProducerConfig{})
+			if _, err := p.Enqueue(ctx, Message{ID: "new", Key: "key1"}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Resize(ctx, client, w.name, c.from, ResizeConfig{Idle: idle}); err != nil || got.Tasks != 1 {
+				t.Errorf("back: %+v, %v", got, err)
+			}
+			if log := logOf(t, client, w.name, partition.Of("key1", c.from)); len(log) != 1 || log[0].id != "new" {
+				t.Errorf("back: %+v", log)
+			}
+		})
+	}
+}
+
+// However often it is broken off, and wherever, and whatever comes late: what was
+// begun can be finished, and nothing is lost, doubled or out of order.
+func TestResizeIsTakenUpAgain(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			ctx, client := t.Context(), redistest.New(t)
+			from, to := 3+int(seed%4), 6-int(seed%5)
+			if from == to {
+				to++
+			}
+			w := newCrowd(t, client, from, seed)
+			f := newFaults(seed, 0.2)
+			client.AddHook(f)
+			broken := 0
+			for ; ; broken++ {
+				_, err := Resize(ctx, client, w.name, to, ResizeConfig{Idle: idle})
+				if err == nil {
+					break
+				}
+				if !strings.Contains(err.Error(), "unexpected EOF") && !errors.Is(err, sources.ErrFenced) &&
+					!strings.Contains(err.Error(), "somebody else") || broken == 1000 {
+					t.Fatal(err)
+				}
+				if broken == 20 { // it gets nowhere with so many
+					f.mu.Lock()
+					f.rate = 0.03
+					f.mu.Unlock()
+				}
+			}
+			f.calm()
+			if broken == 0 {
+				t.Error("it was not broken off")
+			}
+			w.check(to)
+			w.work(to)
+		})
+	}
+}
+
+func TestResizeRefuses(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	name := redistest.Name(t)
+	busy := errors.New("a peer lives")
+	if _, err := Resize(ctx, client, name, 8, ResizeConfig{Idle: idle}); !errors.Is(err, redisconfig.ErrNone) {
+		t.Errorf("nothing stands: %v", err)
+	}
+	was, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 4, Units: []string{name + ":inbox"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for what, c := range map[string]struct {
+		to   int
+		cfg  ResizeConfig
+		want error
+	}{
+		"no Idle":           {8, ResizeConfig{}, nil},
+		"peers":             {8, ResizeConfig{Idle: func(context.Context) error { return busy }}, busy},
+		"zero":              {0, ResizeConfig{Idle: idle}, nil},
+		"zero, dry":         {0, ResizeConfig{Idle: idle, DryRun: true}, nil},
+		"a batch under way": {8, ResizeConfig{Idle: idle}, ErrPlanned},
+		"a peer that came when it began": {8, ResizeConfig{Idle: func(context.Context) error {
+			if calls++; calls == 2 {
+				return busy
+			}
+			return nil
+		}}, busy},
+	} {
+		plan := "{" + name + ":inbox}:plan"
+		client.Del(ctx, plan)
+		if c.want == ErrPlanned {
+			client.HSet(ctx, plan, "k", 1)
+		}
+		if _, err := Resize(ctx, client, name, c.to, c.cfg); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got, err := redisconfig.Agree(ctx, client, name, was); err != nil || got.Total != 4 {
+			t.Errorf("%s: afterwards %+v, %v", what, got, err)
+		}
+		if n := client.Exists(ctx, KeysOf(name, 0).Fence).Val(); n != 0 {
+			t.Errorf("%s: it touched the partitions", what)
+		}
+	}
+}
+
+func TestResizeAndDestroyOnCluster(t *testing.T) {
+	ctx, client := t.Context(), redistest.Cluster(t)
+	w := newCrowd(t, client, 4, 1)
+	if _, err := Resize(ctx, client, w.name, 9, ResizeConfig{Idle: idle}); err != nil {
+		t.Fatal(err)
+	}
+	w.check(9)
+	other := redistest.Name(t)
+	newProducer(t, client, other, ProducerConfig{Partitions: 1}).Enqueue(ctx, Message{ID: "kept"})
+	if n, err := Destroy(ctx, client, w.name); err != nil || n == 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+	for id := range partition.ID(9) {
+		if n := len(logOf(t, client, w.name, id)); n != 0 {
+			t.Errorf("%d tasks are left in partition %v", n, id)
+		}
+	}
+	if len(logOf(t, client, other, 0)) != 1 {
+		t.Error("another name lost its tasks")
+	}
+}
+
+func TestDestroy(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	w := newCrowd(t, client, 4, 1)
+	inbox := w.name + ":inbox"
+	client.HSet(ctx, redisconfig.Key(w.name), "units", "x", "unitnames", inbox)
+	kept := map[string]string{
+		inbox: "the producers' own", w.name: "", "{" + w.name + "}:transition": "the ledger's",
+		"{" + w.name + "2:0}:pending": "another name's", "{" + w.name + ":x}:pending": "no partition", "{" + w.name + ":0}pending": "",
+	}
+	for k := range kept {
+		client.Set(ctx, k, "v", 0)
+	}
+	client.HSet(ctx, "{"+inbox+"}:fence", "t", "1:s")
+	if n, err := Destroy(ctx, client, w.name); err != nil || n < 8 {
+		t.Errorf("%d, %v", n, err)
+	}
+	left := redistest.Keys(t, client, "*"+w.name+"*")
+	want := append(slices.Collect(maps.Keys(kept)), redisconfig.Key(w.name))
+	slices.Sort(want)
+	slices.Sort(left)
+	if !slices.Equal(left, want) {
+		t.Errorf("left %q, want %q", left, want)
+	}
+	if _, err := Destroy(ctx, client, "*"); err == nil {
+		t.Error("a bad name")
+	}
+}
+
+// A trim that is repeated, or comes late, takes nothing.
+func TestResizeTrimCompares(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	tag := KeysOf(redistest.Name(t), 0).tag
+	list, set, counter := tag+":l", tag+":z", tag+":n"
+	client.RPush(ctx, list, "a", "b", "c")
+	client.ZAdd(ctx, set, redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"}, redis.Z{Score: 3, Member: "c"})
+	for key, what := range map[string]string{list: "dead", set: "delayed"} {
+		for i, want := range []int{1, 0} {
+			if n, err := resizeTrimScript.Run(ctx, client, []string{key, counter + what}, 0, 2, 60, what).Int(); err != nil || n != want {
+				t.Errorf("%s, call %d: %d, %v, want %d", what, i, n, err, want)
+			}
+		}
+	}
+	if l, z := client.LRange(ctx, list, 0, -1).Val(), client.ZRange(ctx, set, 0, -1).Val(); !slices.Equal(l, []string{"c"}) || !slices.Equal(z, l) {
+		t.Errorf("left %q and %q", l, z)
+	}
+}

@@ -1,0 +1,142 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
+	"github.com/countoff/countoff/sources/progress"
+	"github.com/countoff/countoff/sources/redisprogress"
+)
+
+// A Config is what a [Source] may be told. Zero is ready to use.
+type Config struct {
+	// Partitions and Hash are written under the name if nobody has done so, and
+	// compared otherwise. Default: what stands there, else 256 and xxhash64.
+	Partitions int
+	Hash       partition.Hash
+	// Window is the most tasks of a partition between the first that is not
+	// finished and the last that was read. Default 1,024.
+	Window int
+	// CrashLimit is how many crashes of its peer a task may be charged with; the
+	// last of them makes it a dead letter. Default 3.
+	CrashLimit int
+	// Ingress are plain lists whose lines become tasks. All peers of the name have the
+	// same ones. Default: none.
+	Ingress []Ingress
+	// Stuck is called when a partition is read no further, since too many tasks
+	// (eight windows) wait behind one key that does not get done, and again when
+	// that is over. It must not block. Default: nobody is told.
+	Stuck func(Stuck)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Window == 0 {
+		c.Window = 1024
+	}
+	if c.CrashLimit == 0 {
+		c.CrashLimit = 3
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	errs := []error{partition.Config{Total: c.Partitions, Hash: c.Hash}.WithDefaults().Validate()}
+	if c.Window < 1 || c.Window > 1<<16 {
+		errs = append(errs, fmt.Errorf("redissource: Window %d: want 1 to %d", c.Window, 1<<16))
+	}
+	if c.CrashLimit < 1 {
+		errs = append(errs, fmt.Errorf("redissource: CrashLimit %d: want 1 or more", c.CrashLimit))
+	}
+	errs = append(errs, validateIngress(c.Ingress))
+	return errors.Join(errs...)
+}
+
+// A Source hands out the tasks under one name. It implements [sources.Source]. It
+// holds nothing while no stream is open, so there is nothing to close; the client
+// stays the caller's.
+type Source struct {
+	client redis.UniversalClient
+	name   string
+	cfg    Config
+	waker  waker
+	permit logstream.Permit
+
+	mu     sync.Mutex
+	layout partition.Config // zero: not asked yet
+}
+
+// New returns the source of the tasks under name. It does not talk to the store.
+func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+		return nil, err
+	}
+	s := &Source{client: client, name: name, cfg: cfg}
+	s.waker.client = client
+	return s, nil
+}
+
+// Layout returns the configuration of the name. The first call writes it if none
+// stands, and fails with an error that wraps partition.ErrConfig if another does.
+func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
+	s.mu.Lock()
+	known := s.layout
+	s.mu.Unlock()
+	if known.Total > 0 {
+		return known, nil
+	}
+	c, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{
+		Total: s.cfg.Partitions, Hash: s.cfg.Hash, Units: unitNames(s.cfg.Ingress),
+	})
+	if err != nil {
+		return partition.Config{}, err
+	}
+	s.mu.Lock()
+	s.layout = c
+	s.mu.Unlock()
+	return c, nil
+}
+
+// Open starts the ownership g. See [sources.Source].
+func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+	fail := func(err error) (sources.Stream, error) {
+		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
+			return nil, fenced
+		}
+		return nil, &sources.Error{Op: "open", Grant: g, Err: explain(err)}
+	}
+	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
+		return fail(fmt.Errorf("the token %v is not of the grant's epoch", tok))
+	}
+	layout, err := s.Layout(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if g.ID.IsUnit() {
+		return openIngress(ctx, s, g, tok)
+	}
+	if g.ID < 0 || int(g.ID) >= layout.Total {
+		return fail(fmt.Errorf("%s has %d partitions", s.name, layout.Total))
+	}
+	keys := KeysOf(s.name, g.ID)
+	log := redisprogress.New(s.client, keys.Keys, g, tok)
+	o, err := log.Open(ctx, 0)
+	if err == nil {
+		err = s.buryCrashed(ctx, keys, log, &o)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return newStream(s, g, tok, keys, log, o), nil
+}
+
+// limits are those of a partition's log.
+func (s *Source) limits() progress.Config { return progress.Config{Window: s.cfg.Window} }

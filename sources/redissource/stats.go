@@ -1,0 +1,178 @@
+package redissource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Stat is how much of each kind a partition holds. It is read without the fence:
+// for people and observers, not for decisions.
+type Stat struct {
+	ID partition.ID
+	// Fence is the token that may fetch and settle now; zero while nobody may.
+	Fence partition.Token
+	// Epoch is the newest that was ever installed.
+	Epoch partition.Epoch
+	// Pending tasks wait in the log, and InFlight ones may have been started: the
+	// owner has raised its start gate over them, somewhat ahead of its handlers.
+	// Together they are all that is open.
+	Pending, InFlight int
+	Delayed           int // scheduled, or waiting for a retry that gave up its place
+	Dead              int // dead letters
+}
+
+// statKeys is how many keys Stats reads of a partition.
+const statKeys = 6
+
+// Stats reads what the partitions ids of name hold, in one round trip: six small
+// reads a partition, none of which grows with its length. Each partition is a
+// moment of its own.
+func Stats(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]Stat, error) {
+	pipe := client.Pipeline()
+	for _, id := range ids {
+		k := KeysOf(name, id)
+		pipe.HMGet(ctx, k.Fence, "t", "e", "b", "h", "x")
+		pipe.LLen(ctx, k.Pending)
+		pipe.ZCard(ctx, k.Done)
+		pipe.HLen(ctx, k.Lifted)
+		pipe.ZCard(ctx, k.Delayed)
+		pipe.LLen(ctx, k.Dead)
+	}
+	cmds, err := pipe.Exec(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("redissource: stats of %s: %w", name, err)
+	}
+	out := make([]Stat, len(ids))
+	for i, id := range ids {
+		s, err := stat(id, cmds[i*statKeys:(i+1)*statKeys])
+		if err != nil {
+			return nil, fmt.Errorf("redissource: stats of %s, partition %v: %w", name, id, err)
+		}
+		out[i] = s
+	}
+	return out, nil
+}
+
+func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
+	s := Stat{ID: id}
+	fence, err := cmds[0].(*redis.SliceCmd).Result()
+	if err != nil {
+		return s, err
+	}
+	token, _ := fence[0].(string)
+	if token != "" {
+		if s.Fence, err = partition.ParseToken(token); err != nil {
+			return s, err
+		}
+	}
+	epoch, err := number(fence[1])
+	if err != nil {
+		return s, err
+	}
+	s.Epoch = partition.Epoch(epoch)
+	base, err := number(fence[2])
+	if err != nil {
+		return s, err
+	}
+	gate, err := number(fence[3])
+	if err != nil {
+		return s, err
+	}
+	var n [statKeys - 1]int
+	for i, cmd := range cmds[1:] {
+		count, err := cmd.(*redis.IntCmd).Result()
+		if err != nil {
+			return s, err
+		}
+		n[i] = int(count)
+	}
+	length, done, lifted := n[0], n[1], n[2]
+	end, err := number(fence[4]) // of a log that is no list
+	if err != nil {
+		return s, err
+	}
+	length = max(length, int(end-base))
+	s.Delayed, s.Dead = n[3], n[4]
+	open := max(0, length-done) + lifted
+	if token != "" {
+		// Finished positions behind the base are below the gate.
+		s.InFlight = min(open, max(0, min(int(gate-base), length)-done)+lifted)
+	}
+	s.Pending = open - s.InFlight
+	return s, nil
+}
+
+// number reads a field of a hash that may be missing.
+func number(field any) (int64, error) {
+	text, _ := field.(string)
+	if text == "" {
+		return 0, nil
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// A Queued is a task that stands in a partition's log and is not finished.
+type Queued struct {
+	Position int64
+	ID       string
+	Type     string
+	Key      string
+	Born     time.Time
+	// Unread says that nobody can read the element: the rest is empty.
+	Unread bool
+}
+
+// Peek returns what is open in partition id of name, oldest first, at one moment;
+// of the log at most the first limit elements are looked at. It reads payloads and
+// so costs what they weigh: for people and observers.
+func Peek(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int) ([]Queued, error) {
+	k := KeysOf(name, id)
+	tx := client.TxPipeline()
+	base := tx.HGet(ctx, k.Fence, "b")
+	log := tx.LRange(ctx, k.Pending, 0, int64(limit)-1)
+	done := tx.ZRange(ctx, k.Done, 0, -1)
+	lifted := tx.HGetAll(ctx, k.Lifted)
+	if _, err := tx.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: %w", name, id, err)
+	}
+	elements := lifted.Val()
+	first, err := number(base.Val())
+	if err != nil {
+		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: base: %w", name, id, err)
+	}
+	for i, element := range log.Val() {
+		elements[strconv.FormatInt(first+int64(i), 10)] = element
+	}
+	for _, position := range done.Val() {
+		delete(elements, position)
+	}
+	return queued(elements)
+}
+
+// queued decodes elements by their position and sorts them.
+func queued(elements map[string]string) ([]Queued, error) {
+	out := make([]Queued, 0, len(elements))
+	for position, element := range elements {
+		at, err := strconv.ParseInt(position, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("redissource: position %q: %w", position, err)
+		}
+		e, err := parseEnvelope(element)
+		if err != nil {
+			out = append(out, Queued{Position: at, Unread: true})
+			continue
+		}
+		out = append(out, Queued{Position: at, ID: e.id, Type: e.typ, Key: e.key, Born: e.born})
+	}
+	slices.SortFunc(out, func(a, b Queued) int { return cmp.Compare(a.Position, b.Position) })
+	return out, nil
+}

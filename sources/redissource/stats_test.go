@@ -1,0 +1,92 @@
+package redissource
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// What Stats counts follows a partition through its life: queued, started, finished
+// out of order, dead, given up by its owner.
+func TestStats(t *testing.T) {
+	ctx := t.Context()
+	client, name := redistest.New(t), redistest.Name(t)
+	stat := func() Stat {
+		t.Helper()
+		all, err := Stats(ctx, client, name, []partition.ID{0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0]
+	}
+	open := func() (ids []string) {
+		t.Helper()
+		queued, err := Peek(ctx, client, name, 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range queued {
+			ids = append(ids, q.ID)
+		}
+		return ids
+	}
+	if s := stat(); s != (Stat{}) {
+		t.Errorf("of nothing: %+v", s)
+	}
+
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+	for i := range 5 {
+		if _, err := p.Enqueue(ctx, Message{ID: "m" + strconv.Itoa(i), Key: "k" + strconv.Itoa(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Enqueue(ctx, Message{ID: "later", Delay: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if s := stat(); s.Pending != 5 || s.InFlight != 0 || s.Delayed != 1 || !s.Fence.IsZero() {
+		t.Errorf("queued: %+v", s)
+	}
+
+	source, err := New(client, name, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok := partition.Token{Epoch: 7, Session: "aa"}
+	stream, err := source.Open(ctx, partition.Grant{ID: 0, Epoch: 7}, tok)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []sources.Task
+	for len(got) < 3 {
+		tasks, err := stream.Fetch(ctx, 3-len(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, tasks...)
+	}
+	s := stat()
+	if s.Fence != tok || s.Epoch != 7 || s.InFlight < 3 || s.InFlight+s.Pending != 5 {
+		t.Errorf("three started: %+v", s)
+	}
+	if err := stream.Settle(ctx,
+		sources.Settlement{Task: got[1], Outcome: sources.Done, Attempt: 1},
+		sources.Settlement{Task: got[2], Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if s := stat(); s.InFlight+s.Pending != 3 || s.Dead != 1 || s.InFlight < 1 {
+		t.Errorf("the second done and the third dead: %+v", s)
+	}
+	if ids := open(); len(ids) != 3 || ids[0] != "m0" || ids[1] != "m3" || ids[2] != "m4" {
+		t.Errorf("open: %v", ids)
+	}
+	if err := stream.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s := stat(); s.Pending != 3 || s.InFlight != 0 || !s.Fence.IsZero() || s.Epoch != 7 {
+		t.Errorf("closed: %+v", s)
+	}
+}

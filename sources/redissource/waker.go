@@ -1,0 +1,279 @@
+package redissource
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed sweep.lua
+var sweepSource string
+
+var sweepScript = redis.NewScript(sweepSource)
+
+const (
+	// sweepEvery is how often the lists are looked at for pushes whose bell was
+	// lost, and for a store that forgot. A bell is lost while the subscription is
+	// broken, or when somebody pushes without ringing.
+	sweepEvery = time.Second
+	// listenFor is how long the subscription may be silent before it is asked for
+	// a sign of life; after twice as long it is made anew.
+	listenFor = 15 * time.Second
+)
+
+// A waker wakes the streams of one peer that wait at the end of their lists, so
+// that an empty partition does not cost a poll each: producers ring a bell, and a
+// slow sweep finds what rang nobody. On one node the sweep is one script over all
+// lists that wait, every second. On a cluster their slots differ, and it is one list
+// a second, in turn: the worst wake-up without a bell is as many seconds as there
+// are open partitions.
+//
+// The sweep looks at the number of writes, too. After a fail-over a list may be as
+// long as its owner knows it, with other tasks in it, or with an end lost that was
+// settled beside it: an owner that has nothing to say would never hear of that.
+//
+// It runs while a stream is open.
+type waker struct {
+	client redis.UniversalClient
+
+	mu      sync.Mutex
+	streams map[string][]*stream // by the bell's channel
+	kick    chan struct{}
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+// add starts to listen for s.
+func (w *waker) add(s *stream) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.streams) == 0 {
+		w.streams = make(map[string][]*stream)
+		ctx, cancel := context.WithCancel(context.Background())
+		w.kick, w.stop, w.ended = make(chan struct{}, 1), cancel, make(chan struct{})
+		go w.run(ctx, w.kick, w.ended)
+	}
+	w.streams[s.keys.Bell] = append(w.streams[s.keys.Bell], s)
+	nudge(w.kick)
+}
+
+// remove forgets s, and waits for the waker's goroutines if it was the last.
+func (w *waker) remove(s *stream) {
+	w.mu.Lock()
+	bell := s.keys.Bell
+	w.streams[bell] = slices.DeleteFunc(w.streams[bell], func(o *stream) bool { return o == s })
+	if len(w.streams[bell]) == 0 {
+		delete(w.streams, bell)
+	}
+	last, stop, ended := len(w.streams) == 0, w.stop, w.ended
+	nudge(w.kick)
+	w.mu.Unlock()
+	if last {
+		stop()
+		<-ended
+	}
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// ring wakes the streams of a bell.
+func (w *waker) ring(bell string) {
+	w.mu.Lock()
+	streams := slices.Clone(w.streams[bell])
+	w.mu.Unlock()
+	for _, s := range streams {
+		s.ring()
+	}
+}
+
+// bells returns the channels to be subscribed.
+func (w *waker) bells() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	want := make(map[string]bool, len(w.streams))
+	for bell := range w.streams {
+		want[bell] = true
+	}
+	return want
+}
+
+// How long the waker waits before it subscribes again.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// run keeps the subscription and sweeps. ctx ends with the last stream.
+func (w *waker) run(ctx context.Context, kick, ended chan struct{}) {
+	defer close(ended)
+	var sweeper sync.WaitGroup
+	sweeper.Go(func() { w.sweepEach(ctx) })
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		w.subscribe(ctx, kick)
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		sleep(ctx, pause/2+rand.N(pause))
+	}
+	sweeper.Wait()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// subscribe listens on one connection until it breaks or ctx ends.
+func (w *waker) subscribe(ctx context.Context, kick chan struct{}) {
+	ps := w.client.Subscribe(ctx)
+	broken := make(chan struct{})
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	defer ps.Close() // makes the listener return
+	listening := false
+	have := make(map[string]bool)
+	for {
+		want := w.bells()
+		var more, less []string
+		for bell := range want {
+			if !have[bell] {
+				more = append(more, bell)
+			}
+		}
+		for bell := range have {
+			if !want[bell] {
+				less = append(less, bell)
+			}
+		}
+		if len(more) > 0 && ps.Subscribe(ctx, more...) != nil || len(less) > 0 && ps.Unsubscribe(ctx, less...) != nil {
+			return
+		}
+		have = want
+		if !listening && len(have) > 0 {
+			listening = true
+			listener.Go(func() {
+				defer close(broken)
+				w.listen(ctx, ps)
+			})
+		}
+		select {
+		case <-kick:
+		case <-broken:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listen rings for what is heard until the connection breaks or is closed.
+func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
+	asked := false
+	for {
+		m, err := ps.ReceiveTimeout(ctx, listenFor)
+		var timeout net.Error
+		switch {
+		case err == nil:
+			asked = false
+		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
+			asked = true
+			if ps.Ping(ctx) != nil {
+				return
+			}
+			continue
+		default:
+			return
+		}
+		switch m := m.(type) {
+		case *redis.Message:
+			w.ring(m.Channel)
+		case *redis.Subscription:
+			// What was pushed before this rang nobody.
+			if m.Kind == "subscribe" {
+				w.ring(m.Channel)
+			}
+		}
+	}
+}
+
+// sweepEach sweeps until ctx ends. A sweep that fails is left to the next: a store
+// that is down is noticed elsewhere.
+func (w *waker) sweepEach(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	_, single := w.client.(*redis.Client)
+	for turn := 0; ; turn++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		idle := w.idle()
+		if len(idle) > 0 && !single {
+			i := turn % len(idle)
+			idle = idle[i : i+1]
+		}
+		w.sweep(ctx, idle)
+	}
+}
+
+type idler struct {
+	s      *stream
+	length int64 // of its list, as far as it knows
+	writes int64 // of its log, at least
+}
+
+// idle returns the streams that wait at the end of their lists, in a stable order.
+func (w *waker) idle() []idler {
+	w.mu.Lock()
+	all := make([]*stream, 0, len(w.streams))
+	for _, streams := range w.streams {
+		all = append(all, streams...)
+	}
+	w.mu.Unlock()
+	idle := make([]idler, 0, len(all))
+	for _, s := range all {
+		if i, ok := s.idle(); ok {
+			idle = append(idle, i)
+		}
+	}
+	slices.SortFunc(idle, func(a, b idler) int { return int(a.s.grant.ID) - int(b.s.grant.ID) })
+	return idle
+}
+
+// sweep rings for those of the streams whose logs are not as they know them.
+func (w *waker) sweep(ctx context.Context, idle []idler) {
+	if len(idle) == 0 {
+		return
+	}
+	keys := make([]string, 2*len(idle))
+	for i := range idle {
+		keys[i], keys[len(idle)+i] = idle[i].s.keys.Pending, idle[i].s.keys.Fence
+	}
+	found, err := sweepScript.Run(ctx, w.client, keys).Int64Slice()
+	if err != nil || len(found) != len(keys) {
+		return
+	}
+	for i := range idle {
+		if found[2*i] != idle[i].length || found[2*i+1] < idle[i].writes {
+			idle[i].s.ring()
+		}
+	}
+}

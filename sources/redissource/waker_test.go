@@ -1,0 +1,211 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// A counter counts what a client sends.
+type counter struct{ n atomic.Int64 }
+
+func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
+}
+
+// owners opens all partitions and has a Fetch wait in each. What is fetched goes to
+// got, settled.
+func owners(t *testing.T, s *Source, total int, got chan<- sources.Task) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	var streams []sources.Stream
+	for id := range partition.ID(total) {
+		g := partition.Grant{ID: id, Epoch: 1}
+		st, err := s.Open(ctx, g, partition.Token{Epoch: 1, Session: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, st)
+		all.Go(func() {
+			for {
+				tasks, err := st.Fetch(ctx, 16)
+				if err != nil {
+					return
+				}
+				for _, task := range tasks {
+					if err := st.Settle(ctx, sources.Settlement{Task: task, Outcome: sources.Done, Attempt: 1}); err != nil {
+						t.Error(err)
+					}
+					got <- task
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		for _, st := range streams {
+			if err := st.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestIdleCost(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		for _, total := range []int{16, 256} {
+			t.Run(fmt.Sprintf("%d partitions, one server %v", total, one), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					client := bubble(t, one)
+					s, err := New(client, redistest.Name(t), Config{Partitions: total})
+					if err != nil {
+						t.Fatal(err)
+					}
+					var c counter
+					client.AddHook(&c)
+					owners(t, s, total, make(chan sources.Task, 1))
+					time.Sleep(10 * time.Second) // of the bubble: all is opened and quiet
+					before := c.n.Load()
+					time.Sleep(100 * time.Second)
+					if n := c.n.Load() - before; n > 300 {
+						t.Errorf("%d commands in 100 s", n)
+					} else {
+						t.Logf("%d commands in 100 s", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A push by a producer rings, so that its partition is looked at right away.
+func TestBellWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		name := redistest.Name(t)
+		s, err := New(client, name, Config{Partitions: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan sources.Task, 100)
+		owners(t, s, 64, got)
+		p, err := NewProducer(t.Context(), client, name, ProducerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(context.Background())
+		time.Sleep(10 * time.Second)
+		for i := range 20 {
+			time.Sleep(100*time.Millisecond + 7*time.Millisecond) // away from the sweeps
+			pushed := time.Now()
+			if _, err := p.Enqueue(t.Context(), Message{Key: fmt.Sprint("key", i), Delay: time.Duration(i%2) * 300 * time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+			<-got
+			if took, want := time.Since(pushed), time.Duration(i%2)*300*time.Millisecond; took < want || took > want+5*time.Millisecond {
+				t.Errorf("a task due in %v came after %v", want, took)
+			}
+		}
+	})
+}
+
+// What nobody rang for is found by the sweep: on one server within a second, on a
+// cluster when its turn comes.
+func TestSweepFinds(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		t.Run(fmt.Sprintf("one server %v", one), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const total = 8
+				client := bubble(t, one)
+				name := redistest.Name(t)
+				s, err := New(client, name, Config{Partitions: total})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := make(chan sources.Task, 100)
+				owners(t, s, total, got)
+				time.Sleep(10 * time.Second)
+				worst := time.Second
+				if !one {
+					worst = total * time.Second
+				}
+				for id := range partition.ID(total) {
+					pushed := time.Now()
+					e := envelope{id: fmt.Sprint(id)}
+					if err := client.RPush(t.Context(), KeysOf(name, id).Pending, appendEnvelope(nil, &e)).Err(); err != nil {
+						t.Fatal(err)
+					}
+					<-got
+					if took := time.Since(pushed); took > worst {
+						t.Errorf("found after %v", took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A fail-over loses the end of a task that was lifted. The list is as long as its
+// owner knows it, nobody pushes, and on a cluster not even a connection has to break:
+// an owner that waits learns of it by the number of writes.
+func TestSweepFindsThatTheStoreForgot(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		t.Run(fmt.Sprintf("one server %v", one), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, bubble(t, one), Config{Window: 1})
+				w.push("a", "b")
+				s := w.open()
+				a := w.fetch(s, 1, "a")
+				w.done(s, w.fetch(s, 1, "b")...)
+				if n := w.client.HLen(t.Context(), w.keys.Lifted).Val(); n != 1 {
+					t.Fatalf("%d are lifted, want a", n)
+				}
+				restore, err := snapshot(t.Context(), w.client, w.keys)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.done(s, a...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				told := make(chan error, 1)
+				go func() {
+					_, err := s.Fetch(ctx, 1)
+					told <- err
+				}()
+				synctest.Wait()
+				if err := restore(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-told; !errors.Is(err, sources.ErrForgot) {
+					t.Fatalf("an owner that waits was told %v", err)
+				}
+				w.fetch(w.open(), 1, "a")
+			})
+		})
+	}
+}

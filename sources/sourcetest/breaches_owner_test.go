@@ -1,0 +1,252 @@
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+func ownerBreaches() []breach {
+	// abandoned is called by Open for the stream before that was never closed.
+	abandoned := func(b *bench, ctx context.Context, id partition.ID, do func(old *inner)) {
+		b.mu.Lock()
+		old := b.last[id]
+		b.mu.Unlock()
+		if old != nil && !old.closed {
+			do(old)
+		}
+	}
+	return []breach{
+		{"close finishes what is in hand", []string{"close gives back in order"}, func(*bench) hooks {
+			return hooks{close: func(ctx context.Context, s *inner) error {
+				_ = s.Stream.Settle(ctx, settlements(sources.Done, s.hand...)...)
+				return s.Stream.Close(ctx)
+			}}
+		}},
+		{"close gives back, but to the end", []string{"close gives back in order"}, func(*bench) hooks {
+			return hooks{close: func(ctx context.Context, s *inner) error {
+				_ = s.Stream.Settle(ctx, settlements(sources.Requeue, s.hand...)...)
+				return s.Stream.Close(ctx)
+			}}
+		}},
+		{"close does nothing", []string{"closing is no crash", "a closed stream does nothing"}, func(*bench) hooks {
+			return hooks{close: func(context.Context, *inner) error { return nil }}
+		}},
+		{"a goroutine outlives its stream", []string{"close leaves no goroutine"}, func(b *bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				go func() { <-b.t.Context().Done() }()
+				return src.Open(ctx, g, tok)
+			}}
+		}},
+		{"what a dead owner had in hand is gone", []string{"a crash loses nothing", "a day with crashes: no task is lost, none is out of order, seed 1"}, func(b *bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				abandoned(b, ctx, g.ID, func(old *inner) {
+					if st, err := src.Open(ctx, old.g, old.tok); err == nil {
+						_ = st.Settle(ctx, settlements(sources.Done, old.hand...)...)
+					}
+				})
+				return src.Open(ctx, g, tok)
+			}}
+		}},
+		{"a crash is taken for a hand-over", []string{
+			"what was started at a crash is handed out alone",
+			"a task that keeps killing its owner becomes a dead letter, and no other does",
+		}, func(b *bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				abandoned(b, ctx, g.ID, func(old *inner) {
+					if st, err := src.Open(ctx, old.g, old.tok); err == nil && old.tok != tok {
+						_ = st.Close(ctx)
+					}
+				})
+				return src.Open(ctx, g, tok)
+			}}
+		}},
+		{"all that was in flight is blamed", []string{
+			"a task that keeps killing its owner becomes a dead letter, and no other does",
+			"a suspect that ended is none any more",
+			"a suspect is not charged if a retry may have run beside it",
+			"a suspect that could not be handed out is not accused",
+			"a fetch that comes late accuses nobody",
+		}, func(b *bench) hooks {
+			return hooks{
+				open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+					abandoned(b, ctx, g.ID, func(old *inner) {
+						for _, t := range old.hand {
+							b.note[name(t)]++
+						}
+					})
+					return src.Open(ctx, g, tok)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					for i := range tasks {
+						tasks[i].Crashes = b.note[name(tasks[i])]
+					}
+					return tasks, err
+				},
+			}
+		}},
+		{"what ran before is taken for a suspect", []string{"a suspect that went to the end is none any more"}, func(*bench) hooks {
+			return hooks{fetch: blocked(func(hand []sources.Task) bool {
+				return len(hand) > 1 && slices.ContainsFunc(hand, func(t sources.Task) bool { return t.Attempt > 1 })
+			})}
+		}},
+		{"nothing passes what waits for its retry", []string{"what waits for its retry holds up nothing after a crash"}, func(*bench) hooks {
+			return hooks{fetch: blocked(func(hand []sources.Task) bool {
+				return slices.ContainsFunc(hand[:len(hand)-1], func(t sources.Task) bool { return t.NotBefore.After(time.Now()) })
+			})}
+		}},
+		{"nothing passes what was in flight", []string{"a suspect behind an open task of its key steps aside"}, func(*bench) hooks {
+			return hooks{fetch: blocked(func(hand []sources.Task) bool { return hand[0].Grant.Epoch > 1 && len(hand) > 1 })}
+		}},
+		{"the head of the log is blamed for every crash", []string{"a crash while nothing was started blames nobody"}, func(b *bench) hooks {
+			return hooks{
+				open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+					abandoned(b, ctx, g.ID, func(*inner) { b.note["crashes"]++ })
+					return src.Open(ctx, g, tok)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					for i := range tasks {
+						tasks[i].Crashes = b.note["crashes"]
+					}
+					return tasks, err
+				},
+			}
+		}},
+	}
+}
+
+// blocked is a fetch that waits if the caller, with what was fetched now, would have
+// tasks that must not be together.
+func blocked(together func(hand []sources.Task) bool) func(context.Context, *inner, int) ([]sources.Task, error) {
+	return func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+		tasks, err := s.Stream.Fetch(ctx, min(limit, 1))
+		if err == nil && together(append(slices.Clone(s.hand), tasks...)) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return tasks, err
+	}
+}
+
+func faultBreaches() []breach {
+	return []breach{
+		{"nobody notices that the store forgot", []string{"a store that lost what it answered is noticed"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				err := s.Stream.Settle(ctx, done...)
+				if !errors.Is(err, sources.ErrForgot) {
+					return err
+				}
+				st, err := s.src.Open(ctx, s.g, s.tok)
+				if err != nil {
+					return err
+				}
+				return st.Settle(ctx, done...)
+			}}
+		}},
+		{"a settle that failed counts as settled", []string{"settle, and the request fails"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				if err := s.Stream.Settle(ctx, done...); errors.Is(err, sources.ErrFenced) {
+					return err
+				}
+				return nil
+			}}
+		}},
+		{"an open that failed is not said again", []string{"open, and the reply is lost", "open, and the request fails"}, func(b *bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				if b.note[tok.String()]++; b.note[tok.String()] > 1 {
+					return nil, &sources.FencedError{Grant: g, Stored: g.Epoch}
+				}
+				return src.Open(ctx, g, tok)
+			}}
+		}},
+		{"fetch takes for good", []string{
+			"fetch, and the reply is lost", "fetch, and the request comes late, while its owner works",
+			"fetch, and the request comes late, after the next owner opened",
+		}, func(b *bench) hooks {
+			return hooks{line: true, fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				st, err := b.newest(ctx, s.src, s.g.ID)
+				if err != nil {
+					return nil, err
+				}
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Millisecond)
+				defer cancel()
+				tasks, err := st.Fetch(ctx, limit)
+				if err == nil {
+					err = st.Settle(ctx, settlements(sources.Done, tasks...)...)
+				}
+				return tasks, err
+			}}
+		}},
+		{"what a closed stream fetches late is under suspicion", []string{"fetch, and the request comes late, after its owner closed"}, func(b *bench) hooks {
+			return hooks{line: true, fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				if s.closed {
+					b.note["crashes"]++
+					return nil, sources.ErrClosed
+				}
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					tasks[i].Crashes = b.note["crashes"]
+				}
+				return tasks, err
+			}}
+		}},
+		{"an open without a close is a crash", []string{"open, and the request comes late, after its owner closed"}, func(b *bench) hooks {
+			return hooks{
+				line: true,
+				open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+					b.note["open"]++
+					return src.Open(ctx, g, tok)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					for i := range tasks {
+						tasks[i].Crashes = b.note["open"] - 1
+					}
+					return tasks, err
+				},
+				close: func(ctx context.Context, s *inner) error {
+					b.note["open"]--
+					return s.Stream.Close(ctx)
+				},
+			}
+		}},
+		{"a fetch that failed is skipped", []string{"fetch, and the request fails"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				if err != nil {
+					_, _ = s.Stream.Fetch(ctx, limit)
+				}
+				return tasks, err
+			}}
+		}},
+		{"a close that failed counts as closed", []string{"close, and the request fails"}, func(*bench) hooks {
+			return hooks{close: func(ctx context.Context, s *inner) error {
+				_ = s.Stream.Close(ctx)
+				return nil
+			}}
+		}},
+		{"close works once", []string{"close, and the reply is lost"}, func(b *bench) hooks {
+			return hooks{close: func(ctx context.Context, s *inner) error {
+				if b.note[s.tok.String()]++; b.note[s.tok.String()] > 1 {
+					return errors.New("closed already")
+				}
+				return s.Stream.Close(ctx)
+			}}
+		}},
+		{"settle goes through whoever owns the partition", []string{"a settle that nobody repeated changes nothing after close"}, func(b *bench) hooks {
+			return hooks{line: true, settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				st, err := b.newest(ctx, s.src, s.g.ID)
+				if err != nil {
+					return err
+				}
+				return st.Settle(ctx, done...)
+			}}
+		}},
+	}
+}

@@ -1,0 +1,191 @@
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+func settleBreaches() []breach {
+	return []breach{
+		{"settle does nothing", []string{"what is settled does not come back"}, func(*bench) hooks {
+			return hooks{settle: func(context.Context, *inner, []sources.Settlement) error { return nil }}
+		}},
+		{"requeue is an append, whatever was before", []string{
+			"settle is idempotent", "an old receipt does not reach the new delivery",
+			"settle, and the reply is lost", "settle, and the request comes late, while its owner works",
+			"settle, and the request comes late, after its owner closed",
+			"settle, and the request comes late, after the next owner opened",
+		}, func(b *bench) hooks {
+			return hooks{line: true, settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				for i, d := range done {
+					if d.Outcome == sources.Requeue {
+						d.Task.NotBefore = time.Now().Add(d.Delay)
+						if err := b.store.PushTo(s.g.ID, d.Task); err != nil {
+							return err
+						}
+						done[i].Outcome = sources.Done
+					}
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"settle goes by the task's name", []string{"an old receipt does not reach the new delivery"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				s.mu.Lock()
+				for i, d := range done {
+					for _, t := range s.hand {
+						if t.ID == d.Task.ID {
+							done[i].Task = t
+						}
+					}
+				}
+				s.mu.Unlock()
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"settle wants tasks", []string{"settling no task is fine"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				if len(done) == 0 {
+					return errors.New("nothing to settle")
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"only the finished head of the log is stored", []string{
+			"a hand-over brings exactly what was not settled", "what is settled stays settled over many hand-overs",
+			"a day without a crash: every task is done once, in order, seed 1",
+		}, func(*bench) hooks {
+			said := make(map[sources.Receipt]sources.Settlement)
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				s.mu.Lock()
+				hand := slices.Clone(s.hand)
+				s.mu.Unlock()
+				var now []sources.Settlement
+				for _, d := range done {
+					said[d.Task.Receipt] = d
+				}
+				for _, t := range hand {
+					d, ok := said[t.Receipt]
+					if !ok {
+						break
+					}
+					now = append(now, d)
+				}
+				return s.Stream.Settle(ctx, now...)
+			}}
+		}},
+		{"settle waits for fetch", []string{"settle overlaps fetch", "what a settle sets free wakes fetch"}, func(*bench) hooks {
+			turn := func(ctx context.Context, s *inner, do func() error) error {
+				select {
+				case s.turn <- struct{}{}:
+				case <-s.b.t.Context().Done():
+					return s.b.t.Context().Err()
+				}
+				defer func() { <-s.turn }()
+				return do()
+			}
+			return hooks{
+				fetch: func(ctx context.Context, s *inner, limit int) (tasks []sources.Task, err error) {
+					err = turn(ctx, s, func() (err error) { tasks, err = s.Stream.Fetch(ctx, limit); return err })
+					return tasks, err
+				},
+				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+					return turn(ctx, s, func() error { return s.Stream.Settle(ctx, done...) })
+				},
+			}
+		}},
+		{"a dead letter is cut", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
+			dead := b.h.Dead
+			b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
+				list, err := dead(ctx, id)
+				for i := range list {
+					p := list[i].Task.Payload
+					list[i].Task.Payload = p[:min(len(p), 1024)]
+				}
+				return list, err
+			}
+			return hooks{}
+		}},
+		{"a retry goes to the end", []string{"a retried task keeps its place", "a retried task is kept by the caller"}, func(*bench) hooks {
+			return hooks{settle: outcome(sources.Retry, sources.Requeue)}
+		}},
+		{"a retry is not stored", []string{"a retried task keeps its place", "a suspect that ended is none any more"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.DeleteFunc(slices.Clone(done), func(d sources.Settlement) bool { return d.Outcome == sources.Retry })
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"the last attempt said is the one kept", []string{"the attempt only rises and the first error stays"}, func(b *bench) hooks {
+			return hooks{
+				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+					b.mu.Lock()
+					for _, d := range done {
+						b.note[name(d.Task)] = d.Attempt
+					}
+					b.mu.Unlock()
+					return s.Stream.Settle(ctx, done...)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					for i := range tasks {
+						tasks[i].Attempt = b.note[name(tasks[i])] + 1
+					}
+					return tasks, err
+				},
+			}
+		}},
+		{"a requeued task stays where it is", []string{"a requeued task goes behind the others"}, func(b *bench) hooks {
+			var again []sources.Task
+			return hooks{
+				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+					for _, d := range done {
+						if d.Outcome == sources.Requeue {
+							d.Task.Attempt++
+							again = append(again, d.Task)
+						}
+					}
+					return outcome(sources.Requeue, sources.Retry)(ctx, s, done)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					if len(again) > 0 {
+						t := again[0]
+						again = again[1:]
+						return []sources.Task{t}, nil
+					}
+					return s.Stream.Fetch(ctx, limit)
+				},
+			}
+		}},
+		{"a requeued task comes back at once", []string{"a requeued task comes back after its delay"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				for i := range done {
+					done[i].Delay = 0
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+	}
+}
+
+// outcome settles with one outcome as if it were another.
+func outcome(said, done sources.Outcome) func(context.Context, *inner, []sources.Settlement) error {
+	return func(ctx context.Context, s *inner, list []sources.Settlement) error {
+		list = slices.Clone(list)
+		for i := range list {
+			if list[i].Outcome == said {
+				list[i].Outcome = done
+			}
+		}
+		return s.Stream.Settle(ctx, list...)
+	}
+}

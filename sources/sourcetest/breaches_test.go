@@ -1,0 +1,209 @@
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+func breaches() []breach {
+	return slices.Concat(fetchBreaches(), fenceBreaches(), settleBreaches(), ownerBreaches(), faultBreaches())
+}
+
+func fetchBreaches() []breach {
+	return []breach{
+		{"peers see different layouts", []string{"the layout is valid and the same for every peer"}, func(b *bench) hooks {
+			return hooks{layout: func(cfg partition.Config) partition.Config {
+				b.note["asked"]++
+				cfg.Total += b.note["asked"]
+				return cfg
+			}}
+		}},
+		{"fetch ignores the limit", []string{"fetch returns at most the limit"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				return s.Stream.Fetch(ctx, limit+1)
+			}}
+		}},
+		{"fetch returns the newest first", []string{"fetch keeps the order of the log"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				slices.Reverse(tasks)
+				return tasks, err
+			}}
+		}},
+		{"fetch says that there is nothing", []string{"fetch waits for a task"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				ctx, cancel := context.WithTimeout(ctx, time.Microsecond)
+				defer cancel()
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				if errors.Is(err, context.DeadlineExceeded) {
+					return nil, nil
+				}
+				return tasks, err
+			}}
+		}},
+		{"fetch does not look at its context", []string{"fetch ends with its context"}, func(b *bench) hooks {
+			return hooks{fetch: func(_ context.Context, s *inner, limit int) ([]sources.Task, error) {
+				return s.Stream.Fetch(b.t.Context(), limit)
+			}}
+		}},
+		{"fetch drops what comes after its context has ended", []string{"a fetch that ended took nothing with it"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				if ctx.Err() != nil {
+					late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Microsecond)
+					defer cancel()
+					_, _ = s.Stream.Fetch(late, limit)
+					return nil, ctx.Err()
+				}
+				return tasks, err
+			}}
+		}},
+		{"fetch returns again what is in hand", []string{"fetch returns a task once", "a retried task is kept by the caller"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				short, cancel := context.WithTimeout(ctx, time.Microsecond)
+				defer cancel()
+				tasks, err := s.Stream.Fetch(short, limit)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if errors.Is(err, context.DeadlineExceeded) && len(s.hand) > 0 {
+					return s.hand[:1:1], nil
+				}
+				return tasks, err
+			}}
+		}},
+		{"tasks do not carry the token", []string{"a task says whose it is"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					tasks[i].Token = partition.Token{}
+				}
+				return tasks, err
+			}}
+		}},
+		{"payloads are taken for text", []string{"a task arrives byte for byte"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					tasks[i].Payload = []byte(strings.ToValidUTF8(string(tasks[i].Payload), "?"))
+				}
+				return tasks, err
+			}}
+		}},
+		{"one fetch at a time for all partitions", []string{"partitions do not disturb each other"}, func(*bench) hooks {
+			turn := make(chan struct{}, 1)
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				select {
+				case turn <- struct{}{}:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+				defer func() { <-turn }()
+				return s.Stream.Fetch(ctx, limit)
+			}}
+		}},
+	}
+}
+
+func fenceBreaches() []breach {
+	return []breach{
+		{"fetch is not fenced", []string{"a newer owner fences fetch", "a store that lost an open does not take one owner for another"}, func(b *bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				if !errors.Is(err, sources.ErrFenced) {
+					return tasks, err
+				}
+				st, err := b.newest(ctx, s.src, s.g.ID)
+				if err != nil {
+					return nil, err
+				}
+				return st.Fetch(ctx, limit)
+			}}
+		}},
+		{"settle is not fenced", []string{"a newer owner fences settle", "a newer epoch of the same session fences the older"}, func(b *bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				st, err := b.newest(ctx, s.src, s.g.ID)
+				if err != nil {
+					return err
+				}
+				return st.Settle(ctx, done...)
+			}}
+		}},
+		{"close ends whoever is there", []string{"closing a fenced stream changes nothing", "close, and the request comes late, after the next owner opened"}, func(b *bench) hooks {
+			return hooks{line: true, close: func(ctx context.Context, s *inner) error {
+				st, err := b.newest(ctx, s.src, s.g.ID)
+				if errors.Is(err, sources.ErrFenced) {
+					return nil // there is nobody
+				}
+				if err != nil {
+					return err
+				}
+				return st.Close(ctx)
+			}}
+		}},
+		{"there is one fence for all partitions", []string{"the fence is of one partition"}, func(*bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				for id := range partition.ID(4) {
+					if id != g.ID {
+						if _, err := src.Open(ctx, partition.Grant{ID: id, Epoch: g.Epoch}, tok); err != nil {
+							return nil, err
+						}
+					}
+				}
+				return src.Open(ctx, g, tok)
+			}}
+		}},
+		{"every open installs a new fence", []string{
+			"opening again with the token that stands changes nothing",
+			"open, and the request comes late, while its owner works",
+		}, func(b *bench) hooks {
+			return b.anew(func(last *inner, tok partition.Token) bool {
+				return last == nil || tok.Epoch > last.tok.Epoch || tok == last.tok
+			})
+		}},
+		{"a smaller epoch may open", []string{"a smaller epoch is refused and told which one stands", "open, and the request comes late, after the next owner opened"}, func(b *bench) hooks {
+			return b.anew(func(*inner, partition.Token) bool { return true })
+		}},
+		{"the token is compared by its epoch", []string{"the same epoch of another session is refused"}, func(b *bench) hooks {
+			return b.anew(func(last *inner, tok partition.Token) bool { return last == nil || tok.Epoch >= last.tok.Epoch })
+		}},
+		{"a refusal names no epoch", []string{"a smaller epoch is refused and told which one stands"}, func(*bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				st, err := src.Open(ctx, g, tok)
+				var fenced *sources.FencedError
+				if errors.As(err, &fenced) {
+					fenced.Stored = 0
+				}
+				return st, err
+			}}
+		}},
+		{"what was closed may be opened again", []string{"an epoch that was closed is over"}, func(b *bench) hooks {
+			return b.anew(func(last *inner, tok partition.Token) bool {
+				return last == nil || tok.Epoch > last.tok.Epoch || last.closed && tok.Epoch == last.tok.Epoch
+			})
+		}},
+	}
+}
+
+// anew is an open that numbers the fences by itself: each that is allowed is new.
+func (b *bench) anew(allowed func(last *inner, tok partition.Token) bool) hooks {
+	return hooks{
+		line: true,
+		open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+			b.mu.Lock()
+			ok := allowed(b.last[g.ID], tok)
+			b.when[g.ID]++
+			epoch := partition.Epoch(b.when[g.ID])
+			b.mu.Unlock()
+			if !ok {
+				return nil, &sources.FencedError{Grant: g, Stored: b.last[g.ID].tok.Epoch}
+			}
+			return src.Open(ctx, partition.Grant{ID: g.ID, Epoch: epoch}, partition.Token{Epoch: epoch, Session: tok.Session})
+		},
+	}
+}

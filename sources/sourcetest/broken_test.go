@@ -1,0 +1,269 @@
+package sourcetest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/memsource"
+)
+
+// The suite is worth what it finds: each breach is a source that breaks one
+// promise, and the clauses that must notice.
+type breach struct {
+	name string
+	red  []string // clauses
+	with func(b *bench) hooks
+}
+
+// A bench is the store that a breach works on, and what its peers share behind the
+// suite's back.
+type bench struct {
+	t     testing.TB
+	store *memsource.Store
+	h     *Harness // a breach may change it
+
+	mu   sync.Mutex
+	last map[partition.ID]*inner // who opened last
+	note map[string]int          // whatever the breach counts
+	when map[partition.ID]int    // opens
+}
+
+// Hooks stand in for the methods of a source; a nil one is the method itself.
+type hooks struct {
+	layout func(cfg partition.Config) partition.Config
+	open   func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error)
+	fetch  func(ctx context.Context, s *inner, limit int) ([]sources.Task, error)
+	settle func(ctx context.Context, s *inner, done []sources.Settlement) error
+	close  func(ctx context.Context, s *inner) error
+	// line says that the peer's faults hit the hooks, not the calls of the source
+	// under them.
+	line bool
+}
+
+// inner is the healthy stream under a broken one.
+type inner struct {
+	sources.Stream
+	b      *bench
+	src    sources.Source
+	g      partition.Grant // as the suite knows it
+	tok    partition.Token
+	mu     sync.Mutex
+	hand   []sources.Task // fetched and not settled
+	ended  map[sources.Receipt]bool
+	closed bool
+	turn   chan struct{}
+}
+
+type broken struct {
+	b    *bench
+	src  sources.Source
+	hook hooks
+	line *Line
+}
+
+func (b *broken) Layout(ctx context.Context) (partition.Config, error) {
+	cfg, err := b.src.Layout(ctx)
+	if b.hook.layout != nil {
+		cfg = b.hook.layout(cfg)
+	}
+	return cfg, err
+}
+
+// do sends a call over the breach's own line, if it has one.
+func (b *broken) do(op Op, call func() error) error {
+	if b.line == nil {
+		return call()
+	}
+	answer := make(chan error, 1)
+	if err := b.line.Do(func() { answer <- call() }, op); err != nil {
+		return err
+	}
+	return <-answer
+}
+
+func (b *broken) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+	var st sources.Stream
+	err := b.do(Open, func() (err error) {
+		open := b.hook.open
+		if open == nil {
+			open = func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				return src.Open(ctx, g, tok)
+			}
+		}
+		st, err = open(context.WithoutCancel(ctx), b.src, g, tok)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	in := &inner{Stream: st, b: b.b, src: b.src, g: g, tok: tok, ended: make(map[sources.Receipt]bool), turn: make(chan struct{}, 1)}
+	b.b.mu.Lock()
+	defer b.b.mu.Unlock()
+	b.b.last[g.ID] = in
+	return &brokenStream{inner: in, broken: b}, nil
+}
+
+type brokenStream struct {
+	*inner
+	broken *broken
+}
+
+func (s *brokenStream) Fetch(ctx context.Context, limit int) (tasks []sources.Task, err error) {
+	fetch := s.broken.hook.fetch
+	if fetch == nil {
+		fetch = func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+			return s.Stream.Fetch(ctx, limit)
+		}
+	}
+	err = s.broken.do(Fetch, func() (err error) { tasks, err = fetch(ctx, s.inner, limit); return err })
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hand = append(s.hand, tasks...)
+	return tasks, nil
+}
+
+func (s *brokenStream) Settle(ctx context.Context, done ...sources.Settlement) error {
+	err := s.broken.do(Settle, func() error {
+		if s.broken.hook.settle != nil {
+			return s.broken.hook.settle(context.WithoutCancel(ctx), s.inner, done)
+		}
+		return s.Stream.Settle(ctx, done...)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range done {
+		if d.Outcome != sources.Retry {
+			s.ended[d.Task.Receipt] = true
+			s.hand = slices.DeleteFunc(s.hand, func(t sources.Task) bool { return t.Receipt == d.Task.Receipt })
+		}
+	}
+	return err
+}
+
+func (s *brokenStream) Close(ctx context.Context) error {
+	err := s.broken.do(Close, func() error {
+		if s.broken.hook.close != nil {
+			return s.broken.hook.close(context.WithoutCancel(ctx), s.inner)
+		}
+		return s.Stream.Close(ctx)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = s.closed || err == nil
+	return err
+}
+
+// newest is who opened the partition last, through a stream of its own under that
+// token.
+func (b *bench) newest(ctx context.Context, src sources.Source, id partition.ID) (sources.Stream, error) {
+	b.mu.Lock()
+	in := b.last[id]
+	b.mu.Unlock()
+	return src.Open(ctx, in.g, in.tok)
+}
+
+// harness is that of the reference with the breach in it.
+func (b breach) harness(t testing.TB) Harness {
+	h, store := memory(t)
+	bn := &bench{t: t, store: store, h: &h, last: make(map[partition.ID]*inner), note: make(map[string]int), when: make(map[partition.ID]int)}
+	hook := b.with(bn)
+	peer := h.Peer
+	h.Peer = func() Peer {
+		p := peer()
+		src := &broken{b: bn, src: p.Source, hook: hook}
+		p.Source = src
+		if hook.line {
+			src.line = new(Line)
+			p.Inject = src.line.Inject
+		}
+		return p
+	}
+	return h
+}
+
+// A recorder is a test that may fail.
+type recorder struct {
+	testing.TB
+	mu      sync.Mutex
+	failure string
+	skipped bool
+}
+
+func (r *recorder) fail(msg string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failure == "" {
+		r.failure = msg
+	}
+}
+
+func (r *recorder) Helper()                      {}
+func (r *recorder) Logf(string, ...any)          {}
+func (r *recorder) Errorf(f string, args ...any) { r.fail(fmt.Sprintf(f, args...)) }
+func (r *recorder) Fatalf(f string, args ...any) { r.fail(fmt.Sprintf(f, args...)); runtime.Goexit() }
+func (r *recorder) Skipf(string, ...any)         { r.skipped = true; runtime.Goexit() }
+func (r *recorder) Failed() bool                 { r.mu.Lock(); defer r.mu.Unlock(); return r.failure != "" }
+
+// verdict runs a clause against a harness and returns how it failed, if it did.
+func verdict(t *testing.T, c clause, newHarness func(t testing.TB) Harness) (failure string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.check(newScene(r, newHarness(t)))
+		}()
+		<-done
+		if r.skipped {
+			t.Errorf("%q was skipped", c.name)
+		}
+		failure = r.failure
+	})
+	return failure
+}
+
+func TestReference(t *testing.T) {
+	for _, c := range clauses() {
+		if f := verdict(t, c, func(t testing.TB) Harness { h, _ := memory(t); return h }); f != "" {
+			t.Errorf("%q fails on the reference: %s", c.name, f)
+		}
+	}
+}
+
+func TestBreachesAreFound(t *testing.T) {
+	all := clauses()
+	proved := make(map[string]bool)
+	for _, b := range breaches() {
+		t.Run(b.name, func(t *testing.T) {
+			for _, red := range b.red {
+				i := slices.IndexFunc(all, func(c clause) bool { return c.name == red })
+				if i < 0 {
+					t.Fatalf("there is no clause %q", red)
+				}
+				proved[red] = true
+				f := verdict(t, all[i], b.harness)
+				if f == "" {
+					t.Errorf("%q does not notice", red)
+				}
+				t.Logf("%q: %s", red, f)
+			}
+		})
+	}
+	for _, c := range all {
+		if !proved[c.name] && !strings.Contains(c.name, "seed") {
+			t.Errorf("no breach shows that %q can fail", c.name)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package sourcetest
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/sources"
+)
+
+func closeGivesBack(s *scene) {
+	s.push(here, s.tasks(here, "t", 5)...)
+	o := s.owner(here)
+	got := o.take(4)
+	o.end(sources.Done, got[2])
+	o.close()
+	s.push(here, s.tasks(here, "u", 1)...)
+	s.expect("the next owner", s.owner(here).take(5), "t0", "t1", "t3", "t4", "u0")
+}
+
+// Many at once: after a crash they would come one by one.
+func closeIsNoCrash(s *scene) {
+	s.push(here, s.tasks(here, "t", 4)...)
+	for range 4 {
+		o := s.owner(here)
+		got := o.take(4)
+		s.expect("the next owner", got, "t0", "t1", "t2", "t3")
+		for _, t := range got {
+			if t.Crashes != 0 || t.Attempt != 1 {
+				s.Errorf("%s says attempt %d and crashes %d, want 1 and 0", name(t), t.Attempt, t.Crashes)
+			}
+		}
+		o.close()
+	}
+}
+
+func closedStream(s *scene) {
+	s.push(here, s.tasks(here, "t", 3)...)
+	o := s.owner(here)
+	got := o.take(1)
+	o.close()
+	ctx, cancel := s.soon()
+	defer cancel()
+	if tasks, err := o.stream.Fetch(ctx, 1); err == nil {
+		s.Errorf("a closed stream fetched %v", names(tasks))
+	}
+	if err := o.stream.Settle(ctx, settlements(sources.Done, got...)...); err == nil {
+		s.Errorf("a closed stream settled")
+	}
+	s.expect("the next owner", s.owner(here).take(3), "t0", "t1", "t2")
+}
+
+// The first ownership is to start what belongs to the client and stays.
+func closeLeavesNoGoroutine(s *scene) {
+	p := s.peer()
+	work := func() {
+		a, b := s.ownerOn(p, here), s.ownerOn(p, there)
+		s.push(here, s.tasks(here, "t", 2)...)
+		got := a.take(2)
+		a.end(sources.Done, got...)
+		a.nothing("everything is done")
+		ctx, cancel := context.WithCancel(s.Context())
+		waiting := b.fetching(ctx, 1)
+		cancel()
+		<-waiting
+		b.close()
+		a.close()
+	}
+	work()
+	known := []goleak.Option{goleak.IgnoreCurrent()}
+	for _, f := range s.h.Goroutines {
+		known = append(known, goleak.IgnoreAnyFunction(f))
+	}
+	work()
+	var leak error
+	for end := time.Now().Add(s.h.Patience); time.Now().Before(end); {
+		if leak = goleak.Find(known...); leak == nil { // looks for a while
+			return
+		}
+	}
+	s.Errorf("after all streams were closed: %v", leak)
+}

@@ -1,0 +1,231 @@
+package sourcetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+func layout(s *scene) {
+	if err := s.layout.Validate(); err != nil {
+		s.Errorf("%v", err)
+	}
+	ctx, cancel := s.soon()
+	defer cancel()
+	again, err := s.peer().Source.Layout(ctx)
+	if err != nil {
+		s.Fatalf("layout: %v", err)
+	}
+	if again.Total != s.layout.Total || again.Hash != s.layout.Hash || again.UnitsHash() != s.layout.UnitsHash() {
+		s.Errorf("one peer has the layout %+v and another %+v", s.layout, again)
+	}
+}
+
+func fetchOrder(s *scene) {
+	tasks := s.tasks(here, "t", 40)
+	s.push(here, tasks[:10]...)
+	o := s.owner(here)
+	got := o.take(10)
+	s.push(here, tasks[10:]...)
+	got = append(got, o.take(30)...)
+	s.expect("fetch", got, names(tasks)...)
+	for _, t := range got {
+		if t.Attempt != 1 || t.Crashes != 0 || t.FirstError != "" || t.NotBefore.After(time.Now()) {
+			s.Errorf("%s never ran and says attempt %d, crashes %d, first error %q, not before %v", name(t), t.Attempt, t.Crashes, t.FirstError, t.NotBefore)
+		}
+	}
+}
+
+func fetchLimit(s *scene) {
+	tasks := s.tasks(here, "t", 12)
+	s.push(here, tasks...)
+	o := s.owner(here)
+	var got []sources.Task
+	for _, limit := range []int{1, 3, 2, 5} {
+		ctx, cancel := s.soon()
+		some, err := o.fetch(ctx, limit) // checks the limit
+		cancel()
+		if err != nil {
+			s.Fatalf("fetch: %v", err)
+		}
+		got = append(got, some...)
+	}
+	got = append(got, o.take(len(tasks)-len(got))...)
+	s.expect("fetch", got, names(tasks)...)
+}
+
+// fetched is what a Fetch on another goroutine returned.
+type fetched struct {
+	tasks []sources.Task
+	err   error
+}
+
+// fetching starts a Fetch that may wait.
+func (o *owner) fetching(ctx context.Context, limit int) <-chan fetched {
+	answer := make(chan fetched, 1)
+	go func() {
+		tasks, err := o.fetch(ctx, limit)
+		answer <- fetched{tasks, err}
+	}()
+	return answer
+}
+
+// waits watches a Fetch that has to wait, so that it surely does.
+func (s *scene) waits(answer <-chan fetched) {
+	s.Helper()
+	select {
+	case a := <-answer:
+		s.Fatalf("fetch returned %v, %v, and nothing was pushed", names(a.tasks), a.err)
+	case <-time.After(s.h.Moment):
+	}
+}
+
+// In some rounds the Fetch surely waits when the task comes, in others the two meet
+// somehow.
+func fetchWaits(s *scene) {
+	o := s.owner(here)
+	for i, task := range s.tasks(here, "t", 20) {
+		ctx, cancel := s.soon()
+		answer := o.fetching(ctx, 5)
+		if i < 3 {
+			s.waits(answer)
+		}
+		s.push(here, task)
+		a := <-answer
+		cancel()
+		if a.err != nil {
+			s.Fatalf("fetch while %s was pushed: %v", task.ID, a.err)
+		}
+		s.expect("fetch", a.tasks, task.ID)
+		o.end(sources.Done, a.tasks...)
+	}
+}
+
+func fetchEnds(s *scene) {
+	o := s.owner(here)
+	ctx, cancel := context.WithCancel(s.Context())
+	answer := o.fetching(ctx, 1)
+	cancel()
+	select {
+	case a := <-answer:
+		if !errors.Is(a.err, context.Canceled) {
+			s.Errorf("fetch of a cancelled context: got %v, %v, want context.Canceled", names(a.tasks), a.err)
+		}
+	case <-time.After(s.h.Patience):
+		s.Fatalf("fetch went on waiting after its context had ended")
+	}
+	o.nothing("nothing was pushed") // and a deadline is as good
+	task := s.tasks(here, "t", 1)
+	s.push(here, task...)
+	s.expect("fetch afterwards", o.take(1), task[0].ID)
+}
+
+// The trap is a source that reads ahead on behalf of the call and drops what came
+// just as the context ended.
+func fetchEndsEmpty(s *scene) {
+	o := s.owner(here)
+	for _, task := range s.tasks(here, "t", 30) {
+		ctx, cancel := context.WithCancel(s.Context())
+		answer := o.fetching(ctx, 1)
+		go cancel()
+		s.push(here, task)
+		a := <-answer
+		if a.err != nil {
+			s.expect("fetch after one that ended", o.take(1), task.ID)
+		} else {
+			s.expect("fetch", a.tasks, task.ID)
+		}
+	}
+}
+
+func fetchOnce(s *scene) {
+	s.push(here, s.tasks(here, "t", 6)...)
+	o := s.owner(here)
+	got := o.take(6)
+	o.nothing("everything was handed out")
+	o.end(sources.Done, got[1], got[4])
+	o.nothing("some of it was settled, the rest is with the caller")
+	s.push(here, s.tasks(here, "u", 1)...)
+	s.expect("fetch", o.take(1), "u0")
+	o.nothing("everything was handed out")
+}
+
+func taskNamesGrant(s *scene) {
+	s.push(here, s.tasks(here, "t", 5)...)
+	o := s.owner(here)
+	receipts := make(map[sources.Receipt]bool)
+	for _, t := range o.take(5) {
+		if t.Grant != o.g || t.Token != o.tok {
+			s.Errorf("%s says grant %v and token %v, want %v and %v", name(t), t.Grant, t.Token, o.g, o.tok)
+		}
+		if receipts[t.Receipt] {
+			s.Errorf("%s has a receipt that another task has, too", name(t))
+		}
+		receipts[t.Receipt] = true
+	}
+}
+
+func taskIntact(s *scene) {
+	binary := make([]byte, 512)
+	for i := range binary {
+		binary[i] = byte(i)
+	}
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
+	key := s.key(here, 0)
+	born := time.UnixMilli(1_700_000_000_123)
+	tasks := []sources.Task{
+		{ID: "plain", Key: key, Payload: []byte(`{"to":"ann"}`), Born: born},
+		{ID: "empty", Key: key, Born: born},
+		{ID: "binary", Key: key, Payload: binary, Born: born},
+		{ID: "big", Key: key, Payload: big, Born: born},
+		{ID: "id with \"quotes\", {braces}\r\n and \x00", Type: "a type, \n too; größer", Key: key, Payload: []byte("\x00\n"), Born: born},
+		{ID: "headers", Type: "mail", Key: key, Payload: []byte("x"), Born: born, Headers: map[string]string{"a": "", "": "b", "naïve": "line\nline\x00", "long": strings.Repeat("h", 5000)}},
+		{ID: "unkeyed", Payload: []byte("y"), Born: born},
+	}
+	s.push(here, tasks...)
+	for i, got := range s.owner(here).take(len(tasks)) {
+		want := tasks[i]
+		if !bytes.Equal(got.Payload, want.Payload) {
+			s.Errorf("%q: the payload of %d bytes arrived changed, with %d", want.ID, len(want.Payload), len(got.Payload))
+		}
+		if !s.can(KeepBytes) {
+			continue
+		}
+		if got.ID != want.ID || got.Type != want.Type || got.Key != want.Key {
+			s.Errorf("%q: arrived as %q of type %q (want %q), key %q (want %q)", want.ID, got.ID, got.Type, want.Type, got.Key, want.Key)
+		}
+		if !maps.Equal(got.Headers, want.Headers) || (want.Headers == nil) != (got.Headers == nil) {
+			s.Errorf("%q: headers %q, want %q", want.ID, got.Headers, want.Headers)
+		}
+		if !got.Born.Equal(want.Born) {
+			s.Errorf("%q: born %v, want %v", want.ID, got.Born, want.Born)
+		}
+	}
+}
+
+func partitionsApart(s *scene) {
+	p := s.peer()
+	a, b := s.ownerOn(p, here), s.ownerOn(p, there)
+	ctx, cancel := s.soon()
+	defer cancel()
+	waiting := a.fetching(ctx, 10)
+	s.waits(waiting)
+	s.push(there, s.tasks(there, "b", 5)...)
+	got := b.take(5)
+	s.expect("fetch of one partition", got, "b0", "b1", "b2", "b3", "b4")
+	b.end(sources.Done, got[:3]...)
+	b.end(sources.Retry, got[3])
+	b.close()
+	s.push(here, s.tasks(here, "a", 1)...)
+	answer := <-waiting
+	if answer.err != nil {
+		s.Fatalf("fetch of the other partition: %v", answer.err)
+	}
+	s.expect("fetch of the other partition", answer.tasks, "a0")
+	a.end(sources.Done, answer.tasks...)
+}

@@ -1,0 +1,112 @@
+package sourcetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+// A Harness is an empty store and what the suite needs to do with it. Zero fields
+// but Peer and Push are fine.
+type Harness struct {
+	// Peer returns a handle on the store as one more peer has it: with nothing
+	// shared in the process with the handles before, if the source can do that.
+	Peer func() Peer
+	// Push appends tasks to a partition, in order: their ID, Type, Key, Payload,
+	// Headers and Born. The suite uses keys that belong to the partition. The
+	// layout must have at least two partitions.
+	Push func(ctx context.Context, id partition.ID, tasks ...sources.Task) error
+	// Dead returns the dead letters of a partition, oldest first. Nil: they cannot
+	// be read.
+	Dead func(ctx context.Context, id partition.ID) ([]DeadLetter, error)
+	// Snapshot returns a function that makes the store again what it is now: what
+	// was written in between is lost, as in a fail-over to a replica that lags.
+	// Nil: the store cannot be set back.
+	Snapshot func(ctx context.Context) (restore func(ctx context.Context) error, err error)
+	// PushesStay says that Snapshot does not take back what was pushed, since tasks
+	// lie elsewhere than what is done of them.
+	PushesStay bool
+
+	// Lacks lists what the source does not do.
+	Lacks []Ability
+	// Patience is how long anything may take before it counts as never. Default
+	// 10 s.
+	Patience time.Duration
+	// Moment is how long a Fetch is watched that must return nothing. Default
+	// 50 ms.
+	Moment time.Duration
+	// Goroutines are functions whose goroutines may outlive a stream, because they
+	// belong to the client or to a server in this process.
+	Goroutines []string
+}
+
+// A Peer is one process' handle on the store.
+type Peer struct {
+	Source sources.Source
+	// Inject makes the next request of this peer for op suffer a fault. Nil: the
+	// harness injects none.
+	Inject func(op Op, kind Kind) Fault
+	// Kill ends the peer as kill -9 does: nothing more of it reaches the store, and
+	// its calls return. Nil: its streams are used no more, which does for a source
+	// that sends nothing by itself.
+	Kill func()
+}
+
+// A DeadLetter is a task that will not run again.
+type DeadLetter struct {
+	Task   sources.Task
+	Reason string
+}
+
+// An Ability is something that not every broker can give.
+type Ability string
+
+// The abilities.
+const (
+	// RetryInPlace: a retried task keeps its place for the next owner, with its
+	// attempt, its first error and the time before which it must not start.
+	RetryInPlace Ability = "keep a retried task in its place"
+	// RequeueToEnd: a requeued task goes behind the others.
+	RequeueToEnd Ability = "put a requeued task behind the others"
+	// RequeueDelay: a requeued task comes back after its delay and not before.
+	RequeueDelay Ability = "delay a requeued task"
+	// CountCrashes: what was started when an owner died is handed out alone, and a
+	// task that keeps killing its owner becomes a dead letter. The limit must be
+	// between 2 and 10 crashes.
+	CountCrashes Ability = "find out which task killed its peer"
+	// KeepBytes: ID, Type, Key, Headers and Born arrive as they were pushed; the
+	// payload does in any case.
+	KeepBytes Ability = "keep more than the payload"
+)
+
+// An Op is what a request to the store is for.
+type Op string
+
+// The operations. A request that fetches and settles at once counts as both.
+const (
+	Open   Op = "open"
+	Fetch  Op = "fetch"
+	Settle Op = "settle"
+	Close  Op = "close"
+)
+
+// A Kind is what happens to a request.
+type Kind string
+
+// The kinds of faults.
+const (
+	Lost   Kind = "the reply is lost"      // executed; the sender gets an error
+	Failed Kind = "the request fails"      // not executed; the sender gets an error
+	Late   Kind = "the request comes late" // the sender gets an error; executed by Fault.Release
+)
+
+// A Fault is one that was asked for.
+type Fault interface {
+	// Hit reports whether a request has suffered it.
+	Hit() bool
+	// Release executes the late request, if there is one and it was not yet, and
+	// returns when that is done.
+	Release()
+}

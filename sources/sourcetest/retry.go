@@ -1,0 +1,165 @@
+package sourcetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// slack is how far the store's clock and ours may be taken apart by reading them.
+const slack = time.Second
+
+func retryKeepsPlace(s *scene) {
+	s.needs(RetryInPlace)
+	tasks := s.tasks(here, "t", 5)
+	for i := range tasks {
+		tasks[i].Key = tasks[0].Key
+	}
+	s.push(here, tasks...)
+	o := s.owner(here)
+	got := o.take(4)
+	before := time.Now()
+	o.settle(
+		sources.Settlement{Task: got[0], Outcome: sources.Done, Attempt: 1},
+		sources.Settlement{Task: got[1], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "busy"},
+	)
+	after := time.Now()
+	o.close()
+	got = s.owner(here).take(4)
+	s.expect("the next owner", got, "t1", "t2", "t3", "t4")
+	if t := got[0]; t.Attempt != 2 || t.FirstError != "busy" || t.Crashes != 0 {
+		s.Errorf("t1 ran once: it says attempt %d, first error %q, crashes %d, want 2, %q, 0", t.Attempt, t.FirstError, t.Crashes, "busy")
+	}
+	if nb := got[0].NotBefore; nb.Before(before.Add(time.Hour-slack)) || nb.After(after.Add(time.Hour+slack)) {
+		s.Errorf("t1 must not start before %v, want an hour after %v", nb, before)
+	}
+	for _, t := range got[1:] {
+		if t.Attempt != 1 || t.NotBefore.After(time.Now()) {
+			s.Errorf("%s never ran: it says attempt %d, not before %v", name(t), t.Attempt, t.NotBefore)
+		}
+	}
+}
+
+func retryAttemptRises(s *scene) {
+	s.needs(RetryInPlace)
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.owner(here)
+	got := o.take(2)
+	say := func(attempt int, reason string) {
+		o.settle(sources.Settlement{Task: got[0], Outcome: sources.Retry, Attempt: attempt, Reason: reason})
+	}
+	say(1, "first")
+	say(2, "second")
+	say(1, "first") // says itself again, late
+	o.close()
+	o = s.owner(here)
+	got = o.take(2)
+	s.expect("the next owner", got, "t0", "t1")
+	if got[0].Attempt != 3 || got[0].FirstError != "first" {
+		s.Errorf("t0 ran twice: it says attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
+	}
+	say(3, "third")
+	o.crash()
+	o = s.owner(here)
+	got = o.rest(2)
+	i := slices.IndexFunc(got, func(t sources.Task) bool { return name(t) == "t0" })
+	if i < 0 || got[i].Attempt != 4 || got[i].FirstError != "first" {
+		s.Errorf("after three runs and a crash: got %+v, want t0 with attempt 4 and first error %q", got, "first")
+	}
+	if !s.can(RequeueToEnd) {
+		return
+	}
+	s.push(here, s.tasks(here, "u", 1)...)
+	got = o.take(1)
+	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Retry, Attempt: 1, Reason: "first"})
+	got[0].FirstError = "first" // as a caller does that keeps a task
+	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Requeue, Attempt: 2, Reason: "second"})
+	if got = o.take(1); got[0].Attempt != 3 || got[0].FirstError != "first" {
+		s.Errorf("after a retry and a requeue: attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
+	}
+}
+
+func retryIsKept(s *scene) {
+	s.push(here, s.tasks(here, "t", 3)...)
+	o := s.owner(here)
+	got := o.take(3)
+	o.end(sources.Retry, got[0], got[2])
+	o.nothing("the caller keeps what it retries")
+	o.end(sources.Done, got[0])
+	o.end(sources.Dead, got[2])
+	o.close()
+	s.expect("the next owner", s.owner(here).take(1), "t1")
+	if s.h.Dead != nil {
+		if letters := s.dead(here); len(letters) != 1 || name(letters[0].Task) != "t2" {
+			s.Errorf("the dead letters are %v, want t2", letters)
+		}
+	}
+}
+
+func requeueToEnd(s *scene) {
+	s.needs(RequeueToEnd)
+	s.push(here, s.tasks(here, "t", 3)...)
+	o := s.owner(here)
+	got := o.take(1)
+	s.expect("fetch", got, "t0")
+	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Requeue, Attempt: 1, Reason: "later"})
+	got = o.take(3)
+	s.expect("the rest and then the requeued", got, "t1", "t2", "t0")
+	if t := got[2]; t.Attempt != 2 || t.FirstError != "later" {
+		s.Errorf("t0 ran once: it says attempt %d and first error %q, want 2 and %q", t.Attempt, t.FirstError, "later")
+	}
+	if s.can(KeepBytes) && got[2].ID != "t0" {
+		s.Errorf("t0 came back as %q", got[2].ID)
+	}
+	o.settle(sources.Settlement{Task: got[2], Outcome: sources.Requeue, Attempt: 2, Reason: "still"})
+	o.close()
+	o = s.owner(here)
+	got = o.take(3)
+	s.expect("the next owner", got, "t1", "t2", "t0")
+	if t := got[2]; t.Attempt != 3 || t.FirstError != "later" {
+		s.Errorf("t0 ran twice: it says attempt %d and first error %q, want 3 and %q", t.Attempt, t.FirstError, "later")
+	}
+	o.end(sources.Done, got...)
+	o.nothing("everything is done")
+}
+
+func requeueAfterDelay(s *scene) {
+	s.needs(RequeueDelay)
+	const delay = 200 * time.Millisecond
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.owner(here)
+	got := o.take(2)
+	before := time.Now()
+	o.settle(
+		sources.Settlement{Task: got[1], Outcome: sources.Requeue, Attempt: 1, Delay: time.Hour},
+		sources.Settlement{Task: got[0], Outcome: sources.Requeue, Attempt: 1, Delay: delay},
+	)
+	s.expect("fetch", o.take(1), "t0") // waits for it
+	// A millisecond is what a store may round away.
+	if waited := time.Since(before); waited < delay-time.Millisecond {
+		s.Errorf("t0 came back after %v, want %v", waited, delay)
+	}
+	o.nothing("the other comes back in an hour")
+}
+
+func requeueOldReceipt(s *scene) {
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.owner(here)
+	old := o.take(2)
+	o.end(sources.Requeue, old[0])
+	for _, outcome := range []sources.Outcome{sources.Done, sources.Requeue, sources.Dead} {
+		o.end(outcome, old[0])
+	}
+	o.end(sources.Done, old[1])
+	got := o.take(1)
+	s.expect("the new delivery", got, "t0")
+	o.nothing("there is one new delivery")
+	o.end(sources.Done, old[0])
+	o.close()
+	o = s.owner(here)
+	got = o.take(1)
+	s.expect("the new delivery, to the next owner", got, "t0")
+	o.end(sources.Done, got...)
+	o.nothing("everything is done")
+}

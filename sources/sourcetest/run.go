@@ -1,0 +1,112 @@
+package sourcetest
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"testing/synctest"
+)
+
+var (
+	seeds = flag.Int("sourcetest.seeds", 5, "how many seeds the random clauses run")
+	seed  = flag.Int64("sourcetest.seed", 0, "the one seed that the random clauses run; 0: all")
+)
+
+// Run checks a source, clause by clause, each on a new harness. The harness uses
+// t's Cleanup to take its store down.
+func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
+	for _, c := range clauses() {
+		t.Run(c.name, func(t *testing.T) { c.check(newScene(t, newHarness(t))) })
+	}
+}
+
+// RunSynctest is Run with each clause in a synctest bubble of its own: time costs
+// nothing and a goroutine that is left behind fails the clause. It is for sources
+// that do no I/O.
+func RunSynctest(t *testing.T, newHarness func(t *testing.T) Harness) {
+	for _, c := range clauses() {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.check(newScene(t, newHarness(t))) })
+		})
+	}
+}
+
+// A clause is one sentence of the contract.
+type clause struct {
+	name  string
+	check func(*scene)
+}
+
+func clauses() []clause {
+	all := []clause{
+		{"the layout is valid and the same for every peer", layout},
+
+		{"fetch keeps the order of the log", fetchOrder},
+		{"fetch returns at most the limit", fetchLimit},
+		{"fetch waits for a task", fetchWaits},
+		{"fetch ends with its context", fetchEnds},
+		{"a fetch that ended took nothing with it", fetchEndsEmpty},
+		{"fetch returns a task once", fetchOnce},
+		{"a task says whose it is", taskNamesGrant},
+		{"a task arrives byte for byte", taskIntact},
+		{"partitions do not disturb each other", partitionsApart},
+
+		{"a newer owner fences fetch", fencesFetch},
+		{"a newer owner fences settle", fencesSettle},
+		{"a newer epoch of the same session fences the older", fencesItself},
+		{"closing a fenced stream changes nothing", fencesClose},
+		{"the fence is of one partition", fencesOnePartition},
+		{"opening again with the token that stands changes nothing", openAgain},
+		{"a smaller epoch is refused and told which one stands", openSmaller},
+		{"the same epoch of another session is refused", openSameEpoch},
+		{"an epoch that was closed is over", openClosed},
+
+		{"what is settled does not come back", settled},
+		{"settle is idempotent", settleTwice},
+		{"settling no task is fine", settleNothing},
+		{"a hand-over brings exactly what was not settled", settledOutOfOrder},
+		{"what is settled stays settled over many hand-overs", settledForGood},
+		{"settle overlaps fetch", settleOverlapsFetch},
+		{"what a settle sets free wakes fetch", settleWakes},
+		{"a dead letter is whole and says why", deadLetter},
+
+		{"a retried task keeps its place", retryKeepsPlace},
+		{"the attempt only rises and the first error stays", retryAttemptRises},
+		{"a retried task is kept by the caller", retryIsKept},
+		{"a requeued task goes behind the others", requeueToEnd},
+		{"a requeued task comes back after its delay", requeueAfterDelay},
+		{"an old receipt does not reach the new delivery", requeueOldReceipt},
+
+		{"close gives back in order", closeGivesBack},
+		{"closing is no crash", closeIsNoCrash},
+		{"a closed stream does nothing", closedStream},
+		{"close leaves no goroutine", closeLeavesNoGoroutine},
+
+		{"a crash loses nothing", crashLosesNothing},
+		{"what was started at a crash is handed out alone", crashAlone},
+		{"a crash while nothing was started blames nobody", crashIdle},
+		{"a suspect that ended is none any more", crashCleared},
+		{"a suspect that went to the end is none any more", crashRequeued},
+		{"what waits for its retry holds up nothing after a crash", crashWaiting},
+		{"a suspect behind an open task of its key steps aside", crashAside},
+		{"a suspect is not charged if a retry may have run beside it", crashBeside},
+		{"a task that keeps killing its owner becomes a dead letter, and no other does", crashPoison},
+
+		{"a store that lost what it answered is noticed", forgot},
+		{"a store that lost an open does not take one owner for another", forgotGrant},
+	}
+	all = append(all, faultClauses()...)
+	for _, day := range []day{quiet, rough} {
+		for i := int64(1); i <= int64(*seeds); i++ {
+			n := i
+			if *seed != 0 {
+				n = *seed
+			}
+			all = append(all, clause{fmt.Sprintf("%s, seed %d", day.name, n), func(s *scene) { day.run(s, uint64(n)) }})
+			if *seed != 0 {
+				break
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,330 @@
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+// A scene is a clause at work: a harness, and peers that come and go.
+type scene struct {
+	testing.TB
+	h      Harness
+	layout partition.Config
+	epoch  partition.Epoch // the newest that was granted
+	named  int             // sessions that got a name
+}
+
+// The partitions that clauses use.
+const (
+	here  partition.ID = 0
+	there partition.ID = 1
+)
+
+func newScene(t testing.TB, h Harness) *scene {
+	t.Helper()
+	if h.Patience == 0 {
+		h.Patience = 10 * time.Second
+	}
+	if h.Moment == 0 {
+		h.Moment = 50 * time.Millisecond
+	}
+	s := &scene{TB: t, h: h}
+	ctx, cancel := s.soon()
+	defer cancel()
+	cfg, err := s.peer().Source.Layout(ctx)
+	if err != nil {
+		t.Fatalf("layout: %v", err)
+	}
+	if cfg.Total < 2 {
+		t.Fatalf("the harness has %d partitions, want 2 or more", cfg.Total)
+	}
+	s.layout = cfg
+	return s
+}
+
+// soon bounds a call that should not take long.
+func (s *scene) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.Context(), s.h.Patience)
+}
+
+// needs skips the clause if the source lacks a.
+func (s *scene) needs(a Ability) {
+	s.Helper()
+	if slices.Contains(s.h.Lacks, a) {
+		s.Skipf("the source does not %s", a)
+	}
+}
+
+func (s *scene) can(a Ability) bool { return !slices.Contains(s.h.Lacks, a) }
+
+func (s *scene) peer() Peer {
+	p := s.h.Peer()
+	if p.Source == nil {
+		s.Fatalf("the harness gave a peer without a source")
+	}
+	return p
+}
+
+// grant makes the next grant of a partition, to a new session.
+func (s *scene) grant(id partition.ID) (partition.Grant, partition.Token) {
+	s.epoch++
+	return partition.Grant{ID: id, Epoch: s.epoch}, partition.Token{Epoch: s.epoch, Session: s.session()}
+}
+
+func (s *scene) session() partition.Session {
+	s.named++
+	return partition.Session(fmt.Sprintf("%032x", s.named))
+}
+
+// key returns the n-th key that belongs to a partition.
+func (s *scene) key(id partition.ID, n int) string {
+	for i := 0; ; i++ {
+		key := fmt.Sprint("key-", i)
+		if s.layout.Hash == partition.ByID {
+			key = fmt.Sprint(i)
+		}
+		got, err := s.layout.Hash.Of(key, s.layout.Total)
+		if err != nil {
+			s.Fatalf("%v", err)
+		}
+		if got != id {
+			continue
+		}
+		if n == 0 {
+			return key
+		}
+		n--
+	}
+}
+
+// tasks makes n tasks of a partition, each with a key of its own, named prefix0,
+// prefix1 and so on; their payload is their name.
+func (s *scene) tasks(id partition.ID, prefix string, n int) []sources.Task {
+	tasks := make([]sources.Task, n)
+	for i := range tasks {
+		name := fmt.Sprint(prefix, i)
+		tasks[i] = sources.Task{ID: name, Key: s.key(id, i), Payload: []byte(name), Born: time.UnixMilli(1_700_000_000_000)}
+	}
+	return tasks
+}
+
+func (s *scene) push(id partition.ID, tasks ...sources.Task) {
+	s.Helper()
+	ctx, cancel := s.soon()
+	defer cancel()
+	if err := s.h.Push(ctx, id, tasks...); err != nil {
+		s.Fatalf("push: %v", err)
+	}
+}
+
+// insist says a call again until it succeeds, as a caller does whose call failed
+// for a moment. It returns what no repetition helps against.
+func (s *scene) insist(what string, call func(ctx context.Context) error) error {
+	s.Helper()
+	var err error
+	for range 20 {
+		ctx, cancel := s.soon()
+		err = call(ctx)
+		late := ctx.Err()
+		cancel()
+		if err != nil && late != nil {
+			s.Fatalf("%s has no answer after %v: %v", what, s.h.Patience, err)
+		}
+		if err == nil || errors.Is(err, sources.ErrFenced) || errors.Is(err, sources.ErrForgot) || errors.Is(err, sources.ErrClosed) {
+			return err
+		}
+	}
+	s.Fatalf("%s still fails after many calls: %v", what, err)
+	return err
+}
+
+// dead returns the names of the dead letters, and what they are.
+func (s *scene) dead(id partition.ID) []DeadLetter {
+	s.Helper()
+	if s.h.Dead == nil {
+		s.Skipf("the harness cannot read dead letters")
+	}
+	ctx, cancel := s.soon()
+	defer cancel()
+	letters, err := s.h.Dead(ctx, id)
+	if err != nil {
+		s.Fatalf("dead letters: %v", err)
+	}
+	return letters
+}
+
+// name is what the suite called a task: its payload, which every broker keeps.
+func name(t sources.Task) string { return string(t.Payload) }
+
+func names(tasks []sources.Task) []string {
+	list := make([]string, len(tasks))
+	for i, t := range tasks {
+		list[i] = name(t)
+	}
+	return list
+}
+
+// expect compares tasks with names, in order.
+func (s *scene) expect(what string, got []sources.Task, want ...string) {
+	s.Helper()
+	if !slices.Equal(names(got), want) {
+		s.Fatalf("%s: got %v, want %v", what, names(got), want)
+	}
+}
+
+// An owner is a peer with a stream.
+type owner struct {
+	s      *scene
+	peer   Peer
+	stream sources.Stream
+	g      partition.Grant
+	tok    partition.Token
+}
+
+// owner grants a partition to a new peer, which opens it.
+func (s *scene) owner(id partition.ID) *owner {
+	s.Helper()
+	return s.ownerOn(s.peer(), id)
+}
+
+func (s *scene) ownerOn(p Peer, id partition.ID) *owner {
+	s.Helper()
+	g, tok := s.grant(id)
+	o := &owner{s: s, peer: p, g: g, tok: tok}
+	o.open()
+	return o
+}
+
+// open opens the owner's stream, until an answer came.
+func (o *owner) open() {
+	o.s.Helper()
+	if err := o.s.insist("open", o.tryOpen); err != nil {
+		o.s.Fatalf("open %v: %v", o.g, err)
+	}
+}
+
+func (o *owner) tryOpen(ctx context.Context) error {
+	st, err := o.peer.Source.Open(ctx, o.g, o.tok)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		o.s.Fatalf("open %v returned no stream and no error", o.g)
+	}
+	o.stream = st
+	// Whatever the clause did with it: its goroutines must end before the store does.
+	o.s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(o.s.Context()), o.s.h.Patience)
+		defer cancel()
+		_ = st.Close(ctx) // may well be fenced, killed or closed
+	})
+	return nil
+}
+
+// fetch fetches once and checks what holds for every fetch.
+func (o *owner) fetch(ctx context.Context, limit int) ([]sources.Task, error) {
+	tasks, err := o.stream.Fetch(ctx, limit)
+	switch {
+	case err != nil && len(tasks) > 0:
+		o.s.Errorf("fetch returned the tasks %v and the error %v", names(tasks), err)
+	case err == nil && len(tasks) == 0:
+		o.s.Errorf("fetch returned neither tasks nor an error")
+		return nil, errors.New("no tasks and no error")
+	case len(tasks) > limit:
+		o.s.Errorf("fetch returned %d tasks, the limit was %d", len(tasks), limit)
+	}
+	return tasks, err
+}
+
+// take fetches until it has n tasks, and settles none of them.
+func (o *owner) take(n int) []sources.Task {
+	o.s.Helper()
+	var got []sources.Task
+	ctx, cancel := o.s.soon()
+	defer cancel()
+	for len(got) < n {
+		tasks, err := o.fetch(ctx, n-len(got))
+		if err != nil {
+			o.s.Fatalf("fetch after %v: %v", names(got), err)
+		}
+		got = append(got, tasks...)
+	}
+	return got
+}
+
+// rest takes tasks one after the other and ends each, until it has n.
+func (o *owner) rest(n int) []sources.Task {
+	o.s.Helper()
+	var got []sources.Task
+	for len(got) < n {
+		got = append(got, o.take(1)...)
+		o.settle(sources.Settlement{Task: got[len(got)-1], Outcome: sources.Done, Attempt: got[len(got)-1].Attempt})
+	}
+	return got
+}
+
+// nothing checks that there is nothing to fetch for the moment.
+func (o *owner) nothing(why string) {
+	o.s.Helper()
+	ctx, cancel := context.WithTimeout(o.s.Context(), o.s.h.Moment)
+	defer cancel()
+	if tasks, err := o.fetch(ctx, 100); !errors.Is(err, context.DeadlineExceeded) {
+		o.s.Fatalf("fetch returned %v, %v, want nothing: %s", names(tasks), err, why)
+	}
+}
+
+// settle settles, until an answer came.
+func (o *owner) settle(done ...sources.Settlement) {
+	o.s.Helper()
+	err := o.s.insist("settle", func(ctx context.Context) error { return o.stream.Settle(ctx, done...) })
+	if err != nil {
+		o.s.Fatalf("settle: %v", err)
+	}
+}
+
+// end settles tasks with one outcome and no delay.
+func (o *owner) end(outcome sources.Outcome, tasks ...sources.Task) {
+	o.s.Helper()
+	o.settle(settlements(outcome, tasks...)...)
+}
+
+func settlements(outcome sources.Outcome, tasks ...sources.Task) []sources.Settlement {
+	done := make([]sources.Settlement, len(tasks))
+	for i, t := range tasks {
+		done[i] = sources.Settlement{Task: t, Outcome: outcome, Attempt: t.Attempt}
+		if outcome != sources.Done {
+			done[i].Reason = "no luck with " + name(t)
+		}
+	}
+	return done
+}
+
+// close closes the stream, until an answer came.
+func (o *owner) close() {
+	o.s.Helper()
+	if err := o.s.insist("close", o.stream.Close); err != nil {
+		o.s.Fatalf("close: %v", err)
+	}
+}
+
+// crash ends the peer without a word.
+func (o *owner) crash() {
+	if o.peer.Kill != nil {
+		o.peer.Kill()
+	}
+}
+
+// mustFail checks that a call was refused for the reason want.
+func (s *scene) mustFail(what string, err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Fatalf("%s: got error %v, want %q", what, err, want)
+	}
+}

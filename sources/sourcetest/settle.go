@@ -1,0 +1,165 @@
+package sourcetest
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/countoff/countoff/sources"
+)
+
+func settled(s *scene) {
+	s.push(here, s.tasks(here, "t", 6)...)
+	o := s.owner(here)
+	o.end(sources.Done, o.take(2)...)
+	o.close()
+	o = s.owner(here)
+	got := o.take(2)
+	s.expect("after a hand-over", got, "t2", "t3")
+	o.end(sources.Done, got...)
+	o.crash()
+	s.expect("after a crash", s.owner(here).take(2), "t4", "t5")
+}
+
+func settleTwice(s *scene) {
+	s.push(here, s.tasks(here, "t", 4)...)
+	o := s.owner(here)
+	got := o.take(3)
+	o.end(sources.Done, got...)
+	for _, outcome := range []sources.Outcome{sources.Done, sources.Retry, sources.Requeue, sources.Dead} {
+		o.end(outcome, got...)
+		o.end(outcome, got[1], got[1])
+	}
+	s.expect("fetch", o.take(1), "t3")
+	o.nothing("what was settled before was settled again")
+	o.close()
+	o = s.owner(here)
+	s.expect("the next owner", o.take(1), "t3")
+	o.nothing("the others were settled")
+	if s.h.Dead != nil && len(s.dead(here)) > 0 {
+		s.Errorf("a task that was done became a dead letter")
+	}
+}
+
+func settleNothing(s *scene) {
+	o := s.owner(here)
+	o.settle()
+	s.push(here, s.tasks(here, "t", 1)...)
+	got := o.take(1)
+	o.settle()
+	o.end(sources.Done, got...)
+}
+
+func settledOutOfOrder(s *scene) {
+	s.push(here, s.tasks(here, "t", 10)...)
+	o := s.owner(here)
+	got := o.take(9)
+	for _, i := range []int{7, 2, 4, 8} {
+		o.end(sources.Done, got[i])
+	}
+	o.close()
+	s.expect("the next owner", s.owner(here).take(6), "t0", "t1", "t3", "t5", "t6", "t9")
+}
+
+func settledForGood(s *scene) {
+	s.push(here, s.tasks(here, "t", 8)...)
+	open := []string{"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"}
+	for _, i := range []int{3, 1, 4, 2, 0} { // of those that are open
+		o := s.owner(here)
+		got := o.take(len(open))
+		s.expect("the next owner", got, open...)
+		o.end(sources.Done, got[i])
+		o.close()
+		open = slices.Delete(open, i, i+1)
+	}
+	s.expect("the last owner", s.owner(here).take(len(open)), open...)
+}
+
+func settleOverlapsFetch(s *scene) {
+	s.push(here, s.tasks(here, "t", 20)...)
+	o := s.owner(here)
+	got := o.take(20)
+	ctx, cancel := s.soon()
+	defer cancel()
+	waiting := o.fetching(ctx, 10)
+	s.waits(waiting)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for _, t := range got[i*5 : i*5+5] {
+				if err := o.stream.Settle(ctx, settlements(sources.Done, t)...); err != nil {
+					s.Errorf("settle %s while a fetch waits: %v", name(t), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.push(here, s.tasks(here, "u", 1)...)
+	a := <-waiting
+	if a.err != nil {
+		s.Fatalf("fetch while others settle: %v", a.err)
+	}
+	s.expect("fetch", a.tasks, "u0")
+	o.end(sources.Done, a.tasks...)
+	o.close()
+	s.owner(here).nothing("everything was settled")
+}
+
+// A Fetch that waits learns of what the same stream has just set free.
+func settleWakes(s *scene) {
+	free := func(o *owner, outcome sources.Outcome, t sources.Task, want string) {
+		s.Helper()
+		ctx, cancel := s.soon()
+		defer cancel()
+		waiting := o.fetching(ctx, 10)
+		s.waits(waiting)
+		o.end(outcome, t)
+		a := <-waiting
+		if a.err != nil {
+			s.Fatalf("fetch after a settle as %v: %v", outcome, a.err)
+		}
+		s.expect("fetch", a.tasks, want)
+	}
+	o := s.owner(here)
+	s.push(here, s.tasks(here, "t", 2)...)
+	got := o.take(2)
+	if s.can(RequeueToEnd) {
+		free(o, sources.Requeue, got[0], "t0")
+	}
+	if s.can(CountCrashes) {
+		o.crash()
+		o = s.owner(here)
+		got = o.take(1)
+		want := map[string]string{"t0": "t1", "t1": "t0"}[name(got[0])]
+		free(o, sources.Done, got[0], want)
+	}
+}
+
+func deadLetter(s *scene) {
+	s.dead(here) // skips where they cannot be read
+	tasks := s.tasks(here, "t", 3)
+	tasks[1].Type, tasks[1].Headers = "mail", map[string]string{"trace": "ab\ncd"}
+	tasks[1].Payload = bytes.Repeat([]byte("all of it\x00"), 10_000)
+	reason := "550 no such user: " + strings.Repeat("long ", 200)
+	s.push(here, tasks...)
+	o := s.owner(here)
+	got := o.take(3)
+	o.settle(sources.Settlement{Task: got[1], Outcome: sources.Dead, Attempt: 1, Reason: reason})
+	letters := s.dead(here)
+	if len(letters) != 1 {
+		s.Fatalf("%d dead letters, want 1", len(letters))
+	}
+	d := letters[0]
+	if d.Reason != reason {
+		s.Errorf("the reason is %q, want %q", d.Reason, reason)
+	}
+	if !bytes.Equal(d.Task.Payload, tasks[1].Payload) {
+		s.Errorf("the payload of %d bytes is not what was pushed, it has %d", len(tasks[1].Payload), len(d.Task.Payload))
+	}
+	if s.can(KeepBytes) && (d.Task.ID != tasks[1].ID || d.Task.Type != "mail" || d.Task.Key != tasks[1].Key || d.Task.Headers["trace"] != "ab\ncd") {
+		s.Errorf("the dead letter %q of type %q, key %q, headers %q is not what was pushed", d.Task.ID, d.Task.Type, d.Task.Key, d.Task.Headers)
+	}
+	o.close()
+	s.expect("the next owner", s.owner(here).take(2), "t0", "t2")
+}

@@ -1,0 +1,40 @@
+package sources_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+func TestAsked(t *testing.T) {
+	plain := errors.New("connection refused")
+	dead := &sources.DeadError{Err: plain}
+	again := &sources.RetryError{After: time.Minute, Err: plain}
+	for _, c := range []struct {
+		name  string
+		err   error
+		want  sources.Outcome
+		after time.Duration
+	}{
+		{"nil is done", nil, sources.Done, 0},
+		{"a plain error is up to the policy", plain, 0, 0},
+		{"dead", dead, sources.Dead, 0},
+		{"dead, wrapped", fmt.Errorf("send: %w", dead), sources.Dead, 0},
+		{"retry", again, sources.Retry, time.Minute},
+		{"retry, joined", errors.Join(plain, again), sources.Retry, time.Minute},
+		{"dead beats retry", fmt.Errorf("%w, %w", again, dead), sources.Dead, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, after := sources.Asked(c.err)
+			if o != c.want || after != c.after {
+				t.Errorf("Asked(%v) = %v, %v; want %v, %v", c.err, o, after, c.want, c.after)
+			}
+			if c.err != nil && !errors.Is(c.err, plain) {
+				t.Error("the cause got lost")
+			}
+		})
+	}
+}
