@@ -1,0 +1,176 @@
+package framework
+
+import (
+	"context"
+	"time"
+)
+
+// gatedFor is how long a lane whose tasks were refused a start is left alone. The
+// coordinator is about to abort it, or the lease is about to be renewed.
+const gatedFor = 10 * time.Millisecond
+
+// An alarm is what a pool has to do later: parked tasks that become due, drain
+// times that are over, handlers that should have returned, lanes to ask again. One
+// goroutine (watch) waits for all of it. The pool's lock guards it.
+type alarm struct {
+	lanes map[*lane]struct{} // those with something to do later
+	gates time.Time          // ask the gated lanes again; zero: none is
+	scan  time.Time          // look for handlers past their timeout; zero: no timeout
+	armed time.Time          // watch wakes then; zero: never
+	poke  chan struct{}      // wake earlier
+	end   chan struct{}
+}
+
+func newAlarm() alarm {
+	return alarm{lanes: map[*lane]struct{}{}, poke: make(chan struct{}, 1), end: make(chan struct{})}
+}
+
+// next is the earliest instant at which l has something to do; zero: none.
+func (l *lane) next() time.Time {
+	at := l.book.due()
+	if !l.phase.overdue {
+		at = earlier(at, l.times.drain)
+	}
+	return earlier(at, l.times.stuck)
+}
+
+// setAlarm sees to it that watch looks at l in time.
+func (p *pool) setAlarm(l *lane) {
+	at := l.next()
+	if at.Equal(l.times.alarm) {
+		return
+	}
+	l.times.alarm = at
+	if at.IsZero() {
+		delete(p.alarm.lanes, l)
+		return
+	}
+	p.alarm.lanes[l] = struct{}{}
+	p.wakeBy(at)
+}
+
+func (p *pool) wakeBy(at time.Time) {
+	if p.alarm.armed.IsZero() || at.Before(p.alarm.armed) {
+		poke(p.alarm.poke)
+	}
+}
+
+// hold leaves l alone for a moment: its tasks may not start.
+func (p *pool) hold(l *lane, now time.Time) {
+	if l.phase.gated {
+		return
+	}
+	l.phase.gated = true
+	p.gated = append(p.gated, l)
+	if p.alarm.gates.IsZero() {
+		p.alarm.gates = now.Add(gatedFor)
+		p.wakeBy(p.alarm.gates)
+	}
+}
+
+// watch does what is due until the pool closes.
+func (p *pool) watch() {
+	defer p.workers.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		at, events := p.due(time.Now())
+		for _, e := range events {
+			p.observe(e)
+		}
+		if !at.IsZero() {
+			// Not more than once in a millisecond, however many tasks are parked.
+			timer.Reset(max(time.Until(at), time.Millisecond))
+		}
+		select {
+		case <-timer.C:
+		case <-p.alarm.poke:
+		case <-p.alarm.end:
+			return
+		}
+	}
+}
+
+// due does what is due and returns when there is more to do, and what to tell.
+func (p *pool) due(now time.Time) (at time.Time, events []Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if gates := p.alarm.gates; !gates.IsZero() && !gates.After(now) {
+		p.alarm.gates = time.Time{}
+		for i, l := range p.gated {
+			p.gated[i] = nil
+			l.phase.gated = false
+			p.changed(l)
+		}
+		p.gated = p.gated[:0]
+	}
+	for l := range p.alarm.lanes {
+		if l.times.alarm.After(now) {
+			continue
+		}
+		l.book.unpark(now)
+		if d := l.times.drain; !d.IsZero() && !l.phase.overdue && !d.After(now) {
+			l.phase.overdue = true
+			if l.book.active > 0 {
+				l.ctxs.stopHandlers(ErrDrainOver)
+				l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
+				events = append(events, DrainOverdue{Where: l.where, Running: l.book.active, After: d.Sub(l.times.ended)})
+			}
+		}
+		if s := l.times.stuck; !s.IsZero() && !s.After(now) {
+			l.times.stuck = time.Time{}
+			for i := range p.slots {
+				if p.slots[i].lane == l {
+					events = append(events, p.stuck(i, now, context.Cause(l.ctxs.handlers)))
+				}
+			}
+		}
+		p.changed(l)
+	}
+	if limit := p.cfg.HandlerTimeout; limit > 0 {
+		events = p.scan(now, limit+p.cfg.Timing.CancelGrace, events)
+	}
+	for l := range p.alarm.lanes {
+		at = earlier(at, l.times.alarm)
+	}
+	at = earlier(at, p.alarm.gates)
+	at = earlier(at, p.alarm.scan)
+	p.alarm.armed = at
+	return at, events
+}
+
+// scan finds handlers that run for limit or longer although their own time was
+// over long before.
+func (p *pool) scan(now time.Time, limit time.Duration, events []Event) []Event {
+	if p.alarm.scan.After(now) {
+		return events
+	}
+	p.alarm.scan = now.Add(limit)
+	for i := range p.slots {
+		s := &p.slots[i]
+		if s.entry == nil || s.alarmed {
+			continue
+		}
+		if end := s.began.Add(limit); end.After(now) {
+			p.alarm.scan = earlier(p.alarm.scan, end)
+			continue
+		}
+		events = append(events, p.stuck(i, now, ErrTimeout))
+	}
+	return events
+}
+
+func (p *pool) stuck(i int, now time.Time, cause error) Event {
+	s := &p.slots[i]
+	s.alarmed = true
+	return HandlerStuck{Where: s.lane.where, Task: s.entry.run, For: now.Sub(s.began), Cause: cause}
+}
+
+// earlier is the earlier of two instants of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,291 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
+)
+
+// A Consumer is one peer of a task processing: a name, a source, a handler and a
+// configuration. A process may have several, of different names. All methods may
+// be called concurrently.
+type Consumer struct {
+	name     string
+	source   sources.Source
+	handler  Handler
+	cfg      Config
+	control  Control
+	survey   Survey
+	observer Observer
+	peer     string // empty: the host's name
+	weight   int
+	strategy partition.Strategy
+	random   func() float64
+
+	warnings []string
+
+	mu      sync.Mutex
+	session *session // the current or the last one; nil before the first Start
+}
+
+// An Option replaces or adds a collaborator of a [Consumer].
+type Option func(*Consumer)
+
+// WithConfig sets the numbers. Default: the zero Config.
+func WithConfig(cfg Config) Option { return func(c *Consumer) { c.cfg = cfg } }
+
+// A Control makes what a peer counts off with, once the source has told its layout:
+// the ledger of the name, and who tells the peer which partitions it should have;
+// a nil indexer stands for the ledger's rolls. It is called at each start and must not
+// call a store: what it fails with does not pass by itself, and ends the consumer.
+type Control func(layout partition.Config) (transition.Ledger, partition.Indexer, error)
+
+// WithControl sets the control. It, or WithLedger, is required.
+func WithControl(control Control) Option { return func(c *Consumer) { c.control = control } }
+
+// WithLedger is WithControl for a ledger that is there already, with the ledger's
+// rolls as the indexer.
+func WithLedger(l transition.Ledger) Option {
+	if l == nil {
+		return WithControl(nil)
+	}
+	return WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) { return l, nil, nil })
+}
+
+// WithObserver adds an observer. Several are called in the order they were added.
+// Default: nobody listens, and events cost nothing; so for nil.
+func WithObserver(o Observer) Option {
+	return func(c *Consumer) {
+		if o == nil {
+			return
+		}
+		switch seen := c.observer.(type) {
+		case nil:
+			c.observer = o
+		case Observers:
+			c.observer = append(seen[:len(seen):len(seen)], o)
+		default:
+			c.observer = Observers{seen, o}
+		}
+	}
+}
+
+// WithPeer sets the peer's id, a name for people that is kept over restarts, and
+// its weight: its share of the work relative to the other peers, at least 1.
+// Default: the name of the host, with the process id if a live peer has it
+// already, and 1. An empty id is the default.
+func WithPeer(id string, weight int) Option {
+	return func(c *Consumer) { c.peer, c.weight = id, weight }
+}
+
+// WithStrategy sets how the partitions are shared out over the peers; all peers
+// should use the same. Default: partition.Sticky.
+func WithStrategy(s partition.Strategy) Option { return func(c *Consumer) { c.strategy = s } }
+
+// WithRandom sets where the jitter of retries comes from: f returns numbers in
+// [0,1) and may be called concurrently. Default: math/rand/v2.
+func WithRandom(f func() float64) Option { return func(c *Consumer) { c.random = f } }
+
+// New makes a consumer of the tasks of source, which are those of name. It says
+// all that is wrong at once: a bad name, a missing source, handler or ledger,
+// numbers out of range, budgets that do not fit. It calls nobody; Start does.
+func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
+	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
+	for _, o := range opts {
+		o(c)
+	}
+	errs := []error{partition.CheckName(name)}
+	if source == nil {
+		errs = append(errs, errors.New("framework: no source"))
+	}
+	if h == nil {
+		errs = append(errs, errors.New("framework: no handler"))
+	}
+	if c.control == nil {
+		errs = append(errs, errors.New("framework: no ledger: see WithLedger and WithControl"))
+	}
+	if c.weight < 1 {
+		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", c.weight))
+	}
+	if c.cfg.PodGrace == 0 {
+		grace, warning, err := podGrace(os.Getenv(GraceVariable))
+		c.cfg.PodGrace = grace
+		errs = append(errs, err)
+		if warning != "" {
+			c.warnings = append(c.warnings, warning)
+		}
+	}
+	errs = append(errs, c.cfg.Validate())
+	if err := errors.Join(errs...); err != nil {
+		return nil, named(name, err)
+	}
+	c.cfg = c.cfg.WithDefaults()
+	return c, nil
+}
+
+// named says of each of the joined errors whose it is.
+func named(consumer string, err error) error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(several.Unwrap()...).Error() {
+		return fmt.Errorf("consumer %q: %w", consumer, err) // one error, though it may wrap two
+	}
+	var all []error
+	for _, e := range several.Unwrap() {
+		all = append(all, named(consumer, e))
+	}
+	return errors.Join(all...)
+}
+
+// Name returns the consumer's name.
+func (c *Consumer) Name() string { return c.name }
+
+// Config returns the consumer's numbers, defaults filled in.
+func (c *Consumer) Config() Config { return c.cfg }
+
+// Start begins to take part. It does not wait for the source or the ledger: what
+// they answer, or that they do not, is told by events and by [Consumer.Ready]. ctx
+// bounds only the wait for the end of an earlier run that is being stopped. A
+// consumer that runs already is left alone. After it has ended it may be started
+// again, as a new session.
+func (c *Consumer) Start(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("start consumer %q: %w", c.name, err)
+		}
+		c.mu.Lock()
+		former := c.session
+		switch {
+		case former == nil || former.over():
+			c.session = newSession(c)
+			c.mu.Unlock()
+			return nil
+		case !former.stopping():
+			c.mu.Unlock()
+			return nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-former.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Stop hands over what the consumer has and leaves: it fetches no more, lets the
+// handlers end, settles, releases. If ctx or Config.StopTimeout ends before that is
+// done it turns hard: the handlers' contexts end with [ErrStopped], and what was
+// not released is free for others when the lease ends. Stop returns after the last
+// goroutine of the consumer has, in either case, with an error if it was hard. A
+// handler that ignores its context keeps it from returning.
+//
+// A consumer that does not run is left alone. Several calls may be made; each
+// waits.
+func (c *Consumer) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if err := s.stop(ctx); err != nil {
+		return fmt.Errorf("stop consumer %q: %w", c.name, err)
+	}
+	return nil
+}
+
+// Run starts the consumer, waits until ctx ends or the consumer cannot go on, and
+// stops it. It returns why it could not go on, or what Stop returned.
+func (c *Consumer) Run(ctx context.Context) error {
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return c.Stop(context.WithoutCancel(ctx))
+	case <-c.Done():
+		return c.Err()
+	}
+}
+
+// Done is closed when nothing of the current run is left, whether it was stopped
+// or could not go on; [Consumer.Err] says which. Before the first Start it is nil.
+func (c *Consumer) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil
+	}
+	return c.session.done
+}
+
+// Err returns why the consumer could not go on, once it has ended: nil before and
+// after an orderly stop.
+func (c *Consumer) Err() error {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil || !s.over() {
+		return nil
+	}
+	return s.err
+}
+
+// View returns the newest view of the current run: the peer's place among its
+// peers and what it should have. Its Version is 0, and its Index -1, before the
+// first.
+func (c *Consumer) View() partition.View {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s != nil {
+		s.mu.Lock()
+		co := s.coordinator
+		s.mu.Unlock()
+		if co != nil {
+			return co.View()
+		}
+	}
+	return partition.View{Index: -1}
+}
+
+// Ready returns nil if the peer is a member and every partition of its share is
+// served or waited for, otherwise what is missing.
+func (c *Consumer) Ready() error {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("consumer %q: not started", c.name)
+	}
+	if err := s.ready(); err != nil {
+		return fmt.Errorf("consumer %q: %w", c.name, err)
+	}
+	return nil
+}
+
+// GraceVariable is the environment variable that tells how long the platform waits
+// between SIGTERM and SIGKILL, as "30" (seconds) or "30s".
+const GraceVariable = "COUNTOFF_GRACE"
+
+// podGrace reads the value of GraceVariable.
+func podGrace(value string) (grace time.Duration, warning string, err error) {
+	if value == "" {
+		return 0, "the pod's grace period is unknown: set " + GraceVariable + ", so that it can be checked", nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		d, err = time.ParseDuration(value + "s")
+	}
+	if err != nil || d <= 0 {
+		return 0, "", fmt.Errorf("framework: %s=%q: want seconds or a duration, as in 30 or 30s", GraceVariable, value)
+	}
+	return d, "", nil
+}

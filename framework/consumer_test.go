@@ -1,0 +1,391 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// A fleet is a store, a ledger and what happened.
+// handler takes d for a task and checks that no key is handled twice at once.
+// push enqueues n tasks over keys and returns the ids by key.
+// open is how many tasks are not finished.
+// until waits until ok, at most for d.
+func TestPeersJoinAndLeaveWithoutLossDoubleOrDisorder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 16)
+		want := f.push(2000, 40)
+		var peers []*framework.Consumer
+		start := func(name string) {
+			c := f.consumer(name, f.handler(name, 20*time.Millisecond), framework.WithConfig(framework.Config{Concurrency: 3}))
+			if err := c.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			peers = append(peers, c)
+		}
+		start("ann")
+		until(t, time.Minute, func() bool { return peers[0].Ready() == nil })
+		time.Sleep(time.Second)
+		start("ben")
+		start("cid")
+		time.Sleep(4 * time.Second)
+		if err := peers[0].Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		until(t, time.Minute, func() bool { return f.open() == 0 })
+		for _, p := range peers[1:] {
+			if err := p.Stop(context.Background()); err != nil {
+				t.Errorf("stop: %v", err)
+			}
+			if err := p.Err(); err != nil {
+				t.Errorf("err: %v", err)
+			}
+		}
+		f.checkOnceInOrder(want)
+		for _, peer := range []string{"ann", "ben", "cid"} {
+			if lost := eventsOf[framework.Lost](f, peer); len(lost) > 0 {
+				t.Errorf("%s lost %d partitions although nothing went wrong: %v", peer, len(lost), lost[0].Cause)
+			}
+			if len(eventsOf[framework.Drained](f, peer)) == 0 {
+				t.Errorf("%s handed over nothing", peer)
+			}
+		}
+	})
+}
+
+func TestStopTurnsHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		cause := make(chan error, 1)
+		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		}))
+		f.push(1, 1)
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := c.Stop(ctx)
+		if !errors.Is(err, framework.ErrStopped) {
+			t.Errorf("stop returned %v, want ErrStopped", err)
+		}
+		if err := <-cause; !errors.Is(err, framework.ErrStopped) {
+			t.Errorf("the handler was told %v, want ErrStopped", err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("a hard stop took %v", took)
+		}
+		if f.open() != 1 {
+			t.Error("the task is gone")
+		}
+	})
+}
+
+// Everything is handed over, and an observer takes its time with being told: a stop
+// whose patience ends meanwhile has cut nothing.
+func TestAStopThatIsOverDoesNotTurnHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithObserver(nil),
+			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+				if _, ok := e.(framework.Stopped); ok {
+					time.Sleep(time.Minute)
+				}
+			})))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			t.Errorf("stop returned %v", err)
+		}
+	})
+}
+
+func TestShutdownCutsTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		cause := make(chan error, 1)
+		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		}))
+		f.push(1, 1)
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		began := time.Now()
+		if err := c.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if err := <-cause; !errors.Is(err, framework.ErrDrainOver) {
+			t.Errorf("the handler was told %v, want ErrDrainOver", err)
+		}
+		if took, q := time.Since(began), c.Config().Timing.Shutdown; took < q || took > q+2*time.Second {
+			t.Errorf("stopped after %v, want the shutdown %v and little more", took, q)
+		}
+	})
+}
+
+// A handler that is cancelled at the end of the shutdown and ends its work within
+// the cancel grace has done it: it must be settled, or the next owner does it again.
+func TestWorkEndedWithinTheCancelGraceIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+			<-ctx.Done()
+			time.Sleep(500 * time.Millisecond)
+			return nil
+		}))
+		f.push(1, 1)
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if err := c.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if n := f.open(); n != 0 {
+			t.Errorf("%d tasks open: the work is done twice", n)
+		}
+	})
+}
+
+func TestStartDoesNotWaitForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		down := &downSource{Source: f.store}
+		down.set(errors.New("connection refused"))
+		c, err := framework.New("test", down, f.handler("ann", 0), framework.WithLedger(f.ledger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) != 0 {
+			t.Error("start waited")
+		}
+		time.Sleep(time.Minute)
+		if err := c.Ready(); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("ready: %v, want the reason why not", err)
+		}
+		down.set(nil)
+		until(t, time.Minute, func() bool { return c.Ready() == nil })
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		down.set(errors.New("connection refused"))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := c.Stop(context.Background()); err != nil { // while it still asks
+			t.Error(err)
+		}
+	})
+}
+
+func TestReadySaysWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		source := &downSource{Source: f.store, unopened: errors.New("disk full")}
+		c, err := framework.New("test", source, f.handler("ann", time.Second), framework.WithLedger(f.ledger), framework.WithPeer("ann", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		says := func(want string) {
+			t.Helper()
+			if err := c.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("ready says %v, want %q", err, want)
+			}
+		}
+		says("not started")
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		says("not a member of a roll yet")
+		time.Sleep(20 * time.Second)
+		says("index 0 of 1: 4 of 4 partitions are neither served nor waited for: [0 1 2 3]")
+		source.mu.Lock()
+		source.unopened = nil
+		source.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		if err := c.Ready(); err != nil {
+			t.Errorf("ready says %v", err)
+		}
+		if v := c.View(); v.Index != 0 || v.Replicas != 1 || len(v.Wish) != 4 {
+			t.Errorf("view %+v", v)
+		}
+		f.push(1, 1)
+		synctest.Wait() // its handler has begun
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Stop(context.Background()) }()
+		synctest.Wait()
+		says("stopping")
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		says("stopped")
+	})
+}
+
+// A peer that is cut off notices, stops to work before its lease is over, and comes
+// back.
+func TestALeaseThatRunsOutTakesEverythingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		cut := &cutLedger{Ledger: f.ledger}
+		causes := make(chan error, 10)
+		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, task *framework.Task) error {
+			if len(causes) > 0 {
+				return nil
+			}
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return ctx.Err()
+		}), framework.WithLedger(cut))
+		f.push(1, 1)
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		cut.off.Store(true)
+		began := time.Now()
+		for len(causes) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		timing := c.Config().Timing
+		if took := time.Since(began); took > timing.Validity()+time.Second {
+			t.Errorf("the handler was cancelled after %v, want within %v", took, timing.Validity())
+		}
+		if err := c.Ready(); err == nil || !strings.Contains(err.Error(), "no lease") {
+			t.Errorf("ready says %v, want that there is no lease", err)
+		}
+		cut.off.Store(false)
+		until(t, time.Minute, func() bool { return f.open() == 0 && c.Ready() == nil })
+		if err := <-causes; !errors.Is(err, framework.ErrLost) || !errors.Is(err, transition.ErrLapsed) {
+			t.Errorf("the handler was told %v, want ErrLost and ErrLapsed", err)
+		}
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A cutLedger cannot be reached while off is set.
+// A downSource does not answer as long as an error is set.
+func TestANameWithAnotherConfigurationEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		other := f.ledger.As(partition.Config{Total: 8}, transition.Timing{})
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(other))
+		err := c.Run(t.Context())
+		if !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("run returned %v, want ErrConfig", err)
+		}
+		if c.Err() == nil || c.Ready() == nil {
+			t.Error("Err and Ready do not say so")
+		}
+	})
+}
+
+// What a control refuses does not pass by itself.
+func TestAControlThatRefusesEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		refused := errors.New("wait for -1 replicas")
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+			return nil, nil, refused
+		}))
+		if err := c.Run(t.Context()); !errors.Is(err, refused) {
+			t.Errorf("run returned %v", err)
+		}
+	})
+}
+
+func TestStartAndStopInAnyOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		f.push(200, 10)
+		c := f.consumer("ann", f.handler("ann", 5*time.Millisecond))
+		if err := c.Stop(context.Background()); err != nil {
+			t.Errorf("stop of what was never started: %v", err)
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for j := range 12 {
+					time.Sleep(time.Duration((i*7+j*13)%11) * 10 * time.Millisecond)
+					switch (i + j) % 4 {
+					case 0, 1:
+						if err := c.Start(context.Background()); err != nil {
+							t.Error(err)
+						}
+					case 2:
+						_ = c.Stop(context.Background())
+					case 3:
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(j)*time.Millisecond)
+						_ = c.Stop(ctx)
+						cancel()
+					}
+					_, _ = c.Ready(), c.Lanes()
+				}
+			})
+		}
+		wg.Wait()
+		if err := c.Start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 5*time.Minute, func() bool { return f.open() == 0 })
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-c.Done()
+	})
+}
+
+func TestARuntimeEndsWithTheFirstThatCannotGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		good := f.consumer("ann", f.handler("ann", 0))
+		bad, err := framework.New("other", f.store, f.handler("ben", 0),
+			framework.WithLedger(memledger.New(partition.Config{Total: 5}, transition.Timing{}, memledger.Options{}).As(partition.Config{Total: 4}, transition.Timing{})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := framework.NewRuntime(good, bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context()); !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("run returned %v, want ErrConfig", err)
+		}
+		if good.Err() != nil {
+			t.Errorf("the other one: %v", good.Err())
+		}
+		if _, err := framework.NewRuntime(good, good); err == nil {
+			t.Error("two consumers of one name were taken")
+		}
+	})
+}

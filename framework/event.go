@@ -1,0 +1,283 @@
+package framework
+
+import (
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+)
+
+// An Observer is told everything that happens. Observe is called from many
+// goroutines at once, on the path of the work: it must be fast and must not call
+// Start or Stop. Events of one grant come in their order, except that handlers run
+// side by side.
+type Observer interface{ Observe(Event) }
+
+// An ObserverFunc is a function as an [Observer].
+type ObserverFunc func(Event)
+
+// Observe calls f.
+func (f ObserverFunc) Observe(e Event) { f(e) }
+
+// A HandledObserver is an [Observer] that is told of runs by a method of its own, and
+// not by Observe. An Event is put on the heap; this, of which there is one for each
+// task, is not. Otherwise the two methods are alike.
+type HandledObserver interface {
+	Observer
+	ObserveHandled(Handled)
+}
+
+// Observers are several as one. Each is told by the method that it has.
+type Observers []Observer
+
+// Observe tells all of them, in their order.
+func (all Observers) Observe(e Event) {
+	for _, o := range all {
+		o.Observe(e)
+	}
+}
+
+// ObserveHandled tells all of them, in their order.
+func (all Observers) ObserveHandled(e Handled) {
+	for _, o := range all {
+		observeHandled(o, e)
+	}
+}
+
+func observeHandled(o Observer, e Handled) {
+	if h, ok := o.(HandledObserver); ok {
+		h.ObserveHandled(e)
+	} else {
+		o.Observe(e)
+	}
+}
+
+// An Event is one thing that happened: one of the types of this file, always by
+// value. [Events] lists them.
+type Event interface{ event() }
+
+// Where says whose event it is.
+type Where struct {
+	Consumer string // the name
+	Grant    partition.Grant
+}
+
+// Events of a consumer.
+type (
+	// Started: the source and the ledger have answered, the peer takes part.
+	Started struct {
+		Consumer string
+		Peer     string
+		Session  partition.Session
+		Config   partition.Config
+		Takeover time.Duration // bound: a dead peer's partitions are granted again by then
+	}
+	// StartFailed: the source or the ledger has not answered; again after Again.
+	StartFailed struct {
+		Consumer string
+		Err      error
+		Again    time.Duration
+	}
+	// Warned: something about the configuration that is worth a look.
+	Warned struct {
+		Consumer string
+		Warning  string
+	}
+	// Stopping: the consumer hands over what it has.
+	Stopping struct {
+		Consumer string
+		Within   time.Duration // by then it turns hard
+	}
+	// Stopped: nothing of the consumer runs any more. Err is why it ended by
+	// itself, or what a hard stop left behind; nil after an orderly stop.
+	Stopped struct {
+		Consumer string
+		Took     time.Duration // since Stopping, or zero
+		Err      error
+	}
+	// Coordinated: what the coordinator tells of the lease, the rolls and the
+	// grants. See package transition.
+	Coordinated struct {
+		Consumer string
+		Event    transition.Event // never nil, but in Events
+	}
+	// Miscounted: the peer was not, or not surely, counted in an interval of the
+	// interval indexer. After two in a row it is no member until it is counted again.
+	Miscounted struct {
+		Consumer string
+		Interval uint64
+		Err      error
+	}
+	// MajorityMissed: less than a majority of the masters that witness the epochs
+	// answers. What is held is worked on, and nothing is gained.
+	MajorityMissed struct {
+		Consumer string
+		Err      error // says which of them, and why
+	}
+	// MajorityBack: a majority answers again.
+	MajorityBack struct{ Consumer string }
+	// Uncovered: something about the name is wrong for longer than it may be; the
+	// finding says what. Told by one peer of the name; see [WithSurvey].
+	Uncovered struct {
+		Consumer string
+		Finding  coverage.Finding
+	}
+	// Covered: nothing of this kind is wrong any more.
+	Covered struct {
+		Consumer string
+		Kind     coverage.Kind
+		Took     time.Duration // since the first Uncovered of the kind
+	}
+)
+
+// Events of a grant.
+type (
+	// Opened: the fence of the grant is installed; it is being served. Took counts
+	// from the grant.
+	Opened struct {
+		Where
+		Took time.Duration
+	}
+	// OpenFailed: the source has not opened the partition; again after Again, or
+	// never if that is zero.
+	OpenFailed struct {
+		Where
+		Err   error
+		Again time.Duration
+	}
+	// Fetched: Tasks came in; at most Limit had been asked for.
+	Fetched struct {
+		Where
+		Tasks, Limit int
+	}
+	// FetchFailed: as OpenFailed.
+	FetchFailed struct {
+		Where
+		Err   error
+		Again time.Duration
+	}
+	// Blocked: Held tasks wait, most of them for Key, so that nothing is fetched
+	// until some of them are done.
+	Blocked struct {
+		Where
+		Key  string
+		Held int
+	}
+	// Unblocked: it is fetched again.
+	Unblocked struct{ Where }
+	// Handled: a run of a handler ended. Outcome is 0 if it was for nothing,
+	// because the partition was lost or the drain time over: the next owner runs
+	// the task again.
+	Handled struct {
+		Where
+		Task    *Task // as the handler got it; must not be changed
+		Outcome sources.Outcome
+		Delay   time.Duration // of Retry and Requeue
+		Took    time.Duration
+		Err     error
+	}
+	// Settled: the source has answered for what became of this many tasks.
+	Settled struct {
+		Where
+		Done, Retried, Requeued, Dead int
+		Took                          time.Duration
+	}
+	// SettleFailed: whether the source knows of them is unknown; they are said
+	// again after Again, or never if that is zero.
+	SettleFailed struct {
+		Where
+		Tasks int
+		Err   error
+		Again time.Duration
+	}
+	// Draining: nothing new is started; Running handlers may end until Within is
+	// over.
+	Draining struct {
+		Where
+		Running int
+		Within  time.Duration
+	}
+	// DrainOverdue: Running handlers took longer than After; their contexts have
+	// ended. The partition is held until they return.
+	DrainOverdue struct {
+		Where
+		Running int
+		After   time.Duration
+	}
+	// CloseFailed: as SettleFailed, for the end of the ownership.
+	CloseFailed struct {
+		Where
+		Err   error
+		Again time.Duration
+	}
+	// Drained: nothing of the grant runs or is unsettled, its stream is closed;
+	// GivenBack tasks were fetched and not finished.
+	Drained struct {
+		Where
+		Took      time.Duration // since Draining
+		GivenBack int
+	}
+	// Lost: the partition is lost, for Cause; Running handlers were cancelled.
+	Lost struct {
+		Where
+		Cause   error
+		Running int
+	}
+	// Dropped: the last handler of a lost partition has returned; Tasks were
+	// fetched and not settled.
+	Dropped struct {
+		Where
+		Took  time.Duration // since Lost
+		Tasks int
+	}
+	// HandlerStuck: the handler of Task has not returned within the cancel grace
+	// after its context ended. A partition is not claimed again here before it
+	// does; a handler timeout that is ignored keeps a worker.
+	HandlerStuck struct {
+		Where
+		Task  *Task
+		For   time.Duration // since it was started
+		Cause error         // why the context ended
+	}
+)
+
+func (Started) event()        {}
+func (StartFailed) event()    {}
+func (Warned) event()         {}
+func (Stopping) event()       {}
+func (Stopped) event()        {}
+func (Coordinated) event()    {}
+func (Miscounted) event()     {}
+func (MajorityMissed) event() {}
+func (MajorityBack) event()   {}
+func (Uncovered) event()      {}
+func (Covered) event()        {}
+func (Opened) event()         {}
+func (OpenFailed) event()     {}
+func (Fetched) event()        {}
+func (FetchFailed) event()    {}
+func (Blocked) event()        {}
+func (Unblocked) event()      {}
+func (Handled) event()        {}
+func (Settled) event()        {}
+func (SettleFailed) event()   {}
+func (Draining) event()       {}
+func (DrainOverdue) event()   {}
+func (CloseFailed) event()    {}
+func (Drained) event()        {}
+func (Lost) event()           {}
+func (Dropped) event()        {}
+func (HandlerStuck) event()   {}
+
+// Events returns one empty event of every type there is, so that a listener's test
+// can show that it misses none.
+func Events() []Event {
+	return []Event{
+		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{},
+		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{},
+		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, Handled{}, Settled{}, SettleFailed{},
+		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},
+	}
+}

@@ -1,0 +1,155 @@
+// Package asynqfx gives consumers of an fx application queues of asynq as their source,
+// handlers of asynq as theirs, and Redis as their ledger. It is the only package of
+// frameworkfx that links asynq.
+package asynqfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/asynqsource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A Config says where a consumer's tasks are. The zero value is ready if the application
+// provides a redis.UniversalClient.
+type Config struct {
+	// URL of the server or cluster; see package redisurl. The client is opened for
+	// this consumer and closed after it. Default: the redis.UniversalClient that the
+	// application provides, and closes.
+	URL string
+	// Source is what the source is told: queues, partitions, limits.
+	Source asynqsource.Config
+	// Server is what a plain asynq.Server would be made with, for Mux; see
+	// asynqsource.Source.Handler.
+	Server asynq.Config
+	// Deployment says what the consumer belongs to, so that two deployments which were
+	// given one name by mistake are noticed. Default: the environment variable
+	// COUNTOFF_DEPLOYMENT, else the path of the program's main package.
+	Deployment string
+	// WaitReplicas is how many replicas must have what the ledger changed before it
+	// counts; see redisledger.Config. Default 0.
+	WaitReplicas int
+}
+
+// DeploymentVariable is the environment variable that tells what a peer belongs to.
+const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
+
+// Source makes queues of asynq the source of consumer, and Redis its ledger. Its handlers
+// are those of the framework: see frameworkfx.Handle.
+func Source(consumer string, cfg Config) fx.Option {
+	return fx.Provide(fx.Annotate(
+		func(l fx.Lifecycle, provided given) frameworkfx.Source {
+			_, s := cfg.source(consumer, l, provided.Client)
+			return s
+		},
+		fx.ResultTags(frameworkfx.SourceGroup)))
+}
+
+// Mux is Source for handlers of asynq: every task goes to h, which is an asynq.Handler
+// (a *asynq.ServeMux as a rule) or a constructor of one with whatever the application
+// provides as its parameters.
+func Mux(consumer string, cfg Config, h any) fx.Option {
+	both := func(l fx.Lifecycle, provided given, h asynq.Handler) result {
+		src, s := cfg.source(consumer, l, provided.Client)
+		r := result{Source: s, Route: frameworkfx.Route{Consumer: consumer, Route: framework.Route{Any: true, Handler: stopped{}}}}
+		if s.Err != nil {
+			return r
+		}
+		engine, err := src.Handler(h, cfg.Server)
+		if err != nil {
+			r.Source.Err = err
+			return r
+		}
+		r.Route.Handler = engine
+		return r
+	}
+	if handler, ok := h.(asynq.Handler); ok {
+		return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, handler) })
+	}
+	// What the constructor makes stays in a module of its own: two consumers may have
+	// handlers of one type.
+	return fx.Module(fmt.Sprintf("countoff.mux %s", consumer),
+		fx.Provide(fx.Annotate(h, fx.As(new(asynq.Handler))), fx.Private),
+		fx.Provide(both),
+	)
+}
+
+type result struct {
+	fx.Out
+	Source frameworkfx.Source `group:"countoff.sources"`
+	Route  frameworkfx.Route  `group:"countoff.handlers"`
+}
+
+// stopped stands for an engine that could not be made. The error of the source keeps the
+// application from starting.
+type stopped struct{}
+
+func (stopped) Handle(context.Context, *framework.Task) error {
+	return errors.New("asynqfx: there is no engine")
+}
+
+type given struct {
+	fx.In
+	Client redis.UniversalClient `optional:"true"`
+}
+
+func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
+	var errs []error
+	if cfg.URL != "" {
+		opened, err := redisurl.Open(cfg.URL)
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			// Hooks run backwards: this one after the consumer has stopped.
+			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
+			client = opened
+		}
+	} else if client == nil {
+		errs = append(errs, errors.New("asynqfx: no URL, and the application provides no redis.UniversalClient"))
+	}
+	src, err := asynqsource.New(client, name, cfg.Source)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, frameworkfx.Source{Consumer: name, Err: err}
+	}
+	return src, frameworkfx.Source{
+		Consumer: name,
+		Source:   src,
+		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, client, t) },
+	}
+}
+
+func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing) framework.Control {
+	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+		ledger, err := redisledger.New(client, name, redisledger.Config{
+			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
+		})
+		return ledger, nil, err
+	}
+}
+
+// deployment is what the peer says that it belongs to.
+func (cfg Config) deployment() string {
+	if cfg.Deployment != "" {
+		return cfg.Deployment
+	}
+	if d := os.Getenv(DeploymentVariable); d != "" {
+		return d
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Path
+	}
+	return ""
+}

@@ -1,0 +1,313 @@
+package frameworkfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/fx"
+	"go.uber.org/zap"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/zapobserver"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
+)
+
+// The value groups.
+const (
+	HandlerGroup    = `group:"countoff.handlers"`    // of Route
+	SourceGroup     = `group:"countoff.sources"`     // of Source
+	MiddlewareGroup = `group:"countoff.middlewares"` // of Middleware
+	SettingGroup    = `group:"countoff.settings"`    // of Setting
+	ObserverGroup   = `group:"countoff.observers"`   // of framework.Observer
+)
+
+// A Route is one handler of a consumer.
+type Route struct {
+	Consumer string
+	framework.Route
+}
+
+// A Source is where a consumer's tasks come from and what it counts off with.
+type Source struct {
+	Consumer string
+	Source   sources.Source
+	// Control makes the consumer's control for its timing. Nil: the consumer's
+	// setting has one among its options.
+	Control func(transition.Timing) framework.Control
+	// Survey lets a peer watch over the coverage; see framework.WithSurvey. Nil: none.
+	Survey framework.Survey
+	// Listen is given the consumer's observer, for what the source itself has to
+	// tell. Nil: nothing.
+	Listen func(framework.Observer)
+	// Err is why there is neither: it is listed with all else that is wrong,
+	// while the error of a constructor would hide the others.
+	Err error
+}
+
+// A Middleware wraps the handlers of a consumer, of all if Consumer is empty.
+// Value groups have no order, so each says its own: the least is the outermost,
+// equal ones are as if they commuted.
+type Middleware struct {
+	Consumer string
+	Order    int
+	Wrap     framework.Middleware
+}
+
+// A Setting is what a consumer is told beside its source and handlers. There may be
+// one for each.
+type Setting struct {
+	Consumer string
+	Config   framework.Config
+	Options  []framework.Option
+}
+
+// Params is what New takes from the application.
+type Params struct {
+	fx.In
+	Routes      []Route              `group:"countoff.handlers"`
+	Sources     []Source             `group:"countoff.sources"`
+	Middlewares []Middleware         `group:"countoff.middlewares"`
+	Settings    []Setting            `group:"countoff.settings"`
+	Observers   []framework.Observer `group:"countoff.observers"`
+	Logger      *zap.Logger          `optional:"true"`
+	Lifecycle   fx.Lifecycle
+	Shutdowner  fx.Shutdowner
+}
+
+// Module provides a *framework.Runtime that starts and stops with the application.
+// If the application has a *zap.Logger, what happens is written there under the
+// name "countoff". A consumer that cannot go on shuts the application down with the
+// exit code of its error (see [ExitCode]).
+var Module = fx.Module("countoff",
+	fx.Provide(New),
+	fx.Invoke(func(*framework.Runtime) {}),
+)
+
+// A StartError is all that is wrong with what was provided.
+type StartError struct{ Faults []error }
+
+func (e *StartError) Error() string {
+	lines := make([]string, 0, len(e.Faults)+1)
+	lines = append(lines, "cannot start:")
+	for _, f := range e.Faults {
+		lines = append(lines, f.Error())
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+// Unwrap returns the faults.
+func (e *StartError) Unwrap() []error { return e.Faults }
+
+// New makes the runtime and hooks it into the application's life.
+func New(p Params) (*framework.Runtime, error) {
+	var all []*framework.Consumer
+	var faults []error
+	for _, name := range p.names() {
+		c, err := p.consumer(name)
+		if err != nil {
+			faults = append(faults, leaves(err)...)
+			continue
+		}
+		all = append(all, c)
+	}
+	if len(p.names()) == 0 {
+		faults = append(faults, errors.New("no consumer: provide a source and a handler"))
+	}
+	if len(faults) > 0 {
+		return nil, &StartError{Faults: faults}
+	}
+	r, err := framework.NewRuntime(all...)
+	if err != nil {
+		return nil, &StartError{Faults: []error{err}}
+	}
+	p.hook(r)
+	return r, nil
+}
+
+// of says of each of the joined errors whose it is.
+func of(consumer string, err error) error {
+	var all []error
+	for _, e := range leaves(err) {
+		all = append(all, fmt.Errorf("consumer %q: %w", consumer, e))
+	}
+	return errors.Join(all...)
+}
+
+// leaves are the errors that errors.Join made err of.
+func leaves(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(several.Unwrap()...).Error() {
+		return []error{err} // one error, though it may wrap two
+	}
+	var all []error
+	for _, e := range several.Unwrap() {
+		all = append(all, leaves(e)...)
+	}
+	return all
+}
+
+// names are the consumers that anything was provided for.
+func (p Params) names() []string {
+	set := map[string]bool{}
+	for _, r := range p.Routes {
+		set[r.Consumer] = true
+	}
+	for _, s := range p.Sources {
+		set[s.Consumer] = true
+	}
+	for _, m := range p.Middlewares {
+		set[m.Consumer] = true
+	}
+	for _, s := range p.Settings {
+		set[s.Consumer] = true
+	}
+	delete(set, "") // middleware of all
+	return slices.Sorted(maps.Keys(set))
+}
+
+// consumer makes one consumer.
+func (p Params) consumer(name string) (*framework.Consumer, error) {
+	setting, errSetting := p.setting(name)
+	source, errSource := p.source(name)
+	handler, errHandler := p.handler(name)
+	wrong := errors.Join(errSetting, errSource, errHandler)
+	if wrong != nil {
+		// The numbers are checked all the same, with stand-ins for what is missing.
+		handler, source = placeholder{}, Source{Source: placeholder{}, Control: placeholder{}.control}
+	}
+	opts := []framework.Option{framework.WithConfig(setting.Config)}
+	if source.Control != nil {
+		opts = append(opts, framework.WithControl(source.Control(setting.Config.Timing)))
+	}
+	if source.Survey != nil {
+		opts = append(opts, framework.WithSurvey(source.Survey))
+	}
+	opts = append(opts, setting.Options...)
+	observer := p.observer()
+	if observer != nil {
+		opts = append(opts, framework.WithObserver(observer))
+	}
+	c, err := framework.New(name, source.Source, handler, opts...)
+	if err := errors.Join(wrong, err); err != nil {
+		return nil, err
+	}
+	if source.Listen != nil && observer != nil {
+		source.Listen(observer)
+	}
+	return c, nil
+}
+
+func (p Params) setting(name string) (s Setting, err error) {
+	n := 0
+	for _, v := range p.Settings {
+		if v.Consumer == name {
+			s = v
+			n++
+		}
+	}
+	if n > 1 {
+		err = fmt.Errorf("consumer %q: configured %d times", name, n)
+	}
+	return s, err
+}
+
+func (p Params) source(name string) (s Source, err error) {
+	n := 0
+	var errs []error
+	for _, v := range p.Sources {
+		if v.Consumer != name {
+			continue
+		}
+		s = v
+		n++
+		switch {
+		case v.Err != nil:
+			errs = append(errs, of(name, v.Err))
+		case v.Source == nil:
+			errs = append(errs, fmt.Errorf("consumer %q: its source is nil", name))
+		}
+	}
+	switch {
+	case n == 0:
+		errs = append(errs, fmt.Errorf("consumer %q: no source", name))
+	case n > 1:
+		errs = append(errs, fmt.Errorf("consumer %q: %d sources, want one", name, n))
+	}
+	return s, errors.Join(errs...)
+}
+
+// observer is all observers of the application as one, or nil.
+func (p Params) observer() framework.Observer {
+	all := slices.Clone(p.Observers)
+	if p.Logger != nil {
+		all = append(all, zapobserver.New(p.Logger.Named("countoff")))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return framework.Observers(all)
+}
+
+func (p Params) handler(name string) (framework.Handler, error) {
+	var routes []framework.Route
+	for _, r := range p.Routes {
+		if r.Consumer == name {
+			routes = append(routes, r.Route)
+		}
+	}
+	mux, err := framework.NewMux(routes...)
+	if err != nil {
+		return nil, of(name, err)
+	}
+	var wraps []Middleware
+	for _, m := range p.Middlewares {
+		if m.Consumer != name && m.Consumer != "" {
+			continue
+		}
+		if m.Wrap == nil {
+			return nil, fmt.Errorf("consumer %q: its middleware of order %d is nil", name, m.Order)
+		}
+		wraps = append(wraps, m)
+	}
+	slices.SortStableFunc(wraps, func(a, b Middleware) int { return a.Order - b.Order })
+	chain := make([]framework.Middleware, len(wraps))
+	for i, m := range wraps {
+		chain[i] = m.Wrap
+	}
+	return framework.Chain(mux, chain...), nil
+}
+
+// hook starts and stops r with the application. OnStart does not wait for any
+// store: a peer that cannot reach its own says so, and is not ready.
+func (p Params) hook(r *framework.Runtime) {
+	var watch sync.WaitGroup
+	p.Lifecycle.Append(fx.Hook{
+		OnStart: func(ctx context.Context) error {
+			if err := r.Start(ctx); err != nil {
+				return err
+			}
+			for _, c := range r.Consumers() {
+				ended := c.Done()
+				watch.Go(func() {
+					<-ended
+					if err := c.Err(); err != nil {
+						// It fails only if nobody listens, and then nobody would hear.
+						_ = p.Shutdowner.Shutdown(fx.ExitCode(ExitCode(err)))
+					}
+				})
+			}
+			return nil
+		},
+		OnStop: func(ctx context.Context) error {
+			err := r.Stop(ctx)
+			watch.Wait()
+			return err
+		},
+	})
+}

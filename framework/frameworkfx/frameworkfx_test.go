@@ -1,0 +1,179 @@
+package frameworkfx_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/memsource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var layout = partition.Config{Total: 4}
+
+// quick is the shortest lease there may be, for tests that wait in real time.
+var quick = transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond}
+
+func memory(t *testing.T) (*memsource.Store, *memledger.Ledger) {
+	t.Helper()
+	store, err := memsource.New(memsource.Config{Partitions: layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, memledger.New(layout, quick, memledger.Options{})
+}
+
+func done(context.Context, *framework.Task) error { return nil }
+
+// A greeter is a handler with a dependency.
+type greeter struct{ greet func(string) }
+
+func newGreeter(greet func(string)) *greeter { return &greeter{greet} }
+
+func (g *greeter) Handle(_ context.Context, t *framework.Task) error {
+	g.greet(t.Type + " " + t.ID)
+	return nil
+}
+
+func TestHandlersSourcesAndMiddlewareJoinByGroups(t *testing.T) {
+	store, ledger := memory(t)
+	for _, typ := range []string{"welcome", "farewell", "other"} {
+		if err := store.Push(sources.Task{ID: "1", Type: typ, Key: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	greeted := make(chan string, 10)
+	wrap := func(mark string) framework.Middleware {
+		return func(next framework.Handler) framework.Handler {
+			return framework.HandlerFunc(func(ctx context.Context, t *framework.Task) error {
+				greeted <- mark
+				return next.Handle(ctx, t)
+			})
+		}
+	}
+	core, lines := observer.New(zapcore.InfoLevel)
+	seen := make(chan framework.Event, 1000)
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute}),
+		frameworkfx.Handle("mails", "welcome", newGreeter),
+		frameworkfx.Handle("mails", "farewell", newGreeter),
+		frameworkfx.Otherwise("mails", func(greet func(string)) (framework.Handler, error) {
+			return framework.HandlerFunc(func(_ context.Context, t *framework.Task) error { greet("any " + t.ID); return nil }), nil
+		}),
+		frameworkfx.Use("mails", 2, wrap("inner")),
+		frameworkfx.Use("", 1, wrap("outer")),
+		frameworkfx.Observe(func() framework.ObserverFunc { return func(e framework.Event) { seen <- e } }),
+		fx.Supply(func(s string) { greeted <- s }),
+		fx.Provide(func() *zap.Logger { return zap.New(core) }),
+	)
+	app.RequireStart()
+	var got []string
+	for range 9 {
+		got = append(got, <-greeted)
+	}
+	app.RequireStop()
+	want := "outer inner welcome 1 outer inner farewell 1 outer inner any 1"
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("handled %q, want %q", s, want)
+	}
+	if lines.FilterMessage("peer started").Len() != 1 {
+		t.Errorf("the logger got %v", lines.All())
+	}
+	if len(seen) == 0 {
+		t.Error("the observer heard nothing")
+	}
+}
+
+func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
+	store, ledger := memory(t)
+	app := fx.New(
+		fx.NopLogger,
+		frameworkfx.Module,
+		// mails: two handlers of a type, two defaults, a nil one, a bad number, budgets
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Handle("mails", "welcome", done),
+		frameworkfx.Handle("mails", "welcome", done),
+		frameworkfx.Otherwise("mails", done),
+		frameworkfx.Otherwise("mails", done),
+		frameworkfx.Handle("mails", "farewell", nil),
+		frameworkfx.Configure("mails", framework.Config{Concurrency: -1, HandlerTimeout: -time.Second}),
+		// orders: no handler, no ledger
+		frameworkfx.From("orders", store, nil),
+		// bills: no source
+		frameworkfx.Handle("bills", "bill", done),
+		frameworkfx.Configure("bills", framework.Config{HandlerTimeout: time.Hour}),
+		// letters: a nil middleware
+		frameworkfx.From("letters", store, ledger),
+		frameworkfx.Otherwise("letters", done),
+		frameworkfx.Use("letters", 7, nil),
+		// two sources, a broken one, a bad name, twice configured
+		frameworkfx.From("no name", store, ledger),
+		frameworkfx.From("no name", nil, ledger),
+		frameworkfx.Otherwise("no name", done),
+		frameworkfx.Configure("no name", framework.Config{}),
+		frameworkfx.Configure("no name", framework.Config{}),
+	)
+	err := app.Err()
+	var wrong *frameworkfx.StartError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("the application says %v", err)
+	}
+	for _, want := range []string{
+		`consumer "mails": framework: two handlers for type "welcome"`,
+		`consumer "mails": framework: two default handlers`,
+		`the handler for type "farewell" is missing`,
+		"concurrency -1: want 1 to 65536",
+		`consumer "mails": framework: handler timeout -1s: must not be negative`,
+		`consumer "orders": framework: no handler at all`,
+		`consumer "bills": no source`,
+		`consumer "letters": its middleware of order 7 is nil`,
+		"handler timeout 1h0m0s is longer than the drain 30s",
+		`consumer "no name": 2 sources, want one`,
+		`consumer "no name": its source is nil`,
+		`consumer "no name": configured 2 times`,
+		`name "no name": want 1 to 64 characters`,
+	} {
+		if !strings.Contains(wrong.Error(), want) {
+			t.Errorf("%q is not listed in:\n%v", want, wrong)
+		}
+	}
+	if n := len(wrong.Faults); n != 14 {
+		t.Errorf("%d faults, want 14:\n%v", n, wrong)
+	}
+	if code := frameworkfx.ExitCode(err); code != frameworkfx.ExitWrong {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestNoLedgerIsListed(t *testing.T) {
+	store, _ := memory(t)
+	app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.From("mails", store, nil), frameworkfx.Otherwise("mails", done))
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "no ledger") {
+		t.Errorf("the application says %v", err)
+	}
+}
+
+func TestNothingProvided(t *testing.T) {
+	app := fx.New(fx.NopLogger, frameworkfx.Module)
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "no consumer") {
+		t.Errorf("the application says %v", err)
+	}
+}

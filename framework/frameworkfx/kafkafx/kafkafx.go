@@ -1,0 +1,171 @@
+// Package kafkafx gives consumers of an fx application a Kafka topic as their source,
+// and Redis as their ledger and the place where it is kept what of the topic is done.
+// It is the only package of frameworkfx that links the Kafka client.
+package kafkafx
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/sources/redisprogress"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A Config says where a consumer's tasks are. Source.Topic must be given, and URL or
+// Source.Options.
+type Config struct {
+	// URL of the brokers; see kafkasource.Options.
+	URL string
+	// Redis is the URL of the server or cluster of the ledger; see package redisurl.
+	// The client is opened for this consumer and closed after it. Default: the
+	// redis.UniversalClient that the application provides, and closes.
+	Redis string
+	// Source is what the source is told. Grown, Stuck and Warn need not be set:
+	// the ledger and the observers are told. Check follows the lease.
+	Source kafkasource.Config
+	// Deployment says what the consumer belongs to, so that two deployments which were
+	// given one name by mistake are noticed. Default: the environment variable
+	// COUNTOFF_DEPLOYMENT, else the path of the program's main package.
+	Deployment string
+	// WaitReplicas is how many replicas must have what the ledger changed before it
+	// counts; see redisledger.Config. Default 0.
+	WaitReplicas int
+}
+
+// DeploymentVariable is the environment variable that tells what a peer belongs to.
+const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
+
+// Source makes a topic the source of consumer, and Redis its ledger.
+func Source(consumer string, cfg Config) fx.Option {
+	return fx.Provide(fx.Annotate(
+		func(l fx.Lifecycle, provided given) frameworkfx.Source {
+			s, err := cfg.source(consumer, l, provided.Client)
+			if err != nil {
+				return frameworkfx.Source{Consumer: consumer, Err: err}
+			}
+			return s
+		},
+		fx.ResultTags(frameworkfx.SourceGroup)))
+}
+
+type given struct {
+	fx.In
+	Client redis.UniversalClient `optional:"true"`
+}
+
+// told is who hears what the source has to tell; both come after it.
+type told struct {
+	name     string
+	observer atomic.Pointer[framework.Observer]
+	ledger   atomic.Pointer[redisledger.Ledger]
+}
+
+func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (frameworkfx.Source, error) {
+	var errs []error
+	if cfg.Redis != "" {
+		opened, err := redisurl.Open(cfg.Redis)
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			// Hooks run backwards: this one after the consumer has stopped.
+			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
+			client = opened
+		}
+	} else if client == nil {
+		errs = append(errs, errors.New("kafkafx: no Redis URL, and the application provides no redis.UniversalClient"))
+	}
+	if cfg.URL != "" {
+		opts, err := kafkasource.Options(cfg.URL)
+		errs = append(errs, err)
+		cfg.Source.Options = append(opts, cfg.Source.Options...)
+	}
+	t := &told{name: name}
+	t.listen(&cfg.Source)
+	store, err := redisprogress.NewStore(client, name)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return frameworkfx.Source{}, err
+	}
+	source, err := kafkasource.New(name, store, cfg.Source)
+	if err != nil {
+		return frameworkfx.Source{}, err
+	}
+	l.Append(fx.StopHook(source.Close))
+	return frameworkfx.Source{
+		Consumer: name,
+		Source:   source,
+		Control: func(timing transition.Timing) framework.Control {
+			if cfg.Source.Check == 0 {
+				source.CheckEvery(timing.WithDefaults().Lease / 2)
+			}
+			return cfg.control(t, client, timing)
+		},
+		Listen: func(o framework.Observer) { t.observer.Store(&o) },
+	}, nil
+}
+
+func (cfg Config) control(t *told, client redis.UniversalClient, timing transition.Timing) framework.Control {
+	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+		ledger, err := redisledger.New(client, t.name, redisledger.Config{
+			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas, Grows: true,
+		})
+		if err == nil {
+			t.ledger.Store(ledger)
+		}
+		return ledger, nil, err
+	}
+}
+
+// listen fills in who is told.
+func (t *told) listen(cfg *kafkasource.Config) {
+	if cfg.Grown == nil {
+		cfg.Grown = func(ctx context.Context, total int) error {
+			// A partition was opened, so there is a ledger.
+			return t.ledger.Load().Grow(ctx, total)
+		}
+	}
+	if cfg.Stuck == nil {
+		cfg.Stuck = func(s kafkasource.Stuck) {
+			w := framework.Where{Consumer: t.name, Grant: s.Grant}
+			if s.Over {
+				t.observe(framework.Unblocked{Where: w})
+			} else {
+				t.observe(framework.Blocked{Where: w, Key: s.Key})
+			}
+		}
+	}
+	if cfg.Warn == nil {
+		cfg.Warn = func(err error) { t.observe(framework.Warned{Consumer: t.name, Warning: err.Error()}) }
+	}
+}
+
+func (t *told) observe(e framework.Event) {
+	if o := t.observer.Load(); o != nil {
+		(*o).Observe(e)
+	}
+}
+
+// deployment is what the peer says that it belongs to.
+func (cfg Config) deployment() string {
+	if cfg.Deployment != "" {
+		return cfg.Deployment
+	}
+	if d := os.Getenv(DeploymentVariable); d != "" {
+		return d
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Path
+	}
+	return ""
+}

@@ -1,0 +1,246 @@
+package kafkafx_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/kafkafx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 60 * time.Second
+
+var quick = framework.Config{
+	Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
+	PodGrace: time.Minute,
+}
+
+// A stage is a topic and a name.
+type stage struct {
+	*testing.T
+	broker *kafkatest.Broker
+	redis  redis.UniversalClient
+	name   string
+	topic  string
+	client *kgo.Client
+}
+
+func newStage(t *testing.T, partitions int) *stage {
+	b := kafkatest.New(t)
+	s := &stage{T: t, broker: b, redis: redistest.New(t), name: redistest.Name(t), topic: b.Topic(partitions), client: b.Client()}
+	if _, err := redisledger.Init(t.Context(), s.redis, s.name, partition.Config{Total: partitions, Hash: partition.Murmur2}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// peer starts a peer that gives what it is handed to handle.
+func (s *stage) peer(cfg framework.Config, handle func(context.Context, *framework.Task) error) *fxtest.App {
+	s.Helper()
+	app := fxtest.New(s,
+		frameworkfx.Module,
+		fx.Provide(func() redis.UniversalClient { return s.redis }),
+		kafkafx.Source(s.name, kafkafx.Config{
+			URL:    "kafka://" + strings.Join(s.broker.Seeds(), ","),
+			Source: kafkasource.Config{Topic: s.topic, Look: 50 * time.Millisecond, Mirror: 50 * time.Millisecond},
+		}),
+		frameworkfx.Configure(s.name, cfg),
+		frameworkfx.Otherwise(s.name, handle),
+	)
+	app.RequireStart()
+	return app
+}
+
+func (s *stage) push(id int32, key string, n int, first int) {
+	s.Helper()
+	var records []*kgo.Record
+	for i := range n {
+		records = append(records, &kgo.Record{Topic: s.topic, Partition: id, Key: []byte(key), Value: fmt.Append(nil, first+i)})
+	}
+	if err := s.client.ProduceSync(s.Context(), records...).FirstErr(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestTasksOfATopicAreHandled(t *testing.T) {
+	s := newStage(t, 3)
+	handled := make(chan *framework.Task, 1)
+	app := s.peer(quick, func(_ context.Context, task *framework.Task) error {
+		handled <- task
+		return nil
+	})
+	s.push(2, "ann", 1, 7)
+	select {
+	case got := <-handled:
+		if got.Key != "ann" || string(got.Payload) != "7" || got.Grant.ID != 2 {
+			t.Errorf("handled %+v", got)
+		}
+	case <-time.After(patience):
+		t.Error("the task was not handled")
+	}
+	app.RequireStop()
+}
+
+// A topic that grows while two peers work is shared out among them without a restart.
+func TestATopicThatGrows(t *testing.T) {
+	s := newStage(t, 6)
+	var mu sync.Mutex
+	by := map[partition.ID]string{}
+	handler := func(peer string) func(context.Context, *framework.Task) error {
+		return func(_ context.Context, task *framework.Task) error {
+			mu.Lock()
+			defer mu.Unlock()
+			by[task.Grant.ID] = peer
+			return nil
+		}
+	}
+	a, b := s.peer(quick, handler("a")), s.peer(quick, handler("b"))
+	covered := func(n int) func() bool {
+		return func() bool { mu.Lock(); defer mu.Unlock(); return len(by) == n }
+	}
+	for id := range int32(6) {
+		s.push(id, "k", 1, 0)
+	}
+	s.until("six partitions", covered(6))
+	s.broker.Grow(s.topic, 12)
+	s.client = s.broker.Client() // one that knows
+	for id := range int32(12) {
+		s.push(id, "k", 1, 1)
+	}
+	s.until("twelve partitions", covered(12))
+	// Both get some of them: which, the rolls say.
+	s.until("a share for both", func() bool {
+		for id := range int32(12) {
+			s.push(id, "k", 1, 2)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		shares := map[string]int{}
+		for _, peer := range by {
+			shares[peer]++
+		}
+		return shares["a"] == 6 && shares["b"] == 6
+	})
+	a.RequireStop()
+	b.RequireStop()
+}
+
+// One partition, many keys: handlers of different keys run side by side, those of one
+// key in order and alone.
+func TestKeysOfOnePartition(t *testing.T) {
+	const keys, each, together = 100, 3, 40
+	s := newStage(t, 1)
+	var mu sync.Mutex
+	running, most, ended := map[string]int{}, 0, map[string]int{}
+	full := make(chan struct{}) // closed when as many run side by side as shall
+	cfg := quick
+	cfg.Concurrency = keys
+	app := s.peer(cfg, func(ctx context.Context, task *framework.Task) error {
+		mu.Lock()
+		if running[task.Key]++; running[task.Key] > 1 {
+			t.Errorf("two handlers of %s", task.Key)
+		}
+		if want := fmt.Sprint(ended[task.Key]); string(task.Payload) != want {
+			t.Errorf("%s: got %s, want %s", task.Key, task.Payload, want)
+		}
+		n := 0
+		for _, r := range running {
+			n += r
+		}
+		if most = max(most, n); most == together {
+			select {
+			case <-full:
+			default:
+				close(full)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-full:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		running[task.Key]--
+		ended[task.Key]++
+		return nil
+	})
+	for i := range each {
+		for k := range keys {
+			s.push(0, fmt.Sprint("key", k), 1, i)
+		}
+	}
+	s.until("all handled", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		n := 0
+		for _, e := range ended {
+			n += e
+		}
+		return n == keys*each
+	})
+	// Serial would be 1; each handler that runs beside others saves its whole time.
+	if most < together {
+		t.Errorf("at most %d handlers ran side by side, want %d", most, together)
+	}
+	app.RequireStop()
+}
+
+func (s *stage) until(what string, ok func() bool) {
+	s.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			s.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestWhatIsWrongIsListed(t *testing.T) {
+	app := fx.New(fx.NopLogger, frameworkfx.Module,
+		kafkafx.Source("orders", kafkafx.Config{URL: "kafka://ann:secret@host", Source: kafkasource.Config{Topic: "orders", Start: "somewhere"}}),
+		kafkafx.Source("bills", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Source: kafkasource.Config{Start: "somewhere"}}),
+		frameworkfx.Otherwise("orders", func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Otherwise("bills", func(context.Context, *framework.Task) error { return nil }),
+	)
+	var wrong *frameworkfx.StartError
+	if !errors.As(app.Err(), &wrong) {
+		t.Fatalf("the application says %v", app.Err())
+	}
+	for _, want := range []string{
+		"no Redis URL, and the application provides no redis.UniversalClient",
+		"a user needs sasl=plain", "no topic", `Start "somewhere"`,
+	} {
+		if !strings.Contains(wrong.Error(), want) {
+			t.Errorf("%q is not listed in:\n%v", want, wrong)
+		}
+	}
+	if strings.Contains(wrong.Error(), "secret") {
+		t.Errorf("the password is told:\n%v", wrong)
+	}
+}

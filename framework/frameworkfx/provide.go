@@ -1,0 +1,106 @@
+package frameworkfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
+)
+
+// Handle gives the tasks of type typ to a handler. h is a framework.Handler, a
+// func(context.Context, *framework.Task) error, or a constructor of a Handler with
+// whatever the application provides as its parameters.
+func Handle(consumer, typ string, h any) fx.Option {
+	return route(consumer, framework.Route{Type: typ}, h)
+}
+
+// Otherwise gives the tasks of all types that have no handler of their own to h,
+// which is as in Handle.
+func Otherwise(consumer string, h any) fx.Option {
+	return route(consumer, framework.Route{Any: true}, h)
+}
+
+func route(consumer string, r framework.Route, h any) fx.Option {
+	put := func(h framework.Handler) Route {
+		r.Handler = h
+		return Route{Consumer: consumer, Route: r}
+	}
+	switch v := h.(type) {
+	case nil:
+		return fx.Provide(fx.Annotate(func() Route { return put(nil) }, fx.ResultTags(HandlerGroup)))
+	case framework.Handler:
+		return fx.Provide(fx.Annotate(func() Route { return put(v) }, fx.ResultTags(HandlerGroup)))
+	case func(context.Context, *framework.Task) error:
+		return fx.Provide(fx.Annotate(func() Route { return put(framework.HandlerFunc(v)) }, fx.ResultTags(HandlerGroup)))
+	}
+	// What the constructor makes stays in a module of its own: two handlers of one
+	// Go type must not collide, and two for one task type are to be listed, not to
+	// stop fx at the second.
+	return fx.Module(fmt.Sprintf("countoff.handler %s/%s", consumer, r.Type),
+		fx.Provide(fx.Annotate(h, fx.As(new(framework.Handler))), fx.Private),
+		fx.Provide(fx.Annotate(put, fx.ResultTags(HandlerGroup))),
+	)
+}
+
+// Use wraps the handlers of consumer, or of all if it is empty, in m. The
+// middleware of the least order is the outermost.
+func Use(consumer string, order int, m framework.Middleware) fx.Option {
+	return fx.Provide(fx.Annotate(
+		func() Middleware { return Middleware{Consumer: consumer, Order: order, Wrap: m} },
+		fx.ResultTags(MiddlewareGroup)))
+}
+
+// Configure sets the numbers of consumer, and replaces other collaborators of it.
+func Configure(consumer string, cfg framework.Config, opts ...framework.Option) fx.Option {
+	return fx.Provide(fx.Annotate(
+		func() Setting {
+			return Setting{Consumer: consumer, Config: cfg, Options: opts}
+		},
+		fx.ResultTags(SettingGroup)))
+}
+
+// From makes s the source of consumer, and l the ledger it counts off with. Packages
+// of concrete sources, such as redisfx, have functions of their own.
+func From(consumer string, s sources.Source, l transition.Ledger) fx.Option {
+	control := func(transition.Timing) framework.Control {
+		if l == nil {
+			return nil
+		}
+		return func(partition.Config) (transition.Ledger, partition.Indexer, error) { return l, nil, nil }
+	}
+	return fx.Provide(fx.Annotate(
+		func() Source { return Source{Consumer: consumer, Source: s, Control: control} },
+		fx.ResultTags(SourceGroup)))
+}
+
+// Observe adds an observer of all consumers. constructor is a function that returns
+// one, or an error, with whatever the application provides as its parameters.
+func Observe(constructor any) fx.Option {
+	return fx.Provide(fx.Annotate(constructor, fx.As(new(framework.Observer)), fx.ResultTags(ObserverGroup)))
+}
+
+// A placeholder stands for what is missing, so that the rest can be checked. It is
+// never run.
+type placeholder struct{}
+
+var errPlaceholder = errors.New("frameworkfx: a placeholder was run")
+
+func (placeholder) Handle(context.Context, *framework.Task) error { return errPlaceholder }
+
+func (placeholder) Layout(context.Context) (partition.Config, error) {
+	return partition.Config{}, errPlaceholder
+}
+
+func (placeholder) Open(context.Context, partition.Grant, partition.Token) (sources.Stream, error) {
+	return nil, errPlaceholder
+}
+
+func (placeholder) control(transition.Timing) framework.Control {
+	return func(partition.Config) (transition.Ledger, partition.Indexer, error) { return nil, nil, errPlaceholder }
+}

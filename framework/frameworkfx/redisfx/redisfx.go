@@ -1,0 +1,236 @@
+// Package redisfx gives consumers of an fx application Redis as their source and
+// their ledger. It is the only package of frameworkfx that links the Redis client.
+package redisfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/quorum"
+	"github.com/countoff/countoff/transition/quorum/redisquorum"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// An Indexer says who tells a peer which partitions it should have.
+type Indexer string
+
+// The indexers.
+const (
+	Roster   Indexer = "roster"   // the ledger's sealed rolls; the default
+	Interval Indexer = "interval" // counting off once in each interval, see package intervalindexer
+)
+
+// A Config says where a consumer's tasks are. The zero value is ready if the
+// application provides a redis.UniversalClient.
+type Config struct {
+	// URL of the server or cluster; see package redisurl. The client is opened for
+	// this consumer and closed after it. Default: the redis.UniversalClient that the
+	// application provides, and closes.
+	URL string
+	// Source is what the source is told: partitions, ingress lists, limits. Its
+	// Stuck need not be set: events tell of it.
+	Source redissource.Config
+	// Indexer and, for Interval, how often a peer is counted and what turns its
+	// index into partitions. Default: Roster.
+	Indexer  Indexer
+	Interval time.Duration
+	Strategy partition.Strategy
+	// Deployment says what the consumer belongs to, so that two deployments which were
+	// given one name by mistake are noticed. It must be the same for all versions of
+	// one. Default: the environment variable COUNTOFF_DEPLOYMENT, else the path of the
+	// program's main package.
+	Deployment string
+	// WaitReplicas is how many replicas must have what the ledger changed before it
+	// counts; see redisledger.Config. Default 0.
+	WaitReplicas int
+	// Epochs are the URLs of three or five masters, independent of each other, that witness
+	// the epochs: these rise then even if the ledger's own store is lost. See package quorum;
+	// "countoff epochs" sets them up. Default: the ledger's store alone.
+	Epochs []string
+}
+
+// DeploymentVariable is the environment variable that tells what a peer belongs to.
+const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
+
+// Source makes Redis the source and the ledger of consumer.
+func Source(consumer string, cfg Config) fx.Option {
+	return fx.Provide(fx.Annotate(
+		func(l fx.Lifecycle, provided given) frameworkfx.Source {
+			s, err := cfg.source(consumer, l, provided.Client)
+			if err != nil {
+				return frameworkfx.Source{Consumer: consumer, Err: err}
+			}
+			return s
+		},
+		fx.ResultTags(frameworkfx.SourceGroup)))
+}
+
+// Client provides the application with a redis.UniversalClient for url (see package
+// redisurl) and closes it at the end: for all consumers without a URL of their own,
+// and whatever else needs it.
+func Client(url string) fx.Option {
+	return fx.Provide(func(l fx.Lifecycle) (redis.UniversalClient, error) {
+		c, err := redisurl.Open(url)
+		if err != nil {
+			return nil, err
+		}
+		l.Append(fx.StopHook(c.Close))
+		return c, nil
+	})
+}
+
+type given struct {
+	fx.In
+	Client redis.UniversalClient `optional:"true"`
+}
+
+func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (frameworkfx.Source, error) {
+	var errs []error
+	if cfg.URL != "" {
+		opened, err := redisurl.Open(cfg.URL)
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			// Hooks run backwards: this one after the consumer has stopped.
+			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
+			client = opened
+		}
+	} else if client == nil {
+		errs = append(errs, errors.New("redisfx: no URL, and the application provides no redis.UniversalClient"))
+	}
+	switch cfg.Indexer {
+	case "", Roster:
+	case Interval:
+		errs = append(errs, intervalindexer.Config{Interval: cfg.Interval}.Validate())
+	default:
+		errs = append(errs, fmt.Errorf("redisfx: indexer %q: want %q or %q", cfg.Indexer, Roster, Interval))
+	}
+	var witness *redisquorum.Quorum
+	if len(cfg.Epochs) > 0 {
+		opened, err := redisquorum.Open(name, cfg.Epochs, quorum.Config{})
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			witness = opened
+			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
+		}
+	}
+	if cfg.WaitReplicas < 0 {
+		errs = append(errs, fmt.Errorf("redisfx: WaitReplicas %d: want 0 or more", cfg.WaitReplicas))
+	}
+	observer := new(atomic.Pointer[framework.Observer])
+	if cfg.Source.Stuck == nil {
+		cfg.Source.Stuck = func(s redissource.Stuck) { tell(observer, stuck(name, s)) }
+	}
+	source, err := redissource.New(client, name, cfg.Source)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return frameworkfx.Source{}, err
+	}
+	return frameworkfx.Source{
+		Consumer: name,
+		Source:   source,
+		Survey:   survey(client, name),
+		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, client, t, witness, observer) },
+		Listen:   func(o framework.Observer) { observer.Store(&o) },
+	}, nil
+}
+
+func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing, witness *redisquorum.Quorum,
+	observer *atomic.Pointer[framework.Observer]) framework.Control {
+	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+		inRedis, err := redisledger.New(client, name, redisledger.Config{
+			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		var ledger transition.Ledger = inRedis
+		if witness != nil {
+			ledger = quorum.Witness(inRedis, witness.Counter, func(err error) {
+				if err != nil {
+					tell(observer, framework.MajorityMissed{Consumer: name, Err: err})
+				} else {
+					tell(observer, framework.MajorityBack{Consumer: name})
+				}
+			})
+		}
+		if cfg.Indexer != Interval {
+			return ledger, nil, nil
+		}
+		indexer, err := intervalindexer.New(rediscounter.New(client), name,
+			intervalindexer.Config{Interval: cfg.Interval, Partitions: layout, Strategy: cfg.Strategy},
+			intervalindexer.WithMissed(func(number uint64, err error) {
+				tell(observer, framework.Miscounted{Consumer: name, Interval: number, Err: err})
+			}))
+		if err != nil {
+			return nil, nil, err
+		}
+		return ledger, indexer, nil
+	}
+}
+
+// deployment is what the peer says that it belongs to.
+func (cfg Config) deployment() string {
+	if cfg.Deployment != "" {
+		return cfg.Deployment
+	}
+	if d := os.Getenv(DeploymentVariable); d != "" {
+		return d
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Path
+	}
+	return ""
+}
+
+// survey reads the fences for whoever watches over the coverage: on one node all by one
+// request; on a cluster, where each costs requests of its own, one a time, in turn.
+func survey(client redis.UniversalClient, name string) framework.Survey {
+	_, single := client.(*redis.Client)
+	turn := 0
+	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+		if !single && len(ids) > 0 {
+			turn++
+			ids = ids[turn%len(ids):][:1]
+		}
+		fences, err := redissource.Fences(ctx, client, name, ids)
+		data := make([]coverage.Datum, len(fences))
+		for i, f := range fences {
+			data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence, Waiting: f.Log}
+		}
+		return data, err
+	}
+}
+
+// tell passes e on to the observer, if there is one.
+func tell(observer *atomic.Pointer[framework.Observer], e framework.Event) {
+	if o := observer.Load(); o != nil {
+		(*o).Observe(e)
+	}
+}
+
+// stuck is the event of what the source says.
+func stuck(name string, s redissource.Stuck) framework.Event {
+	w := framework.Where{Consumer: name, Grant: s.Grant}
+	if s.Over {
+		return framework.Unblocked{Where: w}
+	}
+	return framework.Blocked{Where: w, Key: s.Key}
+}

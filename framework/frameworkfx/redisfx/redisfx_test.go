@@ -1,0 +1,253 @@
+package redisfx_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/quorum"
+	"github.com/countoff/countoff/transition/quorum/redisquorum"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quick = framework.Config{
+	Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
+	PodGrace: time.Minute,
+}
+
+func TestTasksOfRedisAreHandled(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cfg   redisfx.Config
+		fresh bool // nobody ran init: the first peer waits for a lease
+	}{
+		{"roster", redisfx.Config{}, false},
+		{"interval", redisfx.Config{Indexer: redisfx.Interval, Interval: 100 * time.Millisecond, Strategy: partition.Rendezvous{}}, false},
+		{"without init", redisfx.Config{Source: redissource.Config{Partitions: 4}}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, name := redistest.New(t), redistest.Name(t)
+			if !c.fresh {
+				if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 4}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			handled := make(chan string, 1)
+			app := fxtest.New(t,
+				frameworkfx.Module,
+				fx.Provide(func() redis.UniversalClient { return client }),
+				redisfx.Source(name, c.cfg),
+				frameworkfx.Configure(name, quick),
+				frameworkfx.Handle(name, "welcome", func(_ context.Context, task *framework.Task) error {
+					handled <- string(task.Payload)
+					return nil
+				}),
+			)
+			app.RequireStart()
+			producer, err := redissource.NewProducer(t.Context(), client, name, redissource.ProducerConfig{Partitions: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := producer.Enqueue(t.Context(), redissource.Message{Type: "welcome", Key: "ann", Payload: []byte("hi")}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case got := <-handled:
+				if got != "hi" {
+					t.Errorf("handled %q", got)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("the task was not handled")
+			}
+			app.RequireStop()
+		})
+	}
+}
+
+func TestWhatIsWrongIsListed(t *testing.T) {
+	app := fx.New(fx.NopLogger, frameworkfx.Module,
+		redisfx.Source("mails", redisfx.Config{URL: "redis://:secret@host:notaport", Indexer: "moon"}),
+		redisfx.Source("orders", redisfx.Config{}),
+		redisfx.Source("bills", redisfx.Config{
+			URL: "redis://127.0.0.1:1", Indexer: redisfx.Interval, Interval: time.Millisecond, WaitReplicas: -1,
+			Source: redissource.Config{Partitions: -2, Hash: "md5"},
+		}),
+		frameworkfx.Otherwise("bills", func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Otherwise("mails", func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Otherwise("orders", func(context.Context, *framework.Task) error { return nil }),
+	)
+	var wrong *frameworkfx.StartError
+	if !errors.As(app.Err(), &wrong) {
+		t.Fatalf("the application says %v", app.Err())
+	}
+	for _, want := range []string{
+		`indexer "moon": want "roster" or "interval"`,
+		`consumer "orders": redisfx: no URL, and the application provides no redis.UniversalClient`,
+		"interval 1ms: want at least", "WaitReplicas -1", "-2 partitions", `hash "md5"`,
+	} {
+		if !strings.Contains(wrong.Error(), want) {
+			t.Errorf("%q is not listed in:\n%v", want, wrong)
+		}
+	}
+	if len(wrong.Faults) != 7 {
+		t.Errorf("%d faults, want 7:\n%v", len(wrong.Faults), wrong)
+	}
+	if strings.Contains(wrong.Error(), "secret") {
+		t.Errorf("the password is told:\n%v", wrong)
+	}
+}
+
+// Epochs wait for the masters that witness them.
+func TestEpochsByMajority(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	var urls []string
+	for range 3 {
+		urls = append(urls, "redis://"+redistest.Server(t).Addr())
+	}
+	masters, err := redisquorum.Open(name, urls, quorum.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer masters.Close()
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 1}); err != nil {
+		t.Fatal(err)
+	}
+	missed, opened := make(chan error, 10), make(chan partition.Epoch, 10)
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		fx.Provide(func() redis.UniversalClient { return client }),
+		redisfx.Source(name, redisfx.Config{Epochs: urls}),
+		frameworkfx.Configure(name, quick),
+		frameworkfx.Otherwise(name, func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Observe(func() framework.Observer {
+			return framework.ObserverFunc(func(e framework.Event) {
+				switch e := e.(type) {
+				case framework.MajorityMissed:
+					missed <- e.Err
+				case framework.Opened:
+					opened <- e.Grant.Epoch
+				}
+			})
+		}),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	select {
+	case err := <-missed:
+		if !errors.Is(err, quorum.ErrEmpty) {
+			t.Errorf("told %v", err)
+		}
+	case e := <-opened:
+		t.Fatalf("worked under %d, of which no majority has heard", e)
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody was told")
+	}
+	if n, err := masters.Admit(t.Context()); err != nil || n != 3 {
+		t.Fatalf("admitted %d: %v", n, err)
+	}
+	select {
+	case e := <-opened:
+		if n, err := masters.Read(t.Context()); err != nil || n < uint64(e) {
+			t.Errorf("worked under %d, a majority has heard of %d, %v", e, n, err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("nothing is worked on")
+	}
+}
+
+// A peer that the store does not count says so.
+func TestAMiscountIsTold(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	client.AddHook(refuse{"incr"})
+	told := make(chan framework.Miscounted, 100)
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		fx.Provide(func() redis.UniversalClient { return client }),
+		redisfx.Source(name, redisfx.Config{Indexer: redisfx.Interval, Interval: 50 * time.Millisecond}),
+		frameworkfx.Configure(name, quick),
+		frameworkfx.Otherwise(name, func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Observe(func() framework.Observer {
+			return framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.Miscounted); ok {
+					select {
+					case told <- e:
+					default:
+					}
+				}
+			})
+		}),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	for { // on a busy machine a turn may also come too late
+		select {
+		case e := <-told:
+			if strings.Contains(e.Err.Error(), "NOPERM") {
+				if e.Consumer != name || e.Interval == 0 {
+					t.Errorf("told %+v", e)
+				}
+				return
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("nobody was told")
+		}
+	}
+}
+
+// refuse is a store that does not allow a command.
+type refuse struct{ command string }
+
+func (refuse) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r refuse) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if r.refuses(cmd) {
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r refuse) refuses(cmd redis.Cmder) bool {
+	if cmd.Name() != r.command {
+		return false
+	}
+	cmd.SetErr(errors.New("NOPERM this user has no permissions to run the command"))
+	return true
+}
+
+func (r refuse) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if r.refuses(cmd) {
+				return cmd.Err()
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestTheClientOfAURLIsClosedAfterTheConsumer(t *testing.T) {
+	var client redis.UniversalClient
+	app := fxtest.New(t, redisfx.Client("redis://127.0.0.1:1"), fx.Populate(&client))
+	app.RequireStart().RequireStop()
+	if err := client.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
+		t.Errorf("the client says %v, want that it is closed", err)
+	}
+}

@@ -1,0 +1,177 @@
+package frameworkfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+)
+
+// The exit codes of Run.
+const (
+	ExitOK     = 0 // asked to stop, and handed everything over
+	ExitFailed = 1 // a consumer, or something else of the application, could not go on
+	ExitWrong  = 2 // what was provided is wrong: see StartError
+	ExitConfig = 4 // the name is in use with another configuration
+	ExitHard   = 6 // stopped before everything was handed over
+)
+
+// ExitCode returns the code that err is worth.
+func ExitCode(err error) int {
+	var wrong *StartError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &wrong):
+		return ExitWrong
+	case errors.Is(err, partition.ErrConfig):
+		return ExitConfig
+	case errors.Is(err, framework.ErrStopped), errors.Is(err, context.DeadlineExceeded):
+		return ExitHard
+	}
+	return ExitFailed
+}
+
+// afterCut is what cancelled handlers get beyond their grace before Run gives up
+// waiting for them.
+const afterCut = time.Second
+
+// Run runs an application of Module and opts until SIGINT or SIGTERM, or until a
+// consumer cannot go on, and returns the code to exit with. It says on stderr why,
+// if it is not ExitOK.
+//
+// It owns the signals: the first begins to drain, a second one stops at once
+// (handlers are cancelled), a third does not wait for anything. The stop timeout is
+// the longest Config.StopTimeout of the consumers, whatever fx.StopTimeout says:
+// by default Q + C + 2 s. fx's own events go to the application's *zap.Logger, if
+// there is one, at the debug level.
+func Run(opts ...fx.Option) int {
+	signals := make(chan os.Signal, 3)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	return run(signals, os.Stderr, opts...)
+}
+
+func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
+	var r *framework.Runtime
+	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), fx.Populate(&r)}, opts...)...)
+	fail := func(err error) int {
+		var wrong *StartError
+		if errors.As(err, &wrong) {
+			err = wrong // without the way it took through fx
+		}
+		fmt.Fprintln(stderr, err)
+		return ExitCode(err)
+	}
+	if err := app.Err(); err != nil {
+		return fail(err)
+	}
+	interrupted, err := start(app, signals)
+	if err != nil {
+		return fail(err)
+	}
+	var code int
+	if !interrupted {
+		select {
+		case <-signals:
+		case s := <-app.Wait():
+			code = s.ExitCode
+		}
+	}
+	if err := stop(app, r, signals); err != nil {
+		if code == ExitOK {
+			return fail(err)
+		}
+		fmt.Fprintln(stderr, err)
+	}
+	if err := r.Err(); err != nil && code != ExitOK {
+		fmt.Fprintln(stderr, err)
+	}
+	return code
+}
+
+// start starts app and reports whether a signal came meanwhile.
+func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), app.StartTimeout())
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- app.Start(ctx) }()
+	select {
+	case err := <-started:
+		return false, err
+	case <-signals:
+	}
+	select {
+	case err := <-started:
+		return true, err
+	case <-signals:
+		return true, fmt.Errorf("%w while starting", framework.ErrStopped)
+	}
+}
+
+// stop stops app: softly, at once after another signal, and without waiting after
+// one more.
+func stop(app *fx.App, r *framework.Runtime, signals <-chan os.Signal) error {
+	var within, grace time.Duration
+	for _, c := range r.Consumers() {
+		within = max(within, c.Config().StopTimeout)
+		grace = max(grace, c.Config().Timing.CancelGrace)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- app.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-signals:
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	go func() { _ = r.Stop(now) }() // turns the stop that is under way hard; that one returns the error
+	patience := time.NewTimer(grace + afterCut)
+	defer patience.Stop()
+	select {
+	case err := <-stopped:
+		return err
+	case <-patience.C:
+	case <-signals:
+	}
+	return fmt.Errorf("%w at once, with handlers still running", framework.ErrStopped)
+}
+
+// logger makes fx write to the application's logger, if it has one.
+func logger(p struct {
+	fx.In
+	Logger *zap.Logger `optional:"true"`
+}) fxevent.Logger {
+	if p.Logger == nil {
+		return fxevent.NopLogger
+	}
+	l := &fxevent.ZapLogger{Logger: p.Logger.Named("fx")}
+	l.UseLogLevel(zapcore.DebugLevel)
+	return l
+}
+
+// Logger provides the application with a *zap.Logger that writes JSON to stderr
+// from level on.
+func Logger(level zapcore.Level) fx.Option {
+	return fx.Provide(func() (*zap.Logger, error) {
+		cfg := zap.NewProductionConfig()
+		cfg.Level = zap.NewAtomicLevelAt(level)
+		cfg.Sampling = nil // each line tells of another task or partition
+		return cfg.Build()
+	})
+}

@@ -1,0 +1,153 @@
+package frameworkfx
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/memsource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// A program is an application being run.
+type program struct {
+	signals chan os.Signal
+	stderr  bytes.Buffer
+	code    chan int
+}
+
+func launch(opts ...fx.Option) *program {
+	p := &program{signals: make(chan os.Signal, 3), code: make(chan int, 1)}
+	go func() { p.code <- run(p.signals, &p.stderr, opts...) }()
+	return p
+}
+
+func (p *program) exits(t *testing.T, want int, says string) {
+	t.Helper()
+	select {
+	case code := <-p.code:
+		if code != want || !strings.Contains(p.stderr.String(), says) {
+			t.Errorf("exit code %d, said %q; want %d and %q", code, p.stderr.String(), want, says)
+		}
+		if want == ExitOK && p.stderr.Len() > 0 {
+			t.Errorf("said %q although nothing is wrong", p.stderr.String())
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+}
+
+// consumer is a source with one task and a ledger that begins at once.
+func consumer(t *testing.T, h func(context.Context, *framework.Task) error) fx.Option {
+	t.Helper()
+	layout := partition.Config{Total: 1}
+	timing := transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond}
+	store, err := memsource.New(memsource.Config{Partitions: layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Push(sources.Task{ID: "1", Key: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	return fx.Options(
+		From("test", store, memledger.New(layout, timing, memledger.Options{})),
+		Configure("test", framework.Config{Timing: timing, PodGrace: time.Minute}),
+		Otherwise("test", h),
+	)
+}
+
+func TestASignalDrains(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	p := launch(consumer(t, func(context.Context, *framework.Task) error {
+		close(started)
+		<-release
+		return nil
+	}))
+	<-started
+	p.signals <- syscall.SIGTERM
+	close(release)
+	p.exits(t, ExitOK, "")
+}
+
+func TestASecondSignalStopsAtOnce(t *testing.T) {
+	started := make(chan struct{})
+	cause := make(chan error, 1)
+	p := launch(consumer(t, func(ctx context.Context, _ *framework.Task) error {
+		close(started)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return ctx.Err()
+	}))
+	<-started
+	p.signals <- syscall.SIGTERM
+	p.signals <- syscall.SIGTERM
+	p.exits(t, ExitHard, "stopped hard")
+	if err := <-cause; !errors.Is(err, framework.ErrStopped) {
+		t.Errorf("the handler was told %v", err)
+	}
+}
+
+func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
+	p := launch(consumer(t, func(context.Context, *framework.Task) error {
+		close(started)
+		<-release
+		close(ended)
+		return nil
+	}))
+	<-started
+	p.signals <- syscall.SIGTERM
+	p.signals <- syscall.SIGTERM
+	p.signals <- syscall.SIGTERM
+	p.exits(t, ExitHard, "with handlers still running")
+	close(release)
+	<-ended
+}
+
+func TestExitCodesSayWhy(t *testing.T) {
+	t.Run("what was provided is wrong", func(t *testing.T) {
+		launch(Otherwise("test", func(context.Context, *framework.Task) error { return nil })).
+			exits(t, ExitWrong, `consumer "test": no source`)
+	})
+	t.Run("the name is in use with another configuration", func(t *testing.T) {
+		store, err := memsource.New(memsource.Config{Partitions: partition.Config{Total: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{}).
+			As(partition.Config{Total: 2}, transition.Timing{})
+		launch(
+			From("test", store, mine),
+			Configure("test", framework.Config{PodGrace: time.Minute}),
+			Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
+		).exits(t, ExitConfig, partition.ErrConfig.Error())
+	})
+	t.Run("something else of the application failed", func(t *testing.T) {
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			fx.Invoke(func(l fx.Lifecycle) {
+				l.Append(fx.StartHook(func() error { return errors.New("port in use") }))
+			}),
+		).exits(t, ExitFailed, "port in use")
+	})
+	t.Run("the application shuts itself down", func(t *testing.T) {
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			fx.Invoke(func(l fx.Lifecycle, s fx.Shutdowner) {
+				l.Append(fx.StartHook(func() error { return s.Shutdown(fx.ExitCode(42)) }))
+			}),
+		).exits(t, 42, "")
+	})
+}

@@ -1,0 +1,23 @@
+// Package frameworktest is for the tests of handlers: a fleet of peers in one
+// process, over a source and a ledger in memory.
+//
+//	func TestOrder(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			f := frameworktest.New(t, frameworktest.Config{})
+//			ann := f.Start("ann", NewHandler())
+//			f.Start("ben", NewHandler())
+//			for i := range 100 {
+//				f.Push(framework.Task{ID: strconv.Itoa(i), Key: customer(i)})
+//			}
+//			ann.Kill()
+//			f.Wait(time.Minute)
+//			f.Check()
+//		})
+//	}
+//
+// Inside testing/synctest time is fake: leases run out, retries come due and peers
+// take over in no time at all, and a goroutine that is left behind fails the test.
+// Outside of it everything works in real time.
+//
+// [Handle] runs a handler once, for tests that need no peers.
+package frameworktest

@@ -1,0 +1,161 @@
+package frameworktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/sources"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func sleeper(d time.Duration) framework.Handler {
+	return framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+func push(f *Fleet, n, keys int) {
+	for i := range n {
+		f.Push(framework.Task{ID: fmt.Sprint(i), Key: fmt.Sprintf("key%d", i%keys)})
+	}
+}
+
+func TestAFleetThroughJoinsLeavesKillsAndCuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(t, Config{})
+		push(f, 1000, 50)
+		ann := f.Start("ann", sleeper(300*time.Millisecond))
+		f.WaitReady(time.Minute)
+		ben := f.Start("ben", sleeper(300*time.Millisecond))
+		cid := f.Start("cid", sleeper(300*time.Millisecond))
+		time.Sleep(3 * time.Second)
+		ann.Kill()
+		time.Sleep(20 * time.Second)
+		dan := f.Start("dan", sleeper(300*time.Millisecond))
+		f.WaitReady(time.Minute)
+		for i := range 1000 {
+			f.Push(framework.Task{ID: fmt.Sprintf("late%d", i), Key: fmt.Sprintf("key%d", i%50)})
+		}
+		cid.Cut()
+		time.Sleep(20 * time.Second)
+		cid.Heal()
+		ben.Stop()
+		f.Wait(5 * time.Minute)
+		f.Check()
+		killed := 0
+		for _, r := range f.Runs() {
+			if r.Killed {
+				killed++
+				if r.Peer != "ann" {
+					t.Errorf("a run of %s is marked as killed", r.Peer)
+				}
+			}
+		}
+		if killed == 0 {
+			t.Error("the kill hit nothing")
+		}
+		dan.Stop()
+	})
+}
+
+// A teller keeps what a Check says.
+type teller struct {
+	testing.TB
+	said []string
+}
+
+func (t *teller) Helper() {}
+func (t *teller) Errorf(format string, args ...any) {
+	t.said = append(t.said, fmt.Sprintf(format, args...))
+}
+
+func TestCheckSeesEveryBrokenPromise(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	for _, c := range []struct {
+		name   string
+		pushed []framework.Task
+		runs   func(ann, ben *Peer) []*Run
+		says   string
+	}{
+		{"nothing", []framework.Task{{ID: "1", Key: "a"}, {ID: "2", Key: "a"}}, func(ann, ben *Peer) []*Run {
+			return []*Run{
+				{Peer: "ann", peer: ann, Task: framework.Task{ID: "1", Key: "a"}, Began: at(0), Ended: at(5), Err: errors.New("no")},
+				{Peer: "ben", peer: ben, Task: framework.Task{ID: "1", Key: "a"}, Began: at(5), Ended: at(6)},
+				{Peer: "ben", peer: ben, Task: framework.Task{ID: "2", Key: "a"}, Began: at(6), Ended: at(7)},
+			}
+		}, ""},
+		{"lost", []framework.Task{{ID: "1"}}, func(ann, _ *Peer) []*Run {
+			return []*Run{{Peer: "ann", peer: ann, Task: framework.Task{ID: "1"}, Began: at(0), Ended: at(5), Err: errors.New("no")}}
+		}, "task 1 is lost"},
+		{"doubled", []framework.Task{{ID: "1"}}, func(ann, ben *Peer) []*Run {
+			return []*Run{
+				{Peer: "ann", peer: ann, Task: framework.Task{ID: "1"}, Began: at(0), Ended: at(5)},
+				{Peer: "ben", peer: ben, Task: framework.Task{ID: "1"}, Began: at(6), Ended: at(8)},
+			}
+		}, "task 1 was done twice, by ann and by ben"},
+		{"overlap of a key", []framework.Task{{ID: "1", Key: "a"}, {ID: "2", Key: "a"}}, func(ann, ben *Peer) []*Run {
+			return []*Run{
+				{Peer: "ann", peer: ann, Task: framework.Task{ID: "1", Key: "a"}, Began: at(0), Ended: at(5)},
+				{Peer: "ben", peer: ben, Task: framework.Task{ID: "2", Key: "a"}, Began: at(4), Ended: at(8)},
+			}
+		}, "key a: ben began task 2"},
+		{"order", []framework.Task{{ID: "1", Key: "a"}, {ID: "2", Key: "a"}}, func(ann, _ *Peer) []*Run {
+			return []*Run{
+				{Peer: "ann", peer: ann, Task: framework.Task{ID: "2", Key: "a"}, Began: at(0), Ended: at(5)},
+				{Peer: "ann", peer: ann, Task: framework.Task{ID: "1", Key: "a"}, Began: at(5), Ended: at(8)},
+			}
+		}, "key a: first started in the order [2 1], pushed as [1 2]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := New(t, Config{})
+			said := &teller{TB: t}
+			f.t = said
+			f.pushed = c.pushed
+			f.runs = c.runs(&Peer{}, &Peer{})
+			f.Check()
+			switch {
+			case c.says == "" && len(said.said) > 0:
+				t.Errorf("said %q", said.said)
+			case c.says != "" && (len(said.said) != 1 || !strings.HasPrefix(said.said[0], c.says)):
+				t.Errorf("said %q, want %q", said.said, c.says)
+			}
+		})
+	}
+}
+
+func TestHandle(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		want  sources.Outcome
+		after time.Duration
+	}{
+		{nil, sources.Done, 0},
+		{errors.New("no"), sources.Retry, 0},
+		{framework.RetryAfter(time.Minute, errors.New("later")), sources.Retry, time.Minute},
+		{framework.Dead(errors.New("never")), sources.Dead, 0},
+	} {
+		h := framework.HandlerFunc(func(_ context.Context, task *framework.Task) error {
+			if task.Attempt != 1 {
+				t.Errorf("attempt %d", task.Attempt)
+			}
+			return c.err
+		})
+		if o, after, err := Handle(t, h, framework.Task{}); o != c.want || after != c.after || !errors.Is(err, c.err) {
+			t.Errorf("%v: %v after %v, want %v after %v", c.err, o, after, c.want, c.after)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// A Task is one delivery of one piece of work.
+type Task = sources.Task
+
+// A Handler does the work of a task. It is called from many goroutines at once,
+// but never twice at a time for one key of a consumer's name.
+//
+// A nil error settles the task as done. [RetryAfter] and [Dead] say what they
+// want; any other error runs it again as the [RetryPolicy] says, after the last
+// try it becomes a dead letter. A panic counts as an error.
+//
+// ctx ends when the partition is lost ([ErrLost]), its drain time is over
+// ([ErrDrainOver]), the process stops hard ([ErrStopped]) or the handler's own
+// time is over ([ErrTimeout]): context.Cause(ctx) says which. A handler must
+// return within the cancel grace then; one that does not may run beside the next
+// owner's. An error returned after one of the first three does not count as a try:
+// the task stays where it is, for the next owner.
+//
+// What a handler writes elsewhere should carry t.Token, whose epoch only rises, so
+// that the place it writes to can refuse a late writer. The task must not be
+// changed.
+type Handler interface {
+	Handle(ctx context.Context, t *Task) error
+}
+
+// A HandlerFunc is a function as a [Handler].
+type HandlerFunc func(ctx context.Context, t *Task) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, t *Task) error { return f(ctx, t) }
+
+// RetryAfter is what a handler returns to have its task run again after d instead
+// of after the delay of the retry policy. It counts as a try like any other
+// failure. A d of zero or less means at once.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("the handler asked for a retry")
+	}
+	return &sources.RetryError{After: max(d, 0), Err: err}
+}
+
+// Dead is what a handler returns if running the task again cannot help: it becomes
+// a dead letter, whole, with err as the reason.
+func Dead(err error) error {
+	if err == nil {
+		err = errors.New("the handler gave the task up")
+	}
+	return &sources.DeadError{Err: err}
+}
+
+// Why a handler's context ended; see context.Cause.
+var (
+	// ErrLost means that the partition is another's now, or may be. What the
+	// handler still does is void.
+	ErrLost = errors.New("the partition is lost")
+	// ErrDrainOver means that the partition is to move, or the peer to stop, and
+	// the handler took longer than the drain time.
+	ErrDrainOver = errors.New("the drain time is over")
+	// ErrStopped means that the consumer was stopped hard.
+	ErrStopped = errors.New("the consumer was stopped")
+	// ErrTimeout means that the handler's own time is over.
+	ErrTimeout = errors.New("the handler's time is over")
+)

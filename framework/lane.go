@@ -1,0 +1,236 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+// A lane is one grant being worked on: from Serve until its drained was called.
+//
+//	opening ──► working ──► draining ──► closed
+//	   └───────────┴───────────┴──► lost ──► closed
+//
+// Its own goroutine (live) opens the stream, fetches and at last closes; the
+// workers of the pool run its handlers; a settler exists while there is something
+// to settle. The pool's lock guards what stands below the blank line; nobody holds
+// it while he waits.
+type lane struct {
+	pool  *pool
+	where Where
+	token partition.Token
+	ctxs  contexts
+	wake  chan struct{} // something live waits for may have changed
+
+	stream sources.Stream // nil until it is open; then it does not change
+	book   book
+	sheet  sheet
+	pace   pace
+	phase  phase
+	times  times
+}
+
+// contexts are those of a lane: fetching ends with a drain or a loss, calls of the
+// store only with a loss, handlers with a loss or the end of the drain time.
+type contexts struct {
+	fetching, calls, handlers context.Context
+	stopFetching, stopCalls   context.CancelFunc
+	stopHandlers              context.CancelCauseFunc
+}
+
+func newContexts() contexts {
+	var c contexts
+	c.handlers, c.stopHandlers = context.WithCancelCause(context.Background())
+	c.calls, c.stopCalls = context.WithCancel(context.Background())
+	c.fetching, c.stopFetching = context.WithCancel(c.calls)
+	return c
+}
+
+// A phase is how far a lane is.
+type phase struct {
+	draining bool
+	lost     bool
+	overdue  bool // the drain time is over
+	queued   bool // in the pool's ring
+	gated    bool // its tasks were refused a start; asked again soon
+	busy     bool // counted in the pool's busy
+	hungry   bool // live waits for room
+	shed     int  // tasks that were fetched and not finished
+	drained  func()
+}
+
+// times are instants of a lane that matter to the alarm; zero: not set.
+type times struct {
+	granted time.Time
+	ended   time.Time // the drain or the loss
+	drain   time.Time // the drain time is over
+	stuck   time.Time // cancelled handlers should have returned
+	alarm   time.Time // what the pool's alarm is set to for this lane
+}
+
+// live is the life of the lane.
+func (l *lane) live() {
+	defer l.pool.lives.Done()
+	stream := l.open()
+	if stream != nil {
+		l.fetch(stream)
+	}
+	l.close(stream)
+}
+
+// open opens the stream, as often as it takes. It returns nil if the lane is to
+// end, or is lost.
+func (l *lane) open() sources.Stream {
+	var again backoff
+	for {
+		s, err := l.pool.source.Open(l.ctxs.fetching, l.where.Grant, l.token)
+		if err == nil {
+			l.pool.mu.Lock()
+			l.stream = s
+			took := time.Since(l.times.granted)
+			l.pool.mu.Unlock()
+			l.pool.observe(Opened{Where: l.where, Took: took})
+			return s
+		}
+		if l.ctxs.fetching.Err() != nil {
+			return nil
+		}
+		wait := l.judge(err, &again)
+		l.pool.observe(OpenFailed{Where: l.where, Err: err, Again: wait})
+		if wait == 0 || !sleep(l.ctxs.fetching, wait) {
+			return nil
+		}
+	}
+}
+
+// fetch takes in tasks until the lane is to end.
+func (l *lane) fetch(s sources.Stream) {
+	var again backoff
+	for {
+		limit, ok := l.room()
+		if !ok {
+			return
+		}
+		tasks, err := s.Fetch(l.ctxs.fetching, limit)
+		if len(tasks) > 0 {
+			again = backoff{}
+			if l.pool.observer != nil {
+				l.pool.observer.Observe(Fetched{Where: l.where, Tasks: len(tasks), Limit: limit})
+			}
+			l.pool.takeIn(l, tasks, len(tasks) >= limit)
+		}
+		if err == nil {
+			continue
+		}
+		if l.ctxs.fetching.Err() != nil {
+			return
+		}
+		wait := l.judge(err, &again)
+		l.pool.observe(FetchFailed{Where: l.where, Err: err, Again: wait})
+		if wait == 0 || !sleep(l.ctxs.fetching, wait) {
+			return
+		}
+	}
+}
+
+// judge says how long to wait before what failed with err is tried again: zero if
+// never, because the ownership is over or the consumer cannot go on.
+func (l *lane) judge(err error, again *backoff) time.Duration {
+	var fenced *sources.FencedError
+	switch {
+	case errors.As(err, &fenced):
+		l.pool.forfeit(l, err)
+		l.pool.gate.Fenced(l.where.Grant, fenced.Stored)
+	case errors.Is(err, sources.ErrFenced), errors.Is(err, sources.ErrForgot), errors.Is(err, sources.ErrClosed):
+		l.pool.forfeit(l, err)
+		l.pool.gate.Lost(l.where.Grant, err)
+	case errors.Is(err, partition.ErrConfig):
+		l.pool.fatal(err)
+	default:
+		return again.next()
+	}
+	return 0
+}
+
+// close ends the lane: it waits until its handlers have returned and what ended is
+// settled, closes the stream and says that the lane is drained.
+func (l *lane) close(s sources.Stream) {
+	var again backoff
+	for {
+		lost := l.quiet()
+		if s == nil {
+			break
+		}
+		if lost {
+			// Nothing more may be sent under this token: a context that has ended
+			// only frees what the stream holds here.
+			_ = s.Close(l.ctxs.calls)
+			break
+		}
+		err := s.Close(l.ctxs.calls)
+		if err == nil {
+			break
+		}
+		if l.ctxs.calls.Err() != nil {
+			continue // lost meanwhile
+		}
+		wait := again.next()
+		l.pool.observe(CloseFailed{Where: l.where, Err: err, Again: wait})
+		sleep(l.ctxs.calls, wait)
+	}
+	l.pool.leave(l)
+}
+
+// quiet waits until the lane is to end and nothing of it runs or is unsettled. It
+// reports whether the lane is lost. A lane that found out for itself that it is
+// lost waits here for the coordinator, which learns of it and aborts it.
+func (l *lane) quiet() (lost bool) {
+	p := l.pool
+	p.mu.Lock()
+	for !l.ended() {
+		p.mu.Unlock()
+		<-l.wake
+		p.mu.Lock()
+	}
+	lost = l.phase.lost
+	p.mu.Unlock()
+	return lost
+}
+
+// ended reports whether nothing is left but to close: somebody has asked for it, no
+// handler runs, and no settler exists, which is so as long as anything is unsettled.
+func (l *lane) ended() bool {
+	return l.phase.drained != nil && l.book.active == 0 && !l.sheet.settling
+}
+
+// A backoff doubles from 20 ms to 2 s.
+type backoff struct{ last time.Duration }
+
+func (b *backoff) next() time.Duration {
+	const first, most = 20 * time.Millisecond, 2 * time.Second
+	b.last = min(max(2*b.last, first), most)
+	return b.last
+}
+
+// sleep waits for d and reports whether ctx outlived it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// poke sends a token that may already be there.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,266 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+var errLease = errors.New("the lease ran out")
+
+func TestDrainLetsHandlersEndAndGivesBackTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		var started atomic.Int32
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}, source: s.over}, func(ctx context.Context, task *Task) error {
+			started.Add(1)
+			time.Sleep(time.Second)
+			s.note("handler of %s ends", task.ID)
+			return ctx.Err()
+		})
+		defer b.stop()
+		b.push(task("a", 0), task("a", 1), task("b", 0), task("c", 0))
+		g := b.grant(0)
+		synctest.Wait()
+		s.note("asked to drain")
+		b.Drain(g, func() { s.note("drained %v", g) })
+		b.push(task("d", 0)) // nobody fetches it
+		time.Sleep(time.Minute)
+
+		log, last := s.log(), -1
+		for _, step := range []string{"open", "asked to drain", "handler of", "settle", "close 0@1", "drained"} {
+			at := slices.IndexFunc(log, func(l string) bool { return strings.HasPrefix(l, step) })
+			if at <= last {
+				t.Errorf("%q is missing or out of order in %q", step, log)
+			}
+			last = at
+		}
+		if n := started.Load(); n != 2 {
+			t.Errorf("%d handlers were started, want the 2 that ran at the drain", n)
+		}
+		if open, _ := b.store.Pending(0); open != 3 {
+			t.Errorf("%d tasks left in the log, want 3", open)
+		}
+		if d := of[Drained](b.seen); len(d) != 1 || d[0].GivenBack != 2 || d[0].Took != time.Second {
+			t.Errorf("told %+v, want 2 given back after a second", d)
+		}
+	})
+}
+
+func TestDrainTimeOverCancelsHandlersAtNoCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := make(chan error, 1)
+		attempts := make(chan int, 2)
+		first := true
+		b := newBench(t, benchConfig{}, func(ctx context.Context, task *Task) error {
+			attempts <- task.Attempt
+			if !first {
+				return nil
+			}
+			first = false
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		synctest.Wait()
+		began := time.Now()
+		b.drain(g)
+		if took := time.Since(began); took != b.cfg.Timing.Drain {
+			t.Errorf("drained after %v, want the drain time %v", took, b.cfg.Timing.Drain)
+		}
+		if err := <-cause; !errors.Is(err, ErrDrainOver) {
+			t.Errorf("the handler was told %v, want ErrDrainOver", err)
+		}
+		if o := of[DrainOverdue](b.seen); len(o) != 1 || o[0].Running != 1 {
+			t.Errorf("told %+v, want one overdue drain with one handler", o)
+		}
+		b.drain(b.grantAndWork(0))
+		if a := []int{<-attempts, <-attempts}; !slices.Equal(a, []int{1, 1}) {
+			t.Errorf("tries %v: a run that was ended from outside counts as a try", a)
+		}
+		if dead := b.store.Dead(0); len(dead) > 0 {
+			t.Errorf("dead letters: %v", dead)
+		}
+	})
+}
+
+// grantAndWork grants and waits until nothing moves.
+func (b *bench) grantAndWork(id partition.ID) partition.Grant {
+	g := b.grant(id)
+	synctest.Wait()
+	return g
+}
+
+func TestExplicitDeadCountsEvenAfterTheDrainTime(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  func(ctx context.Context) error
+		dead int
+	}{
+		{"of its own", func(context.Context) error { return Dead(errors.New("no such mailbox")) }, 1},
+		{"of the cancellation", func(ctx context.Context) error { return Dead(fmt.Errorf("render: %w", ctx.Err())) }, 0},
+		{"a retry", func(ctx context.Context) error { return RetryAfter(0, ctx.Err()) }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, benchConfig{Config: Config{Retry: RetryPolicy{Tries: 1}}}, func(ctx context.Context, _ *Task) error {
+					<-ctx.Done()
+					return c.err(ctx)
+				})
+				defer b.stop()
+				b.push(task("a", 0))
+				b.drain(b.grantAndWork(0))
+				if n := len(b.store.Dead(0)); n != c.dead {
+					t.Errorf("%d dead letters, want %d", n, c.dead)
+				}
+			})
+		})
+	}
+}
+
+func TestAnOpenThatFailsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		s := &spy{onOpen: func(context.Context) error {
+			if tries.Add(1) < 4 {
+				return errors.New("connection refused")
+			}
+			return nil
+		}}
+		var handled atomic.Int32
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { handled.Add(1); return nil })
+		defer b.stop()
+		b.push(task("a", 0))
+		b.grant(0)
+		time.Sleep(time.Second)
+		if handled.Load() != 1 {
+			t.Error("the task was not handled")
+		}
+		failed := of[OpenFailed](b.seen)
+		if len(failed) != 3 || failed[0].Again >= failed[2].Again {
+			t.Errorf("told %+v, want three failures, ever farther apart", failed)
+		}
+	})
+}
+
+// A process that was stopped past its lease goes on with ready tasks in its hands:
+// nothing of them may start, although nobody has aborted the lane yet.
+// The loss may come between the moment a worker takes a task and the start.
+func TestAClosedStreamIsAnsweredBeforeTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refusals atomic.Int32
+		refusals.Store(5)
+		s := &spy{onClose: func(context.Context) error {
+			if refusals.Add(-1) >= 0 {
+				return errors.New("connection refused")
+			}
+			return nil
+		}}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		b.drain(b.grantAndWork(0))
+		if n := refusals.Load(); n >= 0 {
+			t.Errorf("drained although the source has not answered for the close: %d refusals left", n+1)
+		}
+		if n := len(of[CloseFailed](b.seen)); n != 5 {
+			t.Errorf("%d failures told, want 5", n)
+		}
+	})
+}
+
+// A fetch that was under way when the drain came may still bring tasks.
+func TestWhatComesAfterADrainIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{deaf: true}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error {
+			t.Error("a handler was started after the drain")
+			return nil
+		})
+		defer b.stop()
+		g := b.grantAndWork(0)
+		done := make(chan struct{})
+		b.Drain(g, func() { close(done) })
+		b.push(task("a", 0), task("", 1))
+		<-done
+		if d := of[Drained](b.seen); len(d) != 1 || d[0].GivenBack == 0 {
+			t.Errorf("told %+v, want what was given back", d)
+		}
+		if open, _ := b.store.Pending(0); open != 2 {
+			t.Errorf("%d tasks left, want 2", open)
+		}
+	})
+}
+
+func TestALostReplyOfSettleIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lose atomic.Int32
+		lose.Store(3)
+		s := &spy{}
+		s.afterSettle = func() error {
+			if lose.Add(-1) >= 0 {
+				return errors.New("i/o timeout")
+			}
+			return nil
+		}
+		runs := map[string]int{}
+		var mu sync.Mutex
+		b := newBench(t, benchConfig{source: s.over}, func(_ context.Context, task *Task) error {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[task.ID]++
+			return nil
+		})
+		defer b.stop()
+		b.push(task("a", 0), task("a", 1))
+		g := b.grant(0)
+		time.Sleep(time.Second)
+		b.drain(g)
+		if runs["a-0"] != 1 || runs["a-1"] != 1 {
+			t.Errorf("runs %v, want one each", runs)
+		}
+		if n := len(of[SettleFailed](b.seen)); n != 3 {
+			t.Errorf("%d failures told, want 3", n)
+		}
+	})
+}
+
+func TestADrainWaitsUntilEverythingIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		s := &spy{onSettle: func(context.Context, []sources.Settlement) error {
+			if down.Load() {
+				return errors.New("connection refused")
+			}
+			return nil
+		}}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grantAndWork(0)
+		var drained atomic.Bool
+		b.Drain(g, func() { drained.Store(true) })
+		time.Sleep(time.Minute)
+		if drained.Load() {
+			t.Fatal("drained although the source does not know what became of the task")
+		}
+		down.Store(false)
+		time.Sleep(10 * time.Second)
+		if open, _ := b.store.Pending(0); open != 0 || !drained.Load() {
+			t.Errorf("open %d, drained %v; want 0, true", open, drained.Load())
+		}
+	})
+}

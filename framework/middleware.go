@@ -1,0 +1,84 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// A Middleware wraps a handler.
+type Middleware func(Handler) Handler
+
+// Chain wraps h in m. Of several the first is the outermost.
+func Chain(h Handler, m ...Middleware) Handler {
+	for _, wrap := range slices.Backward(m) {
+		h = wrap(h)
+	}
+	return h
+}
+
+// A PanicError is the error a handler's panic counts as.
+type PanicError struct {
+	Value any    // what it panicked with
+	Stack []byte // where
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// errGoexit is what a handler that ended its goroutine counts as.
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
+
+// Recover makes a panic of the handlers inside it an error. A consumer does this
+// anyway, at the very outside; Recover is for middleware that wants to see the
+// error.
+func Recover() Middleware {
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, t *Task) (err error) {
+			defer func() {
+				if v := recover(); v != nil {
+					err = &PanicError{Value: v, Stack: debug.Stack()}
+				}
+			}()
+			return next.Handle(ctx, t)
+		})
+	}
+}
+
+// Timeout ends the handler's context after d, with [ErrTimeout] as its cause. It
+// suits a single type of task; Config.HandlerTimeout is for all of a consumer's
+// and is checked against the other budgets. A d of zero or less means no timeout.
+func Timeout(d time.Duration) Middleware {
+	return func(next Handler) Handler {
+		if d <= 0 {
+			return next
+		}
+		return HandlerFunc(func(ctx context.Context, t *Task) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, d, ErrTimeout)
+			defer cancel()
+			return next.Handle(ctx, t)
+		})
+	}
+}
+
+// Log calls report after each run of a handler, with how long it took and the
+// error it returned. A panic passes through it; put [Recover] inside to see it.
+// zapobserver.Log reports to a zap logger.
+func Log(report func(ctx context.Context, t *Task, took time.Duration, err error)) Middleware {
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, t *Task) error {
+			began := time.Now()
+			err := next.Handle(ctx, t)
+			report(ctx, t, time.Since(began), err)
+			return err
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package framework
+
+import "time"
+
+const (
+	// mostAhead is how many tasks of one lane may be asked for at once. What is
+	// fetched counts as started if the process dies, so it is what can be started
+	// soon, not what fits.
+	mostAhead = 512
+	// leastAhead keeps a lane of a peer with many busy ones from fetching one by
+	// one.
+	leastAhead = 4
+	// mostHeld bounds the tasks a lane keeps while their keys are stuck: eight
+	// windows of a log.
+	mostHeld = 8192
+	// mostUnsettled bounds how far handlers run ahead of a source that does not
+	// answer for what they did.
+	mostUnsettled = 2048
+	// stallAfter is how long a lane may have nothing to start, with workers idle,
+	// before it looks further; it asks itself ever less often, down to once in
+	// mostPatience.
+	stallAfter   = 5 * time.Millisecond
+	mostPatience = 200 * time.Millisecond
+	// brisk and slack are how fast a lane uses up what it fetched for the next
+	// limit to be twice or half.
+	brisk = 25 * time.Millisecond
+	slack = 250 * time.Millisecond
+)
+
+// A pace is how far a lane fetches ahead. It starts at twice the lane's share of
+// the workers and follows how fast tasks finish. The pool's lock guards it.
+type pace struct {
+	ahead int       // tasks that may be ready, active or waiting
+	came  time.Time // the last ones
+	full  bool      // as many as had been asked for
+}
+
+// arrived notes that tasks have arrived.
+func (p *pace) arrived(full bool, now time.Time) { p.came, p.full = now, full }
+
+// widen keeps the pace at twice the lane's share of the workers.
+func (p *pace) widen(share int) {
+	p.ahead = min(max(p.ahead, 2*share, leastAhead), mostAhead)
+}
+
+// used notes that what came has been used up so far that more is wanted, and
+// adapts.
+func (p *pace) used(share int, now time.Time) {
+	switch took := now.Sub(p.came); {
+	case p.came.IsZero():
+	case p.full && took < brisk:
+		p.ahead *= 2
+	case took > slack:
+		p.ahead /= 2
+	}
+	p.full = false
+	p.widen(share)
+}
+
+// wants is how many tasks the lane would fetch now.
+func (l *lane) wants() int {
+	near := l.book.held - l.book.asleep
+	if near > l.pace.ahead/2 || l.full() {
+		return 0
+	}
+	return min(l.pace.ahead-near, mostHeld-l.book.held)
+}
+
+// full reports whether nothing may be fetched whatever there is to start.
+func (l *lane) full() bool {
+	return l.book.held >= mostHeld || l.sheet.unsettled() >= mostUnsettled
+}
+
+// room waits until tasks are wanted and returns how many; not ok means that the
+// lane is to end.
+//
+// A lane whose tasks are slow, or all wait for a few keys, would fetch no more
+// although there are workers with nothing to do and other keys behind: so while
+// that is so it now and then asks for more than its pace allows.
+func (l *lane) room() (limit int, ok bool) {
+	p := l.pool
+	patience, blocked := stallAfter, false
+	defer func() {
+		if blocked {
+			p.observe(Unblocked{Where: l.where})
+		}
+	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if l.over() {
+			return 0, false
+		}
+		l.pace.widen(p.share())
+		if l.wants() > 0 {
+			l.pace.used(p.share(), time.Now())
+			if n := l.wants(); n > 0 { // of a pace that may be slower now
+				return n, true
+			}
+		}
+		var told *Blocked
+		if l.book.held >= mostHeld && !blocked {
+			blocked = true
+			told = &Blocked{Where: l.where, Key: l.book.keyMostWaited(), Held: l.book.held}
+		}
+		l.phase.hungry = true
+		p.mu.Unlock()
+		if told != nil {
+			p.observe(*told)
+		}
+		nudged := wait(l.wake, patience)
+		p.mu.Lock()
+		l.phase.hungry = false
+		if nudged || l.over() {
+			continue
+		}
+		if p.idle > 0 && l.book.ready.n == 0 && !l.full() {
+			return min(l.pace.ahead, mostHeld-l.book.held), true
+		}
+		patience = min(2*patience, mostPatience)
+	}
+}
+
+// over reports whether the lane is to end.
+func (l *lane) over() bool { return l.phase.draining || l.phase.lost }
+
+// nudge tells the lane that it may fetch again.
+func (l *lane) nudge() {
+	if l.phase.hungry && l.wants() > 0 {
+		l.phase.hungry = false
+		poke(l.wake)
+	}
+}
+
+// wait waits for a token of c, at most for d, and reports whether it came.
+func wait(c <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c:
+		return true
+	case <-t.C:
+		return false
+	}
+}

@@ -1,0 +1,202 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+func partitionID(i int) partition.ID { return partition.ID(i) }
+
+func TestFetchesNoFurtherThanCanBeStartedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		defer b.stop()
+		for i := range 1000 {
+			b.push(task("", i))
+		}
+		b.grant(0)
+		time.Sleep(500 * time.Millisecond)
+		b.mu.Lock()
+		held := b.lanes[0].book.held
+		b.mu.Unlock()
+		if held > 8 {
+			t.Errorf("%d tasks fetched for 4 slow workers, want at most 8", held)
+		}
+		time.Sleep(time.Minute)
+		if m := slices.Max(s.asked()); m > 8 {
+			t.Errorf("a limit of %d for 4 slow workers", m)
+		}
+	})
+}
+
+func TestFetchesFurtherWhenTasksFinishFast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		for i := range 5000 {
+			b.push(task("", i))
+		}
+		b.grant(0)
+		time.Sleep(time.Second)
+		if m := slices.Max(s.asked()); m != mostAhead {
+			t.Errorf("the limit grew to %d, want %d", m, mostAhead)
+		}
+		if open, _ := b.store.Pending(0); open != 0 {
+			t.Errorf("%d tasks left", open)
+		}
+	})
+}
+
+// A key whose tasks fill all that is fetched must not stop the keys behind it.
+func TestAStuckKeyDoesNotStopOthers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(*Task) error
+	}{
+		{"its handler is slow", func(*Task) error { time.Sleep(time.Hour); return nil }},
+		{"it is parked", func(*Task) error { return RetryAfter(time.Hour, nil) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var others atomic.Int32
+				b := newBench(t, benchConfig{Config: Config{Concurrency: 2}}, func(_ context.Context, task *Task) error {
+					if task.Key == "stuck" {
+						return c.run(task)
+					}
+					others.Add(1)
+					return nil
+				})
+				defer b.stop()
+				for i := range 500 {
+					b.push(task("stuck", i))
+				}
+				b.push(task("b", 0), task("c", 0))
+				b.grant(0)
+				time.Sleep(2 * time.Second)
+				if n := others.Load(); n != 2 {
+					t.Errorf("%d of 2 tasks behind the stuck key were handled", n)
+				}
+			})
+		})
+	}
+}
+
+// Parked keys must not slow down the others: there is nothing of theirs to start.
+func TestParkedKeysDoNotCountAsStartable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var last atomic.Int64
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}}, func(_ context.Context, task *Task) error {
+			if task.Key != "" {
+				return RetryAfter(time.Hour, nil)
+			}
+			last.Store(int64(time.Since(began)))
+			return nil
+		})
+		defer b.stop()
+		for i := range 600 {
+			b.push(task(fmt.Sprint(i), i))
+		}
+		for i := range 3000 {
+			b.push(task("", i))
+		}
+		b.grant(0)
+		time.Sleep(time.Second)
+		if open, _ := b.store.Pending(0); open != 600 {
+			t.Errorf("%d tasks left, want the 600 parked", open)
+		}
+		if took := time.Duration(last.Load()); took > 20*time.Millisecond {
+			t.Errorf("the tasks behind the parked ones took %v, want no time to speak of", took)
+		}
+	})
+}
+
+func TestWhatIsHeldForStuckKeysIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}}, func(ctx context.Context, task *Task) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		defer b.stop()
+		for i := range mostHeld + 500 {
+			b.push(task("stuck", i))
+		}
+		b.grant(0)
+		time.Sleep(time.Minute)
+		b.mu.Lock()
+		held := b.lanes[0].book.held
+		b.mu.Unlock()
+		if held != mostHeld {
+			t.Errorf("%d tasks held, want %d", held, mostHeld)
+		}
+		if told := of[Blocked](b.seen); len(told) != 1 || told[0].Key != "stuck" {
+			t.Errorf("told %+v, want once, naming the key", told)
+		}
+		b.drain(partition.Grant{ID: 0, Epoch: 1})
+		if told := of[Unblocked](b.seen); len(told) != 1 {
+			t.Errorf("told %+v, want once that it is over", told)
+		}
+	})
+}
+
+func TestHandlersDoNotRunFarAheadOfASourceThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{afterSettle: func() error { return fmt.Errorf("i/o timeout") }}
+		var runs atomic.Int32
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { runs.Add(1); return nil })
+		defer b.stop()
+		for i := range 3 * mostUnsettled {
+			b.push(task("", i))
+		}
+		b.grant(0)
+		time.Sleep(time.Minute)
+		if n := runs.Load(); n > mostUnsettled+mostAhead {
+			t.Errorf("%d handlers ran, want at most %d", n, mostUnsettled+mostAhead)
+		}
+	})
+}
+
+// The pace is halved at the moment of asking, so that what was wanted a moment ago
+// may be too much: then the lane waits, it does not end.
+func TestThePaceFallsWithoutEndingTheLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 4}}, func(_ context.Context, task *Task) error {
+			if task.Payload != nil {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return nil
+		})
+		defer b.stop()
+		for i := range 1000 {
+			b.push(task("", i))
+		}
+		for i := range 300 {
+			slow := task("", 1000+i)
+			slow.Payload = []byte("slow")
+			b.push(slow)
+		}
+		b.grant(0)
+		time.Sleep(time.Minute)
+		if open, _ := b.store.Pending(0); open != 0 {
+			t.Errorf("%d tasks were never handled", open)
+		}
+		b.mu.Lock()
+		ahead := b.lanes[0].pace.ahead
+		b.mu.Unlock()
+		if ahead != 8 {
+			t.Errorf("the lane still fetches %d ahead for 4 slow workers, want 8", ahead)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package framework
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+)
+
+// A Survey reads who may fetch and settle in the partitions ids at the data, and
+// whether anything waits there. It may leave some out; they are asked for again. It is
+// called by one goroutine of each run of a consumer.
+type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error)
+
+// WithSurvey lets the peer with index 0 look once in a beat whether every partition
+// has one owner, whether all peers belong together and whether somebody was refused,
+// and tell it as [Uncovered] and [Covered]. Default: nobody looks; `countoff status`
+// does when it is asked.
+func WithSurvey(s Survey) Option { return func(c *Consumer) { c.survey = s } }
+
+// surveyed is how many partitions one look asks the data for; more take several looks,
+// in turn.
+const surveyed = 1024
+
+// A patrol looks at a name from time to time. It belongs to one goroutine.
+type patrol struct {
+	name     string
+	ledger   transition.Ledger
+	survey   Survey
+	timing   transition.Timing
+	layout   partition.Config
+	view     func() partition.View
+	observe  func(Event)
+	detector coverage.Detector
+	began    time.Time
+	next     int // partition the next look begins with
+	wrong    map[coverage.Kind]time.Time
+	data     map[partition.ID]coverage.Datum
+}
+
+// run looks until ctx ends.
+func (p *patrol) run(ctx context.Context) {
+	p.began, p.wrong = time.Now(), make(map[coverage.Kind]time.Time)
+	p.data = make(map[partition.ID]coverage.Datum)
+	wait := p.timing.Beat()
+	for sleep(ctx, wait) {
+		if p.view().Index != 0 {
+			// Another peer looks. What it saw is not known here, so that a peer which comes to
+			// this again begins anew.
+			p.detector, wait = coverage.Detector{}, p.timing.Beat()
+			clear(p.wrong)
+			clear(p.data)
+			continue
+		}
+		wait = p.look(ctx)
+	}
+}
+
+// look looks once and returns how long to wait for the next time. A look that fails is
+// left out: that a store does not answer is told by others.
+func (p *patrol) look(ctx context.Context) time.Duration {
+	beat := p.timing.Beat()
+	inner, cancel := context.WithTimeout(ctx, beat)
+	defer cancel()
+	ids := p.turn()
+	data, err := p.survey(inner, ids) // before the census: see coverage.Look
+	if err != nil {
+		return beat
+	}
+	// An older fence is still good to compare: it can only be too small. What waited then
+	// need not wait now.
+	for id, d := range p.data {
+		d.Waiting = false
+		p.data[id] = d
+	}
+	for _, d := range data {
+		p.data[d.ID] = d
+	}
+	census, err := p.ledger.Census(inner)
+	if err != nil {
+		return beat
+	}
+	look := coverage.Look{Census: census, Data: slices.Collect(maps.Values(p.data))}
+	found, over := p.detector.Look(time.Since(p.began), look)
+	for _, f := range found {
+		if _, was := p.wrong[f.Kind]; !was {
+			p.wrong[f.Kind] = time.Now()
+		}
+		p.observe(Uncovered{Consumer: p.name, Finding: f})
+	}
+	for _, kind := range over {
+		p.observe(Covered{Consumer: p.name, Kind: kind, Took: time.Since(p.wrong[kind])})
+		delete(p.wrong, kind)
+	}
+	if p.detector.Suspects() {
+		return min(beat, p.timing.Settle)
+	}
+	return beat
+}
+
+// turn returns the partitions to ask for now.
+func (p *patrol) turn() []partition.ID {
+	if p.layout.Total <= surveyed {
+		return p.layout.IDs()
+	}
+	ids := make([]partition.ID, surveyed)
+	for i := range ids {
+		ids[i] = partition.ID((p.next + i) % p.layout.Total)
+	}
+	p.next = (p.next + surveyed) % p.layout.Total
+	return ids
+}

@@ -1,0 +1,189 @@
+package framework
+
+import (
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+// A gate is what a pool asks of the coordinator, and tells it.
+type gate interface {
+	Valid() bool              // the lease stands; asked before each start of a handler
+	Has(id partition.ID) bool // the partition is being served; asked before each start
+	Fenced(partition.Grant, partition.Epoch)
+	Lost(partition.Grant, error)
+}
+
+// crew are the collaborators of a pool. They do not change.
+type crew struct {
+	name     string
+	session  partition.Session
+	source   sources.Source
+	handler  Handler
+	cfg      Config
+	gate     gate
+	observer Observer       // nil: nobody listens
+	random   func() float64 // in [0,1)
+	fatal    func(error)    // the consumer cannot go on; does not block
+}
+
+func (c *crew) observe(e Event) {
+	if c.observer != nil {
+		c.observer.Observe(e)
+	}
+}
+
+// A pool shares a consumer's workers among the lanes of one session. It is the
+// transition.Tenant.
+//
+// One lock guards all of it and of its lanes. It is held for a few hundred
+// nanoseconds at a time: never across a call of the source, a handler, an
+// observer or the coordinator.
+type pool struct {
+	crew
+
+	mu     sync.Mutex
+	work   sync.Cond // workers wait here for ready tasks
+	idle   int       // that many
+	slots  []slot    // what each worker runs
+	ring   []*lane   // lanes with ready tasks, each served in turn
+	turn   int       // the place in ring that is next
+	gated  []*lane   // lanes whose tasks were refused a start
+	lanes  map[partition.ID]*lane
+	busy   int // lanes that hold tasks to start soon
+	closed bool
+	stopBy time.Time // the shutdown's end, once it has begun
+	spares spares
+
+	alarm   alarm
+	lives   sync.WaitGroup // lanes and settlers
+	workers sync.WaitGroup // and the alarm's goroutine
+}
+
+// A slot is what a worker does.
+type slot struct {
+	lane    *lane
+	entry   *entry
+	began   time.Time
+	alarmed bool // it was reported as stuck
+}
+
+func newPool(c crew) *pool {
+	p := &pool{
+		crew:  c,
+		slots: make([]slot, c.cfg.Concurrency),
+		lanes: map[partition.ID]*lane{},
+		alarm: newAlarm(),
+	}
+	p.work.L = &p.mu
+	p.workers.Add(len(p.slots) + 1)
+	for i := range p.slots {
+		go p.worker(i)
+	}
+	go p.watch()
+	return p
+}
+
+// close waits until every lane is closed, then ends the workers. Serve does
+// nothing any more.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.lives.Wait()
+	p.mu.Lock()
+	p.idle = 0
+	p.work.Broadcast()
+	p.mu.Unlock()
+	close(p.alarm.end)
+	p.workers.Wait()
+}
+
+// share is how many workers a lane can count on.
+func (p *pool) share() int {
+	return (len(p.slots) + max(p.busy, 1) - 1) / max(p.busy, 1)
+}
+
+// takeIn takes in what a lane has fetched.
+func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.pace.arrived(full, now)
+	if l.over() {
+		l.phase.shed += len(tasks)
+		return
+	}
+	for i := range tasks {
+		l.book.add(&tasks[i], now)
+	}
+	p.changed(l)
+}
+
+// changed puts right what follows from a change of l's book: its place in the
+// ring, workers to wake, its share, its alarm.
+func (p *pool) changed(l *lane) {
+	if n := l.book.ready.n; n > 0 {
+		if !l.phase.queued && !l.phase.gated {
+			l.phase.queued = true
+			p.ring = append(p.ring, l)
+		}
+		for range min(n, p.idle) {
+			p.idle--
+			p.work.Signal()
+		}
+	}
+	if busy := l.book.held > l.book.asleep; busy != l.phase.busy {
+		l.phase.busy = busy
+		if busy {
+			p.busy++
+		} else {
+			p.busy--
+		}
+	}
+	p.setAlarm(l)
+	l.hurry()
+	l.nudge()
+	if l.over() {
+		poke(l.wake)
+	}
+}
+
+// next waits for a task that is ready: of the lanes that have one each in turn. It
+// returns none when the pool is closed. now is the time, unless it had to wait. The
+// caller holds mu.
+func (p *pool) next(i int, now time.Time) (*lane, *entry, time.Time) {
+	for {
+		for len(p.ring) > 0 {
+			if p.turn >= len(p.ring) {
+				p.turn = 0
+			}
+			l := p.ring[p.turn]
+			var e *entry
+			if !l.phase.gated {
+				e = l.book.next()
+			}
+			if e == nil || l.book.ready.n == 0 {
+				last := len(p.ring) - 1
+				l.phase.queued = false
+				p.ring[p.turn] = p.ring[last]
+				p.ring[last] = nil
+				p.ring = p.ring[:last]
+			} else {
+				p.turn++
+			}
+			if e != nil {
+				p.slots[i] = slot{lane: l, entry: e, began: now}
+				return l, e, now
+			}
+		}
+		if p.closed && len(p.lanes) == 0 {
+			return nil, nil, time.Time{}
+		}
+		p.idle++ // whoever signals takes it back
+		p.work.Wait()
+		now = time.Now()
+	}
+}

@@ -1,0 +1,108 @@
+// Package exit is what programs end with, so that scripts and people can tell why
+// without reading logs.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// The exit codes.
+const (
+	OK          = 0
+	Failed      = 1 // something else, said on stderr
+	Usage       = 2 // a flag, a variable or an argument is wrong
+	Unreachable = 3 // the store cannot be reached or refuses us
+	Config      = 4 // the name is in use with another configuration
+	InUse       = 5 // refused while peers live under the name
+	Hard        = 6 // stopped before everything was handed over, or enqueued
+	Verdict     = 7 // what was to be shown does not hold, or a danger was found
+)
+
+// Help lists the codes for the help of a program.
+const Help = `Exit codes: 0 done; 1 failed, stderr says why; 2 a flag, variable or argument is
+wrong; 3 Redis cannot be reached or refuses us; 4 the name is in use with another
+configuration; 5 refused while peers live under the name; 6 stopped before
+everything was handed over, or enqueued; 7 the demo's numbers do not hold, or doctor
+found a danger.`
+
+// An Error is an error with its code.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// With gives err a code. A nil err stays nil.
+func With(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: code, Err: err}
+}
+
+// From gives err the code that it speaks of itself; one that it has stays.
+func From(err error) error {
+	var coded *Error
+	var reply redis.Error
+	var network net.Error
+	switch {
+	case err == nil || errors.As(err, &coded):
+		return err
+	case errors.Is(err, partition.ErrConfig):
+		return With(Config, err)
+	case errors.Is(err, redisledger.ErrInUse):
+		return With(InUse, err)
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.As(err, &reply):
+		return With(Unreachable, err)
+	}
+	return With(Failed, err)
+}
+
+// ErrSaid is the error of a program that has said on stderr already why it ends.
+var ErrSaid = errors.New("said already")
+
+// Coded returns what makes Main end with code and say nothing; nil for OK.
+func Coded(code int) error {
+	if code == OK {
+		return nil
+	}
+	return &Error{Code: code, Err: ErrSaid}
+}
+
+// Run makes run a cobra command's: what it returns has a code, so that every other
+// error of cobra is one of usage.
+func Run(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return From(run(cmd, args)) }
+}
+
+// Main executes root, prints its error and returns the code to end with.
+func Main(ctx context.Context, root *cobra.Command) int {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return OK
+	}
+	if !errors.Is(err, ErrSaid) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
+	}
+	var coded *Error
+	if errors.As(err, &coded) {
+		return coded.Code
+	}
+	fmt.Fprintf(os.Stderr, "%s --help says what there is\n", cmd.CommandPath())
+	return Usage
+}

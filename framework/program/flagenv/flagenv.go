@@ -1,0 +1,63 @@
+// Package flagenv lets the flags of a command line be given by an environment
+// variable too, and makes the help say so: flags, environment and help cannot
+// disagree, because they are one list.
+package flagenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// names is the annotation of a flag that lists its variables.
+const names = "countoff.env"
+
+// Bind gives each of flags a variable: prefix and the flag's name, as in
+// MAIL_SENDER_HTTP for --http. Where own lists variables under a flag's name, these
+// are all there are for it, possibly none, and the first one that is set counts. Flags win over
+// variables, variables over defaults.
+func Bind(flags *pflag.FlagSet, prefix string, own map[string][]string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[names] != nil {
+			return // shared by two commands
+		}
+		variables, ok := own[f.Name]
+		if !ok {
+			variables = []string{prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
+		}
+		if len(variables) == 0 {
+			return
+		}
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[names] = variables
+		f.Usage += " [$" + strings.Join(variables, ", $") + "]"
+	})
+}
+
+// Apply sets the flags of cmd that the command line left out from their variables.
+// It says everything that cannot be read at once.
+func Apply(cmd *cobra.Command) error {
+	var errs []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			return
+		}
+		for _, name := range f.Annotations[names] {
+			value, ok := os.LookupEnv(name)
+			if !ok || value == "" {
+				continue
+			}
+			if err := cmd.Flags().Set(f.Name, value); err != nil {
+				errs = append(errs, fmt.Errorf("$%s: %w", name, err))
+			}
+			return
+		}
+	})
+	return errors.Join(errs...)
+}

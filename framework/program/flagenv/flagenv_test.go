@@ -1,0 +1,75 @@
+package flagenv_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/program/flagenv"
+)
+
+// command returns a root with a sub-command, and where their flags end up.
+func command() (root *cobra.Command, redis *string, lease *time.Duration) {
+	root = &cobra.Command{Use: "app", SilenceErrors: true, SilenceUsage: true}
+	redis = root.PersistentFlags().String("redis", "default", "where")
+	sub := &cobra.Command{Use: "work", PreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) }, Run: func(*cobra.Command, []string) {}}
+	lease = sub.Flags().Duration("lease-time", time.Second, "how long")
+	root.AddCommand(sub)
+	flagenv.Bind(sub.Flags(), "APP_", nil)
+	flagenv.Bind(root.PersistentFlags(), "APP_", map[string][]string{"redis": {"SHARED_REDIS_URL"}})
+	return root, redis, lease
+}
+
+func TestFlagsWinOverVariablesOverDefaults(t *testing.T) {
+	for _, c := range []struct {
+		args  string
+		env   map[string]string
+		redis string
+		lease time.Duration
+	}{
+		{"work", nil, "default", time.Second},
+		{"work", map[string]string{"SHARED_REDIS_URL": "env", "APP_LEASE_TIME": "3s"}, "env", 3 * time.Second},
+		{"work --redis flag --lease-time 4s", map[string]string{"SHARED_REDIS_URL": "env", "APP_LEASE_TIME": "3s"}, "flag", 4 * time.Second},
+		{"work", map[string]string{"APP_REDIS": "not this one"}, "default", time.Second},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			root, redis, lease := command()
+			root.SetArgs(strings.Fields(c.args))
+			if err := root.Execute(); err != nil {
+				t.Fatal(err)
+			}
+			if *redis != c.redis || *lease != c.lease {
+				t.Errorf("%q %v, want %q %v", *redis, *lease, c.redis, c.lease)
+			}
+		})
+	}
+}
+
+func TestBadVariableIsNamed(t *testing.T) {
+	t.Setenv("APP_LEASE_TIME", "soon")
+	root, _, _ := command()
+	root.SetArgs([]string{"work"})
+	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "$APP_LEASE_TIME") {
+		t.Error(err)
+	}
+}
+
+func TestHelpNamesThem(t *testing.T) {
+	root, _, _ := command()
+	var out strings.Builder
+	root.SetOut(&out)
+	root.SetArgs([]string{"work", "--help"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"[$APP_LEASE_TIME]", "[$SHARED_REDIS_URL]"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("help does not say %s once:\n%s", want, out.String())
+		}
+	}
+}

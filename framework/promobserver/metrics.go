@@ -1,0 +1,103 @@
+package promobserver
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/countoff/countoff/framework"
+)
+
+type metrics struct {
+	tasks, fetched, failures, lost, stuck, overdue, lapses, rolls *prometheus.CounterVec
+	served, blocked, index, replicas, bound, uncovered            *prometheus.GaugeVec
+	handler, settle, pause, open, takeover, unmoved               *prometheus.HistogramVec
+}
+
+func newMetrics() metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "countoff", Name: name, Help: help}, append([]string{"consumer"}, labels...))
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "countoff", Name: name, Help: help}, append([]string{"consumer"}, labels...))
+	}
+	// From half a millisecond to half a minute: a settle, a handler, a takeover.
+	buckets := prometheus.ExponentialBuckets(0.0005, 2, 17)
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "countoff", Name: name, Help: help, Buckets: buckets},
+			append([]string{"consumer"}, labels...))
+	}
+	return metrics{
+		tasks:     counter("tasks_total", "Runs of handlers, by what became of the task.", "partition", "outcome"),
+		fetched:   counter("fetched_total", "Tasks fetched.", "partition"),
+		failures:  counter("failures_total", "Calls of stores that failed; they are repeated.", "op"),
+		lost:      counter("lost_total", "Partitions that were taken away from this peer."),
+		stuck:     counter("stuck_handlers_total", "Handlers that ignored the end of their context."),
+		overdue:   counter("overdue_drains_total", "Drains that took longer than the drain time."),
+		lapses:    counter("lapses_total", "Times the lease may have run out."),
+		rolls:     counter("rolls_total", "Views seen and rolls sealed by this peer.", "by"),
+		served:    gauge("served", "1 while the partition is served by this peer.", "partition"),
+		blocked:   gauge("blocked", "1 while the partition is not fetched because too many tasks wait for one key.", "partition"),
+		index:     gauge("index", "This peer's place in the newest roll; -1: not a member."),
+		replicas:  gauge("replicas", "Live peers by the newest roll."),
+		bound:     gauge("takeover_bound_seconds", "A dead peer's partitions are granted again by then."),
+		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by one of its peers.", "kind"),
+		handler:   histogram("handler_seconds", "How long handlers take.", "outcome"),
+		settle:    histogram("settle_seconds", "How long the source takes to answer for a batch of outcomes."),
+		pause:     histogram("handover_pause_seconds", "A partition given away: from the last start here until the ledger took it back."),
+		open:      histogram("open_seconds", "A partition gained: from the grant until it is served."),
+		unmoved:   histogram("unmoved_gap_seconds", "A partition kept over a new view, with tasks in hand: from the handler before to the end of the next."),
+		takeover:  histogram("takeover_seconds", "A partition gained: from the view that gave it to this peer until it is served."),
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.tasks, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
+		m.served, m.blocked, m.index, m.replicas, m.bound, m.uncovered,
+		m.handler, m.settle, m.pause, m.open, m.takeover, m.unmoved,
+	}
+}
+
+// Watch adds c to the consumers that are asked at each scrape for what they hold
+// and whether they are ready.
+func (o *Observer) Watch(c *framework.Consumer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watched = append(o.watched, c)
+}
+
+// A scraper asks the watched consumers.
+type scraper struct {
+	o            *Observer
+	tasks, ready *prometheus.Desc
+}
+
+func (o *Observer) scrape() scraper {
+	return scraper{
+		o:     o,
+		tasks: prometheus.NewDesc("countoff_tasks", "Tasks in the hands of this peer.", []string{"consumer", "partition", "state"}, nil),
+		ready: prometheus.NewDesc("countoff_ready", "1 if the peer is a member and its share is served or waited for.", []string{"consumer"}, nil),
+	}
+}
+
+func (s scraper) Describe(to chan<- *prometheus.Desc) { to <- s.tasks; to <- s.ready }
+
+func (s scraper) Collect(to chan<- prometheus.Metric) {
+	s.o.mu.RLock()
+	watched := s.o.watched
+	s.o.mu.RUnlock()
+	for _, c := range watched {
+		ready := 0.0
+		if c.Ready() == nil {
+			ready = 1
+		}
+		to <- prometheus.MustNewConstMetric(s.ready, prometheus.GaugeValue, ready, c.Name())
+		for _, l := range c.Lanes() {
+			id := strconv.Itoa(int(l.Grant.ID))
+			for state, n := range map[string]int{"running": l.Running, "ready": l.Ready, "waiting": l.Waiting, "unsettled": l.Unsettled} {
+				to <- prometheus.MustNewConstMetric(s.tasks, prometheus.GaugeValue, float64(n), c.Name(), id, state)
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package promobserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/memsource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// A new type of event must be counted, or be named as not worth it.
+func TestKnowsEveryEventThereIs(t *testing.T) {
+	o, err := New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := framework.Events()
+	for _, e := range transition.Events() {
+		all = append(all, framework.Coordinated{Event: e})
+	}
+	for _, e := range all {
+		if !o.observe(e) {
+			t.Errorf("%T (%+v) is not known", e, e)
+		}
+	}
+	if o.observe(nil) {
+		t.Error("what is no event is known")
+	}
+}
+
+// read returns the value of a counter or gauge, or the count of a histogram, over
+// all label values that contain the given ones.
+func read(t *testing.T, r prometheus.Gatherer, name string, values ...string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, found := 0.0, false
+	for _, f := range families {
+		if f.GetName() != "countoff_"+name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := ""
+			for _, l := range m.GetLabel() {
+				labels += l.GetName() + "=" + l.GetValue() + " "
+			}
+			matches := true
+			for _, v := range values {
+				matches = matches && strings.Contains(labels, v+" ")
+			}
+			if matches {
+				found = true
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	if !found {
+		t.Errorf("no %s with %v", name, values)
+	}
+	return sum
+}
+
+func TestCountsTheLifeOfTwoPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		layout := partition.Config{Total: 4}
+		store, err := memsource.New(memsource.Config{Partitions: layout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledger := memledger.New(layout, transition.Timing{}, memledger.Options{})
+		handler := framework.HandlerFunc(func(_ context.Context, task *framework.Task) error {
+			if task.Key == "bad" {
+				return framework.Dead(errors.New("no"))
+			}
+			return nil
+		})
+		peer := func(name string) (*framework.Consumer, *prometheus.Registry) {
+			r := prometheus.NewRegistry()
+			o, err := New(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := framework.New("test", store, handler, framework.WithLedger(ledger), framework.WithPeer(name, 1), framework.WithObserver(o))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Watch(c)
+			if err := c.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return c, r
+		}
+		for i := range 20 {
+			if err := store.Push(sources.Task{ID: fmt.Sprint(i), Key: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := store.Push(sources.Task{ID: "bad", Key: "bad"}); err != nil {
+			t.Fatal(err)
+		}
+		ann, r := peer("ann")
+		time.Sleep(30 * time.Second)
+		ben, r2 := peer("ben")
+		time.Sleep(30 * time.Second)
+		for _, c := range []struct {
+			name   string
+			labels []string
+			want   float64
+		}{
+			{"tasks_total", []string{"consumer=test", "outcome=done"}, 20},
+			{"tasks_total", []string{"outcome=dead"}, 1},
+			{"fetched_total", nil, 21},
+			{"handler_seconds", []string{"outcome=done"}, 20},
+			{"served", nil, 2},
+			{"handover_pause_seconds", nil, 2},
+			{"takeover_seconds", nil, 4},
+			{"open_seconds", nil, 4},
+			{"replicas", nil, 2},
+			{"index", nil, 0},
+			{"ready", nil, 1},
+			{"tasks", []string{"state=running"}, 0},
+			{"takeover_bound_seconds", nil, 13.5},
+		} {
+			if got := read(t, r, c.name, c.labels...); got != c.want {
+				t.Errorf("%s %v = %v, want %v", c.name, c.labels, got, c.want)
+			}
+		}
+		if got := read(t, r2, "takeover_seconds"); got != 2 {
+			t.Errorf("the other peer took over %v partitions, want 2", got)
+		}
+		for _, c := range []*framework.Consumer{ann, ben} {
+			if err := c.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTwoObserversOfOneRegistryAreRefused(t *testing.T) {
+	r := prometheus.NewRegistry()
+	if _, err := New(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(r); err == nil {
+		t.Error("taken")
+	}
+}
+
+// A partition that stays tells its gap once for each new view, if it has tasks in hand.
+func TestUnmovedGap(t *testing.T) {
+	r := prometheus.NewRegistry()
+	o, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := framework.Where{Consumer: "n", Grant: partition.Grant{ID: 1, Epoch: 2}}
+	seen := func(wish ...partition.ID) {
+		o.Observe(framework.Coordinated{Consumer: "n", Event: transition.RollSeen{View: partition.View{Wish: wish}}})
+	}
+	gaps := func() uint64 {
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "countoff_unmoved_gap_seconds" {
+				return f.GetMetric()[0].GetHistogram().GetSampleCount()
+			}
+		}
+		return 0
+	}
+	seen(1)
+	o.Observe(framework.Opened{Where: where})
+	seen(1, 2)
+	o.Observe(framework.Handled{Where: where, Outcome: sources.Done})
+	if n := gaps(); n != 0 {
+		t.Errorf("nothing was in hand, %d gaps", n)
+	}
+	o.Observe(framework.Opened{Where: where})
+	o.Observe(framework.Fetched{Where: where, Tasks: 3})
+	seen(1)
+	o.Observe(framework.Handled{Where: where, Outcome: sources.Done})
+	o.Observe(framework.Handled{Where: where, Outcome: sources.Done})
+	if n := gaps(); n != 1 {
+		t.Errorf("%d gaps, want 1", n)
+	}
+}

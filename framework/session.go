@@ -1,0 +1,296 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A session is one run of a consumer, from Start until the last goroutine has
+// returned. It is never used again: the next run is another session.
+type session struct {
+	c    *Consumer
+	id   partition.Session
+	done chan struct{} // closed at the end; err and hard may be read then
+	err  error         // why it could not go on
+	hard error         // it was stopped hard; guarded by mu before done is closed
+
+	prepare, run         context.Context // end with a stop; with a hard stop
+	stopPrepare, stopRun context.CancelFunc
+
+	mu          sync.Mutex
+	ended       bool  // nothing changes err and hard any more, though done may still be open
+	troubled    error // why it has not started to take part yet
+	pool        *pool // nil before it takes part
+	coordinator *transition.Coordinator
+	asked       time.Time   // to stop; zero: not yet
+	harden      *time.Timer // turns the stop hard
+}
+
+func newSession(c *Consumer) *session {
+	s := &session{c: c, id: transition.NewSession(), done: make(chan struct{})}
+	s.run, s.stopRun = context.WithCancel(context.Background())
+	s.prepare, s.stopPrepare = context.WithCancel(s.run)
+	go s.live()
+	return s
+}
+
+func (s *session) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) stopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.asked.IsZero()
+}
+
+func (s *session) observe(e Event) {
+	if s.c.observer != nil {
+		s.c.observer.Observe(e)
+	}
+}
+
+// live is the life of the session.
+func (s *session) live() {
+	for _, w := range s.c.warnings {
+		s.observe(Warned{Consumer: s.c.name, Warning: w})
+	}
+	err := s.work()
+	s.stopRun()
+	s.mu.Lock()
+	if s.harden != nil {
+		s.harden.Stop()
+	}
+	switch {
+	case err == nil:
+	case s.hard != nil:
+		s.hard = fmt.Errorf("%w: %w", s.hard, err)
+	case s.err == nil:
+		s.err = err
+	}
+	var took time.Duration
+	if !s.asked.IsZero() {
+		took = time.Since(s.asked)
+	}
+	told := errors.Join(s.err, s.hard)
+	s.ended = true // a stop that turns hard while the end is told comes too late to have cut anything
+	s.mu.Unlock()
+	s.observe(Stopped{Consumer: s.c.name, Took: took, Err: told})
+	close(s.done)
+}
+
+// work takes part until it is stopped or cannot go on.
+func (s *session) work() error {
+	found, err := s.ask()
+	if err != nil || s.prepare.Err() != nil {
+		return err
+	}
+	p := newPool(crew{
+		name:     s.c.name,
+		session:  s.id,
+		source:   s.c.source,
+		handler:  s.c.handler,
+		cfg:      s.c.cfg,
+		observer: s.c.observer,
+		random:   s.c.random,
+		fatal:    s.fail,
+	})
+	defer p.close()
+	co, err := transition.NewCoordinator(transition.Config{
+		Ledger:   found.ledger,
+		Tenant:   p,
+		Config:   found.layout,
+		Timing:   s.c.cfg.Timing,
+		Peer:     found.peer,
+		Weight:   s.c.weight,
+		Session:  s.id,
+		Strategy: s.c.strategy,
+		Indexer:  found.indexer,
+		Observer: s.relay(),
+	})
+	if err != nil {
+		return err
+	}
+	p.gate = turnstile{co, co.Filter()}
+	s.mu.Lock()
+	s.pool, s.coordinator = p, co
+	asked := s.asked
+	s.mu.Unlock()
+	if !asked.IsZero() {
+		return nil // the stop found no coordinator to tell
+	}
+	s.observe(Started{Consumer: s.c.name, Peer: found.peer, Session: s.id, Config: found.layout, Takeover: s.c.cfg.Timing.Takeover()})
+	if s.c.survey == nil {
+		return co.Run(s.run)
+	}
+	looking, enough := context.WithCancel(s.run)
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		p := patrol{
+			name: s.c.name, ledger: found.ledger, survey: s.c.survey, timing: s.c.cfg.Timing,
+			layout: found.layout, view: co.View, observe: s.observe,
+		}
+		p.run(looking)
+	})
+	defer looks.Wait()
+	defer enough()
+	return co.Run(s.run)
+}
+
+// relay makes observers of the consumer hear the coordinator; nil if there are
+// none.
+func (s *session) relay() func(transition.Event) {
+	if s.c.observer == nil {
+		return nil
+	}
+	return func(e transition.Event) { s.c.observer.Observe(Coordinated{Consumer: s.c.name, Event: e}) }
+}
+
+// turnstile is what the workers ask before each start.
+type turnstile struct {
+	*transition.Coordinator
+	filter *partition.Filter
+}
+
+func (t turnstile) Has(id partition.ID) bool { return t.filter.Has(id) }
+
+// found is what a session has to know before it can take part.
+type found struct {
+	layout  partition.Config
+	ledger  transition.Ledger
+	indexer partition.Indexer
+	peer    string
+}
+
+// ask finds out, as often as it takes.
+func (s *session) ask() (found, error) {
+	var again backoff
+	for {
+		f, err := s.askOnce()
+		if _, control := errors.AsType[*controlError](err); err == nil || s.prepare.Err() != nil || control || errors.Is(err, partition.ErrConfig) {
+			return f, err
+		}
+		wait := again.next()
+		s.mu.Lock()
+		s.troubled = err
+		s.mu.Unlock()
+		s.observe(StartFailed{Consumer: s.c.name, Err: err, Again: wait})
+		if !sleep(s.prepare, wait) {
+			return f, nil
+		}
+	}
+}
+
+// A controlError is what a Control failed with.
+type controlError struct{ err error }
+
+func (e *controlError) Error() string { return fmt.Sprintf("make the ledger: %v", e.err) }
+func (e *controlError) Unwrap() error { return e.err }
+
+func (s *session) askOnce() (f found, err error) {
+	ctx, cancel := context.WithTimeout(s.prepare, s.c.cfg.Timing.Lease)
+	defer cancel()
+	if f.layout, err = s.c.source.Layout(ctx); err != nil {
+		return f, fmt.Errorf("layout of the source: %w", err)
+	}
+	if f.ledger, f.indexer, err = s.c.control(f.layout); err != nil {
+		return f, &controlError{err}
+	}
+	if f.peer, err = s.peerID(ctx, f.ledger); err != nil {
+		return f, fmt.Errorf("read the ledger: %w", err)
+	}
+	return f, nil
+}
+
+// peerID is the configured id, or the host's name, told apart from that of a live
+// peer on the same host.
+func (s *session) peerID(ctx context.Context, l transition.Ledger) (string, error) {
+	if s.c.peer != "" {
+		return s.c.peer, nil
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "peer"
+	}
+	census, err := l.Census(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, seat := range census.Sessions {
+		if seat.Peer == host && seat.State != machine.Gone && seat.Lease > 0 {
+			return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
+		}
+	}
+	return host, nil
+}
+
+// stop asks to stop and waits for it. It turns hard with ctx.
+func (s *session) stop(ctx context.Context) error {
+	s.leave()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		s.cut()
+		<-s.done
+	}
+	return s.hard
+}
+
+// leave begins an orderly stop.
+func (s *session) leave() {
+	soft := s.c.cfg.StopTimeout - s.c.cfg.Timing.CancelGrace // what is left is for cancelled handlers
+	s.mu.Lock()
+	if !s.asked.IsZero() || s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.asked = time.Now()
+	s.harden = time.AfterFunc(soft, s.cut)
+	p, co := s.pool, s.coordinator
+	s.mu.Unlock()
+	s.observe(Stopping{Consumer: s.c.name, Within: soft})
+	s.stopPrepare()
+	if co != nil {
+		p.stopWithin(s.c.cfg.Timing.Shutdown)
+		co.Stop()
+	}
+}
+
+// cut turns a stop hard.
+func (s *session) cut() {
+	s.mu.Lock()
+	if s.hard != nil || s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.hard = fmt.Errorf("%w hard", ErrStopped)
+	p := s.pool
+	s.mu.Unlock()
+	if p != nil {
+		p.abortAll(ErrStopped) // before the coordinator aborts them, so that the handlers learn why
+	}
+	s.stopRun()
+}
+
+// fail ends the session because of err.
+func (s *session) fail(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+	s.leave()
+}

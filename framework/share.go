@@ -1,0 +1,258 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+)
+
+// ErrHandedOver is the cause with which the context of an [Admission] ends when its
+// partition is to be another peer's.
+var ErrHandedOver = errors.New("the partition is handed over")
+
+// A ShareConfig is what a [Share] may be told. Ledger must be given.
+type ShareConfig struct {
+	Ledger transition.Ledger
+	// Partitions, Timing and Peer are those of a consumer; Partitions must be what the
+	// ledger was made with. Default: 256 partitions, the defaults of
+	// [transition.Timing], the session as the peer's id.
+	Partitions partition.Config
+	Timing     transition.Timing
+	Peer       string
+	Weight     int                // share of the work relative to the other peers; default 1
+	Strategy   partition.Strategy // default partition.Sticky
+	Indexer    partition.Indexer  // default: the ledger's rolls
+	Observer   Observer           // default: nobody listens
+}
+
+// A Share is a peer without a source: it says which keys are this process's to work on, for
+// loops over what no source hands out, such as the rows of a table, files or an API.
+//
+// A key that is admitted has a context that ends when its partition is to be handed over or
+// is lost; the partition is given up only once every admission of it was released. Several
+// admissions of one key in one process are not kept apart: that is the loop's affair. All
+// methods may be called concurrently.
+type Share struct {
+	name        string
+	cfg         ShareConfig
+	coordinator *transition.Coordinator
+
+	mu      sync.Mutex
+	serving map[partition.ID]*place
+	ending  map[partition.Grant]*place
+	changed chan struct{} // closed, and replaced, when a partition is served
+	over    bool
+}
+
+// A place is one ownership of a partition.
+type place struct {
+	grant   partition.Grant
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	running int    // admissions that were not released
+	drained func() // to be called once none is; nil while it is served
+}
+
+// NewShare returns a peer of name that has not begun. It says all that is wrong with cfg at
+// once.
+func NewShare(name string, cfg ShareConfig) (*Share, error) {
+	cfg.Partitions = cfg.Partitions.WithDefaults()
+	cfg.Timing = cfg.Timing.WithDefaults()
+	s := &Share{
+		name: name, cfg: cfg,
+		serving: map[partition.ID]*place{}, ending: map[partition.Grant]*place{},
+		changed: make(chan struct{}),
+	}
+	var observe func(transition.Event)
+	if cfg.Observer != nil {
+		observe = func(e transition.Event) { cfg.Observer.Observe(Coordinated{Consumer: name, Event: e}) }
+	}
+	co, err := transition.NewCoordinator(transition.Config{
+		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
+		Peer: cfg.Peer, Weight: cfg.Weight, Strategy: cfg.Strategy, Indexer: cfg.Indexer, Observer: observe,
+	})
+	if err := errors.Join(partition.CheckName(name), err); err != nil {
+		return nil, fmt.Errorf("share %q: %w", name, err)
+	}
+	s.coordinator = co
+	return s, nil
+}
+
+// Run takes part until ctx ends, then hands over: the contexts of all admissions end, and it
+// waits until they are released, for Timing.Shutdown and the cancel grace at most. It
+// returns nil after that, or why it could not go on, or could not hand over everything. It
+// can be called once.
+func (s *Share) Run(ctx context.Context) error {
+	run, cut := context.WithCancel(context.Background())
+	defer cut()
+	leave := context.AfterFunc(ctx, func() {
+		s.coordinator.Stop()
+		time.AfterFunc(s.cfg.Timing.Shutdown+s.cfg.Timing.CancelGrace, cut)
+	})
+	defer leave()
+	err := s.coordinator.Run(run)
+	s.mu.Lock()
+	s.over = true
+	close(s.changed)
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("share %q: %w", s.name, err)
+	}
+	return nil
+}
+
+// View returns the newest view, this peer's index and how many replicas there are; its
+// Version is 0 before the first.
+func (s *Share) View() partition.View { return s.coordinator.View() }
+
+// An Admission is leave to work on a key.
+type Admission struct {
+	// Token of the ownership. Give it to what you write to: it can refuse older epochs.
+	Token partition.Token
+	Grant partition.Grant
+
+	share  *Share
+	place  *place
+	ctx    context.Context
+	cancel context.CancelFunc
+	once   sync.Once
+}
+
+// Context ends with the context that Admit was given, when the admission is released, and
+// when the partition is to be handed over (ErrHandedOver) or is lost ([transition.ErrLapsed],
+// [transition.ErrTaken]): context.Cause says why.
+func (a *Admission) Context() context.Context { return a.ctx }
+
+// Release says that nothing is done for the key any more. It may be called again.
+func (a *Admission) Release() {
+	a.once.Do(func() {
+		a.cancel()
+		a.share.release(a.place)
+	})
+}
+
+// Admit reports whether key is this peer's to work on now, and gives leave to do so, unless
+// ctx has ended. The caller must Release what it was given.
+func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
+	id, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total)
+	if err != nil || ctx.Err() != nil || !s.coordinator.Valid() {
+		return nil, false
+	}
+	s.mu.Lock()
+	p := s.serving[id]
+	if p == nil {
+		s.mu.Unlock()
+		return nil, false
+	}
+	p.running++
+	s.mu.Unlock()
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+	return &Admission{
+		Token: partition.Token{Epoch: p.grant.Epoch, Session: s.coordinator.Session()},
+		Grant: p.grant,
+		share: s, place: p, ctx: inner,
+		cancel: func() { stop(); cancel(nil) },
+	}, true
+}
+
+// Await waits until key is this peer's to work on. It returns the error of ctx, or
+// [ErrStopped] when the share is over.
+func (s *Share) Await(ctx context.Context, key string) (*Admission, error) {
+	for {
+		s.mu.Lock()
+		changed, over := s.changed, s.over
+		s.mu.Unlock()
+		if over {
+			return nil, ErrStopped
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if a, ok := s.Admit(ctx, key); ok {
+			return a, nil
+		}
+		look := time.NewTimer(time.Second) // a lease that was about to run out may stand again
+		select {
+		case <-changed:
+		case <-look.C:
+		case <-ctx.Done():
+			look.Stop()
+			return nil, ctx.Err()
+		}
+		look.Stop()
+	}
+}
+
+// Has reports whether key is this peer's now; a moment later it may not be. See Admit.
+func (s *Share) Has(key string) bool {
+	return s.coordinator.Valid() && s.coordinator.Filter().Admit(key)
+}
+
+func (s *Share) release(p *place) {
+	s.mu.Lock()
+	p.running--
+	drained := s.emptied(p)
+	s.mu.Unlock()
+	if drained != nil {
+		drained()
+	}
+}
+
+// emptied returns what is to be told of p: that it was to end, and nothing is done for it
+// any more. The caller holds mu.
+func (s *Share) emptied(p *place) func() {
+	if p.running > 0 || p.drained == nil {
+		return nil
+	}
+	delete(s.ending, p.grant)
+	drained := p.drained
+	p.drained = nil
+	return drained
+}
+
+// tenancy is the share as the coordinator sees it.
+type tenancy Share
+
+// Serve admits the keys of g.
+func (t *tenancy) Serve(g partition.Grant) {
+	p := &place{grant: g}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serving[g.ID] = p
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// Drain ends the contexts: what no source hands out has no end of its own to wait for.
+func (t *tenancy) Drain(g partition.Grant, drained func()) { t.end(g, ErrHandedOver, drained) }
+
+// Abort is the same, with another cause.
+func (t *tenancy) Abort(g partition.Grant, cause error, drained func()) { t.end(g, cause, drained) }
+
+func (t *tenancy) end(g partition.Grant, cause error, drained func()) {
+	t.mu.Lock()
+	p := t.ending[g]
+	if p == nil {
+		if p = t.serving[g.ID]; p == nil || p.grant != g {
+			t.mu.Unlock()
+			drained() // it ended before
+			return
+		}
+		delete(t.serving, g.ID)
+		t.ending[g] = p
+	}
+	p.drained = drained // an Abort's takes the place of a Drain's
+	p.cancel(cause)
+	drained = (*Share)(t).emptied(p)
+	t.mu.Unlock()
+	if drained != nil {
+		drained()
+	}
+}

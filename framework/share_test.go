@@ -1,0 +1,256 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// sharers are peers that share rows without a source.
+type sharers struct {
+	t      *testing.T
+	layout partition.Config
+	ledger *memledger.Ledger
+	all    sync.WaitGroup
+
+	mu   sync.Mutex
+	busy map[string]string // by row: who works on it
+	done map[string]int    // by row
+}
+
+func newSharers(t *testing.T, partitions int) *sharers {
+	layout := partition.Config{Total: partitions}
+	return &sharers{
+		t: t, layout: layout, ledger: memledger.New(layout, transition.Timing{}, memledger.Options{}),
+		busy: map[string]string{}, done: map[string]int{},
+	}
+}
+
+func (s *sharers) cfg(peer string) framework.ShareConfig {
+	return framework.ShareConfig{Ledger: s.ledger, Partitions: s.layout, Peer: peer}
+}
+
+// run is a peer that polls rows until ctx ends.
+func (s *sharers) run(ctx context.Context, peer string, rows int) {
+	s.t.Helper()
+	share, err := framework.NewShare("rows", s.cfg(peer))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	run, stop := context.WithCancel(context.Background())
+	s.all.Go(func() {
+		if err := share.Run(run); err != nil {
+			s.t.Errorf("%s: %v", peer, err)
+		}
+	})
+	s.all.Go(func() {
+		defer stop()
+		for ctx.Err() == nil {
+			for row := range rows {
+				if a, ok := share.Admit(ctx, fmt.Sprint(row)); ok {
+					s.work(a, peer, fmt.Sprint(row))
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
+func (s *sharers) work(a *framework.Admission, peer, row string) {
+	defer a.Release()
+	s.mu.Lock()
+	if other := s.busy[row]; other != "" {
+		s.t.Errorf("%s and %s work on row %s at once", peer, other, row)
+	}
+	s.busy[row] = peer
+	s.mu.Unlock()
+	select {
+	case <-time.After(20 * time.Millisecond):
+	case <-a.Context().Done():
+	}
+	time.Sleep(10 * time.Millisecond) // what must be put in order
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy[row] = ""
+	s.done[row]++
+}
+
+// Peers come and go: each row is worked on all the time, and by one of them at a time.
+func TestShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 8)
+		const rows = 20
+		ann, stopAnn := context.WithCancel(t.Context())
+		bob, stopBob := context.WithCancel(t.Context())
+		s.run(ann, "ann", rows)
+		time.Sleep(30 * time.Second)
+		s.run(bob, "bob", rows)
+		time.Sleep(30 * time.Second)
+		stopAnn()
+		time.Sleep(30 * time.Second)
+		s.mu.Lock()
+		for row := range rows {
+			if n := s.done[fmt.Sprint(row)]; n < 20 {
+				t.Errorf("row %d was worked on %d times", row, n)
+			}
+		}
+		s.mu.Unlock()
+		stopBob()
+		s.all.Wait()
+	})
+}
+
+// What is admitted ends when it is to be another's, and is waited for.
+func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		ann, err := framework.NewShare("rows", s.cfg("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ann.Run(ctx) }()
+		a, err := ann.Await(t.Context(), "row")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob, err := framework.NewShare("rows", s.cfg("bob"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bobs, stopBob := context.WithCancel(t.Context())
+		bobEnded := make(chan error, 1)
+		go func() { bobEnded <- bob.Run(bobs) }()
+		time.Sleep(20 * time.Second)
+		if a.Context().Err() != nil || bob.Has("row") {
+			t.Error("the partition moved although nobody left")
+		}
+		stop()
+		<-a.Context().Done()
+		if cause := context.Cause(a.Context()); !errors.Is(cause, framework.ErrHandedOver) {
+			t.Errorf("it ended because of %v", cause)
+		}
+		time.Sleep(5 * time.Second)
+		if bob.Has("row") {
+			t.Error("bob has it, and ann has not released it")
+		}
+		if _, ok := ann.Admit(t.Context(), "row"); ok {
+			t.Error("it is admitted again while it is handed over")
+		}
+		a.Release()
+		a.Release()
+		b, err := bob.Await(t.Context(), "row")
+		if err != nil || b.Token.Epoch <= a.Token.Epoch {
+			t.Errorf("bob was given %+v, %v, after %v", b, err, a.Token)
+		}
+		b.Release()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := ann.Await(t.Context(), "row"); !errors.Is(err, framework.ErrStopped) {
+			t.Errorf("after the end: %v", err)
+		}
+		stopBob()
+		if err := <-bobEnded; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An admission that is never released keeps its partition until the lease runs out, and
+// Run says so.
+func TestAnAdmissionThatIsNotReleasedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		share, err := framework.NewShare("rows", s.cfg("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- share.Run(ctx) }()
+		a, err := share.Await(t.Context(), "row")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if _, ok := errors.AsType[*transition.StuckError](<-ended); !ok {
+			t.Errorf("run returned %v", err)
+		}
+		a.Release()
+	})
+}
+
+func TestShareSaysAllThatIsWrong(t *testing.T) {
+	_, err := framework.NewShare("a b", framework.ShareConfig{Partitions: partition.Config{Total: -1}})
+	for _, want := range []string{`name "a b"`, "no ledger", "-1 partitions"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not said: %v", want, err)
+		}
+	}
+}
+
+// One peer runs the job; when it leaves, or fails, it goes on, once at a time.
+func TestSingle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		var mu sync.Mutex
+		running, runs := "", []string{}
+		peer := func(ctx context.Context, name string, d time.Duration) {
+			s.all.Go(func() {
+				err := framework.Single(ctx, "backup", s.cfg(name), func(ctx context.Context, tok partition.Token) error {
+					mu.Lock()
+					if running != "" {
+						t.Errorf("%s and %s run at once", name, running)
+					}
+					running = name
+					runs = append(runs, fmt.Sprint(name, " ", tok.Epoch > 0))
+					mu.Unlock()
+					defer func() {
+						mu.Lock()
+						running = ""
+						mu.Unlock()
+					}()
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-time.After(d):
+						panic("out of disk")
+					}
+				}, nil)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		first, leave := context.WithCancel(t.Context())
+		second, stop := context.WithCancel(t.Context())
+		peer(first, "ann", 15*time.Second) // fails now and then
+		time.Sleep(20 * time.Second)
+		peer(second, "bob", time.Hour)
+		time.Sleep(20 * time.Second)
+		leave()
+		time.Sleep(20 * time.Second)
+		mu.Lock()
+		if running != "bob" || len(runs) < 3 || runs[1] != "ann true" || runs[len(runs)-1] != "bob true" {
+			t.Errorf("%s runs, after %v", running, runs)
+		}
+		mu.Unlock()
+		stop()
+		s.all.Wait()
+		if err := framework.Single(t.Context(), "backup", framework.ShareConfig{}, nil, nil); err == nil {
+			t.Error("no job is taken")
+		}
+	})
+}

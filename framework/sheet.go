@@ -1,0 +1,163 @@
+package framework
+
+import (
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+const (
+	settleBatch = 64                    // so many settlements do not wait for more, nor half of what is fetched ahead
+	settleAge   = 10 * time.Millisecond // nor does one that is so old, nor one of an idle lane
+)
+
+// A sheet is what a lane has to tell its source. The pool's lock guards it, but
+// not the slices while the settler sends them.
+type sheet struct {
+	pending  []sources.Settlement
+	spare    []sources.Settlement // the former batch's memory
+	most     int                  // the largest batch since tidy
+	batch    uint64               // counts the pending slices
+	sending  int                  // in the settler's hands
+	settling bool                 // a settler exists
+	waiting  bool                 // for more to settle
+	flush    chan struct{}        // something the settler waits for may have changed
+}
+
+func newSheet() sheet { return sheet{flush: make(chan struct{}, 1)} }
+
+// unsettled is how many outcomes the source has not answered for.
+func (s *sheet) unsettled() int { return len(s.pending) + s.sending }
+
+// add writes down what became of e. A newer outcome of a task that was run again
+// before the former was sent takes its place: in one batch a task stands once.
+func (s *sheet) add(e *entry, o sources.Settlement) {
+	if e.place > 0 && e.batch == s.batch {
+		s.pending[e.place-1] = o
+		return
+	}
+	s.pending = append(s.pending, o)
+	e.batch, e.place = s.batch, len(s.pending)
+}
+
+// take hands out the pending settlements.
+func (s *sheet) take() []sources.Settlement {
+	batch := s.pending
+	s.pending, s.spare = s.spare[:0], nil
+	s.batch++
+	s.sending = len(batch)
+	return batch
+}
+
+// sent takes the batch's memory back.
+func (s *sheet) sent(batch []sources.Settlement) {
+	s.most = max(s.most, len(batch))
+	s.spare = batch[:0]
+	s.sending = 0
+}
+
+// tidy lets go of the payloads of what was sent; nothing is pending. While one batch
+// follows the other that is left to the next, which is written over them.
+func (s *sheet) tidy() {
+	for _, memory := range [][]sources.Settlement{s.pending, s.spare} {
+		clear(memory[:min(s.most, cap(memory))])
+	}
+	s.most = 0
+}
+
+// due reports whether the settler should send now rather than wait for more.
+func (l *lane) due() bool {
+	return len(l.sheet.pending) >= max(settleBatch, l.pace.ahead/2) || l.phase.draining || l.phase.lost ||
+		l.book.active == 0 && l.book.ready.n == 0
+}
+
+// note writes down what became of e and sees to it that the source is told.
+func (l *lane) note(e *entry, o sources.Settlement) {
+	l.sheet.add(e, o)
+	if !l.sheet.settling {
+		l.sheet.settling = true
+		l.pool.lives.Add(1)
+		go l.settler()
+	}
+}
+
+// hurry lets the settler send if it need not wait any more.
+func (l *lane) hurry() {
+	if l.sheet.waiting && l.due() {
+		l.sheet.waiting = false
+		poke(l.sheet.flush)
+	}
+}
+
+// settler tells the source what became of tasks, batch by batch, until there is
+// nothing to tell. The pool starts one when there is.
+func (l *lane) settler() {
+	p := l.pool
+	defer p.lives.Done()
+	p.mu.Lock()
+	for len(l.sheet.pending) > 0 && !l.phase.lost {
+		if !l.due() {
+			l.sheet.waiting = true
+			p.mu.Unlock()
+			wait(l.sheet.flush, settleAge)
+			p.mu.Lock()
+			l.sheet.waiting = false
+			if l.phase.lost {
+				break
+			}
+		}
+		batch := l.sheet.take()
+		p.mu.Unlock()
+		l.settle(batch)
+		p.mu.Lock()
+		l.sheet.sent(batch)
+		l.nudge()
+	}
+	l.sheet.tidy()
+	l.sheet.settling = false
+	poke(l.wake)
+	p.mu.Unlock()
+}
+
+// settle says batch until the source has answered, or the lane is lost. What was
+// said before changes nothing: whatever became of a call that failed, the same is
+// said again.
+func (l *lane) settle(batch []sources.Settlement) {
+	p := l.pool
+	var again backoff
+	for {
+		began := time.Now()
+		err := l.stream.Settle(l.ctxs.calls, batch...)
+		if err == nil {
+			if p.observer != nil {
+				p.observer.Observe(settled(l.where, batch, time.Since(began)))
+			}
+			return
+		}
+		if l.ctxs.calls.Err() != nil {
+			return
+		}
+		wait := l.judge(err, &again)
+		p.observe(SettleFailed{Where: l.where, Tasks: len(batch), Err: err, Again: wait})
+		if wait == 0 || !sleep(l.ctxs.calls, wait) {
+			return
+		}
+	}
+}
+
+func settled(w Where, batch []sources.Settlement, took time.Duration) Settled {
+	e := Settled{Where: w, Took: took}
+	for i := range batch {
+		switch batch[i].Outcome {
+		case sources.Done:
+			e.Done++
+		case sources.Retry:
+			e.Retried++
+		case sources.Requeue:
+			e.Requeued++
+		case sources.Dead:
+			e.Dead++
+		}
+	}
+	return e
+}

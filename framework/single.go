@@ -1,0 +1,71 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A Job runs on one peer of its name at a time. It should return soon after ctx has ended.
+// The token is to be given to what the job writes to: it can refuse older epochs.
+type Job func(ctx context.Context, t partition.Token) error
+
+// Single runs job on one peer of name at a time, wherever that is: where it runs it is left,
+// and when its peer leaves or dies another takes it over, within the bound of
+// transition.Timing. The context of the job ends when it is to run elsewhere; nobody
+// else begins before the job has returned, unless its peer is dead or its lease ran out.
+//
+// A job that returns while it is this peer's runs again after a pause, of 20 ms at first and
+// of up to 2 s. A panic of it is an error. What it returns is told to observe, if that is not
+// nil.
+//
+// Single returns when ctx has ended and the job was handed over, or with why it cannot go on.
+// cfg.Partitions must be one partition, which is the default here.
+func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe func(error)) error {
+	if cfg.Partitions.Total == 0 {
+		cfg.Partitions.Total = 1
+	}
+	if job == nil || cfg.Partitions.Total != 1 {
+		return fmt.Errorf("single %q: %d partitions and job %t: want 1 and a job", name, cfg.Partitions.Total, job != nil)
+	}
+	share, err := NewShare(name, cfg)
+	if err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer stop()
+		ended <- share.Run(run)
+	}()
+	var again backoff
+	for {
+		a, err := share.Await(run, "")
+		if err != nil {
+			stop()
+			return <-ended
+		}
+		err = runJob(a, job)
+		handed := a.Context().Err() != nil
+		a.Release()
+		if observe != nil {
+			observe(err)
+		}
+		if handed {
+			again = backoff{}
+		} else {
+			sleep(run, again.next())
+		}
+	}
+}
+
+func runJob(a *Admission, job Job) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return job(a.Context(), a.Token)
+}

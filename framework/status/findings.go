@@ -1,0 +1,105 @@
+package status
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func (f Finding) String() string {
+	return coverage.Finding{Kind: f.Kind, Partitions: f.Partitions, Text: f.Text}.String()
+}
+
+// lookOf puts together what coverage is judged by. The stats were read before census.
+func lookOf(census transition.Census, stats []redissource.Stat) coverage.Look {
+	l := coverage.Look{Census: census}
+	for _, s := range stats {
+		l.Data = append(l.Data, coverage.Datum{ID: s.ID, Fence: s.Fence, Waiting: s.Pending+s.InFlight > 0})
+	}
+	return l
+}
+
+// findings judges l. Only if something lasts that may last for a while, the history is
+// read to find out for how long.
+func findings(ctx context.Context, client redis.UniversalClient, ledger *redisledger.Ledger, l coverage.Look) ([]Finding, error) {
+	var history machine.History
+	var now time.Time
+	for _, c := range coverage.Conditions(l) {
+		if c.Bound == 0 {
+			continue
+		}
+		var err error
+		if history, err = ledger.History(ctx, machine.HistoryKept); err != nil {
+			return nil, err
+		}
+		if now, err = client.Time(ctx).Result(); err != nil {
+			return nil, err
+		}
+		break
+	}
+	since := begun(history)
+	out := []Finding{}
+	for _, f := range coverage.Judge(l, func(c coverage.Condition) time.Duration {
+		from := since.free
+		switch {
+		case c.Handover:
+			from = since.asked
+		case c.Kind == coverage.Overdue:
+			from = since.granted
+		}
+		if at, ok := from[c.ID]; ok {
+			return max(now.Sub(at), 0)
+		}
+		return -1
+	}) {
+		ids := f.Partitions
+		if ids == nil {
+			ids = []partition.ID{} // scripts want lists, not null
+		}
+		out = append(out, Finding{Kind: f.Kind, Partitions: ids, Text: f.Text, ForMS: f.For.Milliseconds()})
+	}
+	return out, nil
+}
+
+// moments says of partitions since when something is so, as far as a history tells.
+type moments struct {
+	free, granted, asked map[partition.ID]time.Time
+}
+
+func begun(h machine.History) moments {
+	m := moments{make(map[partition.ID]time.Time), make(map[partition.ID]time.Time), make(map[partition.ID]time.Time)}
+	owner := make(map[partition.ID]partition.Session)
+	for _, e := range h {
+		for id, s := range owner {
+			if e.What == machine.Expired && s == e.Session {
+				m.free[id] = e.At
+			}
+		}
+		for _, p := range e.Grants {
+			id := p.Grant.ID
+			switch e.What {
+			case machine.Asked:
+				if _, ok := m.asked[id]; !ok {
+					m.asked[id] = e.At
+				}
+			case machine.GivenUp:
+				delete(owner, id)
+				delete(m.asked, id)
+				m.free[id] = e.At
+			default: // somebody got it
+				delete(m.free, id)
+				delete(m.asked, id)
+				owner[id], m.granted[id] = e.Session, e.At
+			}
+		}
+	}
+	return m
+}

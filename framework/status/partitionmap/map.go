@@ -1,0 +1,213 @@
+// Package partitionmap draws a name for a terminal: which partition is whose, who
+// takes part, what waits. `countoff status`, `countoff watch` and the demo show the
+// same picture.
+//
+// Letters carry the meaning; colour only repeats it.
+package partitionmap
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+)
+
+// Legend explains the letters of a map.
+const Legend = "A: served by A   a: A hands it over   +: granted, not yet served   .: nobody's   !: two owners"
+
+// A Map draws one name again and again and keeps each peer's letter. The zero value
+// is ready. It must not be used concurrently.
+type Map struct {
+	// Width of the terminal in columns. Default 80.
+	Width int
+	// Colour repeats the letters' meaning in colour.
+	Colour bool
+
+	letters map[partition.Session]int // by first sight
+}
+
+// Lines draws s.
+func (m *Map) Lines(s status.Status) []string {
+	for _, p := range s.Peers {
+		m.letter(p.Session)
+	}
+	lines := []string{m.headline(s), ""}
+	lines = append(lines, m.grid(s)...)
+	lines = append(lines, "", "  "+Legend, "")
+	lines = append(lines, m.peers(s)...)
+	for _, u := range s.Units {
+		lines = append(lines, fmt.Sprintf("  ingress %s: %s, %s, %d lines wait", u.Name, u.State, owner(u.Held), u.Pending))
+	}
+	t := s.Totals()
+	lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   dead %d", t.Pending, t.InFlight, t.Delayed, t.Dead))
+	if s.TakeoverMS > 0 {
+		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
+	}
+	for _, f := range s.Findings {
+		lines = append(lines, "  WRONG  "+f.String())
+	}
+	return lines
+}
+
+func (m *Map) headline(s status.Status) string {
+	count := map[string]int{}
+	for _, p := range s.Partitions {
+		count[p.State]++
+	}
+	peers := 0
+	for _, p := range s.Peers {
+		if p.Present() {
+			peers++
+		}
+	}
+	text := fmt.Sprintf("%s  roll %d  %s  %d partitions: %d owned", s.Name, s.Roll.Version, plural(peers, "peer"), len(s.Partitions), count[status.Owned])
+	for _, state := range []string{status.Moving, status.Opening, status.Unowned, status.Double} {
+		if count[state] > 0 {
+			text += fmt.Sprintf(", %d %s", count[state], state)
+		}
+	}
+	if s.GraceMS > 0 {
+		text += fmt.Sprintf("  (grace: nobody gains a partition for %s)", Seconds(time.Duration(s.GraceMS)*time.Millisecond))
+	}
+	return text
+}
+
+// grid draws the partitions, in groups of eight.
+func (m *Map) grid(s status.Status) []string {
+	width := m.Width
+	if width <= 0 {
+		width = 80
+	}
+	cell := 1
+	if len(m.letters) > 26 {
+		cell = 2
+	}
+	const margin = 8
+	groups := max(1, (width-margin)/(8*cell+1))
+	groups = min(groups, 8)
+	var lines []string
+	for row := range slices.Chunk(s.Partitions, groups*8) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "%6d ", int(row[0].ID))
+		for i, p := range row {
+			if i%8 == 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(m.paint(p.Held, m.mark(p.Held), cell))
+		}
+		lines = append(lines, b.String())
+	}
+	return lines
+}
+
+// mark is what stands for one partition.
+func (m *Map) mark(h status.Held) string {
+	switch h.State {
+	case status.Owned:
+		return m.letter(h.Session)
+	case status.Moving:
+		return strings.ToLower(m.letter(h.Session))
+	case status.Opening:
+		return "+"
+	case status.Double:
+		return "!"
+	}
+	return "."
+}
+
+func (m *Map) peers(s status.Status) []string {
+	lines := []string{fmt.Sprintf("  %-24s %5s  %-8s %10s  %7s", "peer", "index", "state", "partitions", "lease")}
+	for _, p := range s.Peers {
+		index := "-"
+		if p.Index >= 0 {
+			index = fmt.Sprint(p.Index)
+		}
+		lines = append(lines, fmt.Sprintf("  %-24s %5s  %-8s %10d  %7s",
+			m.letter(p.Session)+" "+clip(p.ID, 22), index, p.State, p.Partitions, Seconds(p.Lease())))
+	}
+	if len(s.Peers) == 0 {
+		lines = append(lines, "  nobody takes part")
+	}
+	return append(lines, "")
+}
+
+// letter returns the session's letter: A to Z, then AA, AB and so on.
+func (m *Map) letter(s partition.Session) string {
+	if m.letters == nil {
+		m.letters = map[partition.Session]int{}
+	}
+	n, ok := m.letters[s]
+	if !ok {
+		n = len(m.letters)
+		m.letters[s] = n
+	}
+	if n < 26 {
+		return string(rune('A' + n))
+	}
+	n -= 26
+	return string(rune('A'+n/26%26)) + string(rune('A'+n%26))
+}
+
+// Letter returns the letter of the peer of that session, which keeps it.
+func (m *Map) Letter(s partition.Session) string { return m.letter(s) }
+
+// paint pads mark to the cell and colours it by its owner.
+func (m *Map) paint(h status.Held, mark string, cell int) string {
+	text := fmt.Sprintf("%-*s", cell, mark)
+	if !m.Colour {
+		return text
+	}
+	switch h.State {
+	case status.Owned, status.Moving, status.Opening:
+		colours := []int{32, 36, 33, 35, 34, 92, 96, 93, 95, 94}
+		return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colours[m.letters[h.Session]%len(colours)], text)
+	}
+	return "\x1b[1;31m" + text + "\x1b[0m"
+}
+
+// Table lists partitions one a line. Those that are owned and empty are left out
+// unless all is set, and counted.
+func Table(s status.Status, all bool) []string {
+	lines := []string{fmt.Sprintf("  %9s  %-32s %-8s %8s %9s %8s %6s", "partition", "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
+	left := 0
+	for _, p := range s.Partitions {
+		if !all && p.State == status.Owned && p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
+			left++
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("  %9d  %-32s %-8s %8d %9d %8d %6d",
+			int(p.ID), owner(p.Held), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("  %9s  %s owned and empty (--all lists them)", "…", plural(left, "partition")))
+	}
+	return lines
+}
+
+func owner(h status.Held) string {
+	if h.Owner == "" {
+		return "nobody"
+	}
+	return fmt.Sprintf("%s@%v", h.Owner, h.Epoch)
+}
+
+// Seconds prints a duration for people, to a tenth of a second.
+func Seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func clip(s string, most int) string {
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most-1]) + "…"
+}

@@ -1,0 +1,131 @@
+package partitionmap
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+)
+
+func sample() status.Status {
+	s := status.Status{Name: "n", Roll: status.Roll{Version: 7, Replicas: 2}}
+	s.Peers = []status.Peer{
+		{ID: "ann", Session: "a", State: "live", Partitions: 2, LeaseMS: 1900},
+		{ID: "bob", Session: "b", Index: -1, State: "joining"},
+	}
+	for i, h := range []status.Held{
+		{State: status.Owned, Owner: "ann", Epoch: 5, Session: "a"},
+		{State: status.Moving, Owner: "ann", Epoch: 6, Session: "a"},
+		{State: status.Opening, Owner: "bob", Epoch: 8, Session: "b"},
+		{State: status.Unowned},
+		{State: status.Double, Owner: "bob", Epoch: 9, Session: "b"},
+		{State: status.Owned, Owner: "bob", Epoch: 10, Session: "b"},
+	} {
+		h.ID = partition.ID(i)
+		s.Partitions = append(s.Partitions, status.Partition{Held: h})
+	}
+	s.Partitions[5].Pending = 3
+	return s
+}
+
+func ExampleMap() {
+	var m Map
+	fmt.Println(strings.Join(m.Lines(sample()), "\n"))
+	fmt.Println(strings.Join(Table(sample(), false), "\n"))
+	// Output:
+	// n  roll 7  2 peers  6 partitions: 2 owned, 1 moving, 1 opening, 1 unowned, 1 double
+	//
+	//      0  Aa+.!B
+	//
+	//   A: served by A   a: A hands it over   +: granted, not yet served   .: nobody's   !: two owners
+	//
+	//   peer                     index  state    partitions    lease
+	//   A ann                        0  live              2    1.9 s
+	//   B bob                        -  joining           0    0.0 s
+	//
+	//   pending 3   in flight 0   delayed 0   dead 0
+	//   partition  owner@epoch                      state     pending in flight  delayed   dead
+	//           1  ann@6                            moving          0         0        0      0
+	//           2  bob@8                            opening         0         0        0      0
+	//           3  nobody                           unowned         0         0        0      0
+	//           4  bob@9                            double          0         0        0      0
+	//           5  bob@10                           owned           3         0        0      0
+	//           …  1 partition owned and empty (--all lists them)
+}
+
+// A peer keeps its letter while others come and go.
+func TestLettersStay(t *testing.T) {
+	var m Map
+	m.Lines(sample())
+	s := sample()
+	s.Peers = s.Peers[1:]
+	if lines := strings.Join(m.Lines(s), "\n"); !strings.Contains(lines, "B bob") {
+		t.Error(lines)
+	}
+}
+
+func TestManyPeers(t *testing.T) {
+	s := status.Status{Name: "n"}
+	seen := map[string]bool{}
+	m := Map{Width: 200}
+	for i := range 100 {
+		p := status.Peer{ID: fmt.Sprint("p", i), Session: partition.Session(fmt.Sprint(i))}
+		s.Peers = append(s.Peers, p)
+		s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Owned, Session: p.Session}})
+		seen[m.Letter(p.Session)] = true
+	}
+	if len(seen) != 100 {
+		t.Errorf("%d letters for 100 peers", len(seen))
+	}
+	for _, l := range m.Lines(s) {
+		if len(l) > 200 {
+			t.Errorf("a line of %d columns: %s", len(l), l)
+		}
+	}
+}
+
+func TestColourRepeatsOnly(t *testing.T) {
+	plain, colour := Map{}, Map{Colour: true}
+	a, b := plain.Lines(sample()), colour.Lines(sample())
+	if strings.Join(a, "") == strings.Join(b, "") {
+		t.Error("no colour")
+	}
+	for i := range a {
+		if got := strip(b[i]); got != a[i] {
+			t.Errorf("with colour %q, without %q", got, a[i])
+		}
+	}
+}
+
+func strip(s string) string {
+	for {
+		at := strings.IndexByte(s, '\x1b')
+		if at < 0 {
+			return s
+		}
+		e := escape.FindString(s[at:])
+		s = s[:at] + s[at+len(e):]
+	}
+}
+
+func TestScreen(t *testing.T) {
+	var b strings.Builder
+	s := &Screen{out: &b, Width: 10, Height: 4}
+	s.Draw([]string{"one", "two", "\x1b[32mAAAAAAAAAAAAAAAAA\x1b[0m", "four", "five"})
+	if got, want := b.String(), "\x1b[2Kone\n\x1b[2Ktwo\n\x1b[2K\x1b[32mAAAAAAAAA\x1b[0m\n\x1b[J"; got != want {
+		t.Errorf("first frame %q, want %q", got, want)
+	}
+	b.Reset()
+	s.Draw([]string{"x"})
+	if got, want := b.String(), "\x1b[3A\x1b[2Kx\n\x1b[J"; got != want {
+		t.Errorf("second frame %q, want %q", got, want)
+	}
+	b.Reset()
+	s.Keep()
+	s.Draw([]string{"y"})
+	if strings.Contains(b.String(), "A\x1b") {
+		t.Errorf("after Keep: %q", b.String())
+	}
+}

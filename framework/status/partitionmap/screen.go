@@ -1,0 +1,80 @@
+package partitionmap
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// A Screen shows frames one over the other in a terminal.
+type Screen struct {
+	out   io.Writer
+	drawn int // lines of the frame that stands there
+	// Width and Height of the terminal.
+	Width, Height int
+}
+
+// NewScreen returns a screen on f, or nil if f is no terminal that can show frames.
+func NewScreen(f *os.File) *Screen {
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 40 || height < 10 || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return &Screen{out: f, Width: width, Height: height}
+}
+
+// Colour reports whether the screen's user wants colour.
+func (s *Screen) Colour() bool { return os.Getenv("NO_COLOR") == "" }
+
+// Draw replaces the frame that stands there. Lines that do not fit are cut: a
+// wrapped one would leave its rest behind.
+func (s *Screen) Draw(lines []string) {
+	if most := s.Height - 1; len(lines) > most {
+		lines = lines[:most]
+	}
+	var b strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
+	}
+	for _, l := range lines {
+		b.WriteString("\x1b[2K" + cut(l, s.Width-1) + "\n")
+	}
+	b.WriteString("\x1b[J") // what a longer frame left below
+	s.drawn = len(lines)
+	// A terminal that is gone takes the process with it; there is nobody to tell.
+	_, _ = io.WriteString(s.out, b.String())
+}
+
+// Keep leaves the frame where it is: the next one begins below it.
+func (s *Screen) Keep() { s.drawn = 0 }
+
+var escape = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
+
+// cut keeps the first most columns of s; colours take none.
+func cut(s string, most int) string {
+	var b strings.Builder
+	columns, coloured := 0, false
+	for s != "" {
+		if e := escape.FindString(s); e != "" {
+			b.WriteString(e)
+			coloured = true
+			s = s[len(e):]
+			continue
+		}
+		if columns == most {
+			break
+		}
+		r := []rune(s)[0]
+		b.WriteRune(r)
+		s = s[len(string(r)):]
+		columns++
+	}
+	if coloured {
+		b.WriteString("\x1b[0m")
+	}
+	return b.String()
+}

@@ -1,0 +1,268 @@
+// Package status reads what stands in the store about a name: who takes part, who
+// owns what, and what waits. It is what `countoff status --json` prints, and what
+// the demo watches.
+//
+// It asks no peer. Everything in it is a moment's look from outside, taken without
+// a lease or a fence: for people and observers, not for decisions.
+package status
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A Status is a look at one name. The JSON names are what scripts read.
+type Status struct {
+	Name       string      `json:"name"`
+	Roll       Roll        `json:"roll"`
+	Peers      []Peer      `json:"peers"`
+	Partitions []Partition `json:"partitions"`
+	Units      []Unit      `json:"units"`
+	Coverage   Coverage    `json:"coverage"`
+	// GraceMS is what is left of the time in which nobody gains a partition,
+	// because the store is new, restarted or lost its memory; 0: none.
+	GraceMS int64 `json:"grace_ms"`
+	// TakeoverMS is the published bound: by then a dead peer's partitions are granted
+	// to others. 0: no peer has told its times.
+	TakeoverMS int64 `json:"takeover_bound_ms"`
+	// Findings are what is wrong for longer than it may be.
+	Findings []Finding `json:"findings"`
+	// Config is what all peers and producers agree on.
+	Config partition.Config `json:"-"`
+}
+
+// A Finding is something that is wrong; see package coverage for the kinds.
+type Finding struct {
+	Kind       coverage.Kind  `json:"kind"`
+	Partitions []partition.ID `json:"partitions"` // empty: it is about the name
+	Text       string         `json:"text"`
+	ForMS      int64          `json:"for_ms"` // how long it has been so, as far as known
+}
+
+// A Roll is the newest sealed membership.
+type Roll struct {
+	Version  uint64 `json:"version"` // 0: none was sealed yet
+	Replicas int    `json:"replicas"`
+}
+
+// The states of a peer that are not those of its session.
+const (
+	Expired = "expired" // its lease is over; nobody has taken note yet
+	Joining = "joining" // live, and in no roll yet
+)
+
+// A Peer is a session the store knows.
+type Peer struct {
+	ID         string            `json:"id"`
+	Index      int               `json:"index"` // -1: in no roll
+	State      string            `json:"state"` // live, joining, leaving, gone or expired
+	Weight     int               `json:"weight"`
+	Partitions int               `json:"partitions"` // that it owns now, units not counted
+	LeaseMS    int64             `json:"lease_ms"`   // what is left of its lease
+	Session    partition.Session `json:"-"`
+}
+
+// The states of a partition.
+const (
+	Owned   = "owned"   // the fence at the data is its owner's
+	Opening = "opening" // granted; its owner has not installed its fence yet
+	Moving  = "moving"  // its owner is to hand it over: a live peer waits for it
+	Unowned = "unowned" // nobody has it
+	Double  = "double"  // the fence is another living peer's than the grant
+)
+
+// Held is what is known of anything that is granted.
+type Held struct {
+	ID      partition.ID      `json:"id"`
+	Owner   string            `json:"owner"` // peer id; empty: nobody
+	Epoch   partition.Epoch   `json:"epoch"`
+	State   string            `json:"state"`
+	Session partition.Session `json:"-"`
+	Fence   partition.Token   `json:"-"` // what admits at the data
+}
+
+// A Partition is one share of the work.
+type Partition struct {
+	Held
+	Pending  int `json:"pending"`
+	InFlight int `json:"in_flight"`
+	Delayed  int `json:"delayed"`
+	Dead     int `json:"dead"`
+}
+
+// A Unit is what is granted beside the partitions: an ingress list.
+type Unit struct {
+	Held
+	Name    string `json:"name"`
+	Pending int    `json:"pending"` // lines not yet routed into partitions
+}
+
+// Coverage lists the partitions and units that do not have exactly one owner.
+type Coverage struct {
+	Unowned []partition.ID `json:"unowned"`
+	Double  []partition.ID `json:"double"`
+}
+
+// Read looks at name. It returns an error that wraps redisconfig.ErrNone if nobody
+// has used the name yet.
+func Read(ctx context.Context, client redis.UniversalClient, name string) (Status, error) {
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return Status{}, err
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: cfg})
+	if err != nil {
+		return Status{}, err
+	}
+	ids := make([]partition.ID, cfg.Total)
+	for i := range ids {
+		ids[i] = partition.ID(i)
+	}
+	stats, err := redissource.Stats(ctx, client, name, ids)
+	if err != nil {
+		return Status{}, err
+	}
+	census, err := ledger.Census(ctx) // after the data: then no fence is newer than its grant
+	if err != nil {
+		return Status{}, err
+	}
+	pending := make([]int64, len(cfg.Units))
+	for i, list := range cfg.Units {
+		if pending[i], err = client.LLen(ctx, list).Result(); err != nil {
+			return Status{}, err
+		}
+	}
+	s := assemble(name, census, stats, pending)
+	s.Findings, err = findings(ctx, client, ledger, lookOf(census, stats))
+	return s, err
+}
+
+// assemble puts together what the ledger and the data say.
+func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64) Status {
+	s := Status{
+		Name: name, Config: census.Config,
+		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},
+		GraceMS:    census.Grace.Milliseconds(),
+		TakeoverMS: coverage.Takeover(census).Milliseconds(),
+		// Scripts want lists, not null.
+		Peers: []Peer{}, Partitions: []Partition{}, Units: []Unit{}, Findings: []Finding{},
+		Coverage: Coverage{Unowned: []partition.ID{}, Double: []partition.ID{}},
+	}
+	peers := peersOf(census)
+	grants := map[partition.ID]machine.Ownership{}
+	for _, g := range census.Grants {
+		grants[g.Grant.ID] = g
+	}
+	hold := func(id partition.ID, fence partition.Token, fenced bool) Held {
+		h := held(id, grants, peers, fence, fenced)
+		switch h.State {
+		case Unowned:
+			s.Coverage.Unowned = append(s.Coverage.Unowned, id)
+		case Double:
+			s.Coverage.Double = append(s.Coverage.Double, id)
+		}
+		return h
+	}
+	for _, stat := range stats {
+		s.Partitions = append(s.Partitions, Partition{
+			Held:    hold(stat.ID, stat.Fence, true),
+			Pending: stat.Pending, InFlight: stat.InFlight, Delayed: stat.Delayed, Dead: stat.Dead,
+		})
+	}
+	for i, list := range census.Config.Units {
+		s.Units = append(s.Units, Unit{
+			Held: hold(partition.FirstUnit+partition.ID(i), partition.Token{}, false),
+			Name: list, Pending: int(pending[i]),
+		})
+	}
+	for _, seat := range census.Sessions {
+		s.Peers = append(s.Peers, *peers[seat.Session])
+	}
+	slices.SortStableFunc(s.Peers, func(a, b Peer) int {
+		// Those in no roll come last.
+		return cmp.Or(cmp.Compare(uint(a.Index), uint(b.Index)), cmp.Compare(a.ID, b.ID))
+	})
+	return s
+}
+
+// held says whose id is. fenced tells whether fence was read: of units it is not.
+func held(id partition.ID, grants map[partition.ID]machine.Ownership, peers map[partition.Session]*Peer, fence partition.Token, fenced bool) Held {
+	h := Held{ID: id, State: Unowned, Fence: fence}
+	g, granted := grants[id]
+	owner := peers[g.Session]
+	if !granted || owner == nil || owner.State == Expired {
+		return h
+	}
+	if !id.IsUnit() {
+		owner.Partitions++
+	}
+	h.Owner, h.Epoch, h.Session, h.State = owner.ID, g.Grant.Epoch, g.Session, Owned
+	waiter := peers[g.Waiter]
+	switch {
+	case fenced && fence.Session != g.Session && fence.Epoch >= g.Grant.Epoch && alive(peers[fence.Session]):
+		// The ledger has set back behind the data. A smaller epoch would only mean
+		// that the new owner has not come to the data yet.
+		h.State = Double
+	case fenced && (fence.Session != g.Session || fence.Epoch != g.Grant.Epoch):
+		h.State = Opening
+	case alive(waiter):
+		h.State = Moving
+	}
+	return h
+}
+
+func alive(p *Peer) bool { return p != nil && p.State != Expired }
+
+// peersOf returns the sessions of census as peers, without what they own.
+func peersOf(census transition.Census) map[partition.Session]*Peer {
+	index := map[partition.Session]int{}
+	for _, m := range census.Roll.Members {
+		index[m.Session] = m.Index
+	}
+	peers := map[partition.Session]*Peer{}
+	for _, seat := range census.Sessions {
+		p := &Peer{
+			ID: seat.Peer, Index: -1, State: seat.State.String(), Weight: seat.Weight,
+			LeaseMS: seat.Lease.Milliseconds(), Session: seat.Session,
+		}
+		if i, ok := index[seat.Session]; ok {
+			p.Index = i
+		} else if seat.State == machine.Live {
+			p.State = Joining
+		}
+		if seat.Lease <= 0 {
+			p.State = Expired
+		}
+		peers[seat.Session] = p
+	}
+	return peers
+}
+
+// Present reports whether the peer takes part: it has not left and its lease stands.
+func (p Peer) Present() bool { return p.State != machine.Gone.String() && p.State != Expired }
+
+// Lease returns what is left of the peer's lease.
+func (p Peer) Lease() time.Duration { return time.Duration(p.LeaseMS) * time.Millisecond }
+
+// Totals sums what all partitions hold.
+func (s Status) Totals() (t Partition) {
+	for _, p := range s.Partitions {
+		t.Pending += p.Pending
+		t.InFlight += p.InFlight
+		t.Delayed += p.Delayed
+		t.Dead += p.Dead
+	}
+	return t
+}

@@ -1,0 +1,151 @@
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func seat(session, peer string, state machine.State, lease time.Duration) machine.Seat {
+	return machine.Seat{Session: partition.Session(session), Peer: peer, Weight: 1, State: state, Lease: lease}
+}
+
+func grant(id partition.ID, epoch partition.Epoch, session, waiter string) machine.Ownership {
+	return machine.Ownership{Grant: partition.Grant{ID: id, Epoch: epoch}, Session: partition.Session(session), Waiter: partition.Session(waiter)}
+}
+
+func TestAssemble(t *testing.T) {
+	census := transition.Census{
+		Config: partition.Config{Total: 8, Units: []string{"inbox"}},
+		Roll: machine.Roll{Version: 9, Members: []machine.RollMember{
+			{Member: partition.Member{Session: "a", Index: 1}},
+			{Member: partition.Member{Session: "b", Index: 0}},
+			{Member: partition.Member{Session: "dead", Index: 2}},
+		}},
+		Sessions: []machine.Seat{
+			seat("a", "ann", machine.Live, 2*time.Second),
+			seat("b", "bob", machine.Leaving, time.Second),
+			seat("c", "cid", machine.Live, time.Second),
+			seat("dead", "dan", machine.Live, -time.Second),
+		},
+		Grants: []machine.Ownership{
+			grant(0, 10, "a", ""), grant(1, 11, "b", "a"), grant(2, 12, "b", "dead"), grant(3, 13, "dead", ""),
+			grant(4, 14, "a", ""), grant(5, 15, "a", ""), grant(6, 16, "unknown", ""),
+			grant(partition.FirstUnit, 17, "a", ""),
+		},
+	}
+	fence := func(epoch partition.Epoch, session string) partition.Token {
+		return partition.Token{Epoch: epoch, Session: partition.Session(session)}
+	}
+	stats := []redissource.Stat{
+		{ID: 0, Fence: fence(10, "a"), Pending: 3, InFlight: 2, Delayed: 1, Dead: 4},
+		{ID: 1, Fence: fence(11, "b")},
+		{ID: 2, Fence: fence(12, "b")},
+		{ID: 3, Fence: fence(13, "dead")},
+		{ID: 4, Fence: fence(9, "b")},  // the former owner's
+		{ID: 5, Fence: fence(20, "b")}, // newer than the ledger's
+		{ID: 6, Fence: fence(16, "unknown")},
+		{ID: 7},
+	}
+	s := assemble("n", census, stats, []int64{5})
+
+	want := []string{"ann owned", "bob moving", "bob owned", " unowned", "ann opening", "ann double", " unowned", " unowned"}
+	for i, p := range s.Partitions {
+		if got := p.Owner + " " + p.State; got != want[i] {
+			t.Errorf("partition %d: %q, want %q", i, got, want[i])
+		}
+	}
+	if !reflect.DeepEqual(s.Coverage, Coverage{Unowned: []partition.ID{3, 6, 7}, Double: []partition.ID{5}}) {
+		t.Errorf("coverage %+v", s.Coverage)
+	}
+	if p := s.Partitions[0]; p.Epoch != 10 || p.Pending != 3 || p.InFlight != 2 || p.Delayed != 1 || p.Dead != 4 {
+		t.Errorf("%+v", p)
+	}
+	if u := s.Units[0]; u.Name != "inbox" || u.Owner != "ann" || u.State != Owned || u.Pending != 5 {
+		t.Errorf("%+v", u)
+	}
+	var peers []string
+	for _, p := range s.Peers {
+		peers = append(peers, p.ID+" "+p.State)
+	}
+	if want := []string{"bob leaving", "ann live", "dan expired", "cid joining"}; !slices.Equal(peers, want) {
+		t.Errorf("peers %q, want %q", peers, want)
+	}
+	if ann := s.Peers[1]; ann.Partitions != 3 || ann.LeaseMS != 2000 || ann.Index != 1 {
+		t.Errorf("%+v", ann)
+	}
+}
+
+// Scripts read these names.
+func TestJSONFields(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	if _, err := Read(t.Context(), client, name); !errors.Is(err, redisconfig.ErrNone) {
+		t.Errorf("of a name nobody used: %v", err)
+	}
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2}.WithDefaults()); err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Sync(t.Context(), transition.Request{
+		Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(t.Context(), client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields struct {
+		Roll       map[string]any
+		Peers      []map[string]any
+		Partitions []map[string]any
+		Coverage   map[string]any
+	}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		got  map[string]any
+		want string
+	}{
+		"roll":       {fields.Roll, "version replicas"},
+		"peers":      {fields.Peers[0], "id index state weight partitions lease_ms"},
+		"partitions": {fields.Partitions[0], "id owner epoch state pending in_flight delayed dead"},
+		"coverage":   {fields.Coverage, "unowned double"},
+	} {
+		want := strings.Fields(c.want)
+		for _, f := range want {
+			if _, ok := c.got[f]; !ok {
+				t.Errorf("%s has no field %q: %v", what, f, c.got)
+			}
+		}
+		if len(c.got) != len(want) {
+			t.Errorf("%s: %v, want %v", what, c.got, want)
+		}
+	}
+	if !strings.Contains(string(text), `"double":[]`) {
+		t.Errorf("lists must not be null: %s", text)
+	}
+	if got := s.Partitions[0]; got.Owner != "ann" || got.State != Opening {
+		t.Errorf("%+v", got)
+	}
+}

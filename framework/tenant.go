@@ -1,0 +1,178 @@
+package framework
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+)
+
+var _ transition.Tenant = (*pool)(nil)
+
+// Serve starts a lane for g. A pool that was closed starts none.
+func (p *pool) Serve(g partition.Grant) {
+	l := &lane{
+		pool:  p,
+		where: Where{Consumer: p.name, Grant: g},
+		token: partition.Token{Epoch: g.Epoch, Session: p.session},
+		ctxs:  newContexts(),
+		wake:  make(chan struct{}, 1),
+		sheet: newSheet(),
+		times: times{granted: time.Now()},
+	}
+	l.book = newBook(&p.spares)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.lanes[g.ID] = l
+	p.lives.Add(1)
+	go l.live()
+}
+
+// Drain lets the handlers of g end and settles what ended; it gives back the rest.
+func (p *pool) Drain(g partition.Grant, drained func()) {
+	now := time.Now()
+	p.mu.Lock()
+	l := p.lane(g)
+	if l == nil {
+		p.mu.Unlock()
+		drained()
+		return
+	}
+	l.phase.drained = drained
+	within := p.cfg.Timing.Drain
+	if !p.stopBy.IsZero() {
+		within = min(within, max(p.stopBy.Sub(now), 0))
+	}
+	running := l.book.active
+	already := l.over()
+	if !already {
+		l.phase.draining = true
+		l.times.ended, l.times.drain = now, now.Add(within)
+		l.end()
+	}
+	p.changed(l)
+	p.mu.Unlock()
+	if !already {
+		p.observe(Draining{Where: l.where, Running: running, Within: within})
+	}
+}
+
+// Abort takes g away at once.
+func (p *pool) Abort(g partition.Grant, cause error, drained func()) {
+	p.mu.Lock()
+	l := p.lane(g)
+	if l == nil {
+		p.mu.Unlock()
+		drained()
+		return
+	}
+	l.phase.drained = drained
+	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause))
+	p.changed(l)
+	p.mu.Unlock()
+	p.observeAll(lost)
+}
+
+// lane returns the lane of exactly the grant g, or nil.
+func (p *pool) lane(g partition.Grant) *lane {
+	if l := p.lanes[g.ID]; l != nil && l.where.Grant == g {
+		return l
+	}
+	return nil
+}
+
+// forfeit ends a lane that found out for itself that it is lost.
+func (p *pool) forfeit(l *lane, cause error) {
+	p.mu.Lock()
+	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause))
+	p.changed(l)
+	p.mu.Unlock()
+	p.observeAll(lost)
+}
+
+// abortAll takes every lane away, without being asked: nobody else will.
+func (p *pool) abortAll(cause error) {
+	p.mu.Lock()
+	var lost []Event
+	for _, l := range p.lanes {
+		lost = append(lost, p.lose(l, cause)...)
+		if l.phase.drained == nil {
+			l.phase.drained = func() {}
+		}
+		p.changed(l)
+	}
+	p.mu.Unlock()
+	p.observeAll(lost)
+}
+
+// lose marks l as lost, cancels its handlers and drops what it holds. It returns
+// what there is to tell, the first time.
+func (p *pool) lose(l *lane, cause error) []Event {
+	if l.phase.lost {
+		return nil
+	}
+	now := time.Now()
+	l.phase.lost = true
+	l.times.ended = now
+	if l.book.active > 0 {
+		l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
+	}
+	l.times.drain = time.Time{}
+	l.ctxs.stopHandlers(cause)
+	l.ctxs.stopCalls()
+	l.phase.shed += len(l.sheet.pending)
+	l.sheet.pending = nil
+	l.end()
+	return []Event{Lost{Where: l.where, Cause: cause, Running: l.book.active}}
+}
+
+// end stops fetching and gives up what has not been started.
+func (l *lane) end() {
+	l.ctxs.stopFetching()
+	l.phase.shed += l.book.shed()
+	poke(l.sheet.flush)
+}
+
+// leave removes a lane that is closed, then says so. The order matters: the
+// coordinator may serve the partition again as soon as it knows.
+func (p *pool) leave(l *lane) {
+	now := time.Now()
+	p.mu.Lock()
+	if p.lanes[l.where.Grant.ID] == l {
+		delete(p.lanes, l.where.Grant.ID)
+	}
+	delete(p.alarm.lanes, l)
+	drained, lost, shed, took := l.phase.drained, l.phase.lost, l.phase.shed, now.Sub(l.times.ended)
+	p.mu.Unlock()
+	l.ctxs.stopHandlers(ErrStopped) // frees them; nothing runs
+	l.ctxs.stopCalls()
+	if lost {
+		p.observe(Dropped{Where: l.where, Took: took, Tasks: shed})
+	} else {
+		p.observe(Drained{Where: l.where, Took: took, GivenBack: shed})
+	}
+	drained()
+}
+
+func (p *pool) observeAll(events []Event) {
+	for _, e := range events {
+		p.observe(e)
+	}
+}
+
+// stopWithin cuts the drain times to what is left of the shutdown.
+func (p *pool) stopWithin(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopBy = time.Now().Add(d)
+	for _, l := range p.lanes {
+		if l.phase.draining && !l.phase.lost {
+			l.times.drain = earlier(l.times.drain, p.stopBy)
+			p.changed(l)
+		}
+	}
+}

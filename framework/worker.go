@@ -1,0 +1,188 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// A verdict is what a run came to.
+type verdict struct {
+	refused bool            // not started: the lease or the partition does not stand
+	outcome sources.Outcome // 0: the run was for nothing, the next owner repeats it
+	delay   time.Duration   // of Retry and Requeue
+	err     error
+	ended   time.Time
+}
+
+// worker runs handlers until the pool closes. A handler that ends its goroutine
+// (runtime.Goexit, as testing's FailNow does) takes the worker with it: another
+// takes its place.
+func (p *pool) worker(i int) {
+	var (
+		l     *lane
+		e     *entry
+		began time.Time
+	)
+	now := time.Now()
+	defer func() {
+		if e == nil {
+			p.workers.Done()
+			return
+		}
+		v := p.judge(l, e, errGoexit, began)
+		p.mu.Lock()
+		p.finish(i, l, e, v)
+		p.mu.Unlock()
+		go p.worker(i)
+	}()
+	p.mu.Lock()
+	for {
+		l, e, began = p.next(i, now)
+		p.mu.Unlock()
+		if e == nil {
+			return
+		}
+		v := p.run(l, e, began)
+		now = v.ended // the clock is read once a task
+		p.mu.Lock()
+		p.finish(i, l, e, v)
+	}
+}
+
+// run runs the handler, if it may still start.
+//
+// The question comes last before the start, and the answer counts suspend: a
+// process that was stopped past its lease and goes on finds here that nothing may
+// start, before anybody has told it so.
+func (p *pool) run(l *lane, e *entry, began time.Time) verdict {
+	if !p.gate.Valid() || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil {
+		return verdict{refused: true, ended: time.Now()}
+	}
+	err := p.call(l.ctxs.handlers, e.run)
+	return p.judge(l, e, err, began)
+}
+
+// call calls the handler with its context. A panic is an error.
+func (p *pool) call(ctx context.Context, t *Task) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	if d := p.cfg.HandlerTimeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, d, ErrTimeout)
+		defer cancel()
+	}
+	return p.handler.Handle(ctx, t)
+}
+
+// judge decides what becomes of a task whose run ended with err.
+//
+// A run that was ended from outside is no failure of the task, so it costs no try.
+// After a loss nothing can be said about it any more; when the drain time is over
+// what the handler did count as done or given up still can.
+func (p *pool) judge(l *lane, e *entry, err error, began time.Time) verdict {
+	v := verdict{err: err, ended: time.Now()}
+	asked, after := sources.Asked(err)
+	cause := context.Cause(l.ctxs.handlers)
+	switch {
+	case cause != nil && !errors.Is(cause, ErrDrainOver):
+	case asked == sources.Done:
+		v.outcome = sources.Done
+	case cause != nil && (asked != sources.Dead || cancelled(err)):
+	case asked == sources.Dead:
+		v.outcome = sources.Dead
+	case e.run.Attempt >= p.cfg.Retry.Tries && !counted(err):
+		v.outcome = sources.Dead
+		v.err = fmt.Errorf("gave up after %d tries: %w", e.run.Attempt, err)
+	default:
+		v.outcome, v.delay = sources.Retry, after
+		if asked == 0 {
+			v.delay = p.cfg.Retry.Delay(e.run.Attempt, p.random())
+		}
+		if e.task.Key == "" || p.cfg.Pass {
+			v.outcome = sources.Requeue
+		}
+	}
+	if p.observer != nil {
+		observeHandled(p.observer, Handled{Where: l.where, Task: e.run, Outcome: v.outcome, Delay: v.delay, Took: v.ended.Sub(began), Err: v.err})
+	}
+	return v
+}
+
+// counted reports whether somebody else counts the tries.
+func counted(err error) bool {
+	r, ok := errors.AsType[*sources.RetryError](err)
+	return ok && r.Counted
+}
+
+func cancelled(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// finish puts the run of e into the lane's books. The caller holds mu.
+func (p *pool) finish(i int, l *lane, e *entry, v verdict) {
+	now := v.ended
+	p.slots[i] = slot{}
+	switch {
+	case v.refused:
+		if l.over() {
+			l.phase.shed++
+		} else {
+			p.hold(l, now)
+		}
+		l.book.back(e)
+	case l.phase.lost || v.outcome == 0:
+		// The lane takes nothing more: nothing of the key starts here.
+		l.phase.shed++
+		l.book.finish(e, now)
+	default:
+		l.note(e, sources.Settlement{
+			Task:    *e.task,
+			Outcome: v.outcome,
+			Attempt: e.run.Attempt,
+			Delay:   v.delay,
+			Reason:  reason(v.err),
+		})
+		if v.outcome == sources.Retry {
+			if l.over() {
+				l.phase.shed++ // the next owner tries again
+			}
+			e.run = again(e.run, v.err)
+			l.book.park(e, now.Add(v.delay))
+		} else {
+			l.book.finish(e, now)
+		}
+	}
+	p.changed(l)
+}
+
+// again is the task as the handler gets it the next time.
+func again(t *Task, err error) *Task {
+	next := *t
+	next.Attempt++
+	if next.FirstError == "" {
+		next.FirstError = reason(err)
+	}
+	return &next
+}
+
+// mostReason bounds what of an error is stored with a task.
+const mostReason = 2000
+
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	s := err.Error()
+	if len(s) > mostReason {
+		s = s[:mostReason] + "…"
+	}
+	return s
+}

@@ -1,0 +1,283 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/sources"
+)
+
+func TestVerdicts(t *testing.T) {
+	broken := errors.New("mailbox full")
+	for _, c := range []struct {
+		name   string
+		key    string
+		pass   bool
+		answer func(try int) error
+		runs   string // when it ran, with which try
+		reason string // of the dead letter; empty: none
+		moved  bool   // a failed run goes to the end, not to its place
+	}{
+		{name: "nil is done", key: "a", answer: func(int) error { return nil }, runs: "0s#1"},
+		{name: "dead at once", key: "a", answer: func(int) error { return Dead(broken) }, runs: "0s#1", reason: "mailbox full"},
+		{name: "dead without a reason", answer: func(int) error { return Dead(nil) }, runs: "0s#1", reason: "the handler gave the task up"},
+		{name: "an error is retried, then dead", key: "a", answer: func(int) error { return broken },
+			runs: "0s#1 1s#2 3s#3 7s#4 15s#5", reason: "gave up after 5 tries: mailbox full"},
+		{name: "without a key too", moved: true, answer: func(int) error { return broken },
+			runs: "0s#1 1s#2 3s#3 7s#4 15s#5", reason: "gave up after 5 tries: mailbox full"},
+		{name: "past its key too", key: "a", pass: true, moved: true, answer: func(int) error { return broken },
+			runs: "0s#1 1s#2 3s#3 7s#4 15s#5", reason: "gave up after 5 tries: mailbox full"},
+		{name: "retry after", key: "a", answer: func(try int) error {
+			if try < 3 {
+				return fmt.Errorf("smtp: %w", RetryAfter(time.Hour, broken))
+			}
+			return nil
+		}, runs: "0s#1 1h0m0s#2 2h0m0s#3"},
+		{name: "retry at once", key: "a", answer: func(try int) error {
+			if try < 3 {
+				return RetryAfter(-time.Second, nil)
+			}
+			return nil
+		}, runs: "0s#1 0s#2 0s#3"},
+		{name: "retry after counts as a try", key: "a", answer: func(int) error { return RetryAfter(time.Minute, broken) },
+			runs: "0s#1 1m0s#2 2m0s#3 3m0s#4 4m0s#5", reason: "gave up after 5 tries: mailbox full"},
+		{name: "tries that somebody else counts", key: "a", answer: func(try int) error {
+			if try < 8 {
+				return &sources.RetryError{After: time.Hour, Err: broken, Counted: true}
+			}
+			return Dead(broken)
+		}, runs: "0s#1 1h0m0s#2 2h0m0s#3 3h0m0s#4 4h0m0s#5 5h0m0s#6 6h0m0s#7 7h0m0s#8", reason: "mailbox full"},
+		{name: "a panic is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				panic("no such thing")
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
+		{name: "Goexit is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var mu sync.Mutex
+				var runs []string
+				b := newBench(t, benchConfig{Config: Config{Concurrency: 1, Pass: c.pass}}, func(_ context.Context, task *Task) error {
+					mu.Lock()
+					runs = append(runs, fmt.Sprintf("%v#%d", time.Since(began).Round(time.Second), task.Attempt))
+					mu.Unlock()
+					return c.answer(task.Attempt)
+				})
+				defer b.stop()
+				b.push(task(c.key, 0))
+				g := b.grant(0)
+				time.Sleep(24 * time.Hour)
+				b.drain(g)
+				if got := strings.Join(runs, " "); got != c.runs {
+					t.Errorf("ran at %s, want %s", got, c.runs)
+				}
+				for _, h := range of[Handled](b.seen) {
+					if h.Outcome == sources.Retry && c.moved || h.Outcome == sources.Requeue && !c.moved {
+						t.Errorf("try %d: %v", h.Task.Attempt, h.Outcome)
+					}
+				}
+				dead := b.store.Dead(0)
+				switch {
+				case c.reason == "" && len(dead) > 0:
+					t.Errorf("dead letter %q, want none", dead[0].Reason)
+				case c.reason != "" && (len(dead) != 1 || dead[0].Reason != c.reason):
+					t.Errorf("dead letters %+v, want one with %q", dead, c.reason)
+				}
+				if open, delayed := b.store.Pending(0); open+delayed > 0 {
+					t.Errorf("%d tasks left", open+delayed)
+				}
+			})
+		})
+	}
+}
+
+func TestAPanicTellsItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Retry: RetryPolicy{Tries: 1}}}, func(context.Context, *Task) error {
+			panic(errors.New("index out of range"))
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		b.grantAndWork(0)
+		h := of[Handled](b.seen)
+		var p *PanicError
+		if len(h) != 1 || !errors.As(h[0].Err, &p) {
+			t.Fatalf("told %+v, want one panic", h)
+		}
+		if !strings.Contains(string(p.Stack), "TestAPanicTellsItsStack") {
+			t.Errorf("the stack does not show the handler:\n%s", p.Stack)
+		}
+		if r := b.store.Dead(0)[0].Reason; !strings.Contains(r, "the handler panicked: index out of range") {
+			t.Errorf("reason %q", r)
+		}
+	})
+}
+
+func TestHandlerTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := make(chan error, 2)
+		release := make(chan struct{})
+		cfg := Config{HandlerTimeout: 5 * time.Second, Retry: RetryPolicy{Tries: 2}}
+		b := newBench(t, benchConfig{Config: cfg}, func(ctx context.Context, task *Task) error {
+			<-ctx.Done()
+			if task.Attempt == 2 {
+				<-release // ignores it
+			}
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		if err := <-cause; !errors.Is(err, ErrTimeout) {
+			t.Errorf("the handler was told %v, want ErrTimeout", err)
+		}
+		time.Sleep(time.Minute)
+		stuck := of[HandlerStuck](b.seen)
+		if len(stuck) != 1 || stuck[0].Task.Attempt != 2 || !errors.Is(stuck[0].Cause, ErrTimeout) {
+			t.Errorf("told %+v, want the second run stuck, once", stuck)
+		}
+		close(release)
+		b.drain(g)
+		if dead := b.store.Dead(0); len(dead) != 1 {
+			t.Errorf("%d dead letters, want 1: a timeout is a failure of the task", len(dead))
+		}
+	})
+}
+
+func TestTheNextOwnerGoesOnWhereARetryWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		runs := make(chan string, 10)
+		b := newBench(t, benchConfig{}, func(_ context.Context, task *Task) error {
+			runs <- fmt.Sprintf("%v %s#%d %q", time.Since(began).Round(time.Second), task.ID, task.Attempt, task.FirstError)
+			if task.ID == "a-0" && task.Attempt == 1 {
+				time.Sleep(time.Second) // the drain comes meanwhile
+				return RetryAfter(time.Minute, errors.New("greylisted"))
+			}
+			return nil
+		})
+		defer b.stop()
+		b.push(task("a", 0), task("a", 1))
+		b.drain(b.grantAndWork(0))
+		g := b.grant(0)
+		time.Sleep(time.Hour)
+		b.drain(g)
+		close(runs)
+		var got []string
+		for r := range runs {
+			got = append(got, r)
+		}
+		want := `0s a-0#1 "" 1m1s a-0#2 "greylisted" 1m1s a-1#1 ""`
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("ran %s, want %s", s, want)
+		}
+	})
+}
+
+// A task that is retried at once can end before its first failure was sent: in one
+// batch a task stands once, with its last word.
+func TestABatchHasATaskOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}, source: s.over}, func(_ context.Context, task *Task) error {
+			if task.Key == "slow" {
+				time.Sleep(time.Millisecond) // so that the lane is not idle and the batch waits
+				return nil
+			}
+			if task.Attempt < 4 {
+				return RetryAfter(0, errors.New("again"))
+			}
+			return nil
+		})
+		defer b.stop()
+		b.push(task("slow", 0), task("a", 0))
+		b.drain(b.grantAndWork(0))
+		seen := map[string]int{}
+		for _, o := range s.told {
+			seen[o.Task.ID]++
+			if o.Task.ID == "a-0" && (o.Outcome != sources.Done || o.Attempt != 4 || o.Task.Attempt != 1) {
+				t.Errorf("told %v of try %d, task as of try %d; want done, 4, as it was fetched", o.Outcome, o.Attempt, o.Task.Attempt)
+			}
+		}
+		if seen["a-0"] != 1 {
+			t.Errorf("told %v", seen)
+		}
+	})
+}
+
+func TestLanesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []int
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 1}, partitions: 2}, func(_ context.Context, task *Task) error {
+			mu.Lock()
+			order = append(order, int(task.Grant.ID))
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+		defer b.stop()
+		for i := range 100 {
+			b.push(task("", i))
+		}
+		b.grantAndWork(0)
+		if err := b.store.PushTo(1, task("", 0), task("", 1)); err != nil {
+			t.Fatal(err)
+		}
+		b.grant(1)
+		time.Sleep(100 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		n := 0
+		for _, id := range order[:min(len(order), 6)] {
+			n += id
+		}
+		if n != 2 {
+			t.Errorf("the order of partitions is %v: the flood of one starves the other", order)
+		}
+	})
+}
+
+func TestNoMoreThanConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 3}, partitions: 5}, func(context.Context, *Task) error {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Millisecond)
+			running.Add(-1)
+			return nil
+		})
+		defer b.stop()
+		for i := range 100 {
+			if err := b.store.Push(task(fmt.Sprint(i%50), i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id := range 5 {
+			b.grant(partitionID(id))
+		}
+		time.Sleep(time.Second)
+		if n := most.Load(); n != 3 {
+			t.Errorf("%d handlers ran at once, want 3", n)
+		}
+	})
+}

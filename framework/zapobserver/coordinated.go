@@ -1,0 +1,79 @@
+package zapobserver
+
+import (
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+)
+
+// coordinated writes what the coordinator tells. Of grants the consumer tells more:
+// here they are for those who debug a hand-over.
+func (o *observer) coordinated(wrapped framework.Coordinated) {
+	if !o.lease(wrapped.Consumer, wrapped.Event) && !o.grants(wrapped.Consumer, wrapped.Event) && wrapped.Event != nil {
+		o.log.DPanic("an event that the observer does not know", zap.Any("event", wrapped.Event))
+	}
+}
+
+// lease writes the events of the lease and the rolls; it reports whether e is one.
+func (o *observer) lease(consumer string, e transition.Event) bool {
+	log := o.log.With(name(consumer))
+	switch e := e.(type) {
+	case transition.Joined:
+		log.Info("joined", took(e.Took), zap.String("peer", e.Peer), zap.String("session", string(e.Session)))
+	case transition.Synced:
+		log.Debug("synced", took(e.Took), zap.Uint64("count", e.Count), zap.Int("mine", e.Mine))
+	case transition.SyncFailed:
+		log.Warn("sync failed", zap.Error(e.Err), took(e.Took))
+	case transition.ConfigRefused:
+		log.Error("refused: the name is in use with another configuration", zap.Error(e.Err))
+	case transition.Lapsed:
+		log.Error("the lease may have run out: everything in work is aborted", zap.Int("grants", e.Grants))
+	case transition.GraceOpened:
+		log.Warn("the store is new, restarted or forgot: nobody gains a partition for a while (countoff init spares a new name this)", zap.Duration("left", e.Left))
+	case transition.HintsLost:
+		log.Warn("no hints from the store: changes are noticed with the next beat", zap.Error(e.Err), again(e.Again))
+	case transition.Left:
+		level := zapcore.InfoLevel
+		if len(e.Stuck) > 0 {
+			level = zapcore.ErrorLevel
+		}
+		log.Log(level, "left", took(e.Took), zap.Stringers("stuck", e.Stuck))
+	case transition.RollSeen:
+		log.Info("new view", zap.Uint64("version", e.View.Version), zap.Int("index", e.View.Index),
+			zap.Int("replicas", e.View.Replicas), zap.Int("partitions", len(e.View.Wish)))
+	case transition.Sealed:
+		log.Info("sealed a roll", zap.Uint64("on", e.On), zap.Int("replicas", e.Replicas), took(e.Took))
+	case transition.SealFailed:
+		log.Debug("a roll was not sealed", zap.Error(e.Err))
+	default:
+		return false
+	}
+	return true
+}
+
+// grants writes the events of grants; it reports whether e is one.
+func (o *observer) grants(consumer string, e transition.Event) bool {
+	debug := func(message string, g partition.Grant, fields ...zap.Field) {
+		o.at(zapcore.DebugLevel, message, framework.Where{Consumer: consumer, Grant: g}, fields...)
+	}
+	switch e := e.(type) {
+	case transition.Served:
+		debug("granted", e.Grant)
+	case transition.Draining:
+		debug("asked to drain", e.Grant)
+	case transition.DrainOverdue:
+		debug("the drain is overdue", e.Grant, took(e.Took))
+	case transition.Aborted:
+		debug("taken away", e.Grant, zap.NamedError("cause", e.Cause))
+	case transition.Drained:
+		debug("nothing of it runs", e.Grant, took(e.Took))
+	case transition.Released:
+		debug("released", e.Grant, took(e.Took))
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,188 @@
+// Package zapobserver writes what happens to a consumer to a zap logger: what goes
+// wrong as warnings and errors, what people want to follow as info, what each task
+// does as debug. Payloads are never logged.
+package zapobserver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition/coverage"
+)
+
+// New returns an observer that writes to l.
+func New(l *zap.Logger) framework.Observer { return &observer{log: l} }
+
+type observer struct{ log *zap.Logger }
+
+// Observe writes e.
+func (o *observer) Observe(e framework.Event) {
+	if !o.consumer(e) && !o.tasks(e) && !o.grant(e) {
+		o.log.DPanic("an event that the observer does not know", zap.Any("event", e))
+	}
+}
+
+// ObserveHandled writes e.
+func (o *observer) ObserveHandled(e framework.Handled) { o.handled(e) }
+
+// consumer writes the events of a consumer; it reports whether e is one.
+func (o *observer) consumer(e framework.Event) bool {
+	switch e := e.(type) {
+	case framework.Started:
+		o.log.Info("peer started", name(e.Consumer), zap.String("peer", e.Peer), zap.String("session", string(e.Session)),
+			zap.Int("partitions", e.Config.Total), zap.Strings("units", e.Config.Units), zap.Duration("takeover_bound", e.Takeover))
+	case framework.StartFailed:
+		o.log.Warn("not started yet", name(e.Consumer), zap.Error(e.Err), again(e.Again))
+	case framework.Warned:
+		o.log.Warn(e.Warning, name(e.Consumer))
+	case framework.Stopping:
+		o.log.Info("stopping", name(e.Consumer), zap.Duration("within", e.Within))
+	case framework.Stopped:
+		level := zapcore.InfoLevel
+		if e.Err != nil {
+			level = zapcore.ErrorLevel
+		}
+		o.log.Log(level, "stopped", name(e.Consumer), took(e.Took), zap.Error(e.Err))
+	case framework.Coordinated:
+		o.coordinated(e)
+	case framework.Miscounted:
+		o.log.Warn("not counted", name(e.Consumer), zap.Uint64("interval", e.Interval), zap.Error(e.Err))
+	case framework.MajorityMissed:
+		o.log.Error("no majority for epochs: nothing is gained", name(e.Consumer), zap.Error(e.Err))
+	case framework.MajorityBack:
+		o.log.Info("a majority for epochs again", name(e.Consumer))
+	case framework.Uncovered:
+		f := e.Finding
+		o.log.Error("coverage: "+string(f.Kind), name(e.Consumer), zap.String("partitions", coverage.Ranges(f.Partitions)),
+			zap.String("what", f.Text), zap.Duration("for", f.For))
+	case framework.Covered:
+		o.log.Info("coverage restored: "+string(e.Kind), name(e.Consumer), took(e.Took))
+	default:
+		return false
+	}
+	return true
+}
+
+// tasks writes the events of tasks; it reports whether e is one.
+func (o *observer) tasks(e framework.Event) bool {
+	switch e := e.(type) {
+	case framework.Fetched:
+		o.at(zapcore.DebugLevel, "fetched", e.Where, zap.Int("tasks", e.Tasks), zap.Int("limit", e.Limit))
+	case framework.FetchFailed:
+		o.at(trouble(e.Again), "fetch failed", e.Where, zap.Error(e.Err), again(e.Again))
+	case framework.Blocked:
+		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
+	case framework.Unblocked:
+		o.at(zapcore.InfoLevel, "fetching goes on", e.Where)
+	case framework.Handled:
+		o.handled(e)
+	case framework.Settled:
+		o.at(zapcore.DebugLevel, "settled", e.Where, zap.Int("done", e.Done), zap.Int("retried", e.Retried),
+			zap.Int("requeued", e.Requeued), zap.Int("dead", e.Dead), took(e.Took))
+	case framework.SettleFailed:
+		o.at(trouble(e.Again), "settle failed", e.Where, zap.Int("tasks", e.Tasks), zap.Error(e.Err), again(e.Again))
+	case framework.HandlerStuck:
+		o.at(zapcore.ErrorLevel, "a handler ignores the end of its context", e.Where, append(task(e.Task), zap.Duration("for", e.For), zap.Error(e.Cause))...)
+	default:
+		return false
+	}
+	return true
+}
+
+// grant writes the events of a grant; it reports whether e is one.
+func (o *observer) grant(e framework.Event) bool {
+	switch e := e.(type) {
+	case framework.Opened:
+		o.at(zapcore.DebugLevel, "partition served", e.Where, took(e.Took))
+	case framework.OpenFailed:
+		o.at(trouble(e.Again), "open failed", e.Where, zap.Error(e.Err), again(e.Again))
+	case framework.Draining:
+		o.at(zapcore.DebugLevel, "partition drains", e.Where, zap.Int("running", e.Running), zap.Duration("within", e.Within))
+	case framework.DrainOverdue:
+		o.at(zapcore.ErrorLevel, "drain overdue: handlers were cancelled", e.Where, zap.Int("running", e.Running), zap.Duration("after", e.After))
+	case framework.CloseFailed:
+		o.at(trouble(e.Again), "close failed", e.Where, zap.Error(e.Err), again(e.Again))
+	case framework.Drained:
+		o.at(zapcore.DebugLevel, "partition drained", e.Where, took(e.Took), zap.Int("given_back", e.GivenBack))
+	case framework.Lost:
+		o.at(zapcore.WarnLevel, "partition lost", e.Where, zap.NamedError("cause", e.Cause), zap.Int("running", e.Running))
+	case framework.Dropped:
+		o.at(zapcore.InfoLevel, "lost partition is quiet", e.Where, took(e.Took), zap.Int("tasks", e.Tasks))
+	default:
+		return false
+	}
+	return true
+}
+
+func (o *observer) handled(e framework.Handled) {
+	if e.Outcome == sources.Done && !o.log.Core().Enabled(zapcore.DebugLevel) {
+		return // the path of every task
+	}
+	fields := append(task(e.Task), took(e.Took))
+	switch e.Outcome {
+	case sources.Done:
+		o.at(zapcore.DebugLevel, "task done", e.Where, fields...)
+		return
+	case sources.Dead:
+		fields = append(fields, zap.Error(e.Err))
+		o.at(zapcore.ErrorLevel, "task is a dead letter", e.Where, stack(fields, e.Err)...)
+	case sources.Retry, sources.Requeue:
+		fields = append(fields, zap.Error(e.Err), again(e.Delay))
+		o.at(zapcore.WarnLevel, "task failed", e.Where, stack(fields, e.Err)...)
+	default:
+		o.at(zapcore.WarnLevel, "task was interrupted and runs again at the next owner", e.Where, append(fields, zap.Error(e.Err))...)
+	}
+}
+
+func (o *observer) at(level zapcore.Level, message string, w framework.Where, fields ...zap.Field) {
+	if c := o.log.Check(level, message); c != nil {
+		c.Write(append([]zap.Field{name(w.Consumer), zap.Stringer("grant", w.Grant)}, fields...)...)
+	}
+}
+
+// Log returns a middleware that writes each run of a handler to l: done as debug,
+// everything else as info, since the consumer's observer decides what is a
+// warning.
+func Log(l *zap.Logger) framework.Middleware {
+	return framework.Log(func(_ context.Context, t *framework.Task, d time.Duration, err error) {
+		level := zapcore.DebugLevel
+		if err != nil {
+			level = zapcore.InfoLevel
+		}
+		if c := l.Check(level, "handled"); c != nil {
+			c.Write(append(task(t), zap.Stringer("grant", t.Grant), took(d), zap.Error(err))...)
+		}
+	})
+}
+
+func task(t *framework.Task) []zap.Field {
+	if t == nil {
+		return nil
+	}
+	return []zap.Field{zap.String("task", t.ID), zap.String("type", t.Type), zap.String("key", t.Key), zap.Int("attempt", t.Attempt)}
+}
+
+func stack(fields []zap.Field, err error) []zap.Field {
+	if p, ok := errors.AsType[*framework.PanicError](err); ok {
+		return append(fields, zap.ByteString("stack", p.Stack))
+	}
+	return fields
+}
+
+// trouble is an error if it is not tried again: then the partition is lost.
+func trouble(again time.Duration) zapcore.Level {
+	if again == 0 {
+		return zapcore.ErrorLevel
+	}
+	return zapcore.WarnLevel
+}
+
+func name(consumer string) zap.Field      { return zap.String("consumer", consumer) }
+func took(d time.Duration) zap.Field      { return zap.Duration("took", d) }
+func again(after time.Duration) zap.Field { return zap.Duration("again", after) }

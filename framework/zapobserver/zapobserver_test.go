@@ -1,0 +1,100 @@
+package zapobserver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/zapobserver"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
+)
+
+// A new type of event must be given a line; until then Observe panics in
+// development, and so here.
+func TestWritesEveryEventThereIs(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	o := zapobserver.New(zap.New(core, zap.Development()))
+	var all []framework.Event
+	for _, e := range framework.Events() {
+		if _, ok := e.(framework.Coordinated); !ok {
+			all = append(all, e)
+		}
+	}
+	for _, e := range transition.Events() {
+		all = append(all, framework.Coordinated{Event: e})
+	}
+	for _, e := range all {
+		t.Run(fmt.Sprintf("%T", e), func(t *testing.T) {
+			o.Observe(e)
+			if got := lines.TakeAll(); len(got) != 1 {
+				t.Errorf("wrote %d lines, want 1", len(got))
+			}
+		})
+	}
+}
+
+func TestLevels(t *testing.T) {
+	task := &framework.Task{ID: "7", Key: "ann", Payload: []byte("secret")}
+	for _, c := range []struct {
+		name  string
+		event framework.Event
+		want  zapcore.Level
+	}{
+		{"done", framework.Handled{Task: task, Outcome: sources.Done}, zapcore.DebugLevel},
+		{"failed", framework.Handled{Task: task, Outcome: sources.Retry, Err: errors.New("451")}, zapcore.WarnLevel},
+		{"dead", framework.Handled{Task: task, Outcome: sources.Dead, Err: errors.New("550")}, zapcore.ErrorLevel},
+		{"interrupted", framework.Handled{Task: task, Err: context.Canceled}, zapcore.WarnLevel},
+		{"the store is away", framework.SettleFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
+		{"the partition is another's", framework.SettleFailed{Err: sources.ErrFenced}, zapcore.ErrorLevel},
+		{"stopped", framework.Stopped{}, zapcore.InfoLevel},
+		{"ended", framework.Stopped{Err: errors.New("no")}, zapcore.ErrorLevel},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			core, lines := observer.New(zapcore.DebugLevel)
+			zapobserver.New(zap.New(core)).Observe(c.event)
+			got := lines.TakeAll()
+			if len(got) != 1 || got[0].Level != c.want {
+				t.Fatalf("wrote %v, want one line of level %v", got, c.want)
+			}
+			if strings.Contains(fmt.Sprint(got[0].ContextMap()), "secret") {
+				t.Error("the payload is in the log")
+			}
+		})
+	}
+}
+
+func TestAPanicIsWrittenWithItsStack(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	zapobserver.New(zap.New(core)).Observe(framework.Handled{
+		Outcome: sources.Retry,
+		Err:     fmt.Errorf("render: %w", &framework.PanicError{Value: "boom", Stack: []byte("goroutine 7")}),
+	})
+	if got := lines.All()[0].ContextMap()["stack"]; got != "goroutine 7" {
+		t.Errorf("stack %v", got)
+	}
+}
+
+func TestLogWritesEachRun(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	h := framework.Chain(framework.HandlerFunc(func(_ context.Context, t *framework.Task) error {
+		if t.ID == "bad" {
+			return errors.New("no")
+		}
+		return nil
+	}), zapobserver.Log(zap.New(core)))
+	_ = h.Handle(t.Context(), &framework.Task{ID: "good"})
+	_ = h.Handle(t.Context(), &framework.Task{ID: "bad"})
+	got := lines.All()
+	if len(got) != 2 || got[0].Level != zapcore.DebugLevel || got[1].Level != zapcore.InfoLevel {
+		t.Errorf("wrote %v", got)
+	}
+}
