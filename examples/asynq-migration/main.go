@@ -1,0 +1,71 @@
+// Command asynq-migration shows what becomes of a program of asynq when countoff shares
+// out its queues: the same tasks and the same mux, first with a plain asynq.Server, then
+// with three peers, one of which is killed.
+//
+//	go run ./examples/asynq-migration            the demo; it brings its own Redis
+//	asynq-migration peer --redis URL --name N    one peer of it, until SIGTERM
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/asynqfx"
+	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/transition"
+)
+
+// lease is short, so that the demo is.
+const lease = 3 * time.Second
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	flags := flag.NewFlagSet("asynq-migration", flag.ContinueOnError)
+	url := flags.String("redis", "", "URL of Redis; the demo has one of its own")
+	name := flags.String("name", "accounts", "name of the task processing")
+	id := flags.String("id", "", "id of the peer")
+	command := "demo"
+	if len(args) > 0 && args[0] == "peer" {
+		command, args = args[0], args[1:]
+	}
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if command == "peer" {
+		return peer(*url, *name, *id)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := demo(ctx, *url, *name, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "asynq-migration:", err)
+		return 1
+	}
+	return 0
+}
+
+// peer is all there is to change in a program: where it made an asynq.Server and ran the
+// mux, it does this.
+func peer(url, name, id string) int {
+	return frameworkfx.Run(
+		redisfx.Client(url),
+		asynqfx.Mux(name, asynqfx.Config{Server: serverConfig()}, func(client redis.UniversalClient) *asynq.ServeMux {
+			return newMux(client, journal(name))
+		}),
+		frameworkfx.Configure(name, framework.Config{
+			Concurrency: 10,
+			Timing:      transition.Timing{Lease: lease, Settle: 200 * time.Millisecond},
+			PodGrace:    time.Minute,
+		}, framework.WithPeer(id, 1)),
+	)
+}

@@ -1,0 +1,338 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/examples/mail-sender/mailbox"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/transition"
+)
+
+// The stage. Times are such that a person can follow and that it fits in 40 s.
+const (
+	partitions  = 32
+	concurrency = 8
+	lease       = 3 * time.Second
+	from        = "demo@mail-sender.example"
+	latency     = 50 * time.Millisecond // of the SMTP server, so that there is something in flight
+	recipients  = 120
+	pace        = 22 * time.Second // over which the mails are enqueued
+	ending      = 15 * time.Second // for the last of them to arrive
+)
+
+// Config of a demo.
+type Config struct {
+	Peers int    // at the beginning; at least 2
+	Mails int    // at least 1
+	Seed  uint64 // decides the order of the recipients
+	// Redis is the URL of a store to use. Default: an embedded one.
+	Redis string
+	// Listen is where the embedded Redis listens. Default: a free port of loopback.
+	Listen string
+	// Show is where the play is shown.
+	Show Show
+}
+
+// Validate says all that is wrong with c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Peers < 2 || c.Peers > 16 {
+		errs = append(errs, fmt.Errorf("demo: %d peers: want 2 to 16, since one leaves and one is killed", c.Peers))
+	}
+	if c.Mails < 1 {
+		errs = append(errs, fmt.Errorf("demo: %d mails: want at least 1", c.Mails))
+	}
+	if c.Redis != "" && c.Listen != "" {
+		errs = append(errs, errors.New("demo: only the embedded Redis listens where it is told to"))
+	}
+	return errors.Join(errs...)
+}
+
+// A play is a demo that runs.
+type play struct {
+	cfg      Config
+	name     string
+	redisURL string
+	dir      string // for the peers' logs
+	client   redis.UniversalClient
+	smtp     *mailbox.Server
+	observer *observer
+	began    time.Time
+	stage    stage
+
+	mu    sync.Mutex
+	mails []sent
+	cast  []*peer
+
+	inFlight int
+	takeover time.Duration
+}
+
+// Run plays and returns what was counted. The error says what kept the play from
+// going on; whether the numbers hold is the report's verdict.
+func Run(ctx context.Context, cfg Config) (report Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return report, err
+	}
+	p := &play{cfg: cfg, name: "mail-sender", began: time.Now()}
+	if p.dir, err = os.MkdirTemp("", "mail-sender-demo-"); err != nil {
+		return report, err
+	}
+	defer os.RemoveAll(p.dir)
+	if p.smtp, err = mailbox.Start(mailbox.Config{Latency: latency}); err != nil {
+		return report, err
+	}
+	defer p.smtp.Close()
+	done, err := p.store(ctx)
+	if err != nil {
+		return report, err
+	}
+	defer done()
+	p.observer = newObserver(p.client, p.name)
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	defer p.dismiss()
+	watching.Go(func() { p.observer.run(ctx) })
+	watching.Go(func() { p.show(ctx) })
+
+	if err := p.perform(ctx, cancel); err != nil {
+		return report, err
+	}
+	t := tally{
+		mails: p.mails, deliveries: p.smtp.Deliveries(0), moves: p.observer.history(),
+		inFlight: p.inFlight, takeover: p.takeover,
+	}
+	report = t.report()
+	report.TakeoverBoundMS = transition.Timing{Lease: lease}.WithDefaults().Takeover().Milliseconds()
+	report.DurationMS = time.Since(p.began).Milliseconds()
+	return report, nil
+}
+
+// perform is the plot.
+func (p *play) perform(ctx context.Context, cancel context.CancelCauseFunc) error {
+	p.say("%d mails, %d partitions, a lease of %v", p.cfg.Mails, partitions, lease)
+	p.say("look at it with: countoff watch %s --redis %s", p.name, redisurl.Redacted(p.redisURL))
+	for i := range p.cfg.Peers {
+		if err := p.enter(fmt.Sprintf("peer-%d", i+1)); err != nil {
+			return err
+		}
+	}
+	p.say("%d peers count off and share the partitions", p.cfg.Peers)
+	if err := p.within(ctx, 10*time.Second, "the first peers to own every partition", p.covered); err != nil {
+		return err
+	}
+
+	feeding := make(chan error, 1)
+	go func() {
+		err := p.feed(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		feeding <- err
+	}()
+	err := p.plot(ctx)
+	if err != nil {
+		cancel(err)
+	}
+	if fed := <-feeding; err == nil {
+		err = fed
+	}
+	if err != nil {
+		return err
+	}
+	p.say("all %d mails are enqueued", p.cfg.Mails)
+	return p.finale(ctx)
+}
+
+// plot is what happens while mails flow.
+func (p *play) plot(ctx context.Context) error {
+	joins, leaves, dies := fmt.Sprintf("peer-%d", p.cfg.Peers+1), p.cast[1], p.cast[0]
+	start := time.Now()
+	for _, scene := range []struct {
+		at float64 // of the pace
+		do func() error
+	}{
+		{0.12, func() error {
+			p.say("%s joins", joins)
+			return p.enter(joins)
+		}},
+		{0.32, func() error {
+			p.say("%s is told to leave, and hands over", leaves.id)
+			return leaves.leave()
+		}},
+		{0.50, func() error { return p.crash(ctx, dies) }},
+		{0.85, func() error {
+			late := fmt.Sprintf("peer-%d", p.cfg.Peers+2)
+			p.say("%s joins", late)
+			return p.enter(late)
+		}},
+	} {
+		if err := sleep(ctx, time.Until(start.Add(time.Duration(scene.at*float64(pace))))); err != nil {
+			return err
+		}
+		if err := scene.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crash kills a peer in the middle of its work and counts what it had in flight.
+func (p *play) crash(ctx context.Context, dies *peer) error {
+	if err := p.busy(ctx, dies); err != nil {
+		return err
+	}
+	owned := p.observer.ownedBy(dies.id)
+	p.observer.buried(dies.id, time.Now())
+	dies.kill()
+	killed := time.Now()
+	p.say("%s is killed without goodbye; its %d partitions wait for its lease to end", dies.id, len(owned))
+
+	// What it had sent is still on its way into the servers: count when they have
+	// noticed that its connections are gone, long before anybody may take over.
+	gone, done := context.WithTimeoutCause(ctx, lease/2, errors.New("the SMTP server still holds connections of the killed peer"))
+	defer done()
+	for p.smtp.Connected(dies.id) > 0 {
+		if err := sleep(gone, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	open, err := p.observer.open(ctx, owned)
+	if err != nil {
+		return err
+	}
+	for _, d := range p.smtp.Deliveries(0) {
+		if id := taskOf(d.MessageID); d.Client == dies.id && open[id] {
+			p.inFlight++
+			delete(open, id)
+		}
+	}
+	err = p.within(ctx, 3*lease, "the partitions of the killed peer to be taken over", func(s status.Status) bool {
+		for _, id := range owned {
+			if h := s.Partitions[id]; h.State != status.Owned && h.State != status.Moving || h.Owner == dies.id {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	p.takeover = time.Since(killed)
+	p.say("its partitions are served again after %.1f s", p.takeover.Seconds())
+	return nil
+}
+
+// busy waits until a peer is sending, if it soon is: a kill between two mails would
+// show nothing.
+func (p *play) busy(ctx context.Context, c *peer) error {
+	for range 200 {
+		for _, d := range p.smtp.Deliveries(0) {
+			if d.Client == c.id && d.Ended.IsZero() {
+				return nil
+			}
+		}
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finale waits for the last mail and sends the peers home.
+func (p *play) finale(ctx context.Context) error {
+	last, done := context.WithTimeout(ctx, ending)
+	defer done()
+	_ = p.smtp.WaitAccepted(last, len(p.mails)) // what did not arrive is for the report
+	err := p.within(ctx, ending, "the queue to be empty", func(s status.Status) bool {
+		t := s.Totals()
+		return t.Pending+t.InFlight == 0
+	})
+	if err != nil {
+		p.say("%v", err) // also for the report: those mails are lost
+	}
+	p.say("the queue is empty; the peers leave")
+	var wg sync.WaitGroup
+	errs := make([]error, len(p.cast))
+	for i, c := range p.cast {
+		if !c.told {
+			wg.Go(func() { errs[i] = c.leave() })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// enter brings a peer onto the stage.
+func (p *play) enter(id string) error {
+	c, err := p.startPeer(id)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cast = append(p.cast, c)
+	return nil
+}
+
+// dismiss ends whoever is still on the stage.
+func (p *play) dismiss() {
+	for _, c := range p.cast {
+		c.kill()
+		c.bury()
+	}
+}
+
+// covered reports whether every partition is served.
+func (p *play) covered(s status.Status) bool {
+	for _, h := range s.Partitions {
+		if h.State != status.Owned {
+			return false
+		}
+	}
+	return len(s.Partitions) > 0 && s.Roll.Replicas == p.cfg.Peers
+}
+
+// within waits at most d for what the observer is to see. A peer that ended by
+// itself ends the wait.
+func (p *play) within(ctx context.Context, d time.Duration, what string, ok func(status.Status) bool) error {
+	ctx, done := context.WithTimeoutCause(ctx, d, fmt.Errorf("demo: waited %v for %s", d, what))
+	defer done()
+	err := p.observer.until(ctx, func(s status.Status) bool { return ok(s) || p.fallen() != nil })
+	return errors.Join(p.fallen(), err)
+}
+
+// fallen returns why a peer that was not told to end has ended.
+func (p *play) fallen() error {
+	for _, c := range p.cast {
+		select {
+		case <-c.ended:
+			if !c.told {
+				return fmt.Errorf("demo: %s ended by itself (%s): %s", c.id, c.cmd.ProcessState, c.said())
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

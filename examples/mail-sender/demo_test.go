@@ -1,0 +1,34 @@
+package main_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// The demo ends by itself, its last line is its report, and its numbers hold. It runs
+// before the tests that run side by side: its processes share the machine already,
+// and a peer that gets no time for half a lease counts as dead.
+func TestDemo(t *testing.T) {
+	out, code := run(t, "mail-sender", "demo", "--plain", "--json", "--mails", "1500", "--seed", "7")
+	if code != 0 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var report struct {
+		Enqueued, Delivered, Lost, Duplicated, Handovers, Takeovers int
+		OutOfOrder                                                  int             `json:"out_of_order"`
+		InFlight                                                    *int            `json:"in_flight_at_crash"`
+		Pause                                                       *map[string]int `json:"handover_pause_ms"`
+		Takeover                                                    int             `json:"takeover_ms"`
+		Unmoved                                                     *int            `json:"unmoved_pause_ms"`
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
+		t.Fatalf("last line: %v\n%s", err, out)
+	}
+	if report.Enqueued != 1500 || report.Delivered != 1500 || report.Lost != 0 || report.OutOfOrder != 0 ||
+		report.InFlight == nil || report.Duplicated > *report.InFlight ||
+		report.Handovers == 0 || report.Takeovers == 0 || report.Takeover == 0 || report.Pause == nil || report.Unmoved == nil {
+		t.Errorf("%+v\n%s", report, lines[len(lines)-1])
+	}
+}

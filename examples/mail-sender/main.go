@@ -1,0 +1,60 @@
+// Command mail-sender sends the mails of a queue in Redis over SMTP. Any number of
+// its processes share the work: they count off, own a share of the partitions each,
+// and hand them over when one comes or goes.
+//
+//	mail-sender            the demo: everything it needs is in the process
+//	mail-sender work       one peer as a service
+//	mail-sender send       fill the queue
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/partition/redisurl"
+)
+
+// prefix begins the names of the variables that stand for flags.
+const prefix = "MAIL_SENDER_"
+
+func main() {
+	redis.SetLogger(quiet{})
+	os.Exit(exit.Main(context.Background(), root()))
+}
+
+// quiet drops what the client would log: its calls return the same as errors.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+func root() *cobra.Command {
+	demo := demoCommand()
+	cmd := &cobra.Command{
+		Use:   "mail-sender",
+		Short: "sends queued mails by peers that come and go",
+		Long: `mail-sender sends the mails of a queue in Redis over SMTP. Mails to one recipient leave
+in order and never two at once, whatever peers come, leave or die.
+
+Without a command it runs the demo.
+
+` + exit.Help,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+		RunE:              demo.RunE,
+	}
+	cmd.Flags().AddFlagSet(demo.Flags())
+	// The demo plays on a store of its own, unless its flag says otherwise: no
+	// variable may send it to one that is in use.
+	flagenv.Bind(demo.Flags(), prefix, map[string][]string{"redis": {}})
+	cmd.AddCommand(demo)
+	for _, c := range []*cobra.Command{workCommand(), sendCommand()} {
+		flagenv.Bind(c.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
+		cmd.AddCommand(c)
+	}
+	return cmd
+}

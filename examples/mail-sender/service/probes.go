@@ -1,0 +1,103 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/promobserver"
+)
+
+// probes answer over HTTP how the peer is: /healthz, /readyz and /metrics. They are
+// the first to start and the last to stop, so that a drain can be watched.
+type probes struct {
+	registry *prometheus.Registry
+	observed *promobserver.Observer
+	runtime  atomic.Pointer[framework.Runtime]
+}
+
+func newProbes(cfg Config, l fx.Lifecycle) (*probes, error) {
+	p := &probes{registry: prometheus.NewRegistry()}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var err error
+	if p.observed, err = promobserver.New(p.registry); err != nil {
+		return nil, err
+	}
+	if cfg.HTTP == "" {
+		return p, nil
+	}
+	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	l.Append(fx.Hook{
+		OnStart: func(ctx context.Context) error {
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.HTTP)
+			if err != nil {
+				return fmt.Errorf("http: %w", err)
+			}
+			go func() { served <- server.Serve(listener) }()
+			return nil
+		},
+		OnStop: func(ctx context.Context) error {
+			err := server.Shutdown(ctx)
+			if err != nil {
+				err = errors.Join(err, server.Close())
+			}
+			if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+				err = errors.Join(err, end)
+			}
+			return err
+		},
+	})
+	return p, nil
+}
+
+// observer is what listens to the consumers for /metrics.
+func (p *probes) observer() framework.Observer { return p.observed }
+
+// watch answers for r from now on.
+func (p *probes) watch(r *framework.Runtime) {
+	p.runtime.Store(r)
+	for _, c := range r.Consumers() {
+		p.observed.Watch(c)
+	}
+}
+
+func (p *probes) handler() http.Handler {
+	mux := http.NewServeMux()
+	// Alive: nothing has ended that should run. A lost store does not make the
+	// process worth a restart.
+	mux.Handle("GET /healthz", p.probe((*framework.Runtime).Err))
+	// Ready: a member, and every partition of the share is served or waited for.
+	mux.Handle("GET /readyz", p.probe((*framework.Runtime).Ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// probe answers 200, or 503 with what is missing.
+func (p *probes) probe(ask func(*framework.Runtime) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		err := errors.New("starting")
+		if r := p.runtime.Load(); r != nil {
+			err = ask(r)
+		}
+		answer := map[string]string{"status": "ok"}
+		w.Header().Set("Content-Type", "application/json")
+		if err != nil {
+			answer = map[string]string{"status": "unavailable", "reason": err.Error()}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		// The client is gone if this fails; it will ask again.
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+}

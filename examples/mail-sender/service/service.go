@@ -1,0 +1,152 @@
+// Package service is one peer of mail-sender: what `mail-sender work` runs. It wires
+// the queue, the sender, the logs and the probes; the decisions are elsewhere.
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/fx"
+	"go.uber.org/zap"
+
+	"github.com/countoff/countoff/examples/mail-sender/mail"
+	"github.com/countoff/countoff/examples/mail-sender/sender"
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+)
+
+// Config of a peer. Zero fields get the defaults of what they are for.
+type Config struct {
+	Name        string
+	Partitions  int // written under a new name, compared otherwise; 0: what stands
+	Concurrency int // mails being sent at once
+	Lease       time.Duration
+	Peer        string                // peer id
+	Weight      int                   // share of the work relative to other peers
+	Retry       framework.RetryPolicy // of mails that fail for now
+	Shutdown    time.Duration         // for mails being sent when told to stop
+	// Inbox is a plain list of mails in JSON that any program fills. Empty: none.
+	Inbox string
+	// InboxLeft says that its oldest mail is at the left end: producers RPUSH.
+	InboxLeft bool
+	HTTP      string // address of the probes; empty: none
+	Sender    sender.Config
+}
+
+// numbers are those of the consumer.
+func (cfg Config) numbers(timeout time.Duration) framework.Config {
+	return framework.Config{
+		Concurrency: cfg.Concurrency,
+		// The sender keeps to its timeout by itself; this holds it to it.
+		HandlerTimeout: timeout + time.Second,
+		Retry:          cfg.Retry,
+		Timing:         transition.Timing{Lease: cfg.Lease, Shutdown: cfg.Shutdown},
+	}
+}
+
+// Validate says all that is wrong with cfg.
+func (cfg Config) Validate() error {
+	timeout := sender.DefaultTimeout
+	s, err := sender.New(cfg.Sender)
+	if err == nil {
+		timeout = s.Timeout()
+	}
+	errs := []error{partition.CheckName(cfg.Name), err, cfg.numbers(timeout).Validate()}
+	if cfg.Weight < 0 {
+		errs = append(errs, fmt.Errorf("weight %d: want at least 1", cfg.Weight))
+	}
+	if cfg.Partitions < 0 || cfg.Partitions > partition.MaxTotal {
+		errs = append(errs, fmt.Errorf("%d partitions: want 1 to %d", cfg.Partitions, partition.MaxTotal))
+	}
+	if cfg.HTTP != "" {
+		errs = append(errs, checkAddress(cfg.HTTP))
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddress says what is wrong with an address to listen on.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("http %s: want [host]:port: %w", address, err)
+	}
+	return nil
+}
+
+// Run works until it is told to stop, hands over and leaves. It owns the signals
+// and returns the code to exit with; see frameworkfx.Run.
+func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error) {
+	cfg.Sender.Idle = cfg.Concurrency
+	mails, err := sender.New(cfg.Sender)
+	if err != nil {
+		return 0, err
+	}
+	defer mails.Close()
+	return frameworkfx.Run(
+		fx.Supply(cfg, log),
+		fx.Supply(fx.Annotate(client, fx.As(new(redis.UniversalClient)))),
+		fx.Provide(newProbes),
+		redisfx.Source(cfg.Name, redisfx.Config{Source: redissource.Config{
+			Partitions: cfg.Partitions,
+			Ingress:    cfg.ingress(),
+		}}),
+		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
+		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()), framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1))),
+		frameworkfx.Observe((*probes).observer),
+		fx.Invoke((*probes).watch),
+	), nil
+}
+
+// ingress is the plain list, if there is one. A line that is no mail is routed all
+// the same: the handler makes a dead letter of it that says what is wrong.
+func (cfg Config) ingress() []redissource.Ingress {
+	if cfg.Inbox == "" {
+		return nil
+	}
+	in := redissource.Ingress{
+		List: cfg.Inbox,
+		Key:  func(line []byte) (string, error) { return mail.KeyOf(line), nil },
+		Type: mail.Type,
+	}
+	if cfg.InboxLeft {
+		in.Oldest = redissource.Left
+	}
+	return []redissource.Ingress{in}
+}
+
+// Reach asks until there is an answer, for at most patience: a peer that starts
+// beside its store should not end because it was faster.
+func Reach(ctx context.Context, ask func(context.Context) error, patience time.Duration, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var last error
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil { // that our patience ended is no reason
+			last = err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			log.Warn("not reached yet", zap.Error(err))
+		case <-ctx.Done():
+			timer.Stop()
+			return last
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/countoff/countoff/examples/mail-sender/service"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition/redisurl"
+)
+
+func workCommand() *cobra.Command {
+	var cfg service.Config
+	var store, level, oldest string
+	var patience time.Duration
+	var withStdin bool
+	cmd := &cobra.Command{
+		Use:   "work",
+		Short: "one peer: sends the mails of its share, until told to stop",
+		Long: `Runs one peer as a service: JSON logs on stderr, /healthz, /readyz and /metrics over
+HTTP. SIGTERM or SIGINT drains and leaves; a second one stops at once.
+
+Mails that the SMTP server refuses for now (4xx) are tried again, those it refuses
+for good (5xx) and payloads that are no mails become dead letters: see countoff dead.
+
+` + exit.Help,
+		Args: cobra.NoArgs,
+		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
+			errs := zeros(cmd, "concurrency", "lease", "shutdown", "weight", "tries", "backoff", "backoff-max", "wait")
+			if patience < 0 {
+				errs = append(errs, fmt.Errorf("--wait %v: want more than 0", patience))
+			}
+			if cmd.Flags().Changed("partitions") {
+				errs = append(errs, zeros(cmd, "partitions")...)
+			}
+			switch oldest {
+			case "left", "right":
+				cfg.InboxLeft = oldest == "left"
+			default:
+				errs = append(errs, fmt.Errorf("--inbox-oldest %s: want right (producers LPUSH) or left (they RPUSH)", oldest))
+			}
+			if !cmd.Flags().Changed("inbox") {
+				cfg.Inbox = cfg.Name + ":inbox"
+			}
+			log, err := newLogger(level)
+			client, badURL := redisurl.Open(store)
+			if err := errors.Join(append(errs, err, badURL, cfg.Validate())...); err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			defer client.Close()
+			if withStdin {
+				go endWith(cmd.InOrStdin())
+			}
+			return work(cmd.Context(), cfg, client, store, patience, log)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, several hosts for a cluster")
+	f.DurationVar(&patience, "wait", 10*time.Second, "how long to wait for the store at the start")
+	f.StringVar(&cfg.Sender.URL, "smtp", "smtp://127.0.0.1:25", "the SMTP server, as smtp://[user:password@]host[:port][?starttls=off|try|must] or smtps://")
+	f.StringVar(&cfg.Sender.From, "from", "mail-sender@localhost", "sender of mails that name none")
+	f.StringVar(&cfg.Name, "name", "mail-sender", "name of the task processing; all its peers and producers share it")
+	f.IntVar(&cfg.Partitions, "partitions", 0, "shares of the work of a new name (default 256); must be the same where the name exists")
+	f.IntVar(&cfg.Concurrency, "concurrency", 16, "mails being sent at once")
+	f.DurationVar(&cfg.Lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers")
+	f.DurationVar(&cfg.Shutdown, "shutdown", 25*time.Second, "how long mails being sent may take when told to stop")
+	f.StringVar(&cfg.Peer, "id", "", "peer id (default the host's name, with the process id where that is taken)")
+	f.IntVar(&cfg.Weight, "weight", 1, "share of the work relative to other peers")
+	f.IntVar(&cfg.Retry.Tries, "tries", 20, "runs of a mail that is refused for now, before it becomes a dead letter")
+	f.DurationVar(&cfg.Retry.First, "backoff", time.Second, "before the second try; doubled each time")
+	f.DurationVar(&cfg.Retry.Max, "backoff-max", time.Minute, "the longest time between two tries")
+	f.StringVar(&cfg.Inbox, "inbox", "", "plain list of mails in JSON that any program fills (default NAME:inbox); given empty: none")
+	f.StringVar(&oldest, "inbox-oldest", "right", "end where its oldest mail is: right (producers LPUSH) or left (they RPUSH)")
+	f.StringVar(&cfg.HTTP, "http", ":8080", "address of /healthz, /readyz and /metrics; empty: none")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	f.BoolVar(&withStdin, "exit-with-stdin", false, "stop at once when stdin ends")
+	_ = f.MarkHidden("exit-with-stdin") // for the demo, whose peers must not outlive it
+	return cmd
+}
+
+// zeros are the flags that were given as 0, which would be taken for the default.
+func zeros(cmd *cobra.Command, names ...string) []error {
+	var errs []error
+	for _, name := range names {
+		if v := cmd.Flags().Lookup(name).Value.String(); v == "0" || v == "0s" {
+			errs = append(errs, fmt.Errorf("--%s %s: want more than 0", name, v))
+		}
+	}
+	return errs
+}
+
+// work runs a peer on the store.
+func work(ctx context.Context, cfg service.Config, client redis.UniversalClient, store string, patience time.Duration, log *zap.Logger) error {
+	defer log.Sync() //nolint:errcheck // a terminal cannot be synced
+	if err := service.Reach(ctx, func(ctx context.Context) error { return redisurl.Reach(ctx, client, store) }, patience, log); err != nil {
+		return exit.With(exit.Unreachable, err)
+	}
+	code, err := service.Run(cfg, client, log)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	return exit.Coded(code)
+}
+
+// endWith ends the process with its stdin: whoever held the other end is gone.
+func endWith(stdin io.Reader) {
+	_, _ = io.Copy(io.Discard, stdin)
+	os.Exit(exit.Hard)
+}
+
+func newLogger(level string) (*zap.Logger, error) {
+	l, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	cfg := zap.NewProductionConfig()
+	cfg.Level = zap.NewAtomicLevelAt(l)
+	cfg.Sampling = nil // each line tells of another mail or partition
+	cfg.DisableStacktrace = true
+	cfg.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	cfg.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
+	return cfg.Build()
+}

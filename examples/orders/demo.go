@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/examples/orders/play"
+	"github.com/countoff/countoff/framework/program/exit"
+)
+
+// demoPatience is how long the demo may take in all.
+const demoPatience = 3 * time.Minute
+
+func demoCommand() *cobra.Command {
+	var cfg play.Config
+	load := play.Load{Customers: 100, Each: 40, Pause: 100 * time.Millisecond}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "three peers, of which one is killed while it works",
+		Long: `Starts a broker and a store inside this process (unless --kafka and --redis name
+others), three peers in processes of their own, and sends orders. In the middle it
+kills a peer, as kill -9 does. Then it counts.`,
+		Args: cobra.NoArgs,
+		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			cfg.Program, cfg.Errors = self, cmd.ErrOrStderr()
+			ctx, cancel := context.WithTimeout(cmd.Context(), demoPatience)
+			defer cancel()
+			report, err := demo(ctx, cfg, load, cmd.OutOrStdout())
+			if err == nil {
+				err = report.Write(cmd.OutOrStdout())
+			}
+			if err == nil && report.Bad() {
+				return exit.With(exit.Verdict, fmt.Errorf("the numbers do not hold"))
+			}
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Kafka, "kafka", "", "a broker to play on, as kafka://host:port (default: one in this process)")
+	f.StringVar(&cfg.Redis, "redis", "", "a store to play on, as redis://host:port (default: one in this process)")
+	f.StringVar(&cfg.Topic, "topic", "orders", "topic of the orders; created if it is not there")
+	f.StringVar(&cfg.Name, "name", "orders", "name of the task processing")
+	f.IntVar(&cfg.Partitions, "partitions", 6, "of the topic")
+	f.DurationVar(&cfg.Lease, "lease", 3*time.Second, "how long others wait for a peer they hear nothing of")
+	f.IntVar(&load.Customers, "customers", load.Customers, "how many customers order")
+	f.IntVar(&load.Each, "each", load.Each, "how many orders each of them has")
+	return cmd
+}
+
+// demo plays: peers, orders, and a kill when half of the time is over.
+func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (play.Report, error) {
+	p, err := play.Start(ctx, cfg)
+	if err != nil {
+		return play.Report{}, err
+	}
+	defer p.Close()
+	fmt.Fprintf(out, "kafka at %s, redis at %s\n", p.Kafka(), p.Redis())
+	var victim *play.Peer
+	for _, id := range []string{"ann", "bob", "cat"} {
+		if victim, err = p.Peer(id); err != nil {
+			return play.Report{}, err
+		}
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- p.Send(ctx, load) }()
+	// Half-way by what is done, however fast the machine is.
+	if err := p.Await(ctx, load.Customers*load.Each/2, false); err != nil {
+		return play.Report{}, err
+	}
+	at := time.Now()
+	victim.Kill()
+	fmt.Fprintln(out, "killed cat")
+	if err := <-sent; err != nil {
+		return play.Report{}, err
+	}
+	if err := p.Await(ctx, load.Customers*load.Each, true); err != nil {
+		return play.Report{}, err
+	}
+	return p.Report(ctx, load, victim, at)
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/examples/orders/play"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+)
+
+// TestMain is the program as well: the peers of a play are processes of it.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "work" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const patience = 100 * time.Second
+
+// config plays on the broker of the environment, if there is one, else on embedded ones.
+func config(t *testing.T) (play.Config, context.Context) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cfg := play.Config{Program: self, Errors: io.Discard, Name: redistest.Name(t), Topic: kafkatest.Name(t), Lease: 2500 * time.Millisecond}
+	if addr := os.Getenv(kafkatest.EnvBroker); addr != "" {
+		cfg.Kafka = "kafka://" + addr
+	}
+	return cfg, ctx
+}
+
+func TestDemo(t *testing.T) {
+	cfg, ctx := config(t)
+	var out strings.Builder
+	report, err := demo(ctx, cfg, play.Load{Customers: 60, Each: 20, Pause: 50 * time.Millisecond}, &out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if report.Bad() || report.TakenOver == 0 {
+		t.Errorf("the report: %+v\n%s", report, out.String())
+	}
+}
+
+// What is not done of a topic is what countoff status shows, partition by partition.
+func TestLagInStatus(t *testing.T) {
+	cfg, ctx := config(t)
+	cfg.Takes = time.Hour
+	p, err := play.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Send(ctx, play.Load{Customers: 30, Each: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Peer("ann"); err != nil {
+		t.Fatal(err)
+	}
+	client, err := redisurl.Open(p.Redis())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var seen status.Status
+	err = play.Until(ctx, func() (bool, error) {
+		seen, err = status.Read(ctx, client, cfg.Name)
+		t := seen.Totals()
+		return t.Pending+t.InFlight == 60 && t.InFlight > 0, err
+	})
+	if err != nil {
+		t.Errorf("%v: status shows %+v", err, seen.Partitions)
+	}
+	for _, part := range seen.Partitions {
+		if part.Owner != "ann" || part.State != status.Owned {
+			t.Errorf("partition %v is %s, of %q", part.ID, part.State, part.Owner)
+		}
+	}
+}
+
+// An owner that is stopped past its lease and then goes on begins nothing more and
+// settles nothing: the topic is worked to its end, in order, and the group stays at
+// the end, whatever the old owner still had to say.
+func TestPausedOwner(t *testing.T) {
+	cfg, ctx := config(t)
+	cfg.Takes = 50 * time.Millisecond
+	p, err := play.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	peers := map[string]*play.Peer{}
+	for _, id := range []string{"ann", "bob"} {
+		if peers[id], err = p.Peer(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := play.Load{Customers: 60, Each: 10}
+	sent := make(chan error, 1)
+	go func() { sent <- p.Send(ctx, play.Load{Customers: 60, Each: 20, Pause: 100 * time.Millisecond}) }()
+	until := func(what string, so func() bool) {
+		t.Helper()
+		if err := play.Until(ctx, func() (bool, error) { return so(), nil }); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	// what are the lines of a peer that say something, since an instant.
+	what := func(id, says string, since time.Time) (lines []play.Line) {
+		for _, l := range p.Lines() {
+			if l.Peer == id && l.What == says && l.At.After(since) {
+				lines = append(lines, l)
+			}
+		}
+		return lines
+	}
+	until("both work", func() bool {
+		return p.Done() >= first.Customers && len(what("ann", play.Begin, time.Time{})) > 0 && len(what("bob", play.Begin, time.Time{})) > 0
+	})
+	if err := peers["ann"].Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	owned := map[partition.ID]bool{}
+	for _, l := range what("ann", play.Opened, time.Time{}) {
+		owned[l.ID] = true
+	}
+	until("bob takes over", func() bool {
+		taken := map[partition.ID]bool{}
+		for _, l := range what("bob", play.Opened, stopped) {
+			taken[l.ID] = true
+		}
+		for id := range owned {
+			if !taken[id] {
+				return false
+			}
+		}
+		return true
+	})
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	load := play.Load{Customers: 60, Each: 20}
+	if err := p.Await(ctx, load.Customers*load.Each, true); err != nil {
+		t.Fatalf("bob alone: %v", err)
+	}
+	resumed := time.Now()
+	if err := peers["ann"].Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	until("ann learns that it lost them", func() bool { return len(what("ann", play.Lost, resumed)) >= 1 })
+	for _, id := range []string{"ann", "bob"} {
+		if err := peers[id].Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := p.Report(ctx, load, nil, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Bad() {
+		t.Errorf("the report: %+v", report)
+	}
+	if begun := what("ann", play.Begin, resumed); len(begun) > 0 {
+		for _, l := range begun {
+			for _, b := range what("ann", play.Opened, resumed) {
+				if b.ID == l.ID && b.By == l.By {
+					l.By = 0 // under a grant of its own, got since
+				}
+			}
+			if l.By != 0 {
+				t.Errorf("after its pause ann began %+v", l)
+			}
+		}
+	}
+}

@@ -1,0 +1,262 @@
+// Package play is the demo of orders: a broker and a store, peers in processes of
+// their own, and what they say they did.
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A Config says what is played. Zero fields but Program have defaults.
+type Config struct {
+	Program    string        // with the command work
+	Kafka      string        // URL; default: an embedded kfake
+	Redis      string        // URL; default: an embedded miniredis
+	Name       string        // of the task processing; default "orders"
+	Topic      string        // default "orders"
+	Partitions int           // default 6
+	Lease      time.Duration // default 3 s
+	Takes      time.Duration // of an order; default 20 ms
+	Errors     io.Writer     // what peers say on stderr; default: nothing
+}
+
+func (c Config) withDefaults() Config {
+	if c.Name == "" {
+		c.Name = "orders"
+	}
+	if c.Topic == "" {
+		c.Topic = "orders"
+	}
+	if c.Partitions == 0 {
+		c.Partitions = 6
+	}
+	if c.Lease == 0 {
+		c.Lease = 3 * time.Second
+	}
+	if c.Takes == 0 {
+		c.Takes = 20 * time.Millisecond
+	}
+	return c
+}
+
+// A Play is a topic with peers that work it.
+type Play struct {
+	cfg   Config
+	opts  []kgo.Opt
+	close []func()
+
+	mu    sync.Mutex
+	lines []Line
+	peers []*Peer
+}
+
+// A Peer is one process of it.
+type Peer struct {
+	id    string
+	cmd   *exec.Cmd
+	leash io.WriteCloser // its stdin: when we die it ends, and the peer with it
+	ended chan struct{}  // closed when it has ended and all its lines were read
+}
+
+// Start starts broker and store, unless they are there, and makes the topic.
+func Start(ctx context.Context, cfg Config) (*Play, error) {
+	p := &Play{cfg: cfg.withDefaults()}
+	err := p.start(ctx)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Play) start(ctx context.Context) error {
+	if p.cfg.Kafka == "" {
+		c, err := kfake.NewCluster(kfake.NumBrokers(1))
+		if err != nil {
+			return fmt.Errorf("embedded kafka: %w", err)
+		}
+		p.close = append(p.close, c.Close)
+		p.cfg.Kafka = "kafka://" + strings.Join(c.ListenAddrs(), ",")
+	}
+	if p.cfg.Redis == "" {
+		m := miniredis.NewMiniRedis()
+		if err := m.Start(); err != nil {
+			return fmt.Errorf("embedded redis: %w", err)
+		}
+		p.close = append(p.close, m.Close)
+		p.cfg.Redis = "redis://" + m.Addr()
+	}
+	var err error
+	if p.opts, err = kafkasource.Options(p.cfg.Kafka); err != nil {
+		return err
+	}
+	if err := CreateTopic(ctx, p.opts, p.cfg.Topic, p.cfg.Partitions); err != nil {
+		return err
+	}
+	client, err := redisurl.Open(p.cfg.Redis)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	// The store is known to be new, or has the name already: nobody has to wait.
+	_, err = redisledger.Init(ctx, client, p.cfg.Name, partition.Config{Total: p.cfg.Partitions, Hash: partition.Murmur2})
+	return err
+}
+
+// Kafka and Redis are where broker and store listen.
+func (p *Play) Kafka() string { return p.cfg.Kafka }
+
+// Redis is the URL of the store.
+func (p *Play) Redis() string { return p.cfg.Redis }
+
+// Close ends the peers that are left, and what was embedded.
+func (p *Play) Close() {
+	p.mu.Lock()
+	peers := p.peers
+	p.mu.Unlock()
+	for _, peer := range peers {
+		peer.Kill()
+	}
+	for i := len(p.close) - 1; i >= 0; i-- {
+		p.close[i]()
+	}
+	p.close = nil
+}
+
+// Peer starts a process called id.
+func (p *Play) Peer(id string) (*Peer, error) {
+	cmd := exec.Command(p.cfg.Program, "work", "--exit-with-stdin", "--kafka", p.cfg.Kafka, "--redis", p.cfg.Redis,
+		"--topic", p.cfg.Topic, "--name", p.cfg.Name, "--id", id, "--lease", p.cfg.Lease.String(), "--takes", p.cfg.Takes.String(), "--look", "1s")
+	// The flags are all: no variable of the user's shell may change the play.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "COUNTOFF_GRACE=60s", "COUNTOFF_DEPLOYMENT=orders"}
+	cmd.Stderr = p.cfg.Errors
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	leash, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start peer %s: %w", id, err)
+	}
+	peer := &Peer{id: id, cmd: cmd, leash: leash, ended: make(chan struct{})}
+	p.mu.Lock()
+	p.peers = append(p.peers, peer)
+	p.mu.Unlock()
+	go func() {
+		defer close(peer.ended)
+		read(out, id, p.take)
+		_ = cmd.Wait() // how it ended is whoever's business who told it to
+	}()
+	return peer, nil
+}
+
+func (p *Play) take(l Line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(p.lines, l)
+}
+
+// Lines are those of all peers so far.
+func (p *Play) Lines() []Line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Line(nil), p.lines...)
+}
+
+// Send sends a load.
+func (p *Play) Send(ctx context.Context, l Load) error { return l.Send(ctx, p.opts, p.cfg.Topic) }
+
+// Done is how many different orders the peers say are done.
+func (p *Play) Done() int {
+	done := make(map[Order]bool)
+	for _, line := range p.Lines() {
+		if line.What == End {
+			done[line.Order] = true
+		}
+	}
+	return len(done)
+}
+
+// Await waits until so many orders are done and, if all is true, the group says that
+// nothing is left.
+func (p *Play) Await(ctx context.Context, orders int, all bool) error {
+	return Until(ctx, func() (bool, error) {
+		if p.Done() < orders || !all {
+			return p.Done() >= orders, nil
+		}
+		lag, err := Lag(ctx, p.opts, p.cfg.Name, p.cfg.Topic)
+		return lag == 0, err
+	})
+}
+
+// Until looks again and again whether something is so.
+func Until(ctx context.Context, so func() (bool, error)) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := so(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(errors.New("what was waited for did not come in time"), ctx.Err())
+		}
+	}
+}
+
+// Report judges what was played. killed is who was killed at an instant; nil: nobody.
+func (p *Play) Report(ctx context.Context, l Load, killed *Peer, at time.Time) (Report, error) {
+	id := ""
+	if killed != nil {
+		id = killed.id
+	}
+	r := judge(p.Lines(), l, id, at)
+	var err error
+	r.Lag, err = Lag(ctx, p.opts, p.cfg.Name, p.cfg.Topic)
+	return r, err
+}
+
+// Signal sends the peer a signal.
+func (p *Peer) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Kill ends the peer without goodbye and returns when it is dead and all that it said
+// was read.
+func (p *Peer) Kill() {
+	_ = p.cmd.Process.Kill() // fails only if it has ended
+	<-p.ended
+	_ = p.leash.Close()
+}
+
+// Leave tells the peer to hand over and end, and waits for it.
+func (p *Peer) Leave(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("tell %s to leave: %w", p.id, err)
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s did not leave: %w", p.id, ctx.Err())
+	}
+}
