@@ -1,0 +1,107 @@
+package contest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/cmd/countoff-bench/meter"
+	"github.com/countoff/countoff/cmd/countoff-bench/report"
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+// pushes pushes one task after the other, each some time after the one before was
+// handled, and returns how long they took from before the push to the handler.
+func pushes(ctx context.Context, r *Run, pause time.Duration, handled <-chan time.Time, push func(i int) error) (report.Measures, error) {
+	took := make([]time.Duration, 0, r.Meter.Tasks())
+	for i := range r.Meter.Tasks() {
+		began := time.Now()
+		if err := push(i); err != nil {
+			return nil, err
+		}
+		select {
+		case at := <-handled:
+			took = append(took, at.Sub(began))
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		time.Sleep(pause)
+	}
+	slices.Sort(took)
+	return report.Measures{
+		report.P50: milliseconds(took[len(took)/2]),
+		report.P99: milliseconds(took[min(len(took)-1, len(took)*99/100)]),
+	}, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func countoffLatency() Contestant {
+	c := countoffConfig{concurrency: 10}.withDefaults()
+	return Contestant{
+		Tag: "countoff-latency", What: "countoff, 16 partitions, idle: push to handler", Kind: Latency, Tasks: 1000, Quick: 300,
+		Run: func(ctx context.Context, r *Run) (measures report.Measures, err error) {
+			client := r.Client()
+			defer client.Close()
+			if err := initName(ctx, client, c.partitions); err != nil {
+				return nil, err
+			}
+			p, err := redissource.NewProducer(ctx, client, countoffName, redissource.ProducerConfig{})
+			if err != nil {
+				return nil, err
+			}
+			defer p.Close(ctx)
+			handled := make(chan time.Time, 1)
+			handler := func(_ context.Context, t *framework.Task) error {
+				now := time.Now()
+				r.Meter.Saw(t.Payload)
+				handled <- now
+				return nil
+			}
+			err = c.serve(ctx, client, handler, func() (err error) {
+				time.Sleep(time.Second) // until all partitions are served
+				measures, err = pushes(ctx, r, 5*time.Millisecond, handled, func(i int) error {
+					_, err := p.Enqueue(ctx, messages(i, i+1, true)...)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				return r.Wait(ctx)
+			})
+			return measures, err
+		},
+	}
+}
+
+func asynqLatency() Contestant {
+	return Contestant{
+		Tag: "asynq-latency", What: "asynq v0.26, idle: enqueue to handler", Kind: Latency, Tasks: 16, Quick: 6,
+		Run: func(ctx context.Context, r *Run) (measures report.Measures, err error) {
+			opt := asynq.RedisClientOpt{Addr: r.Addr}
+			client := asynq.NewClient(opt)
+			defer client.Close()
+			handled := make(chan time.Time, 1)
+			handler := func(_ context.Context, t *asynq.Task) error {
+				now := time.Now()
+				r.Meter.Saw(t.Payload())
+				handled <- now
+				return nil
+			}
+			err = asynqServe(ctx, opt, 10, handler, func() (err error) {
+				measures, err = pushes(ctx, r, 5*time.Millisecond, handled, func(i int) error {
+					_, err := client.EnqueueContext(ctx, asynq.NewTask(asynqType, meter.Payload(i)))
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				return r.Wait(ctx)
+			})
+			return measures, err
+		},
+	}
+}

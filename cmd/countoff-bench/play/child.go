@@ -1,0 +1,137 @@
+package play
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/cmd/countoff-bench/contest"
+	"github.com/countoff/countoff/cmd/countoff-bench/meter"
+	"github.com/countoff/countoff/cmd/countoff-bench/report"
+)
+
+// Command is the word with which the program runs itself as a contestant.
+const Command = "contestant"
+
+// A word is a line that a contestant's process says on its standard output.
+type word struct {
+	Said     string          `json:"said"`           // first, last, end
+	Span     *meter.Span     `json:"span,omitempty"` // with last
+	Measures report.Measures `json:"measures,omitempty"`
+	Absent   bool            `json:"absent,omitempty"` // with end: what it takes is not installed
+	Err      string          `json:"err,omitempty"`    // with end
+}
+
+// runTimeout is how long one run may take.
+const runTimeout = 3 * time.Minute
+
+// Part plays the part that the program was run again for, if args, its command line, say
+// so, and reports whether it has.
+func Part(args []string, in io.Reader, out io.Writer) (done bool, err error) {
+	if len(args) < 2 {
+		return false, nil
+	}
+	switch args[1] {
+	case Command:
+		return true, Contestant(args[2:], in, out)
+	case contest.BrokerCommand:
+		return true, contest.Broker(in, out)
+	}
+	return false, nil
+}
+
+// Contestant is the program as a contestant: args are those behind [Command]. It says
+// when the first task was handled, when the last one was, waits for a line from in, and
+// then stops and says how it went.
+func Contestant(args []string, in io.Reader, out io.Writer) error {
+	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	var (
+		tag     = flags.String("tag", "", "which one")
+		addr    = flags.String("addr", "", "host:port of the store")
+		n       = flags.Int("n", 0, "how many tasks there are")
+		quick   = flags.Bool("quick", false, "a quick run")
+		profile = flags.String("profile", "", "folder for profiles")
+	)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c, ok := contest.Find(*tag)
+	if !ok {
+		return fmt.Errorf("no contestant %q", *tag)
+	}
+	redis.SetLogger(silent{})
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
+	defer cancel()
+
+	var mu sync.Mutex
+	lines := json.NewEncoder(out)
+	say := func(w word) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return lines.Encode(w)
+	}
+	m := meter.New(*n)
+	runtime.GC() // the next one is not far into the run for some and near for others
+	profiled := make(chan error, 1)
+	go func() {
+		<-m.Began()
+		_ = say(word{Said: "first"}) // a parent that is gone shows at the last word
+		profiled <- record(*profile, c.Tag, m.Ended())
+	}()
+	run := &contest.Run{Addr: *addr, Meter: m, Quick: *quick, Last: func() {
+		span := m.Span()
+		if say(word{Said: "last", Span: &span}) == nil {
+			_, _ = bufio.NewReader(in).ReadString('\n')
+		}
+	}}
+	measures, err := c.Run(ctx, run)
+	if err == nil && c.Kind != contest.Tool {
+		err = errors.Join(m.Check(), <-profiled)
+	}
+	last := word{Said: "end", Measures: measures, Absent: errors.Is(err, contest.ErrAbsent)}
+	if err != nil {
+		last.Err = err.Error()
+	}
+	return say(last)
+}
+
+// record writes a profile of the CPU until ended, and one of the allocations. Without a
+// folder it does nothing.
+func record(dir, tag string, ended <-chan struct{}) error {
+	if dir == "" {
+		return nil
+	}
+	cpu, err := os.Create(filepath.Join(dir, tag+".cpu.pprof"))
+	if err != nil {
+		return err
+	}
+	defer cpu.Close()
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		return err
+	}
+	<-ended
+	pprof.StopCPUProfile()
+	allocs, err := os.Create(filepath.Join(dir, tag+".allocs.pprof"))
+	if err != nil {
+		return err
+	}
+	defer allocs.Close()
+	return pprof.Lookup("allocs").WriteTo(allocs, 0)
+}
+
+// silent is a client's log that nobody reads.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

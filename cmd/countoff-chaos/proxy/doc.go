@@ -1,0 +1,3 @@
+// Package proxy is a small TCP proxy that can be cut, delayed or silenced while it
+// runs: the network of one peer.
+package proxy

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/cmd/countoff-chaos/child"
+)
+
+// ErrNone means that there is no redis-server in the PATH.
+var ErrNone = errors.New("no redis-server in PATH: install it, as in: apt-get install redis-server")
+
+const patience = 20 * time.Second
+
+// A Server is one redis-server on a port of loopback that it keeps over restarts.
+// Its methods must not be called concurrently.
+type Server struct {
+	port  int
+	dir   string
+	args  []string // before those of Start
+	conf  string   // a configuration file; empty: none
+	env   []string
+	cmd   *exec.Cmd // nil: not running
+	ended chan struct{}
+}
+
+// NewServer returns a server that is not running yet. It keeps its files in dir.
+func NewServer(dir string, args ...string) (*Server, error) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return nil, ErrNone
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{port: port, dir: dir, args: args}, nil
+}
+
+// Addr is its host:port.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Start runs it and waits until it answers, its data loaded.
+func (s *Server) Start(ctx context.Context, args ...string) error {
+	if s.cmd != nil {
+		return fmt.Errorf("the server at %s runs already", s.Addr())
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	all := []string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no"}
+	if s.conf != "" {
+		all = append([]string{s.conf}, all...) // the first argument, or it is none
+	}
+	cmd := exec.Command("redis-server", append(append(all, s.args...), args...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), s.env...)
+	if err := child.Start(cmd); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		close(ended)
+	}()
+	s.cmd, s.ended = cmd, ended
+	if err := s.answers(ctx); err != nil {
+		s.Kill()
+		said, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("redis-server at %s does not start: %w\n%s", s.Addr(), err, said)
+	}
+	return nil
+}
+
+// answers waits until this server, and nobody else, answers.
+func (s *Server) answers(ctx context.Context) error {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	pid := strconv.Itoa(s.cmd.Process.Pid)
+	for end := time.Now().Add(patience); ; {
+		info, err := client.InfoMap(ctx, "server").Result()
+		if err == nil && info["Server"]["process_id"] == pid {
+			if err = client.Ping(ctx).Err(); err == nil { // not while it loads
+				return nil
+			}
+		}
+		select {
+		case <-s.ended:
+			return errors.New("it ended at once")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("no answer for %v: %w", patience, err)
+		}
+	}
+}
+
+// Kill ends it with SIGKILL and returns when it is dead. A dead one is left alone.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill() // fails only if it has ended
+	<-s.ended
+	s.sweep(s.cmd.Process.Pid)
+	s.cmd = nil
+}
+
+// Wipe removes what a dead server has on its disk.
+func (s *Server) Wipe() error {
+	return errors.Join(os.RemoveAll(filepath.Join(s.dir, "appendonlydir")), os.RemoveAll(filepath.Join(s.dir, "dump.rdb")))
+}
+
+// Client returns a client of its own kind: one that does not repeat calls.
+func (s *Server) Client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// config gives it a configuration file of those lines.
+func (s *Server) config(lines ...string) error {
+	s.conf = filepath.Join(s.dir, "conf")
+	return os.WriteFile(s.conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}

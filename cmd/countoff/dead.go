@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+func deadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "what could not be done: list, show, requeue, drop",
+		Long: `Dead letters are tasks whose handler gave up or whose tries are over, whole, with the
+reason. They stay until somebody takes them away. An ID is that of the task, or
+PARTITION/POSITION as list prints it for what has none.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(deadListCommand(), deadShowCommand(),
+		deadTakeCommand("requeue", "run them again: at the end of their partition, as if for the first time", "requeued", redissource.Requeue),
+		deadTakeCommand("drop", "throw them away", "dropped", redissource.Drop))
+	return cmd
+}
+
+// A deadLetter is what --json prints of one.
+type deadLetter struct {
+	ID         string            `json:"id"`
+	Type       string            `json:"type"`
+	Key        string            `json:"key"`
+	Partition  partition.ID      `json:"partition"`
+	Position   int64             `json:"position"`
+	Reason     string            `json:"reason"`
+	FirstError string            `json:"first_error"`
+	Attempts   int               `json:"attempts"`
+	Crashes    int               `json:"crashes"`
+	Born       *time.Time        `json:"born"` // null: unknown
+	Died       *time.Time        `json:"died"`
+	Raw        bool              `json:"raw"` // nobody could read it as a task
+	Headers    map[string]string `json:"headers,omitempty"`
+	Payload    string            `json:"payload,omitempty"`
+	Bytes      []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is no text
+}
+
+func jsonLetter(d redissource.DeadLetter, whole bool) deadLetter {
+	out := deadLetter{
+		ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Position: d.Position, Reason: d.Reason,
+		FirstError: d.FirstError, Attempts: d.Attempts, Crashes: d.Crashes, Born: known(d.Born), Died: known(d.Died), Raw: d.Raw,
+	}
+	if !whole {
+		return out
+	}
+	out.Headers = d.Headers
+	if utf8.Valid(d.Payload) {
+		out.Payload = string(d.Payload)
+	} else {
+		out.Bytes = d.Payload
+	}
+	return out
+}
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// called reports whether an argument may call d so.
+func called(d redissource.DeadLetter, id string) bool {
+	return d.ID != "" && d.ID == id || place(d) == id
+}
+
+func place(d redissource.DeadLetter) string { return fmt.Sprintf("%v/%d", d.Partition, d.Position) }
+
+// everywhere returns the partitions of name.
+func everywhere(ctx context.Context, client redis.UniversalClient, name string) ([]partition.ID, error) {
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Units = nil
+	return cfg.IDs(), nil
+}
+
+func deadListCommand() *cobra.Command {
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list NAME",
+		Short: "dead letters by partition, oldest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			ids, err := everywhere(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			n := 0
+			err = redissource.DeadLetters(ctx, client, args[0], ids, func(d redissource.DeadLetter) bool {
+				if n++; limit > 0 && n > limit {
+					return false
+				}
+				if asJSON {
+					return json.NewEncoder(out).Encode(jsonLetter(d, false)) == nil
+				}
+				if n == 1 {
+					fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
+				}
+				id := d.ID
+				if id == "" {
+					id = place(d)
+				}
+				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", id, d.Type, d.Key, d.Attempts, date(d.Died), oneLine(d.Reason))
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+			case n == 0:
+				fmt.Fprintln(out, "no dead letters")
+			default:
+				if err := table.Flush(); err != nil {
+					return err
+				}
+				if limit > 0 && n > limit {
+					fmt.Fprintf(out, "… more (--limit 0 lists all)\n")
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many; 0: all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+func deadShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME ID",
+		Short: "one dead letter, whole",
+		Args:  cobra.ExactArgs(2),
+		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			found, err := pick(ctx, client, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			for _, d := range found {
+				if asJSON {
+					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(jsonLetter(d, true)); err != nil {
+						return err
+					}
+					continue
+				}
+				printLetter(cmd.OutOrStdout(), d)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
+	return cmd
+}
+
+func printLetter(out io.Writer, d redissource.DeadLetter) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "%-12s %s\n", name, value)
+		}
+	}
+	row("id", d.ID)
+	row("type", d.Type)
+	row("key", d.Key)
+	row("place", place(d)+" (partition/position)")
+	row("reason", d.Reason)
+	row("first error", d.FirstError)
+	row("tries", fmt.Sprint(d.Attempts))
+	if d.Crashes > 0 {
+		row("crashes", fmt.Sprint(d.Crashes))
+	}
+	row("born", date(d.Born))
+	row("died", date(d.Died))
+	for name, value := range d.Headers {
+		row("header", name+": "+value)
+	}
+	if utf8.Valid(d.Payload) {
+		fmt.Fprintf(out, "\n%s\n", d.Payload)
+	} else {
+		fmt.Fprintf(out, "\n%q\n", d.Payload)
+	}
+}
+
+// deadTakeCommand is requeue or drop.
+func deadTakeCommand(use, short, done string, take func(context.Context, redis.UniversalClient, string, redissource.DeadLetter) (bool, error)) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   use + " NAME ID...",
+		Short: short,
+		Args:  cobra.MinimumNArgs(1),
+		RunE: onStore(true, func(_ *cobra.Command, args []string) error {
+			if all == (len(args) > 1) {
+				return errors.New("want the ids of dead letters, or --all")
+			}
+			return nil
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			found, err := pick(ctx, client, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			n := 0
+			var errs []error
+			for _, d := range found {
+				ok, err := take(ctx, client, args[0], d)
+				if ok {
+					n++
+				}
+				if err != nil {
+					errs = append(errs, err)
+				}
+				if ctx.Err() != nil {
+					break
+				}
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
+			return errors.Join(errs...)
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all dead letters of NAME")
+	return cmd
+}
+
+// pick returns the dead letters that wanted names, all if it names none. What is
+// named and not there is an error.
+func pick(ctx context.Context, client redis.UniversalClient, name string, wanted []string) (found []redissource.DeadLetter, err error) {
+	ids, err := everywhere(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	missing := slices.Clone(wanted)
+	err = redissource.DeadLetters(ctx, client, name, ids, func(d redissource.DeadLetter) bool {
+		is := func(id string) bool { return called(d, id) }
+		if len(wanted) == 0 || slices.ContainsFunc(wanted, is) {
+			found = append(found, d)
+			missing = slices.DeleteFunc(missing, is)
+		}
+		return true
+	})
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("no dead letter of %s is called %s: see countoff dead list %s", name, strings.Join(missing, ", "), name)
+	}
+	return found, err
+}
+
+func date(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// oneLine keeps a table a table.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 100 {
+		return string(r[:99]) + "…"
+	}
+	return s
+}

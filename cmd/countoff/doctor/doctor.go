@@ -1,0 +1,162 @@
+// Package doctor examines a store, and a name in it, for what may cost tasks or time
+// one day: each finding says what is at risk and what to do.
+//
+// It changes nothing, and asks only what any client may ask. What a store does not
+// answer, because of its ACL or because it is an emulator, is a finding of its own.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
+)
+
+// A Severity says how much a finding matters.
+type Severity string
+
+// The severities.
+const (
+	Fine    Severity = "ok"      // as it should be
+	Note    Severity = "note"    // worth knowing; or could not be found out
+	Warning Severity = "warning" // costs tasks or time when something else fails
+	Danger  Severity = "danger"  // costs tasks now, or with the next restart
+)
+
+func (s Severity) rank() int { return slices.Index([]Severity{Danger, Warning, Note, Fine}, s) }
+
+// A Finding is what came out of one check.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	What     string   `json:"what"`           // is so
+	Risk     string   `json:"risk,omitempty"` // what it may cost
+	Do       string   `json:"do,omitempty"`   // against it
+	Node     string   `json:"node,omitempty"` // of a cluster; empty: all, or there is but one
+}
+
+func (f Finding) String() string {
+	text := fmt.Sprintf("%-7s  %-12s %s", f.Severity, f.Check, f.What)
+	if f.Node != "" {
+		text += " (" + f.Node + ")"
+	}
+	if f.Risk != "" {
+		text += "\n                        risk: " + f.Risk
+	}
+	if f.Do != "" {
+		text += "\n                        do:   " + f.Do
+	}
+	return text
+}
+
+// Worst returns the worst severity among all; Fine of none.
+func Worst(all []Finding) Severity {
+	worst := Fine
+	for _, f := range all {
+		if f.Severity.rank() < worst.rank() {
+			worst = f.Severity
+		}
+	}
+	return worst
+}
+
+// Examine examines the store and name, the worst first. A name that nobody has used is
+// no error. now is the local time.
+func Examine(ctx context.Context, client redis.UniversalClient, name string, now func() time.Time) ([]Finding, error) {
+	all, err := nodes(ctx, client, now)
+	if err != nil {
+		return nil, err
+	}
+	own, err := ofName(ctx, client, name)
+	switch {
+	case errors.Is(err, redisconfig.ErrNone):
+		own = []Finding{{Check: "name", Severity: Note, What: "nobody has used " + name + " yet",
+			Do: "countoff init " + name + ", so that its first peers need not wait for a lease"}}
+	case err != nil:
+		return nil, err
+	}
+	all = append(all, own...)
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(a.Check, b.Check))
+	})
+	return all, nil
+}
+
+// nodes examines the server, or every master of a cluster.
+func nodes(ctx context.Context, client redis.UniversalClient, now func() time.Time) ([]Finding, error) {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		s := ask(ctx, client, now)
+		if s.info["cluster_enabled"] == "1" {
+			return append(s.examine(), Finding{Check: "cluster", Severity: Danger, What: "the server is one node of a cluster, and the address names it alone",
+				Risk: "keys of other nodes are refused (MOVED)", Do: "give several hosts of the cluster: redis://host1:port,host2:port"}), nil
+		}
+		return s.examine(), nil
+	}
+	var mu sync.Mutex
+	var all []Finding
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		found := ask(ctx, node, now).examine()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, f := range found {
+			f.Node = node.Options().Addr
+			all = append(all, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(together(all), ofCluster(ctx, cluster)...), nil
+}
+
+// together makes one of findings that every node has.
+func together(all []Finding) []Finding {
+	count, hosts := make(map[Finding]int), make(map[string]bool)
+	for _, f := range all {
+		hosts[f.Node] = true
+		f.Node = ""
+		count[f]++
+	}
+	var out []Finding
+	for _, f := range all {
+		same := f
+		same.Node = ""
+		switch {
+		case count[same] < len(hosts):
+			out = append(out, f)
+		case !slices.Contains(out, same):
+			out = append(out, same)
+		}
+	}
+	return out
+}
+
+func ofCluster(ctx context.Context, cluster *redis.ClusterClient) []Finding {
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor, ClusterShards, needs Redis 7
+	if err != nil {
+		return []Finding{unknown("cluster", err)}
+	}
+	covered := 0
+	for _, s := range slots {
+		covered += s.End - s.Start + 1
+	}
+	if covered < 16384 {
+		return []Finding{{Check: "cluster", Severity: Danger, What: fmt.Sprintf("%d of 16384 slots are served", covered),
+			Risk: "the partitions whose keys are in the others stand still", Do: "redis-cli --cluster check, and fix it"}}
+	}
+	return []Finding{{Check: "cluster", Severity: Fine, What: "all slots are served; each partition and the ledger of a name have one hash tag each"}}
+}
+
+func unknown(check string, err error) Finding {
+	return Finding{Check: check, Severity: Note, What: fmt.Sprintf("the store does not tell: %v", err),
+		Risk: "what is usual here could not be looked at", Do: "let a user with more rights look, or ask who runs the store"}
+}

@@ -1,0 +1,187 @@
+package doctor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/cmd/countoff/doctor"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func examine(t *testing.T, client redis.UniversalClient, name string) []doctor.Finding {
+	t.Helper()
+	all, err := doctor.Examine(t.Context(), client, name, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// of returns the findings of one check.
+func of(all []doctor.Finding, check string) (out []doctor.Finding) {
+	for _, f := range all {
+		if f.Check == check {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// wants says that check has exactly one finding, of that severity and with that word.
+func wants(t *testing.T, all []doctor.Finding, check string, severity doctor.Severity, word string) {
+	t.Helper()
+	found := of(all, check)
+	if len(found) != 1 || found[0].Severity != severity || !strings.Contains(found[0].String(), word) {
+		t.Errorf("%s: want one %s with %q, found %v", check, severity, word, found)
+	}
+	for _, f := range found {
+		if (severity == doctor.Warning || severity == doctor.Danger) && (f.Risk == "" || f.Do == "") {
+			t.Errorf("%s says not what is at risk or what to do: %+v", check, f)
+		}
+	}
+}
+
+func initName(t *testing.T, client redis.UniversalClient) string {
+	t.Helper()
+	name := redistest.Name(t)
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	p := redistest.Server(t, "--maxmemory", "0", "--maxmemory-policy", "noeviction")
+	client := p.Client()
+	name := initName(t, client)
+	for _, c := range []struct {
+		set      [][2]string
+		check    string
+		severity doctor.Severity
+		word     string
+	}{
+		{nil, "version", doctor.Fine, "Redis "},
+		{nil, "clock", doctor.Fine, "apart"},
+		{nil, "replicas", doctor.Note, "there is one copy"},
+		{nil, "persistence", doctor.Danger, "nothing is kept on disk"},
+		{nil, "memory", doctor.Note, "no limit"},
+		{[][2]string{{"save", "3600 1"}}, "persistence", doctor.Warning, "snapshots only"},
+		{[][2]string{{"appendonly", "yes"}, {"appendfsync", "everysec"}}, "persistence", doctor.Fine, "every second"},
+		{[][2]string{{"appendfsync", "always"}}, "persistence", doctor.Fine, "before each answer"},
+		{[][2]string{{"appendfsync", "no"}}, "persistence", doctor.Warning, "when the system likes"},
+		{[][2]string{{"maxmemory-policy", "allkeys-lru"}}, "memory", doctor.Warning, "no limit, allkeys-lru"},
+		{[][2]string{{"maxmemory", "100mb"}}, "memory", doctor.Danger, "throws keys away"},
+		{[][2]string{{"maxmemory-policy", "noeviction"}}, "memory", doctor.Fine, "of 100 MiB"},
+	} {
+		for _, s := range c.set {
+			p.Config(s[0], s[1])
+		}
+		wants(t, examine(t, client, name), c.check, c.severity, c.word)
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	master := redistest.Server(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica := redistest.Server(t, "--replicaof", host+" "+port)
+	client := master.Client()
+	name := initName(t, client)
+	deadline := time.After(30 * time.Second)
+	for {
+		if n, err := client.Do(t.Context(), "wait", 1, 1000).Int(); err == nil && n == 1 {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatal("the replica does not follow")
+		default:
+		}
+	}
+	wants(t, examine(t, client, name), "replicas", doctor.Warning, "min-replicas-to-write 0")
+	wants(t, examine(t, replica.Client(), name), "replicas", doctor.Danger, "the address is a replica's")
+	master.Config("min-replicas-to-write", "1")
+	wants(t, examine(t, client, name), "replicas", doctor.Fine, "1, min-replicas-to-write 1")
+}
+
+// An emulator refuses CONFIG and most of INFO: that is told, and nothing else is wrong.
+func TestEmulator(t *testing.T) {
+	_, client := redistest.Mini(t)
+	all := examine(t, client, initName(t, client))
+	for _, check := range []string{"version", "persistence", "memory", "replicas"} {
+		wants(t, all, check, doctor.Note, "does not tell")
+	}
+	if doctor.Worst(all) != doctor.Note {
+		t.Errorf("the worst is %s: %v", doctor.Worst(all), all)
+	}
+	wants(t, examine(t, client, "nobodys"), "name", doctor.Note, "nobody has used nobodys yet")
+}
+
+func TestName(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := initName(t, client)
+	join := func(session, deployment string, lease time.Duration) {
+		l, err := redisledger.New(client, name, redisledger.Config{
+			Config: partition.Config{Total: 2}, Timing: transition.Timing{Lease: lease}, Deployment: deployment,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Sync(t.Context(), transition.Request{
+			Session: partition.Session(session), Peer: "peer-" + session, Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	join("aa", "ours", 10*time.Second)
+	wants(t, examine(t, client, name), "name", doctor.Fine, "2 partitions, hash xxhash64; a dead peer's partitions are another's within 13.5s")
+	join("bb", "theirs", 5*time.Second)
+	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 4}); err == nil {
+		t.Fatal("accepted")
+	}
+	all := examine(t, client, name)
+	wants(t, all, "two-deployments", doctor.Danger, `"ours" (peer-aa) and "theirs" (peer-bb)`)
+	wants(t, all, "refused", doctor.Warning, "total 2 stands there, this program wants 4")
+	wants(t, all, "budgets", doctor.Warning, "10s (peer-aa); 5s (peer-bb)")
+	if !slices.IsSortedFunc(all, func(a, b doctor.Finding) int {
+		ranks := []doctor.Severity{doctor.Danger, doctor.Warning, doctor.Note, doctor.Fine}
+		return slices.Index(ranks, a.Severity) - slices.Index(ranks, b.Severity)
+	}) || doctor.Worst(all) != doctor.Danger {
+		t.Errorf("the worst does not come first: %v", all)
+	}
+}
+
+// What status finds about the partitions is examined too.
+func TestCoverage(t *testing.T) {
+	mini, client := redistest.Mini(t)
+	name := initName(t, client)
+	l, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Sync(t.Context(), transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	census, err := l.Census(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Seal(t.Context(), transition.Roll{Membership: census.Membership}); err != nil {
+		t.Fatal(err)
+	}
+	mini.HDel("{"+name+"}:transition", "1")
+	wants(t, examine(t, client, name), "coverage", doctor.Danger, "unowned: partition 1: it is granted to nobody")
+}

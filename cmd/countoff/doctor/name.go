@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// ofName examines what stands under a name.
+func ofName(ctx context.Context, client redis.UniversalClient, name string) ([]Finding, error) {
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: cfg})
+	if err != nil {
+		return nil, err
+	}
+	s, err := status.Read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	census, err := ledger.Census(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := wrong(s.Findings)
+	return append(append(all, times(census)...), summary(s)), nil
+}
+
+// wrong tells what status finds, with what to do about it.
+func wrong(findings []status.Finding) []Finding {
+	advice := map[coverage.Kind]Finding{
+		coverage.Unowned: {Severity: Danger, Risk: "its tasks are not worked on",
+			Do: "countoff history and countoff explain tell since when; start peers, or restart one of them"},
+		coverage.Double: {Severity: Danger, Risk: "the ledger was set back behind the data, or somebody wrote a fence by hand: the owner on record cannot settle",
+			Do: "it heals once the owner asks the data; if it stays, restart that peer"},
+		coverage.Overdue: {Severity: Warning, Risk: "its tasks wait: a handler does not end, or a peer does not come to its work",
+			Do: "look at the log of the owner for drains and stuck handlers"},
+		coverage.Refused: {Severity: Warning, Risk: "who was refused does not work, or puts tasks where nobody looks",
+			Do: "give it the partitions, hash and ingress lists of the name, or another name"},
+		coverage.TwoNames: {Severity: Danger, Risk: "peers of one deployment get the tasks of the other, and may have no handlers for them",
+			Do: "give each its own name; if they are one, set the same COUNTOFF_DEPLOYMENT"},
+	}
+	var all []Finding
+	for _, f := range findings {
+		a := advice[f.Kind]
+		a.Check, a.What = "coverage", f.String()
+		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames {
+			a.Check = string(f.Kind)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// times looks at the times that the peers keep.
+func times(c transition.Census) []Finding {
+	var all []Finding
+	leases := make(map[time.Duration][]string)
+	untold := 0
+	for _, s := range c.Sessions {
+		if s.State == machine.Gone || s.Lease <= 0 {
+			continue
+		}
+		t := transition.TimingOf(s.Terms)
+		if t.Lease == 0 {
+			untold++
+			continue
+		}
+		leases[t.Lease] = append(leases[t.Lease], s.Peer)
+		if err := t.Validate(); err != nil {
+			all = append(all, Finding{Check: "budgets", Severity: Danger, What: fmt.Sprintf("%s: %v", s.Peer, err),
+				Risk: "a handler of it may run beside the next owner's", Do: "set its times so that it would start today"})
+		}
+	}
+	if len(leases) > 1 {
+		var says []string
+		for d, peers := range leases {
+			slices.Sort(peers)
+			says = append(says, fmt.Sprintf("%v (%s)", d, strings.Join(peers, ", ")))
+		}
+		slices.Sort(says)
+		all = append(all, Finding{Check: "budgets", Severity: Warning, What: "peers of one name keep different leases: " + strings.Join(says, "; "),
+			Risk: "the takeover takes as long as the longest, and the least clock step counts for all", Do: "give all peers of the name the same"})
+	}
+	if untold > 0 {
+		all = append(all, Finding{Check: "budgets", Severity: Note, What: fmt.Sprintf("%d peers do not tell their times: they are of an older version", untold)})
+	}
+	return all
+}
+
+func summary(s status.Status) Finding {
+	f := Finding{Check: "name", Severity: Fine, What: fmt.Sprintf("%d partitions, hash %s", s.Config.Total, s.Config.Hash)}
+	if n := len(s.Config.Units); n > 0 {
+		f.What += fmt.Sprintf(", %d ingress lists", n)
+	}
+	if s.TakeoverMS > 0 {
+		f.What += fmt.Sprintf("; a dead peer's partitions are another's within %v", time.Duration(s.TakeoverMS)*time.Millisecond)
+	}
+	return f
+}

@@ -1,0 +1,189 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A server is what one server says of itself. Maps lack what it did not tell.
+type server struct {
+	info    map[string]string // of all sections asked for
+	infoErr error
+	config  map[string]string
+	skew    time.Duration // its clock minus ours, half a round trip allowed for
+	timeErr error
+}
+
+// ask asks a server everything there is to know. Each question may be refused.
+func ask(ctx context.Context, client redis.UniversalClient, now func() time.Time) server {
+	s := server{info: make(map[string]string), config: make(map[string]string)}
+	for _, section := range []string{"server", "persistence", "memory", "replication", "cluster"} {
+		text, err := client.Info(ctx, section).Result()
+		if err != nil {
+			s.infoErr = errors.Join(s.infoErr, err)
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+				s.info[field] = value
+			}
+		}
+	}
+	for _, parameter := range []string{"appendfsync", "save", "min-replicas-to-write", "stop-writes-on-bgsave-error"} {
+		values, err := client.ConfigGet(ctx, parameter).Result()
+		if err != nil {
+			continue // managed stores and emulators refuse CONFIG
+		}
+		for field, value := range values {
+			s.config[field] = value
+		}
+	}
+	before := now()
+	theirs, err := client.Time(ctx).Result()
+	after := now()
+	s.skew, s.timeErr = theirs.Sub(before.Add(after.Sub(before)/2)), err
+	return s
+}
+
+func (s server) examine() []Finding {
+	return []Finding{s.version(), s.persistence(), s.eviction(), s.replicas(), s.clock()}
+}
+
+func (s server) version() Finding {
+	f := Finding{Check: "version", Severity: Fine}
+	v := s.info["redis_version"]
+	if v == "" {
+		return s.untold("version")
+	}
+	f.What = "Redis " + v
+	major, _, _ := strings.Cut(v, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < 7 {
+		f.Severity, f.Risk, f.Do = Danger, "the scripts are written for, and tested on, Redis 7.0 and later", "upgrade the server"
+	}
+	return f
+}
+
+// persistence says what a restart of the server costs.
+func (s server) persistence() Finding {
+	f := Finding{Check: "persistence"}
+	if s.info["aof_enabled"] == "" {
+		return s.untold("persistence")
+	}
+	fsync, save := s.config["appendfsync"], s.config["save"]
+	switch {
+	case s.info["aof_enabled"] == "1" && s.info["aof_last_write_status"] == "err":
+		f.Severity, f.What = Danger, "the append only file cannot be written"
+		f.Risk, f.Do = "every write is refused: leases run out, nothing is worked on", "look at the server's log and disk"
+	case s.info["rdb_last_bgsave_status"] == "err" && s.config["stop-writes-on-bgsave-error"] != "no":
+		f.Severity, f.What = Danger, "the last snapshot failed, and the server refuses writes because of it (MISCONF)"
+		f.Risk, f.Do = "leases run out, nothing is worked on", "look at the server's log and disk"
+	case s.info["aof_enabled"] == "1" && fsync == "always":
+		f.Severity, f.What = Fine, "append only file, written before each answer"
+	case s.info["aof_enabled"] == "1" && fsync == "no":
+		f.Severity, f.What = Warning, "append only file, written when the system likes"
+		f.Risk = "a crash of the host loses the enqueues and settles of the last half minute"
+		f.Do = "CONFIG SET appendfsync everysec"
+	case s.info["aof_enabled"] == "1":
+		f.Severity, f.What = Fine, "append only file, written every second"
+		f.Risk = "a crash of the host loses up to two seconds: tasks enqueued in them are gone, tasks settled in them run again"
+	case save != "":
+		f.Severity, f.What = Warning, fmt.Sprintf("snapshots only (save %q)", save)
+		f.Risk = "a restart loses everything since the last one: tasks enqueued since are gone, tasks settled since run again"
+		f.Do = "CONFIG SET appendonly yes, and CONFIG REWRITE"
+	case len(s.config) == 0:
+		f.Severity, f.What = Warning, "no append only file; whether there are snapshots is not told"
+		f.Risk, f.Do = "a restart loses what was not in one", "turn the append only file on"
+	default:
+		f.Severity, f.What = Danger, "nothing is kept on disk"
+		f.Risk, f.Do = "a restart loses every task", "CONFIG SET appendonly yes, and CONFIG REWRITE"
+	}
+	return f
+}
+
+func (s server) eviction() Finding {
+	f := Finding{Check: "memory", Severity: Fine}
+	policy := s.info["maxmemory_policy"]
+	if policy == "" {
+		return s.untold("memory")
+	}
+	most, _ := strconv.ParseFloat(s.info["maxmemory"], 64)
+	used, _ := strconv.ParseFloat(s.info["used_memory"], 64)
+	f.What = fmt.Sprintf("%s of %s, %s", mebibytes(used), mebibytes(most), policy)
+	switch {
+	case policy != "noeviction" && most > 0:
+		f.Severity = Danger
+		f.Risk = "when the memory is full the server throws keys away: tasks, fences, the ledger"
+		f.Do = "CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE"
+	case policy != "noeviction":
+		f.Severity, f.What = Warning, "no limit, "+policy
+		f.Risk = "once somebody sets maxmemory the server throws keys away"
+		f.Do = "CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE"
+	case most == 0:
+		f.Severity, f.What = Note, fmt.Sprintf("%s used, no limit, noeviction", mebibytes(used))
+		f.Risk = "a backlog grows until the system kills the server"
+		f.Do = "set maxmemory below what the host has: then only enqueues are refused, and what settles makes room"
+	case used > 0.9*most:
+		f.Severity = Warning
+		f.Risk, f.Do = "enqueues will be refused soon; settles and leases go on", "more peers, more memory, or a limit on the backlog"
+	}
+	return f
+}
+
+func mebibytes(n float64) string { return fmt.Sprintf("%.0f MiB", n/(1<<20)) }
+
+func (s server) replicas() Finding {
+	f := Finding{Check: "replicas", Severity: Fine}
+	switch s.info["role"] {
+	case "":
+		return s.untold("replicas")
+	case "slave":
+		f.Severity, f.What = Danger, "the address is a replica's"
+		f.Risk, f.Do = "every write is refused (READONLY)", "give the address of the master, or of a Sentinel"
+		return f
+	}
+	n, _ := strconv.Atoi(s.info["connected_slaves"])
+	least := s.config["min-replicas-to-write"]
+	f.What = fmt.Sprintf("%d, min-replicas-to-write %s", n, least)
+	switch {
+	case n == 0:
+		f.Severity, f.What = Note, "none: there is one copy"
+		f.Risk, f.Do = "while the server is away nothing is worked on; with its disk goes everything", "a replica, with Sentinel or a cluster"
+	case least == "":
+		f.Severity, f.What = Note, fmt.Sprintf("%d; whether min-replicas-to-write is set is not told", n)
+		f.Risk = "without it a master that is cut off takes writes which a fail-over throws away"
+	case least == "0":
+		f.Severity = Warning
+		f.Risk = "a master that is cut off goes on to take writes, which are thrown away when it comes back: enqueues are lost, settles are repeated"
+		f.Do = "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 10; WaitReplicas in the peers' ledger"
+	}
+	return f
+}
+
+// clock compares the store's clock with ours, which are peers' clocks too, most likely.
+func (s server) clock() Finding {
+	if s.timeErr != nil {
+		return unknown("clock", s.timeErr)
+	}
+	f := Finding{Check: "clock", Severity: Fine, What: fmt.Sprintf("%v apart from this host's", s.skew.Abs().Round(time.Millisecond))}
+	if s.skew.Abs() > 2*time.Second {
+		f.Severity = Warning
+		f.Risk = "ownership does not depend on it, but scheduled tasks come due by the store's clock, and logs and history do not fit together"
+		f.Do = "let both hosts be set by NTP"
+	}
+	return f
+}
+
+// untold says that the server did not tell.
+func (s server) untold(check string) Finding {
+	err := s.infoErr
+	if err == nil {
+		err = errors.New("INFO has no word of it")
+	}
+	return unknown(check, err)
+}

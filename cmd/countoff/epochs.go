@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/transition/quorum"
+	"github.com/countoff/countoff/transition/quorum/redisquorum"
+)
+
+func epochsCommand() *cobra.Command {
+	var masters []string
+	var admit bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "epochs NAME --masters URL,URL,URL",
+		Short: "the masters that witness the epochs of a name: what they hold, what is at risk, and setting them up",
+		Long: `Shows the number that a majority of the masters holds, and what of each of them may make it
+forget. Three or five masters, independent of each other, let epochs rise even if the store of
+the ledger is lost; peers are told the same URLs (redisfx.Config.Epochs).
+
+--admit sets up masters that are empty: all in the beginning, which must answer; later one
+that has lost its memory, or a new one, for which a majority must answer.
+
+Exit code 7 says that something is at risk, 3 that less than a majority answers.`,
+		Args: cobra.ExactArgs(1),
+		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
+			q, err := redisquorum.Open(args[0], masters, quorum.Config{Timeout: timeout})
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			defer q.Close()
+			return epochs(cmd.Context(), cmd, q, admit)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&masters, "masters", nil, "URLs of the masters, separated by commas")
+	f.BoolVar(&admit, "admit", false, "set up the masters that are empty")
+	f.DurationVar(&timeout, "wait", 2*time.Second, "how long one master may take to answer")
+	return cmd
+}
+
+func epochs(ctx context.Context, cmd *cobra.Command, q *redisquorum.Quorum, admit bool) error {
+	out := cmd.OutOrStdout()
+	if admit {
+		n, err := q.Admit(ctx)
+		fmt.Fprintf(out, "%d admitted\n", n)
+		if err != nil {
+			return exit.With(exit.Unreachable, err)
+		}
+	}
+	risks := q.Examine(ctx)
+	for _, r := range risks {
+		fmt.Fprintf(out, "AT RISK  %s %s\n", r.Register, r.Text)
+	}
+	largest, err := q.Read(ctx)
+	if err != nil {
+		return exit.With(exit.Unreachable, err)
+	}
+	fmt.Fprintf(out, "a majority has heard of %d\n", largest)
+	if len(risks) > 0 {
+		return exit.With(exit.Verdict, errors.New("something is at risk"))
+	}
+	return nil
+}

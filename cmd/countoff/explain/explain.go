@@ -1,0 +1,244 @@
+// Package explain says of one key where it is, whose, why, and what it waits for: key,
+// hash, partition, owner, the moves that led there, what stands before it.
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/cmd/countoff/past"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// peeked is how far into a log is looked for the tasks of the key.
+const peeked = 10_000
+
+// moves is how many of the last changes are told.
+const movesTold = 5
+
+// An Explanation is what `countoff explain --json` prints.
+type Explanation struct {
+	Name      string           `json:"name"`
+	Key       string           `json:"key"`
+	Hash      partition.Hash   `json:"hash"`
+	Total     int              `json:"partitions"`
+	Partition status.Partition `json:"partition"`
+	// Session of the owner, and of who is to have it.
+	Session partition.Session `json:"session,omitempty"`
+	Roll    uint64            `json:"roll"`     // the newest roll; 0: none
+	Named   string            `json:"named"`    // peer that it gives the partition to; empty: nobody
+	GraceMS int64             `json:"grace_ms"` // nobody gains a partition for so long
+	Why     []past.Entry      `json:"why"`      // the last moves of the partition
+	// Ahead is how many open tasks stand before the first of the key, or before a new
+	// one if there is none. The log was looked through as far as Looked.
+	Ahead  int `json:"ahead"`
+	Looked int `json:"looked"`
+	OfKey  int `json:"of_key"` // open tasks of the key
+	// First is the first of them; absent: there is none.
+	First    *Task            `json:"first,omitempty"`
+	Findings []status.Finding `json:"findings"`
+
+	why []string
+	now time.Time
+}
+
+// A Task is the one of the key that is next.
+type Task struct {
+	ID         string     `json:"id"`
+	Position   int64      `json:"position"`
+	Born       time.Time  `json:"born"`
+	Started    bool       `json:"started"` // its owner may be running it
+	Tries      int        `json:"tries"`
+	Crashes    int        `json:"crashes"`
+	NotBefore  *time.Time `json:"not_before,omitempty"` // parked until then
+	FirstError string     `json:"first_error,omitempty"`
+}
+
+// Read explains key of name.
+func Read(ctx context.Context, client redis.UniversalClient, name, key string) (Explanation, error) {
+	s, err := status.Read(ctx, client, name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	id, err := s.Config.Hash.Of(key, s.Config.Total)
+	if err != nil {
+		return Explanation{}, err
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: s.Config})
+	if err != nil {
+		return Explanation{}, err
+	}
+	census, err := ledger.Census(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	history, err := ledger.History(ctx, machine.HistoryKept)
+	if err != nil {
+		return Explanation{}, err
+	}
+	queue, err := redissource.Peek(ctx, client, name, id, peeked)
+	if err != nil {
+		return Explanation{}, err
+	}
+	now, err := client.Time(ctx).Result()
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := assemble(s, census, history.Moves(id), queue, id, key, now)
+	if e.First != nil {
+		tried, err := redissource.TriedOf(ctx, client, name, id, e.First.Position)
+		if err != nil {
+			return Explanation{}, err
+		}
+		e.First.tried(tried, now)
+	}
+	return e, nil
+}
+
+// assemble puts together what the store says.
+func assemble(s status.Status, census transition.Census, moves []machine.Move, queue []redissource.Queued, id partition.ID, key string, now time.Time) Explanation {
+	e := Explanation{
+		Name: s.Name, Key: key, Hash: s.Config.Hash, Total: s.Config.Total, Partition: s.Partitions[id],
+		Session: s.Partitions[id].Session, Roll: s.Roll.Version, GraceMS: s.GraceMS,
+		Why: []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
+	}
+	for _, m := range census.Roll.Members {
+		for _, p := range m.Partitions {
+			if p == id {
+				e.Named = m.Peer
+			}
+		}
+	}
+	for _, m := range moves[max(0, len(moves)-movesTold):] {
+		e.Why, e.why = append(e.Why, past.MoveOf(m)), append(e.why, past.MoveLine(m))
+	}
+	for _, q := range queue {
+		switch {
+		case q.Unread || q.Key != key:
+			if e.First == nil {
+				e.Ahead++
+			}
+		default:
+			if e.OfKey++; e.First == nil {
+				e.First = &Task{ID: q.ID, Position: q.Position, Born: q.Born.UTC()}
+			}
+		}
+	}
+	for _, f := range s.Findings {
+		about := len(f.Partitions) == 0
+		for _, p := range f.Partitions {
+			about = about || p == id
+		}
+		if about {
+			e.Findings = append(e.Findings, f)
+		}
+	}
+	return e
+}
+
+func (t *Task) tried(r redissource.Tried, now time.Time) {
+	t.Started, t.Tries, t.Crashes, t.FirstError = r.Started, r.Tries, r.Crashes, r.FirstError
+	if r.NotBefore.After(now) {
+		until := r.NotBefore.UTC()
+		t.NotBefore = &until
+	}
+}
+
+// Lines prints e for people.
+func (e Explanation) Lines() []string {
+	p := e.Partition
+	lines := []string{
+		fmt.Sprintf("key        %q", e.Key),
+		fmt.Sprintf("partition  %v = %s(key) mod %d", p.ID, e.Hash, e.Total),
+		"owner      " + e.owner(),
+	}
+	switch {
+	case e.GraceMS > 0:
+		lines = append(lines, fmt.Sprintf("roll       in grace: nobody gains a partition for %v", time.Duration(e.GraceMS)*time.Millisecond))
+	case e.Roll == 0:
+		lines = append(lines, "roll       none was sealed yet")
+	case e.Named == "":
+		lines = append(lines, fmt.Sprintf("roll       %d gives it to nobody", e.Roll))
+	default:
+		lines = append(lines, fmt.Sprintf("roll       %d gives it to %s", e.Roll, e.Named))
+	}
+	lines = append(lines, "why")
+	if len(e.why) == 0 {
+		lines = append(lines, "  the history says nothing of it")
+	}
+	for _, w := range e.why {
+		lines = append(lines, "  "+w)
+	}
+	lines = append(lines, "waits")
+	for _, w := range e.waits() {
+		lines = append(lines, "  "+w)
+	}
+	for _, f := range e.Findings {
+		lines = append(lines, "WRONG  "+f.String())
+	}
+	return lines
+}
+
+func (e Explanation) owner() string {
+	p := e.Partition
+	if p.Owner == "" {
+		return "nobody"
+	}
+	text := fmt.Sprintf("%s, epoch %d, session %s: ", p.Owner, p.Epoch, e.Session)
+	switch p.State {
+	case status.Owned:
+		return text + "it works on it"
+	case status.Opening:
+		return text + "it was granted it and has not opened it yet"
+	case status.Moving:
+		return text + "it is to hand it over, another waits"
+	case status.Double:
+		return text + "but the data admits another's fence"
+	}
+	return text + p.State
+}
+
+// waits says what a task of the key waits for, in the order in which it will go away.
+func (e Explanation) waits() []string {
+	var out []string
+	p := e.Partition
+	switch {
+	case p.Owner == "":
+		out = append(out, "for an owner: nothing of the partition is worked on")
+	case p.State == status.Opening:
+		out = append(out, "for its owner to open the partition")
+	case p.State == status.Moving:
+		out = append(out, "for the running handlers to end, if it is not running: the partition moves")
+	}
+	switch {
+	case e.First == nil:
+		out = append(out, fmt.Sprintf("nothing of this key is open; a task put in now would stand behind %d of others", e.Ahead))
+	case e.First.NotBefore != nil:
+		out = append(out, fmt.Sprintf("parked: task %s failed %s, runs again in %v; the %d behind it of this key wait with it (%s)",
+			e.First.ID, times(e.First.Tries), e.First.NotBefore.Sub(e.now).Round(time.Millisecond), e.OfKey-1, e.First.FirstError))
+	case e.First.Started:
+		out = append(out, fmt.Sprintf("task %s may be running; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+	default:
+		out = append(out, fmt.Sprintf("task %s stands behind %d of others; %d of this key wait behind it", e.First.ID, e.Ahead, e.OfKey-1))
+	}
+	if e.Looked >= peeked {
+		out = append(out, fmt.Sprintf("only the first %d of the log were looked at", peeked))
+	}
+	return append(out, strings.TrimSpace(fmt.Sprintf("in the partition: pending %d, in flight %d, delayed %d, dead %d", p.Pending, p.InFlight, p.Delayed, p.Dead)))
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

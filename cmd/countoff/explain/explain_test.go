@@ -1,0 +1,173 @@
+package explain
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var now = time.Date(2026, 1, 31, 14, 3, 0, 0, time.UTC)
+
+// situation is what the store says of partition 1 of 4, and of the key "ann".
+type situation struct {
+	held  status.Held
+	stat  status.Partition
+	named string
+	roll  uint64
+	grace int64
+	moves []machine.Move
+	queue []redissource.Queued
+	tried redissource.Tried
+	wrong []status.Finding
+}
+
+func move(ago time.Duration, what machine.Change, peer, from string, epoch partition.Epoch) machine.Move {
+	g := partition.Grant{ID: 1, Epoch: epoch}
+	return machine.Move{Grant: g, Entry: machine.Entry{
+		At: now.Add(-ago), What: what, Session: partition.Session("s-" + peer), Peer: peer, OtherPeer: from,
+		Grants: []machine.Passed{{Grant: g}},
+	}}
+}
+
+func held(owner string, epoch partition.Epoch, state string) status.Held {
+	return status.Held{ID: 1, Owner: owner, Epoch: epoch, State: state, Session: partition.Session("s-" + owner)}
+}
+
+func task(pos int64, key string) redissource.Queued {
+	return redissource.Queued{Position: pos, ID: "task-" + string(rune('a'+pos)), Key: key, Born: now.Add(-time.Minute)}
+}
+
+func situations() map[string]situation {
+	granted := move(time.Hour, machine.Granted, "worker-1", "", 7)
+	handed := move(time.Minute, machine.Handed, "worker-2", "worker-1", 9)
+	handed.Other, handed.Waited = "s-worker-1", 2*time.Second
+	took := move(time.Minute, machine.Took, "worker-2", "worker-1", 9)
+	took.Other, took.Pause = "s-worker-1", 12*time.Second
+	expired := move(2*time.Second, machine.Expired, "worker-1", "", 0)
+	expired.Grant, expired.Grants, expired.Silent = partition.Grant{}, nil, 10*time.Second
+	return map[string]situation{
+		"idle": {held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted}},
+		"running": {
+			held: held("worker-2", 9, status.Owned), roll: 8, named: "worker-2", moves: []machine.Move{granted, handed},
+			stat: status.Partition{Pending: 2, InFlight: 1}, queue: []redissource.Queued{task(0, "ann"), task(1, "bob"), task(2, "ann")},
+			tried: redissource.Tried{Started: true},
+		},
+		"behind-others": {
+			held: held("worker-2", 9, status.Owned), roll: 8, named: "worker-2", moves: []machine.Move{took},
+			stat: status.Partition{Pending: 3}, queue: []redissource.Queued{task(0, "bob"), {Position: 1, Unread: true}, task(2, "ann")},
+		},
+		"parked": {
+			held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted},
+			stat: status.Partition{Pending: 2, Delayed: 1, Dead: 3}, queue: []redissource.Queued{task(0, "ann"), task(1, "ann")},
+			tried: redissource.Tried{Started: true, Tries: 2, NotBefore: now.Add(1500 * time.Millisecond), FirstError: "mail server: 451 try later"},
+		},
+		"moving": {
+			held: held("worker-1", 7, status.Moving), roll: 8, named: "worker-2",
+			moves: []machine.Move{granted, move(time.Second, machine.Asked, "worker-2", "worker-1", 7)},
+			stat:  status.Partition{Pending: 1}, queue: []redissource.Queued{task(0, "ann")},
+		},
+		"opening": {held: held("worker-2", 9, status.Opening), roll: 8, named: "worker-2", moves: []machine.Move{handed}},
+		"unowned": {
+			held: status.Held{ID: 1, State: status.Unowned}, roll: 6, named: "worker-1", moves: []machine.Move{granted, expired},
+			stat: status.Partition{Pending: 1}, queue: []redissource.Queued{task(0, "ann")},
+			wrong: []status.Finding{
+				{Kind: "unowned", Partitions: []partition.ID{0, 1}, Text: "the lease of its owner is over"},
+				{Kind: "overdue", Partitions: []partition.ID{3}, Text: "not this one"},
+			},
+		},
+		"grace": {held: status.Held{ID: 1, State: status.Unowned}, grace: 4200, moves: []machine.Move{move(5*time.Second, machine.Forgot, "", "", 0)}},
+		"new":   {held: status.Held{ID: 1, State: status.Unowned}},
+		"two-owners": {
+			held: held("worker-1", 7, status.Double), roll: 6, named: "worker-1",
+			wrong: []status.Finding{{Kind: "double", Partitions: []partition.ID{1}, Text: "the ledger granted it to worker-1 under epoch 7, the data admits epoch 9 of worker-2"}},
+		},
+	}
+}
+
+func TestSituations(t *testing.T) {
+	for name, c := range situations() {
+		t.Run(name, func(t *testing.T) {
+			p := c.stat
+			p.Held = c.held
+			s := status.Status{
+				Name: "mail-sender", Config: partition.Config{Total: 4}.WithDefaults(), Roll: status.Roll{Version: c.roll}, GraceMS: c.grace,
+				Partitions: []status.Partition{{}, p, {}, {}}, Findings: c.wrong,
+			}
+			census := transition.Census{Roll: machine.Roll{Version: c.roll}}
+			if c.named != "" {
+				census.Roll.Members = []machine.RollMember{{Member: partition.Member{Peer: c.named}, Partitions: []partition.ID{1}}}
+			}
+			e := assemble(s, census, c.moves, c.queue, 1, "ann", now)
+			if e.First != nil {
+				e.First.tried(c.tried, now)
+			}
+			data, err := json.MarshalIndent(e, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(e.Lines(), "\n") + "\n\n" + string(data) + "\n"
+			file := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("it says\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestRead explains a key of a real store.
+func TestRead(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	cfg := partition.Config{Total: 4}
+	if _, err := redisledger.Init(t.Context(), client, name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := partition.Of("ann", 4)
+	if _, err := ledger.Sync(t.Context(), transition.Request{Session: "aa", Peer: "worker-1", Weight: 1, State: machine.Live, Claim: []partition.ID{id}}); err != nil {
+		t.Fatal(err)
+	}
+	producer, err := redissource.NewProducer(t.Context(), client, name, redissource.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Enqueue(t.Context(), redissource.Message{ID: "one", Key: "ann"}, redissource.Message{ID: "two", Key: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), redissource.KeysOf(name, id).Tries, "0", "3 1 9999999999999 it broke").Err(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Read(t.Context(), client, name, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Partition.ID != id || e.Partition.Owner != "worker-1" || len(e.Why) != 1 || e.OfKey != 2 ||
+		e.First == nil || e.First.ID != "one" || e.First.Tries != 3 || e.First.Crashes != 1 || e.First.FirstError != "it broke" || e.First.NotBefore == nil {
+		t.Errorf("%+v\n%+v", e, e.First)
+	}
+}

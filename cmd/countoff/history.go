@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/cmd/countoff/past"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func historyCommand() *cobra.Command {
+	var asJSON, one bool // one: of one partition
+	var at, key string
+	var id int32
+	var n int
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "who got what, from whom and why; who owned a key at a time",
+		Long: `Prints the last changes of who owns what, oldest first. The store keeps the last
+2,000, a call of a peer that changes several partitions being one.
+
+  countoff history mail-sender                       everything
+  countoff history mail-sender --key ann@example.com  of the partition of a key
+  countoff history mail-sender --at 2026-01-31T14:03:00Z --key ann@example.com
+                                                     who owned it then
+
+--at takes a time as in RFC 3339, or a duration for "so long ago".`,
+		Args: cobra.ExactArgs(1),
+		RunE: onStore(false, func(cmd *cobra.Command, _ []string) error {
+			one = cmd.Flags().Changed("key") || cmd.Flags().Changed("partition")
+			var errs []error
+			if at != "" && !one {
+				errs = append(errs, errors.New("--at wants --key or --partition"))
+			}
+			if n < 1 {
+				errs = append(errs, fmt.Errorf("-n %d: want at least 1", n))
+			}
+			return errors.Join(errs...)
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			cfg, err := redisconfig.Read(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			p := partition.ID(id)
+			if cmd.Flags().Changed("key") {
+				if p, err = cfg.Hash.Of(key, cfg.Total); err != nil {
+					return exit.With(exit.Usage, err)
+				}
+			}
+			ledger, err := redisledger.New(client, args[0], redisledger.Config{Config: cfg})
+			if err != nil {
+				return err
+			}
+			history, err := ledger.History(ctx, machine.HistoryKept)
+			if err != nil {
+				return err
+			}
+			var lines []string
+			var values []any
+			switch {
+			case at != "":
+				moment, err := instant(ctx, client, at)
+				if err != nil {
+					return err
+				}
+				t := history.At(p, moment)
+				lines, values = append(lines, past.TenureLine(p, moment, t)), append(values, past.TenureOf(p, moment, t))
+			case one:
+				moves := history.Moves(p)
+				for _, m := range moves[max(0, len(moves)-n):] {
+					lines, values = append(lines, past.MoveLine(m)), append(values, past.MoveOf(m))
+				}
+			default:
+				for _, e := range history[max(0, len(history)-n):] {
+					lines, values = append(lines, past.Line(e)), append(values, past.EntryOf(e))
+				}
+			}
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				for _, v := range values {
+					if err := out.Encode(v); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			for _, l := range lines {
+				fmt.Fprintln(cmd.OutOrStdout(), l)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().StringVar(&at, "at", "", "who owned it at this time: RFC 3339, or a duration ago as in 90s")
+	cmd.Flags().StringVar(&key, "key", "", "of the partition of this key")
+	cmd.Flags().Int32Var(&id, "partition", 0, "of this partition")
+	cmd.Flags().IntVarP(&n, "lines", "n", machine.HistoryKept, "the last so many")
+	cmd.MarkFlagsMutuallyExclusive("key", "partition")
+	return cmd
+}
+
+// instant reads a time, or a duration before the store's.
+func instant(ctx context.Context, client redis.UniversalClient, text string) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil {
+		now, err := client.Time(ctx).Result()
+		return now.Add(-ago.Abs()), err
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, exit.With(exit.Usage, fmt.Errorf("--at %q: want a time as in 2026-01-31T14:03:00Z, or a duration as in 90s", text))
+	}
+	return at, nil
+}

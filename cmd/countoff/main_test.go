@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redisurl"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(quiet{})
+	goleak.VerifyTestMain(m)
+}
+
+// output may be read while a command writes it.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// A shell runs commands against one store.
+type shell struct {
+	t     *testing.T
+	url   string
+	stdin string
+}
+
+func newShell(t *testing.T) shell {
+	mini, _ := redistest.Mini(t)
+	return shell{t, "redis://" + mini.Addr(), "one\ntwo\n"}
+}
+
+// start runs a command line until ctx ends or it does.
+func (s shell) start(ctx context.Context, out *output, line string, more ...string) error {
+	cmd := root()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append(append(strings.Fields(line), more...), "--redis", s.url))
+	cmd.SetOut(out)
+	cmd.SetErr(out)
+	cmd.SetIn(strings.NewReader(s.stdin))
+	return cmd.ExecuteContext(ctx)
+}
+
+// run runs a command line that must succeed and returns what it printed.
+func (s shell) run(line string, more ...string) string {
+	s.t.Helper()
+	var out output
+	if err := s.start(s.t.Context(), &out, line, more...); err != nil {
+		s.t.Fatalf("countoff %s: %v\n%s", line, err, out.String())
+	}
+	return out.String()
+}
+
+// fails runs a command line that must fail with code.
+func (s shell) fails(code int, line string, more ...string) string {
+	s.t.Helper()
+	var out output
+	err := s.start(s.t.Context(), &out, line, more...)
+	var coded *exit.Error
+	got := exit.OK
+	switch {
+	case errors.As(err, &coded):
+		got = coded.Code
+	case err != nil:
+		got = exit.Usage
+	}
+	if got != code {
+		s.t.Errorf("countoff %s: code %d, want %d: %v", line, got, code, err)
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestInitStatusEnqueue(t *testing.T) {
+	s := newShell(t)
+	if said := s.fails(exit.Failed, "status n"); !strings.Contains(said, "countoff init") {
+		t.Errorf("status of an unknown name: %s", said)
+	}
+	if out := s.run("init n --partitions 4"); !strings.Contains(out, "4 partitions") {
+		t.Error(out)
+	}
+	if out := s.run("init n --partitions 4"); !strings.Contains(out, "there already") {
+		t.Error(out)
+	}
+	s.fails(exit.Config, "init n --partitions 5")
+	s.fails(exit.Config, "enqueue n --partitions 5", "x")
+
+	if out := s.run("enqueue n --key k --id i --unique", "x"); !strings.HasPrefix(out, "i partition ") {
+		t.Error(out)
+	}
+	if out := s.run("enqueue n --key k --id i --unique", "x"); !strings.Contains(out, "duplicate") {
+		t.Error(out)
+	}
+	s.fails(exit.Usage, "enqueue n --unique", "x")
+	if out := s.run("enqueue n --lines"); strings.Count(out, "partition") != 2 {
+		t.Errorf("two lines of stdin: %s", out)
+	}
+	s.run("enqueue n --delay 1h", "later")
+
+	var st status.Status
+	if err := json.Unmarshal([]byte(s.run("status n --json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	if total := st.Totals(); st.Name != "n" || len(st.Partitions) != 4 || total.Pending != 3 || total.Delayed != 1 || len(st.Coverage.Unowned) != 4 {
+		t.Errorf("%+v", st)
+	}
+	text := s.run("status n --all")
+	for _, want := range []string{"4 partitions: 0 owned, 4 unowned", "nobody takes part", "pending 3", "owner@epoch"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("status does not say %q:\n%s", want, text)
+		}
+	}
+	if out := s.run("dead list n"); !strings.Contains(out, "no dead letters") {
+		t.Error(out)
+	}
+	s.fails(exit.Failed, "dead show n nothing")
+	s.fails(exit.Usage, "dead drop n")
+	s.fails(exit.Usage, "dead requeue n x --all")
+}
+
+// What is wrong with a command line is said at once, all of it, and nothing is asked of
+// the store or written there.
+func TestUsage(t *testing.T) {
+	s := newShell(t)
+	s.run("init there --partitions 4")
+	ctx, stop := context.WithCancel(t.Context())
+	var out output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &out, "index there --follow --lease 2500ms") }()
+	wait(t, func() bool { return strings.Contains(out.String(), "0 1") })
+	before := s.keys()
+	s.stdin = ""
+	for _, c := range []struct {
+		line string
+		more []string
+		says string
+	}{
+		{"status", []string{"bad name"}, `name "bad name"`},
+		{"watch", []string{"bad name"}, `name "bad name"`},
+		{"enqueue --partitions -1 --delay -5s --unique --timeout 0s", []string{"bad name", "x"}, `name "bad name"`},
+		{"enqueue --partitions -1 --delay -5s --unique --timeout 0s", []string{"bad name", "x"}, "--partitions -1"},
+		{"enqueue --partitions -1 --delay -5s --unique --timeout 0s", []string{"bad name", "x"}, "--delay -5s"},
+		{"enqueue --partitions -1 --delay -5s --unique --timeout 0s", []string{"bad name", "x"}, "--unique"},
+		{"enqueue --partitions -1 --delay -5s --unique --timeout 0s", []string{"bad name", "x"}, "--timeout 0s"},
+		{"enqueue x --partitions 0", []string{"x"}, "--partitions 0"},
+		{"enqueue x --lines", []string{"x"}, "--lines"},
+		{"enqueue there", nil, "nothing came from stdin"},
+		{"init x --partitions 0", nil, "--partitions 0"},
+		{"init x --partitions -3 --hash foo", nil, "--partitions -3"},
+		{"init x --partitions -3 --hash foo", nil, `hash "foo"`},
+		{"resize there --partitions 9999999", nil, "--partitions 9999999"},
+		{"resize there --partitions 0", nil, "--partitions 0"},
+		{"status there --timeout 0s", nil, "--timeout 0s"},
+		{"watch there --every 1ms", nil, "--every 1ms"},
+		{"index there --lease 0s", nil, "--lease 0s"},
+		{"history there -n 0 --at 5s", nil, "-n 0"},
+		{"history there -n 0 --at 5s", nil, "--at wants"},
+	} {
+		if said := s.fails(exit.Usage, c.line, c.more...); !strings.Contains(said, c.says) {
+			t.Errorf("%s %q does not say %q: %s", c.line, c.more, c.says, said)
+		}
+	}
+	if said := s.fails(exit.Failed, "index typo"); !strings.Contains(said, "countoff init") {
+		t.Errorf("count off under an unknown name: %s", said)
+	}
+	if out := s.run("destroy typo --yes"); !strings.Contains(out, "there is nothing of typo") {
+		t.Error(out)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if after := s.keys(); !slices.Equal(after, before) {
+		t.Errorf("there were the keys %q, now %q", before, after)
+	}
+}
+
+// keys lists what is in the store.
+func (s shell) keys() []string {
+	s.t.Helper()
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	keys, err := client.Keys(s.t.Context(), "*").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Two count off, and each hears of the other.
+func TestIndex(t *testing.T) {
+	s := newShell(t)
+	s.run("init jobs --partitions 8")
+	const timing = "--lease 2500ms"
+	ctx, stop := context.WithCancel(t.Context())
+	var first output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &first, "index jobs --follow --id first "+timing) }()
+	wait(t, func() bool { return strings.Contains(first.String(), "0 1\n") })
+	out := s.run("index jobs --id second " + timing)
+	if out != "1 2\n" {
+		t.Errorf("the second heard %q", out)
+	}
+	wait(t, func() bool { return first.String() == "0 1\n0 2\n0 1\n" })
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("told to stop: %v", err)
+	}
+}
+
+func TestResizeAndDestroy(t *testing.T) {
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	for i := range 20 {
+		s.run("enqueue n --key "+strings.Repeat("k", i+1), "x")
+	}
+	s.fails(exit.Usage, "resize n")
+	dry := s.run("resize n --partitions 8 --dry-run")
+	if !strings.Contains(dry, "4 to 8 partitions; 20 tasks") || !strings.Contains(dry, "would move") {
+		t.Error(dry)
+	}
+	if out := s.run("resize n --partitions 8"); out != strings.Replace(dry, "would move", "moved", 1) {
+		t.Errorf("%q after %q", out, dry)
+	}
+	var st status.Status
+	if err := json.Unmarshal([]byte(s.run("status n --json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Partitions) != 8 || st.Totals().Pending != 20 {
+		t.Errorf("%+v", st)
+	}
+
+	// A peer that lives keeps both away.
+	ctx, stop := context.WithCancel(t.Context())
+	var out output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &out, "index n --follow --lease 2500ms") }()
+	wait(t, func() bool { return strings.Contains(out.String(), "0 1") })
+	s.fails(exit.InUse, "resize n --partitions 4")
+	s.fails(exit.InUse, "destroy n --yes")
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	s.fails(exit.Usage, "destroy n")
+	s.run("destroy n --yes")
+	s.fails(exit.Failed, "status n")
+	if keys := s.keys(); len(keys) > 0 {
+		t.Errorf("left behind: %q", keys)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	s := newShell(t)
+	s.run("init n --partitions 8")
+	ctx, stop := context.WithCancel(t.Context())
+	var out output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &out, "watch n --every 100ms") }()
+	wait(t, func() bool { return strings.Count(out.String(), "8 partitions") >= 2 })
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	s := newShell(t)
+	if out := s.run("version"); !strings.Contains(out, "protocol 1") {
+		t.Error(out)
+	}
+	if out := s.run("completion bash"); !strings.Contains(out, "countoff") {
+		t.Error("no completion")
+	}
+}
+
+func wait(t *testing.T, ok func() bool) {
+	t.Helper()
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("what is waited for did not come")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,174 @@
+// Package past prints the history of a name: for people, and for scripts.
+package past
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// An Entry is what --json prints of one entry.
+type Entry struct {
+	At         time.Time         `json:"at"`
+	What       machine.Change    `json:"what"`
+	Peer       string            `json:"peer,omitempty"`
+	Session    partition.Session `json:"session,omitempty"`
+	From       string            `json:"from,omitempty"` // peer of the former owner
+	FromOf     partition.Session `json:"from_session,omitempty"`
+	Partitions []Passed          `json:"partitions,omitempty"`
+	SilentMS   int64             `json:"silent_ms,omitempty"` // of expired
+	Roll       uint64            `json:"roll,omitempty"`      // of sealed
+	Replicas   int               `json:"replicas,omitempty"`
+	WaitedMS   int64             `json:"waited_ms,omitempty"` // of one partition: since its new owner asked
+	PauseMS    int64             `json:"pause_ms,omitempty"`  // of one partition: nobody can have worked on it
+}
+
+// A Passed is one partition of an entry.
+type Passed struct {
+	ID     partition.ID    `json:"id"`
+	Epoch  partition.Epoch `json:"epoch"`
+	Former partition.Epoch `json:"former,omitempty"`
+}
+
+// EntryOf returns e for --json.
+func EntryOf(e machine.Entry) Entry {
+	out := Entry{
+		At: e.At.UTC(), What: e.What, Peer: e.Peer, Session: e.Session, From: e.OtherPeer, FromOf: e.Other,
+		SilentMS: e.Silent.Milliseconds(), Roll: e.Version, Replicas: e.Replicas,
+	}
+	for _, p := range e.Grants {
+		out.Partitions = append(out.Partitions, Passed{p.Grant.ID, p.Grant.Epoch, p.Former})
+	}
+	return out
+}
+
+// MoveOf returns m for --json.
+func MoveOf(m machine.Move) Entry {
+	out := EntryOf(m.Entry)
+	out.WaitedMS, out.PauseMS = m.Waited.Milliseconds(), m.Pause.Milliseconds()
+	return out
+}
+
+// Line prints e in one line.
+func Line(e machine.Entry) string {
+	return stamp(e.At) + "  " + Sentence(e, coverage.Ranges(ids(e)))
+}
+
+// MoveLine prints what happened to one partition in one line.
+func MoveLine(m machine.Move) string {
+	line := stamp(m.At) + "  "
+	if m.Grant.Epoch > 0 {
+		line += Sentence(m.Entry, m.Grant.String())
+	} else {
+		line += Sentence(m.Entry, "")
+	}
+	if m.Waited > 0 {
+		line += fmt.Sprintf(", which had waited for %v", m.Waited)
+	}
+	if m.Pause > 0 {
+		line += fmt.Sprintf(", after a pause of at most %v", m.Pause)
+	}
+	return line
+}
+
+// Sentence says what e tells, of what.
+func Sentence(e machine.Entry, what string) string {
+	switch e.What {
+	case machine.Granted:
+		return fmt.Sprintf("%s got %s, which was nobody's", e.Peer, what)
+	case machine.Took:
+		return fmt.Sprintf("%s took over %s from %s, whose lease had run out", e.Peer, what, who(e.OtherPeer))
+	case machine.HeldAgain:
+		if e.Other == "" {
+			return fmt.Sprintf("%s said again that it holds %s", e.Peer, what)
+		}
+		return fmt.Sprintf("%s said again that it holds %s, which stood as %s's", e.Peer, what, who(e.OtherPeer))
+	case machine.Handed:
+		return fmt.Sprintf("%s handed %s over to %s", who(e.OtherPeer), what, e.Peer)
+	case machine.GivenUp:
+		return fmt.Sprintf("%s gave %s up, and nobody had asked for it", e.Peer, what)
+	case machine.Asked:
+		return fmt.Sprintf("%s asked %s for %s", e.Peer, who(e.OtherPeer), what)
+	case machine.Came:
+		return fmt.Sprintf("%s joined", e.Peer)
+	case machine.Leaves:
+		return fmt.Sprintf("%s leaves, and hands over what it has", e.Peer)
+	case machine.Went:
+		return fmt.Sprintf("%s is gone, in good order", e.Peer)
+	case machine.Expired:
+		return fmt.Sprintf("%s: its lease ran out, %v after its last word", e.Peer, e.Silent)
+	case machine.RollMade:
+		return fmt.Sprintf("roll %d was sealed, of %d peers", e.Version, e.Replicas)
+	case machine.Made:
+		return "the name was made"
+	case machine.Forgot:
+		return "the store had no memory of the name, or half of one: owners say again what they hold"
+	case machine.Restarted:
+		return "the store is another run: owners say again what they hold"
+	}
+	return strings.TrimSpace(string(e.What) + " " + e.Peer + " " + what)
+}
+
+func who(peer string) string {
+	if peer == "" {
+		return "somebody unknown"
+	}
+	return peer
+}
+
+func ids(e machine.Entry) []partition.ID {
+	out := make([]partition.ID, len(e.Grants))
+	for i, p := range e.Grants {
+		out[i] = p.Grant.ID
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
+
+// A Tenure is what --json prints of who owned a partition at a time.
+type Tenure struct {
+	At        time.Time         `json:"at"`
+	Partition partition.ID      `json:"partition"`
+	Known     bool              `json:"known"` // false: the history does not say
+	Owner     string            `json:"owner"` // peer id; empty: nobody
+	Session   partition.Session `json:"session,omitempty"`
+	Epoch     partition.Epoch   `json:"epoch,omitempty"`
+	Since     *time.Time        `json:"since"`
+	How       machine.Change    `json:"how,omitempty"`
+	From      string            `json:"from,omitempty"`
+	Dead      bool              `json:"dead"` // the owner's lease had run out
+}
+
+// TenureOf returns t for --json.
+func TenureOf(id partition.ID, at time.Time, t machine.Tenure) Tenure {
+	out := Tenure{
+		At: at.UTC(), Partition: id, Known: t.Known, Owner: t.Peer, Session: t.Session, Epoch: t.Grant.Epoch,
+		How: t.How, From: t.From, Dead: t.Dead,
+	}
+	if !t.Since.IsZero() {
+		since := t.Since.UTC()
+		out.Since = &since
+	}
+	return out
+}
+
+// TenureLine says in one line who owned partition id at the instant at.
+func TenureLine(id partition.ID, at time.Time, t machine.Tenure) string {
+	head := fmt.Sprintf("partition %v at %s: ", id, stamp(at))
+	switch {
+	case !t.Known && t.How == machine.Forgot:
+		return head + "unknown: the store had forgotten at " + stamp(t.Since) + ", and its owner had not said again what it holds"
+	case !t.Known:
+		return head + "unknown: the history does not reach back so far"
+	case t.Session == "":
+		return head + "nobody's, since " + stamp(t.Since)
+	case t.Dead:
+		return fmt.Sprintf("%snobody's: %s, whose it was (epoch %d), had let its lease run out", head, t.Peer, t.Grant.Epoch)
+	}
+	return fmt.Sprintf("%s%s, epoch %d, since %s (%s)", head, t.Peer, t.Grant.Epoch, stamp(t.Since), t.How)
+}

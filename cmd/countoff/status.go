@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
+)
+
+func statusCommand() *cobra.Command {
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "peers, index, lease left; partitions with owner@epoch and what they hold",
+		Args:  cobra.ExactArgs(1),
+		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			s, err := status.Read(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+			}
+			m := partitionmap.Map{}
+			lines := append(m.Lines(s), "")
+			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(lines, partitionmap.Table(s, all)...), "\n"))
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, findings")
+	cmd.Flags().BoolVar(&all, "all", false, "list also the partitions that are owned and empty")
+	return cmd
+}
+
+// fastest is how often watch may look.
+const fastest = 100 * time.Millisecond
+
+func watchCommand() *cobra.Command {
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "watch NAME",
+		Short: "the same, live, until interrupted",
+		Args:  cobra.ExactArgs(1),
+		RunE: onStore(true, func(*cobra.Command, []string) error {
+			if every < fastest {
+				return fmt.Errorf("--every %v: want at least %v", every, fastest)
+			}
+			return nil
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			screen := partitionmap.NewScreen(os.Stdout)
+			m := partitionmap.Map{}
+			if screen != nil {
+				m.Width, m.Colour = screen.Width, screen.Colour()
+			}
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for {
+				// A store that does not answer is what one watches for: say so and go on.
+				lines := []string{args[0]}
+				look, cancel := context.WithTimeout(ctx, 5*time.Second)
+				s, err := status.Read(look, client, args[0])
+				cancel()
+				if err != nil {
+					lines = append(lines, "  "+err.Error())
+				} else {
+					lines = m.Lines(s)
+				}
+				if screen != nil {
+					screen.Draw(lines)
+				} else {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", strings.Join(lines, "\n"))
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		}),
+	}
+	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look, at least 100ms")
+	return cmd
+}
