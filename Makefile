@@ -19,7 +19,7 @@ build: ## bin/countoff and bin/mail-sender
 
 .PHONY: test
 test: ## all tests with the race detector, on embedded servers
-	go test -race ./...
+	.ci/race
 
 .PHONY: ci
 ci: ## what CI runs: tests, format, vet, tidy, lint, real Redis, cluster, demo

@@ -17,7 +17,9 @@
 //
 // Inside testing/synctest time is fake: leases run out, retries come due and peers
 // take over in no time at all, and a goroutine that is left behind fails the test.
-// Outside of it everything works in real time.
+// Outside of it everything works in real time. With -race give go test -cpu 1 as well:
+// the race detector of Go 1.26 can crash (SIGSEGV in time.goFunc) when the timers of a
+// bubble fire on two CPUs.
 //
 // [Handle] runs a handler once, for tests that need no peers.
 package frameworktest
