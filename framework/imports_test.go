@@ -95,10 +95,10 @@ var rooms = map[string][]string{
 		"sources/redisprogress", "transition", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
-		"sources", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
+		"sources", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
 		"transition/redisledger", fx, zap, goRedis},
 	"framework/frameworkfx/asynqfx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl",
-		"sources/asynqsource", "transition", "transition/redisledger", fx, asynq, goRedis},
+		"sources/asynqsource", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, asynq, goRedis},
 }
 
 // mains are the folders of programs: what is in them may import whatever lies

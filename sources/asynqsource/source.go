@@ -68,6 +68,16 @@ func (s *Source) queue(id partition.ID) string {
 	return QueueOf(s.name, id)
 }
 
+// Place names the keys of a partition's fence and of its list of pending tasks, for an
+// observer; nothing for a queue that is moved. It holds no secret and changes nothing.
+func (s *Source) Place(id partition.ID) (fence, pending string) {
+	if id >= partition.FirstUnit {
+		return "", ""
+	}
+	k := keysOf(s.queue(id))
+	return k.fence, k.pending
+}
+
 // queues are all of them, and those that are moved.
 func (s *Source) queues(total int) []string {
 	list := make([]string, total, total+len(s.cfg.Ingress))

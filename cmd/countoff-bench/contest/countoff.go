@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
@@ -181,10 +182,14 @@ func (l *listener) ObserveHandled(e framework.Handled) {
 
 // survey reads the fences, as package redisfx does.
 func survey(client *redis.Client) framework.Survey {
+	fences := redisprogress.NewSurvey(client, func(id partition.ID) (fence, log string) {
+		k := redissource.KeysOf(countoffName, id)
+		return k.Fence, k.Pending
+	})
 	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
-		fences, err := redissource.Fences(ctx, client, countoffName, ids)
-		data := make([]coverage.Datum, len(fences))
-		for i, f := range fences {
+		found, err := fences.Look(ctx, ids)
+		data := make([]coverage.Datum, len(found))
+		for i, f := range found {
 			data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence, Waiting: f.Log}
 		}
 		return data, err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,9 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/asynqsource"
+	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -30,7 +33,8 @@ type Config struct {
 	// this consumer and closed after it. Default: the redis.UniversalClient that the
 	// application provides, and closes.
 	URL string
-	// Source is what the source is told: queues, partitions, limits.
+	// Source is what the source is told: queues, partitions, limits. Its Found need not be
+	// set: events tell of it.
 	Source asynqsource.Config
 	// Server is what a plain asynq.Server would be made with, for Mux; see
 	// asynqsource.Source.Handler.
@@ -120,6 +124,14 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	} else if client == nil {
 		errs = append(errs, errors.New("asynqfx: no URL, and the application provides no redis.UniversalClient"))
 	}
+	observer := new(atomic.Pointer[framework.Observer])
+	if cfg.Source.Found == nil {
+		cfg.Source.Found = func(p asynqsource.Plain) {
+			if o := observer.Load(); o != nil {
+				(*o).Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
+			}
+		}
+	}
 	src, err := asynqsource.New(client, name, cfg.Source)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, frameworkfx.Source{Consumer: name, Err: err}
@@ -127,6 +139,8 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	return src, frameworkfx.Source{
 		Consumer: name,
 		Source:   src,
+		Survey:   survey(client, src),
+		Listen:   func(o framework.Observer) { observer.Store(&o) },
 		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, client, t) },
 	}
 }
@@ -137,6 +151,19 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
 		})
 		return ledger, nil, err
+	}
+}
+
+// survey reads the fences for whoever watches over the coverage.
+func survey(client redis.UniversalClient, src *asynqsource.Source) framework.Survey {
+	fences := redisprogress.NewSurvey(client, src.Place)
+	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+		found, err := fences.Look(ctx, ids)
+		data := make([]coverage.Datum, len(found))
+		for i, f := range found {
+			data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence, Waiting: f.Log}
+		}
+		return data, err
 	}
 }
 

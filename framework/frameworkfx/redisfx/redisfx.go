@@ -20,6 +20,7 @@ import (
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
@@ -200,19 +201,19 @@ func (cfg Config) deployment() string {
 	return ""
 }
 
-// survey reads the fences for whoever watches over the coverage: on one node all by one
-// request; on a cluster, where each costs requests of its own, one a time, in turn.
+// survey reads the fences for whoever watches over the coverage.
 func survey(client redis.UniversalClient, name string) framework.Survey {
-	_, single := client.(*redis.Client)
-	turn := 0
-	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
-		if !single && len(ids) > 0 {
-			turn++
-			ids = ids[turn%len(ids):][:1]
+	fences := redisprogress.NewSurvey(client, func(id partition.ID) (fence, log string) {
+		if id >= partition.FirstUnit {
+			return "", ""
 		}
-		fences, err := redissource.Fences(ctx, client, name, ids)
-		data := make([]coverage.Datum, len(fences))
-		for i, f := range fences {
+		k := redissource.KeysOf(name, id)
+		return k.Fence, k.Pending
+	})
+	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+		found, err := fences.Look(ctx, ids)
+		data := make([]coverage.Datum, len(found))
+		for i, f := range found {
 			data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence, Waiting: f.Log}
 		}
 		return data, err

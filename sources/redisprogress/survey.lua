@@ -1,6 +1,6 @@
 -- Who may fetch and settle, and whether anything waits, for an observer.
 --
--- KEYS    fence and pending of each partition
+-- KEYS    fence and log of each partition; the fence again where the log is elsewhere
 -- result  token or '', length of the log as text, of each
 -- cost    2 O(1) commands for each partition
 local out = {}

@@ -1,0 +1,69 @@
+package redisprogress_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/redisprogress"
+)
+
+func TestSurvey(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	token := partition.Token{Epoch: 7, Session: "aa"}
+	place := func(id partition.ID) (fence, log string) {
+		if id >= partition.FirstUnit {
+			return "", ""
+		}
+		fence = redisprogress.Elsewhere(name, id).Fence
+		if id == 3 {
+			return fence, ""
+		}
+		return fence, fence + "-log"
+	}
+	for _, id := range []partition.ID{1, 3} {
+		fence, _ := place(id)
+		if err := client.HSet(t.Context(), fence, "t", token.String()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, log := place(2)
+	if err := client.RPush(t.Context(), log, "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := []redisprogress.Fenced{{ID: 0}, {ID: 1, Fence: token}, {ID: 2, Log: true}, {ID: 3, Fence: token}}
+	ids := []partition.ID{0, 1, 2, 3, partition.FirstUnit}
+
+	// What is no *redis.Client is taken for a cluster: one at a time, each in its turn.
+	survey := redisprogress.NewSurvey(struct{ redis.UniversalClient }{client}, place)
+	var got []redisprogress.Fenced
+	for range want {
+		one, err := survey.Look(t.Context(), ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(one) != 1 {
+			t.Fatalf("one look at a cluster was at %d", len(one))
+		}
+		got = append(got, one...)
+	}
+	slices.SortFunc(got, func(a, b redisprogress.Fenced) int { return int(a.ID) - int(b.ID) })
+	if !slices.Equal(got, want) {
+		t.Errorf("in turn: %+v, want %+v", got, want)
+	}
+
+	single, ok := client.(*redis.Client)
+	if !ok {
+		return
+	}
+	got, err := redisprogress.NewSurvey(single, place).Look(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("at once: %+v, want %+v", got, want)
+	}
+}
