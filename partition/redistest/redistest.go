@@ -68,6 +68,9 @@ func Bubble(t testing.TB) (*miniredis.Miniredis, redis.UniversalClient) {
 	return m, connect(t, &redis.Options{
 		Addr:   "bubble",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		// Nobody ever waits for a connection: go-redis keeps the timers of those who wait
+		// for all clients of the process, and one of another bubble is a fatal error.
+		PoolSize: 1000,
 	})
 }
 

@@ -17,6 +17,10 @@ const (
 	// mirrorAge is how old a commit may become before it is repeated: so that brokers
 	// do not forget it, and that what an owner said late does not stand for long.
 	mirrorAge = time.Minute
+	// mirrorYoung is how long an owner repeats what it says each time, news or not: the
+	// last word of the owner before may still be on its way to the broker, and would stand
+	// for mirrorAge if it comes after a first that is also the last.
+	mirrorYoung = 3 * mirrorTimeout
 )
 
 // A mirror commits to a Kafka group how far the partitions are, and looks whether
@@ -111,7 +115,9 @@ func (m *mirror) news() map[int32]int64 {
 	for s := range m.open {
 		p := int32(s.grant.ID)
 		low := s.lowest()
-		if was, ok := m.last[p]; s.sound(now) && (!ok || was.at != low || now.Sub(was.when) >= mirrorAge) {
+		was, ok := m.last[p]
+		stale := !ok || was.at != low || now.Sub(was.when) >= mirrorAge || now.Sub(s.opened) < mirrorYoung
+		if s.sound(now) && stale {
 			at[p] = low
 		}
 	}

@@ -23,6 +23,7 @@ type stream struct {
 	source *Source
 	grant  partition.Grant
 	token  partition.Token
+	opened time.Time
 
 	wake  chan struct{} // holds a value if the goroutine has something to look at
 	quit  chan struct{} // closed by Close
@@ -53,7 +54,7 @@ type stream struct {
 func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record) *stream {
 	s := &stream{
 		seat:   src.permit.NewSeat(),
-		source: src, grant: g, token: tok,
+		source: src, grant: g, token: tok, opened: time.Now(),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 		log:     progress.New(src.limits(), f.Opened),
 		content: make(map[uint64]progress.Content),

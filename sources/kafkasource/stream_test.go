@@ -68,6 +68,22 @@ func TestMirrorOfAPausedOwner(t *testing.T) {
 	}
 }
 
+// An owner repeats itself for a while, since what its predecessor said last may come
+// after it; then only news are told.
+func TestMirrorRepeatsAtFirst(t *testing.T) {
+	s := newStage(t, 1)
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
+	st := s.open(src, 0)
+	src.mirror.commit(src.mirror.news())
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("a new owner that has said something says %v, want it again", news)
+	}
+	st.opened = st.opened.Add(-mirrorYoung)
+	if news := src.mirror.news(); len(news) != 0 {
+		t.Errorf("an owner with nothing new says %v", news)
+	}
+}
+
 // What is given away is read no more, and what was buffered does not reach the next
 // ownership, nor are others disturbed.
 func TestGivenAway(t *testing.T) {

@@ -232,10 +232,23 @@ func (p *Play) Report(ctx context.Context, l Load, killed *Peer, at time.Time) (
 		id = killed.id
 	}
 	r := judge(p.Lines(), l, id, at)
-	var err error
-	r.Lag, err = Lag(ctx, p.opts, p.cfg.Name, p.cfg.Topic)
+	// What an owner said of a partition before it gave it away may reach the broker after
+	// what the next one said, who then says it again.
+	patience, cancel := context.WithTimeout(ctx, lagPatience)
+	defer cancel()
+	err := Until(patience, func() (bool, error) {
+		var err error
+		r.Lag, err = Lag(ctx, p.opts, p.cfg.Name, p.cfg.Topic)
+		return r.Lag == 0, err
+	})
+	if patience.Err() != nil {
+		err = ctx.Err() // the report tells of the lag
+	}
 	return r, err
 }
+
+// lagPatience is how long the group may say something old.
+const lagPatience = 15 * time.Second
 
 // Signal sends the peer a signal.
 func (p *Peer) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
