@@ -15,6 +15,7 @@ const gatedFor = 10 * time.Millisecond
 type alarm struct {
 	lanes map[*lane]struct{} // those with something to do later
 	gates time.Time          // ask the gated lanes again; zero: none is
+	runs  time.Time          // call back the long runs; zero: none is
 	scan  time.Time          // look for handlers past their timeout; zero: no timeout
 	armed time.Time          // watch wakes then; zero: never
 	poke  chan struct{}      // wake earlier
@@ -68,6 +69,14 @@ func (p *pool) hold(l *lane, now time.Time) {
 	}
 }
 
+// recallBy sees to it that the long runs are called back in time.
+func (p *pool) recallBy(at time.Time) {
+	if p.alarm.runs.IsZero() {
+		p.alarm.runs = at
+		p.wakeBy(at)
+	}
+}
+
 // watch does what is due until the pool closes.
 func (p *pool) watch() {
 	defer p.workers.Done()
@@ -105,6 +114,10 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 		}
 		p.gated = p.gated[:0]
 	}
+	if runs := p.alarm.runs; !runs.IsZero() && !runs.After(now) {
+		p.alarm.runs = time.Time{}
+		p.recallAll(nil)
+	}
 	for l := range p.alarm.lanes {
 		if l.times.alarm.After(now) {
 			continue
@@ -120,9 +133,9 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 		}
 		if s := l.times.stuck; !s.IsZero() && !s.After(now) {
 			l.times.stuck = time.Time{}
-			for i := range p.slots {
-				if p.slots[i].lane == l {
-					events = append(events, p.stuck(i, now, context.Cause(l.ctxs.handlers)))
+			for i := range p.runs {
+				if r := &p.runs[i]; r.lane == l && r.running() != nil {
+					events = append(events, r.stuck(now, context.Cause(l.ctxs.handlers)))
 				}
 			}
 		}
@@ -135,6 +148,7 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 		at = earlier(at, l.times.alarm)
 	}
 	at = earlier(at, p.alarm.gates)
+	at = earlier(at, p.alarm.runs)
 	at = earlier(at, p.alarm.scan)
 	p.alarm.armed = at
 	return at, events
@@ -147,24 +161,24 @@ func (p *pool) scan(now time.Time, limit time.Duration, events []Event) []Event 
 		return events
 	}
 	p.alarm.scan = now.Add(limit)
-	for i := range p.slots {
-		s := &p.slots[i]
-		if s.entry == nil || s.alarmed {
+	p.recallAll(nil)
+	for i := range p.runs {
+		r := &p.runs[i]
+		if r.alarmed || r.running() == nil {
 			continue
 		}
-		if end := s.began.Add(limit); end.After(now) {
+		if end := r.began.Add(limit); end.After(now) {
 			p.alarm.scan = earlier(p.alarm.scan, end)
 			continue
 		}
-		events = append(events, p.stuck(i, now, ErrTimeout))
+		events = append(events, r.stuck(now, ErrTimeout))
 	}
 	return events
 }
 
-func (p *pool) stuck(i int, now time.Time, cause error) Event {
-	s := &p.slots[i]
-	s.alarmed = true
-	return HandlerStuck{Where: s.lane.where, Task: s.entry.run, For: now.Sub(s.began), Cause: cause}
+func (r *run) stuck(now time.Time, cause error) Event {
+	r.alarmed = true
+	return HandlerStuck{Where: r.lane.where, Task: r.running().run, For: now.Sub(r.began), Cause: cause}
 }
 
 // earlier is the earlier of two instants of which zero is never.

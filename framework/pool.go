@@ -38,8 +38,8 @@ func (c *crew) observe(e Event) {
 // A pool shares a consumer's workers among the lanes of one session. It is the
 // transition.Tenant.
 //
-// One lock guards all of it and of its lanes. It is held for a few hundred
-// nanoseconds at a time: never across a call of the source, a handler, an
+// One lock guards all of it and of its lanes. It is held for some microseconds at most
+// a time: never across a call of the source, a handler, an
 // observer or the coordinator.
 type pool struct {
 	crew
@@ -47,7 +47,9 @@ type pool struct {
 	mu     sync.Mutex
 	work   sync.Cond // workers wait here for ready tasks
 	idle   int       // that many
-	slots  []slot    // what each worker runs
+	waking bool      // one of them is on its way
+	runs   []run     // what each worker has taken
+	long   int       // that many of them have more than one task
 	ring   []*lane   // lanes with ready tasks, each served in turn
 	turn   int       // the place in ring that is next
 	gated  []*lane   // lanes whose tasks were refused a start
@@ -62,24 +64,16 @@ type pool struct {
 	workers sync.WaitGroup // and the alarm's goroutine
 }
 
-// A slot is what a worker does.
-type slot struct {
-	lane    *lane
-	entry   *entry
-	began   time.Time
-	alarmed bool // it was reported as stuck
-}
-
 func newPool(c crew) *pool {
 	p := &pool{
 		crew:  c,
-		slots: make([]slot, c.cfg.Concurrency),
+		runs:  make([]run, c.cfg.Concurrency),
 		lanes: map[partition.ID]*lane{},
 		alarm: newAlarm(),
 	}
 	p.work.L = &p.mu
-	p.workers.Add(len(p.slots) + 1)
-	for i := range p.slots {
+	p.workers.Add(len(p.runs) + 1)
+	for i := range p.runs {
 		go p.worker(i)
 	}
 	go p.watch()
@@ -103,7 +97,7 @@ func (p *pool) close() {
 
 // share is how many workers a lane can count on.
 func (p *pool) share() int {
-	return (len(p.slots) + max(p.busy, 1) - 1) / max(p.busy, 1)
+	return (len(p.runs) + max(p.busy, 1) - 1) / max(p.busy, 1)
 }
 
 // takeIn takes in what a lane has fetched.
@@ -125,15 +119,12 @@ func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 // changed puts right what follows from a change of l's book: its place in the
 // ring, workers to wake, its share, its alarm.
 func (p *pool) changed(l *lane) {
-	if n := l.book.ready.n; n > 0 {
+	if l.book.ready.n > 0 {
 		if !l.phase.queued && !l.phase.gated {
 			l.phase.queued = true
 			p.ring = append(p.ring, l)
 		}
-		for range min(n, p.idle) {
-			p.idle--
-			p.work.Signal()
-		}
+		p.rouse()
 	}
 	if busy := l.book.held > l.book.asleep; busy != l.phase.busy {
 		l.phase.busy = busy
@@ -151,21 +142,31 @@ func (p *pool) changed(l *lane) {
 	}
 }
 
-// next waits for a task that is ready: of the lanes that have one each in turn. It
-// returns none when the pool is closed. now is the time, unless it had to wait. The
-// caller holds mu.
-func (p *pool) next(i int, now time.Time) (*lane, *entry, time.Time) {
+// rouse wakes a worker if there is something to start. It wakes the next one itself:
+// so there come as many as it takes, and while handlers only compute not more than the
+// machine runs at once. The caller holds mu.
+func (p *pool) rouse() {
+	if p.idle > 0 && !p.waking && (len(p.ring) > 0 || p.long > 0) {
+		p.idle--
+		p.waking = true
+		p.work.Signal()
+	}
+}
+
+// next waits for tasks that are ready and makes at most so many of one lane, of the
+// lanes that have some each in turn, the run r. It returns 0 when the pool is closed.
+// now is the time, unless it had to wait. The caller holds mu.
+func (p *pool) next(r *run, most int, now time.Time) (*lane, int, time.Time) {
 	for {
 		for len(p.ring) > 0 {
 			if p.turn >= len(p.ring) {
 				p.turn = 0
 			}
-			l := p.ring[p.turn]
-			var e *entry
-			if !l.phase.gated {
-				e = l.book.next()
+			l, n := p.ring[p.turn], 0
+			for ; n < most && l.book.ready.n > 0 && !l.phase.gated; n++ {
+				r.tasks[n].entry = l.book.next()
 			}
-			if e == nil || l.book.ready.n == 0 {
+			if n == 0 || l.book.ready.n == 0 {
 				last := len(p.ring) - 1
 				l.phase.queued = false
 				p.ring[p.turn] = p.ring[last]
@@ -174,16 +175,22 @@ func (p *pool) next(i int, now time.Time) (*lane, *entry, time.Time) {
 			} else {
 				p.turn++
 			}
-			if e != nil {
-				p.slots[i] = slot{lane: l, entry: e, began: now}
-				return l, e, now
+			if n > 0 {
+				p.begin(r, l, n, now)
+				p.rouse()
+				return l, n, now
 			}
 		}
+		if p.long > 0 {
+			p.recallAll(nil)
+			continue
+		}
 		if p.closed && len(p.lanes) == 0 {
-			return nil, nil, time.Time{}
+			return nil, 0, time.Time{}
 		}
 		p.idle++ // whoever signals takes it back
 		p.work.Wait()
+		p.waking = false
 		now = time.Now()
 	}
 }

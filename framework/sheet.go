@@ -29,15 +29,16 @@ func newSheet() sheet { return sheet{flush: make(chan struct{}, 1)} }
 // unsettled is how many outcomes the source has not answered for.
 func (s *sheet) unsettled() int { return len(s.pending) + s.sending }
 
-// add writes down what became of e. A newer outcome of a task that was run again
-// before the former was sent takes its place: in one batch a task stands once.
-func (s *sheet) add(e *entry, o sources.Settlement) {
+// line returns where to write down what became of e. A newer outcome of a task that
+// was run again before the former was sent takes its place: in one batch a task stands
+// once. It is written in place: a settlement has the whole task in it.
+func (s *sheet) line(e *entry) *sources.Settlement {
 	if e.place > 0 && e.batch == s.batch {
-		s.pending[e.place-1] = o
-		return
+		return &s.pending[e.place-1]
 	}
-	s.pending = append(s.pending, o)
+	s.pending = append(s.pending, sources.Settlement{})
 	e.batch, e.place = s.batch, len(s.pending)
+	return &s.pending[e.place-1]
 }
 
 // take hands out the pending settlements.
@@ -72,8 +73,10 @@ func (l *lane) due() bool {
 }
 
 // note writes down what became of e and sees to it that the source is told.
-func (l *lane) note(e *entry, o sources.Settlement) {
-	l.sheet.add(e, o)
+func (l *lane) note(e *entry, v *verdict) {
+	s := l.sheet.line(e)
+	s.Task = *e.task
+	s.Outcome, s.Attempt, s.Delay, s.Reason = v.outcome, e.run.Attempt, v.delay, reason(v.err)
 	if !l.sheet.settling {
 		l.sheet.settling = true
 		l.pool.lives.Add(1)

@@ -42,6 +42,7 @@ func (p *pool) Drain(g partition.Grant, drained func()) {
 		drained()
 		return
 	}
+	p.recallAll(l)
 	l.phase.drained = drained
 	within := p.cfg.Timing.Drain
 	if !p.stopBy.IsZero() {
@@ -115,6 +116,7 @@ func (p *pool) lose(l *lane, cause error) []Event {
 	if l.phase.lost {
 		return nil
 	}
+	p.recallAll(l)
 	now := time.Now()
 	l.phase.lost = true
 	l.times.ended = now

@@ -23,35 +23,49 @@ type verdict struct {
 // (runtime.Goexit, as testing's FailNow does) takes the worker with it: another
 // takes its place.
 func (p *pool) worker(i int) {
-	var (
-		l     *lane
-		e     *entry
-		began time.Time
-	)
-	now := time.Now()
+	r := &p.runs[i]
+	over := false
 	defer func() {
-		if e == nil {
+		if over {
 			p.workers.Done()
 			return
 		}
-		v := p.judge(l, e, errGoexit, began)
-		p.mu.Lock()
-		p.finish(i, l, e, v)
-		p.mu.Unlock()
+		p.abandoned(r)
 		go p.worker(i)
 	}()
+	most := 1
+	now := time.Now()
 	p.mu.Lock()
 	for {
-		l, e, began = p.next(i, now)
+		l, n, began := p.next(r, most, now)
 		p.mu.Unlock()
-		if e == nil {
+		if n == 0 {
+			over = true
 			return
 		}
-		v := p.run(l, e, began)
-		now = v.ended // the clock is read once a task
+		now = p.do(r, l, n, began)
+		if most = min(2*most, mostRun); now.Sub(began) >= runFor {
+			most = 1
+		}
 		p.mu.Lock()
-		p.finish(i, l, e, v)
+		p.recall(r)
+		r.lane = nil
 	}
+}
+
+// abandoned ends the run whose worker went away in the middle of a task.
+func (p *pool) abandoned(r *run) {
+	p.mu.Lock()
+	p.recall(r)
+	t := &r.tasks[r.booked] // the one that is left
+	l, began := r.lane, r.began
+	p.mu.Unlock()
+	p.judge(l, t.entry, errGoexit, began, &t.verdict)
+	r.ended.Add(1)
+	p.mu.Lock()
+	p.recall(r)
+	r.lane = nil
+	p.mu.Unlock()
 }
 
 // run runs the handler, if it may still start.
@@ -59,12 +73,13 @@ func (p *pool) worker(i int) {
 // The question comes last before the start, and the answer counts suspend: a
 // process that was stopped past its lease and goes on finds here that nothing may
 // start, before anybody has told it so.
-func (p *pool) run(l *lane, e *entry, began time.Time) verdict {
+func (p *pool) run(l *lane, e *entry, began time.Time, v *verdict) {
 	if !p.gate.Valid() || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil {
-		return verdict{refused: true, ended: time.Now()}
+		*v = verdict{refused: true, ended: time.Now()}
+		return
 	}
 	err := p.call(l.ctxs.handlers, e.run)
-	return p.judge(l, e, err, began)
+	p.judge(l, e, err, began, v)
 }
 
 // call calls the handler with its context. A panic is an error.
@@ -87,8 +102,8 @@ func (p *pool) call(ctx context.Context, t *Task) (err error) {
 // A run that was ended from outside is no failure of the task, so it costs no try.
 // After a loss nothing can be said about it any more; when the drain time is over
 // what the handler did count as done or given up still can.
-func (p *pool) judge(l *lane, e *entry, err error, began time.Time) verdict {
-	v := verdict{err: err, ended: time.Now()}
+func (p *pool) judge(l *lane, e *entry, err error, began time.Time, v *verdict) {
+	*v = verdict{err: err, ended: time.Now()}
 	asked, after := sources.Asked(err)
 	cause := context.Cause(l.ctxs.handlers)
 	switch {
@@ -113,7 +128,6 @@ func (p *pool) judge(l *lane, e *entry, err error, began time.Time) verdict {
 	if p.observer != nil {
 		observeHandled(p.observer, Handled{Where: l.where, Task: e.run, Outcome: v.outcome, Delay: v.delay, Took: v.ended.Sub(began), Err: v.err})
 	}
-	return v
 }
 
 // counted reports whether somebody else counts the tries.
@@ -126,10 +140,10 @@ func cancelled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// finish puts the run of e into the lane's books. The caller holds mu.
-func (p *pool) finish(i int, l *lane, e *entry, v verdict) {
+// finish puts what e's run came to into the lane's books. The caller holds mu and
+// calls changed.
+func (p *pool) finish(l *lane, e *entry, v *verdict) {
 	now := v.ended
-	p.slots[i] = slot{}
 	switch {
 	case v.refused:
 		if l.over() {
@@ -143,13 +157,7 @@ func (p *pool) finish(i int, l *lane, e *entry, v verdict) {
 		l.phase.shed++
 		l.book.finish(e, now)
 	default:
-		l.note(e, sources.Settlement{
-			Task:    *e.task,
-			Outcome: v.outcome,
-			Attempt: e.run.Attempt,
-			Delay:   v.delay,
-			Reason:  reason(v.err),
-		})
+		l.note(e, v)
 		if v.outcome == sources.Retry {
 			if l.over() {
 				l.phase.shed++ // the next owner tries again
@@ -160,7 +168,6 @@ func (p *pool) finish(i int, l *lane, e *entry, v verdict) {
 			l.book.finish(e, now)
 		}
 	}
-	p.changed(l)
 }
 
 // again is the task as the handler gets it the next time.

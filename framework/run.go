@@ -1,0 +1,120 @@
+package framework
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// mostRun is how many tasks a worker takes at once while handlers are short.
+	mostRun = 16
+	// runFor is how long a run goes on to its next task. After one that took longer a
+	// worker takes a single task.
+	runFor = 20 * time.Microsecond
+	// recallAfter is how long what has ended may stay out of the books because a later
+	// task of its run takes its time.
+	recallAfter = 5 * time.Millisecond
+)
+
+// A run is what a worker has taken from a lane, to do one after the other. While
+// handlers take microseconds it is several tasks, so that the pool's lock is taken once
+// for all of them.
+//
+// No task waits for the handler of another: what is not started is called back by a
+// worker that has nothing to do, by the end of the lane and by the alarm, and what has
+// ended goes into the books at the same time. The pool's lock guards the fields, except
+// that a verdict is the worker's until ended has passed it.
+type run struct {
+	lane    *lane     // nil: the worker has nothing
+	began   time.Time // the first that is not in the books
+	tasks   [mostRun]runTask
+	n       int          // so many are the worker's
+	next    atomic.Int32 // the first that is not started; who counts it here starts it
+	ended   atomic.Int32 // those before have ended
+	booked  int          // those before are in the books
+	long    bool         // counted in the pool's long
+	alarmed bool         // the one that runs was reported as stuck
+}
+
+type runTask struct {
+	entry   *entry
+	verdict verdict
+}
+
+// begin makes r a run of the first n of its tasks. The caller holds mu.
+func (p *pool) begin(r *run, l *lane, n int, now time.Time) {
+	r.lane, r.began, r.n, r.booked, r.alarmed = l, now, n, 0, false
+	r.ended.Store(0)
+	r.next.Store(0)
+	if n > 1 {
+		r.long = true
+		p.long++
+		p.recallBy(now.Add(recallAfter))
+	}
+}
+
+// do runs the n tasks of r, as far as nobody calls them back.
+func (p *pool) do(r *run, l *lane, n int, began time.Time) (ended time.Time) {
+	ended = began
+	for ended.Sub(began) < runFor {
+		i := int(r.next.Add(1)) - 1
+		if i >= n {
+			break
+		}
+		t := &r.tasks[i]
+		p.run(l, t.entry, ended, &t.verdict)
+		ended = t.verdict.ended
+		refused := t.verdict.refused
+		r.ended.Store(int32(i + 1)) // from here on it is no longer ours
+		if refused {
+			break
+		}
+	}
+	return ended
+}
+
+// recall makes ready again what of r is not started, and puts into the books what has
+// ended: nothing is left of it but the task that runs, if one does. The caller holds mu.
+func (p *pool) recall(r *run) {
+	l := r.lane
+	if l == nil {
+		return
+	}
+	next := min(int(r.next.Swap(mostRun)), r.n)
+	for r.n > next {
+		r.n--
+		if l.over() {
+			l.phase.shed++
+		}
+		l.book.back(r.tasks[r.n].entry)
+		r.tasks[r.n] = runTask{}
+	}
+	for ended := int(r.ended.Load()); r.booked < ended; r.booked++ {
+		t := &r.tasks[r.booked]
+		r.began, r.alarmed = t.verdict.ended, false
+		p.finish(l, t.entry, &t.verdict)
+		*t = runTask{}
+	}
+	if r.long {
+		r.long = false
+		p.long--
+	}
+	p.changed(l)
+}
+
+// recallAll calls back the runs of l, or of all lanes. The caller holds mu.
+func (p *pool) recallAll(l *lane) {
+	for i := range p.runs {
+		if r := &p.runs[i]; r.long && (l == nil || r.lane == l) {
+			p.recall(r)
+		}
+	}
+}
+
+// running returns the task that r runs, or nil. The caller holds mu.
+func (r *run) running() *entry {
+	if r.lane == nil || r.booked >= min(int(r.next.Load()), r.n) || int(r.ended.Load()) > r.booked {
+		return nil
+	}
+	return r.tasks[r.booked].entry
+}

@@ -1,0 +1,92 @@
+package framework
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A stopper handles tasks at once, but the one with the number at it keeps until it is
+// let go. By then workers take several tasks at a time.
+type stopper struct {
+	at      int64
+	handled atomic.Int64
+	goOn    chan struct{}
+}
+
+func (s *stopper) Handle(context.Context, *Task) error {
+	if s.handled.Add(1) == s.at {
+		<-s.goOn
+	}
+	return nil
+}
+
+func newStopper(t *testing.T, at int64, concurrency, tasks int) (*stopper, *bench) {
+	s := &stopper{at: at, goOn: make(chan struct{})}
+	b := newBench(t, benchConfig{Config: Config{Concurrency: concurrency}}, s.Handle)
+	for i := range tasks {
+		b.push(task("", i))
+	}
+	return s, b
+}
+
+func TestNoTaskWaitsForTheHandlerOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks = 1000
+		s, b := newStopper(t, 100, 2, tasks)
+		defer b.stop()
+		began := time.Now()
+		b.grant(0)
+		synctest.Wait()
+		if n := s.handled.Load(); n != tasks || time.Since(began) > 0 {
+			t.Errorf("%d of %d tasks were started after %v although a worker has nothing to do", n, tasks, time.Since(began))
+		}
+		close(s.goOn)
+		synctest.Wait()
+	})
+}
+
+// With the only worker in a handler that takes its time, what it did before is settled
+// nevertheless, and what it has taken is not its own.
+func TestWhatHasEndedIsSettledWhileALaterTaskRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks, at = 500, 108
+		s, b := newStopper(t, at, 1, tasks)
+		defer b.stop()
+		b.grant(0)
+		time.Sleep(recallAfter + 2*settleAge)
+		if open, _ := b.store.Pending(0); open != tasks-at+1 {
+			t.Errorf("%d tasks are open while the one with the number %d of %d runs", open, at, tasks)
+		}
+		b.mu.Lock()
+		l := b.lanes[0].status()
+		b.mu.Unlock()
+		if l.Running != 1 || l.Unsettled != 0 {
+			t.Errorf("while one runs the lane is %+v", l)
+		}
+		close(s.goOn)
+		synctest.Wait()
+	})
+}
+
+func TestADrainTakesWhatIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks, at = 500, 100
+		s, b := newStopper(t, at, 1, tasks)
+		defer b.stop()
+		g := b.grant(0)
+		synctest.Wait()
+		drained := make(chan struct{})
+		b.Drain(g, func() { close(drained) })
+		close(s.goOn)
+		<-drained
+		if open, _ := b.store.Pending(0); s.handled.Load() != at || open != tasks-at {
+			t.Errorf("%d tasks ran and %d are open, want %d and %d", s.handled.Load(), open, at, tasks-at)
+		}
+		if e := of[Draining](b.seen); len(e) != 1 || e[0].Running != 1 {
+			t.Errorf("told %+v, want one that runs", e)
+		}
+	})
+}
