@@ -26,13 +26,14 @@ type Consumer struct {
 	survey   Survey
 	observer Observer
 	peer     string // empty: the host's name
-	weight   int
+	health   func(context.Context) error
 	strategy partition.Strategy
 	random   func() float64
 
 	warnings []string
 
 	mu      sync.Mutex
+	weight  int
 	session *session // the current or the last one; nil before the first Start
 }
 
@@ -84,6 +85,25 @@ func WithObserver(o Observer) Option {
 // already, and 1. An empty id is the default.
 func WithPeer(id string, weight int) Option {
 	return func(c *Consumer) { c.peer, c.weight = id, weight }
+}
+
+// WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
+// the lease), by one goroutine of each run, and has as long to return nil for well; what it
+// returns otherwise is told as [Checked] and by [Consumer.Ready]. A peer begins unwell and
+// is well with the first nil. After that it counts as unwell when check has failed for one
+// and a half beats, and as well when it has not for a lease, so that one that flips moves
+// nothing around.
+//
+// A peer that is unwell keeps its session and its index and claims nothing; what it has it
+// drains and hands over to those that are well. Where nobody is, each works on what it has,
+// what nobody has waits, and both are told as [Uncovered]. It is for what this process
+// lacks and others have, such as room on a disk: of what all lack nobody is helped by
+// giving it away. A panic of check is a failure. Default: a peer is always well.
+//
+// It needs the ledger's rolls as the indexer: another one does not ask who is well, so that
+// New's consumer ends with an error when its control has one.
+func WithHealth(check func(context.Context) error) Option {
+	return func(c *Consumer) { c.health = check }
 }
 
 // WithStrategy sets how the partitions are shared out over the peers; all peers
@@ -149,6 +169,35 @@ func (c *Consumer) Name() string { return c.name }
 
 // Config returns the consumer's numbers, defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
+
+// SetWeight changes the peer's share of the work relative to the other peers, to at least
+// 1: see [WithPeer]. It holds for the current run and the next ones. The others hear of it
+// at once, and of one change in a lease at most: of several the last counts.
+func (c *Consumer) SetWeight(weight int) error {
+	if weight < 1 {
+		return fmt.Errorf("consumer %q: weight %d: want at least 1", c.name, weight)
+	}
+	c.mu.Lock()
+	c.weight = weight
+	s := c.session
+	c.mu.Unlock()
+	if s != nil {
+		s.mu.Lock()
+		co := s.coordinator
+		s.mu.Unlock()
+		if co != nil {
+			co.SetWeight(weight)
+		}
+	}
+	return nil
+}
+
+// share is the weight that the next run begins with.
+func (c *Consumer) share() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.weight
+}
 
 // Start begins to take part. It does not wait for the source or the ledger: what
 // they answer, or that they do not, is told by events and by [Consumer.Ready]. ctx

@@ -110,6 +110,12 @@ type (
 		Interval uint64
 		Err      error
 	}
+	// Checked: what the health check says has changed; nil is well. It counts once it has
+	// lasted: see [WithHealth], and transition.Declared.
+	Checked struct {
+		Consumer string
+		Err      error
+	}
 	// MajorityMissed: less than a majority of the masters that witness the epochs
 	// answers. What is held is worked on, and nothing is gained.
 	MajorityMissed struct {
@@ -250,6 +256,7 @@ func (Stopping) event()       {}
 func (Stopped) event()        {}
 func (Coordinated) event()    {}
 func (Miscounted) event()     {}
+func (Checked) event()        {}
 func (MajorityMissed) event() {}
 func (MajorityBack) event()   {}
 func (Uncovered) event()      {}
@@ -275,7 +282,7 @@ func (HandlerStuck) event()   {}
 // can show that it misses none.
 func Events() []Event {
 	return []Event{
-		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{},
+		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
 		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, Handled{}, Settled{}, SettleFailed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},

@@ -33,6 +33,9 @@ func (s *session) ready() error {
 	case view.Version == 0 || view.Index < 0:
 		return errors.New("not a member of a roll yet")
 	}
+	if err := s.healthy(); err != nil {
+		return err
+	}
 	if bad := p.unready(view.Wish); len(bad) > 0 {
 		return fmt.Errorf("index %d of %d: %d of %d partitions are neither served nor waited for: %s",
 			view.Index, view.Replicas, len(bad), len(view.Wish), few(bad))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -24,6 +25,8 @@ type session struct {
 
 	prepare, run         context.Context // end with a stop; with a hard stop
 	stopPrepare, stopRun context.CancelFunc
+
+	ill atomic.Pointer[error] // what the last health check returned; nil: well, or none yet
 
 	mu          sync.Mutex
 	ended       bool  // nothing changes err and hard any more, though done may still be open
@@ -115,7 +118,8 @@ func (s *session) work() error {
 		Config:   found.layout,
 		Timing:   s.c.cfg.Timing,
 		Peer:     found.peer,
-		Weight:   s.c.weight,
+		Weight:   s.c.share(),
+		Unwell:   s.c.health != nil,
 		Session:  s.id,
 		Strategy: s.c.strategy,
 		Indexer:  found.indexer,
@@ -129,22 +133,25 @@ func (s *session) work() error {
 	s.pool, s.coordinator = p, co
 	asked := s.asked
 	s.mu.Unlock()
+	co.SetWeight(s.c.share()) // it may have changed before there was anybody to tell
 	if !asked.IsZero() {
 		return nil // the stop found no coordinator to tell
 	}
 	s.observe(Started{Consumer: s.c.name, Peer: found.peer, Session: s.id, Config: found.layout, Takeover: s.c.cfg.Timing.Takeover()})
-	if s.c.survey == nil {
-		return co.Run(s.run)
-	}
 	looking, enough := context.WithCancel(s.run)
 	var looks sync.WaitGroup
-	looks.Go(func() {
-		p := patrol{
-			name: s.c.name, ledger: found.ledger, survey: s.c.survey, timing: s.c.cfg.Timing,
-			layout: found.layout, view: co.View, observe: s.observe,
-		}
-		p.run(looking)
-	})
+	if s.c.survey != nil {
+		looks.Go(func() {
+			p := patrol{
+				name: s.c.name, ledger: found.ledger, survey: s.c.survey, timing: s.c.cfg.Timing,
+				layout: found.layout, view: co.View, observe: s.observe,
+			}
+			p.run(looking)
+		})
+	}
+	if s.c.health != nil {
+		looks.Go(func() { s.checkup(looking, co) })
+	}
 	defer looks.Wait()
 	defer enough()
 	return co.Run(s.run)
@@ -208,6 +215,9 @@ func (s *session) askOnce() (f found, err error) {
 	}
 	if f.ledger, f.indexer, err = s.c.control(f.layout); err != nil {
 		return f, &controlError{err}
+	}
+	if f.indexer != nil && s.c.health != nil {
+		return f, &controlError{errors.New("a health check needs the ledger's rolls: the configured indexer does not ask who is well")}
 	}
 	if f.peer, err = s.peerID(ctx, f.ledger); err != nil {
 		return f, fmt.Errorf("read the ledger: %w", err)

@@ -106,6 +106,10 @@ func (s *Share) Run(ctx context.Context) error {
 	return nil
 }
 
+// SetWeight changes the share of the work relative to the other peers, to at least 1; see
+// [Consumer.SetWeight].
+func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
+
 // View returns the newest view, this peer's index and how many replicas there are; its
 // Version is 0 before the first.
 func (s *Share) View() partition.View { return s.coordinator.View() }

@@ -30,6 +30,8 @@ type Config struct {
 	Peer string
 	// Weight is the peer's share of the work relative to the others. Default 1.
 	Weight int
+	// Unwell begins as a peer that is not well, until the first Report that it is.
+	Unwell bool
 	// Session of this run. Default: a new one. It must never be used again.
 	Session partition.Session
 	// Strategy shares out the partitions when this peer seals a roll. Default
@@ -187,6 +189,20 @@ func (c *Coordinator) Lost(g partition.Grant, cause error) {
 	c.mailbox.put(mail{event: machine.Lost{Grant: g}, cause: cause})
 }
 
+// SetWeight changes the peer's share of the work relative to the others, to at least 1.
+// Others hear of it with the next Sync, and of one change in a lease at most: of several
+// the last counts. Strategies that know no weights, and other indexers than the ledger's
+// rolls, do not ask for it.
+func (c *Coordinator) SetWeight(weight int) {
+	c.mailbox.put(mail{event: machine.Weigh{Weight: weight}})
+}
+
+// Report says how the peer is; it is to be called about once in a beat. The peer counts as
+// unwell once reports have said so for one and a half beats, and as well once they have
+// for five beats, which is a lease; the first time at once. Who is unwell keeps its session
+// and its index, claims nothing, and hands over what a peer that is well waits for.
+func (c *Coordinator) Report(well bool) { c.mailbox.put(mail{event: machine.Health{Well: well}}) }
+
 // Stop asks the peer to leave: its partitions drain, are handed over, and Run
 // returns. Before Run it makes Run return at once.
 func (c *Coordinator) Stop() { c.mailbox.put(mail{event: machine.Stop{}}) }
@@ -228,6 +244,7 @@ func (c *Coordinator) machineConfig() machine.Config {
 		Session:      c.cfg.Session,
 		Peer:         c.cfg.Peer,
 		Weight:       c.cfg.Weight,
+		Unwell:       c.cfg.Unwell,
 		Times:        c.cfg.Timing.Times(),
 		Policy:       c.cfg.Policy,
 		Viewed:       c.cfg.Indexer != nil,

@@ -40,6 +40,8 @@ func (c *Coordinator) carryOut(inner context.Context, effects []machine.Effect, 
 			c.cfg.Observer(Lapsed{len(c.grants)})
 		case machine.GraceOpened:
 			c.cfg.Observer(GraceOpened{e.Left})
+		case machine.Declared:
+			c.cfg.Observer(Declared{Weight: e.Weight, Well: e.Well})
 		case machine.Left:
 			c.left(e)
 		}

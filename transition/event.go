@@ -44,6 +44,12 @@ type (
 		Err   error
 		Again time.Duration
 	}
+	// Declared: the peer says another weight, or that it is unwell or well again. A roll
+	// that goes by it is due.
+	Declared struct {
+		Weight int
+		Well   bool
+	}
 	// Left: the peer is out. Stuck are grants whose handlers have not returned: they
 	// were not given up, the lease has to run out.
 	Left struct {
@@ -102,6 +108,7 @@ func (ConfigRefused) event() {}
 func (Lapsed) event()        {}
 func (GraceOpened) event()   {}
 func (HintsLost) event()     {}
+func (Declared) event()      {}
 func (Left) event()          {}
 func (RollSeen) event()      {}
 func (Sealed) event()        {}
@@ -117,7 +124,7 @@ func (Released) event()      {}
 // tested for having forgotten none.
 func Events() []Event {
 	return []Event{
-		Joined{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Left{},
+		Joined{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Declared{}, Left{},
 		RollSeen{}, Sealed{}, SealFailed{},
 		Served{}, Draining{}, DrainOverdue{}, Aborted{}, Drained{}, Released{},
 	}

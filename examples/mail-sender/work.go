@@ -27,7 +27,8 @@ func workCommand() *cobra.Command {
 		Use:   "work",
 		Short: "one peer: sends the mails of its share, until told to stop",
 		Long: `Runs one peer as a service: JSON logs on stderr, /healthz, /readyz and /metrics over
-HTTP. SIGTERM or SIGINT drains and leaves; a second one stops at once.
+HTTP. PUT /weight changes its share of the work (curl -X PUT -d 2 …), and PUT /maintenance
+(on, off) gives its partitions to others while it keeps its place. SIGTERM or SIGINT drains and leaves; a second one stops at once.
 
 Mails that the SMTP server refuses for now (4xx) are tried again, those it refuses
 for good (5xx) and payloads that are no mails become dead letters: see countoff dead.
@@ -74,13 +75,13 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.DurationVar(&cfg.Lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers")
 	f.DurationVar(&cfg.Shutdown, "shutdown", 25*time.Second, "how long mails being sent may take when told to stop")
 	f.StringVar(&cfg.Peer, "id", "", "peer id (default the host's name, with the process id where that is taken)")
-	f.IntVar(&cfg.Weight, "weight", 1, "share of the work relative to other peers")
+	f.IntVar(&cfg.Weight, "weight", 1, "share of the work relative to other peers; PUT /weight changes it")
 	f.IntVar(&cfg.Retry.Tries, "tries", 20, "runs of a mail that is refused for now, before it becomes a dead letter")
 	f.DurationVar(&cfg.Retry.First, "backoff", time.Second, "before the second try; doubled each time")
 	f.DurationVar(&cfg.Retry.Max, "backoff-max", time.Minute, "the longest time between two tries")
 	f.StringVar(&cfg.Inbox, "inbox", "", "plain list of mails in JSON that any program fills (default NAME:inbox); given empty: none")
 	f.StringVar(&oldest, "inbox-oldest", "right", "end where its oldest mail is: right (producers LPUSH) or left (they RPUSH)")
-	f.StringVar(&cfg.HTTP, "http", ":8080", "address of /healthz, /readyz and /metrics; empty: none")
+	f.StringVar(&cfg.HTTP, "http", ":8080", "address of /healthz, /readyz and /metrics, and of PUT /weight and /maintenance; empty: none")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&withStdin, "exit-with-stdin", false, "stop at once when stdin ends")
 	_ = f.MarkHidden("exit-with-stdin") // for the demo, whose peers must not outlive it

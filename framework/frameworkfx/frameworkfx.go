@@ -25,6 +25,7 @@ const (
 	MiddlewareGroup = `group:"countoff.middlewares"` // of Middleware
 	SettingGroup    = `group:"countoff.settings"`    // of Setting
 	ObserverGroup   = `group:"countoff.observers"`   // of framework.Observer
+	HealthGroup     = `group:"countoff.health"`      // of Health
 )
 
 // A Route is one handler of a consumer.
@@ -59,6 +60,13 @@ type Middleware struct {
 	Wrap     framework.Middleware
 }
 
+// A Health says how the peer of a consumer is, of all if Consumer is empty: nil is well.
+// See framework.WithHealth. Of several all must return nil.
+type Health struct {
+	Consumer string
+	Check    func(context.Context) error
+}
+
 // A Setting is what a consumer is told beside its source and handlers. There may be
 // one for each.
 type Setting struct {
@@ -75,6 +83,7 @@ type Params struct {
 	Middlewares []Middleware         `group:"countoff.middlewares"`
 	Settings    []Setting            `group:"countoff.settings"`
 	Observers   []framework.Observer `group:"countoff.observers"`
+	Health      []Health             `group:"countoff.health"`
 	Logger      *zap.Logger          `optional:"true"`
 	Lifecycle   fx.Lifecycle
 	Shutdowner  fx.Shutdowner
@@ -188,6 +197,9 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 	if source.Survey != nil {
 		opts = append(opts, framework.WithSurvey(source.Survey))
 	}
+	if check := p.health(name); check != nil {
+		opts = append(opts, framework.WithHealth(check))
+	}
 	opts = append(opts, setting.Options...)
 	observer := p.observer()
 	if observer != nil {
@@ -240,6 +252,26 @@ func (p Params) source(name string) (s Source, err error) {
 		errs = append(errs, fmt.Errorf("consumer %q: %d sources, want one", name, n))
 	}
 	return s, errors.Join(errs...)
+}
+
+// health is all checks of the consumer as one, or nil.
+func (p Params) health(name string) func(context.Context) error {
+	var checks []func(context.Context) error
+	for _, h := range p.Health {
+		if h.Consumer == name || h.Consumer == "" {
+			checks = append(checks, h.Check)
+		}
+	}
+	if len(checks) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		errs := make([]error, len(checks))
+		for i, check := range checks {
+			errs[i] = check(ctx)
+		}
+		return errors.Join(errs...)
+	}
 }
 
 // observer is all observers of the application as one, or nil.

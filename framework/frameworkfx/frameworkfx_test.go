@@ -177,3 +177,35 @@ func TestNothingProvided(t *testing.T) {
 		t.Errorf("the application says %v", err)
 	}
 }
+
+// Health checks join by the group; of several all must pass.
+func TestHealthChecksJoinByTheGroup(t *testing.T) {
+	store, ledger := memory(t)
+	seen := make(chan framework.Event, 1000)
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute}),
+		frameworkfx.Otherwise("mails", done),
+		fx.Supply(errors.New("no room on the disk")),
+		frameworkfx.Healthy("", func() func(context.Context) error { return func(context.Context) error { return nil } }),
+		frameworkfx.Healthy("mails", func(err error) func(context.Context) error {
+			return func(context.Context) error { return err }
+		}),
+		frameworkfx.Healthy("others", func() func(context.Context) error {
+			return func(context.Context) error { return errors.New("not asked") }
+		}),
+		frameworkfx.Observe(func() framework.Observer {
+			return framework.ObserverFunc(func(e framework.Event) {
+				if _, ok := e.(framework.Checked); ok {
+					seen <- e
+				}
+			})
+		}),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	if e, ok := (<-seen).(framework.Checked); !ok || e.Err == nil || e.Err.Error() != "no room on the disk" {
+		t.Errorf("checked: %v", e.Err)
+	}
+}

@@ -85,6 +85,19 @@ func Observe(constructor any) fx.Option {
 	return fx.Provide(fx.Annotate(constructor, fx.As(new(framework.Observer)), fx.ResultTags(ObserverGroup)))
 }
 
+// Healthy lets the peer of consumer, or of all if it is empty, say how it is; see
+// framework.WithHealth. constructor is a function that returns a
+// func(context.Context) error, with whatever the application provides as its parameters.
+func Healthy(consumer string, constructor any) fx.Option {
+	// What it makes stays in a module of its own, so that there may be several.
+	return fx.Module("countoff.health "+consumer,
+		fx.Provide(constructor, fx.Private),
+		fx.Provide(fx.Annotate(
+			func(check func(context.Context) error) Health { return Health{Consumer: consumer, Check: check} },
+			fx.ResultTags(HealthGroup))),
+	)
+}
+
 // A placeholder stands for what is missing, so that the rest can be checked. It is
 // never run.
 type placeholder struct{}

@@ -13,12 +13,13 @@
 //	countoff_lapses_total{consumer}                    times the lease may have run out
 //	countoff_rolls_total{consumer,by}                  views seen and rolls sealed by this peer
 //	countoff_index, countoff_replicas{consumer}        of the newest view; index -1: not a member
+//	countoff_weight, countoff_unwell{consumer}         what the peer says of itself, once it has changed
 //	countoff_handover_pause_seconds{consumer}          given away: from the last start here until the ledger took it back
 //	countoff_open_seconds{consumer}                    gained: from the grant until it is served; the rest of the pause
 //	countoff_takeover_seconds{consumer}                gained: from the view that gave it to us until it is served
 //	countoff_takeover_bound_seconds{consumer}          what is promised after the death of a peer
 //	countoff_unmoved_gap_seconds{consumer}             kept over a new view, with tasks in hand: from the handler before to the end of the next
-//	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, double, overdue, refused, two-deployments
+//	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, double, overdue, refused, two-deployments, unwell
 //
 // and, of the consumers given to [Observer.Watch], at the moment of the scrape:
 //
@@ -146,7 +147,7 @@ func (o *Observer) consumer(e framework.Event) bool {
 		o.m.failures.WithLabelValues(e.Consumer, "count").Inc()
 	case framework.MajorityMissed:
 		o.m.failures.WithLabelValues(e.Consumer, "epochs").Inc()
-	case framework.Warned, framework.Stopping, framework.MajorityBack: // nothing to count
+	case framework.Warned, framework.Stopping, framework.MajorityBack, framework.Checked: // nothing to count
 	case framework.Uncovered:
 		o.m.uncovered.WithLabelValues(e.Consumer, string(e.Finding.Kind)).Set(1)
 	case framework.Covered:
@@ -179,6 +180,9 @@ func (o *Observer) coordinated(name string, e transition.Event) bool {
 		o.m.failures.WithLabelValues(name, "hints").Inc()
 	case transition.Lapsed:
 		o.m.lapses.WithLabelValues(name).Inc()
+	case transition.Declared:
+		o.m.weight.WithLabelValues(name).Set(float64(e.Weight))
+		o.m.unwell.WithLabelValues(name).Set(map[bool]float64{false: 1}[e.Well])
 	case transition.Draining:
 		o.of(name).drains(e.Grant)
 	case transition.Aborted:

@@ -69,6 +69,7 @@ type Peer struct {
 	Index      int               `json:"index"` // -1: in no roll
 	State      string            `json:"state"` // live, joining, leaving, gone or expired
 	Weight     int               `json:"weight"`
+	Unwell     bool              `json:"unwell"`     // says so: keeps its index, and partitions are for others
 	Partitions int               `json:"partitions"` // that it owns now, units not counted
 	LeaseMS    int64             `json:"lease_ms"`   // what is left of its lease
 	Session    partition.Session `json:"-"`
@@ -234,7 +235,7 @@ func peersOf(census transition.Census) map[partition.Session]*Peer {
 	peers := map[partition.Session]*Peer{}
 	for _, seat := range census.Sessions {
 		p := &Peer{
-			ID: seat.Peer, Index: -1, State: seat.State.String(), Weight: seat.Weight,
+			ID: seat.Peer, Index: -1, State: seat.State.String(), Weight: seat.Weight, Unwell: seat.Unwell,
 			LeaseMS: seat.Lease.Milliseconds(), Session: seat.Session,
 		}
 		if i, ok := index[seat.Session]; ok {

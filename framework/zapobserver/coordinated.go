@@ -35,6 +35,12 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		log.Warn("the store is new, restarted or forgot: nobody gains a partition for a while (countoff init spares a new name this)", zap.Duration("left", e.Left))
 	case transition.HintsLost:
 		log.Warn("no hints from the store: changes are noticed with the next beat", zap.Error(e.Err), again(e.Again))
+	case transition.Declared:
+		level := zapcore.InfoLevel
+		if !e.Well {
+			level = zapcore.WarnLevel
+		}
+		log.Log(level, "says of itself", zap.Int("weight", e.Weight), zap.Bool("well", e.Well))
 	case transition.Left:
 		level := zapcore.InfoLevel
 		if len(e.Stuck) > 0 {

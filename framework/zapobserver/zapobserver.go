@@ -53,6 +53,12 @@ func (o *observer) consumer(e framework.Event) bool {
 		o.coordinated(e)
 	case framework.Miscounted:
 		o.log.Warn("not counted", name(e.Consumer), zap.Uint64("interval", e.Interval), zap.Error(e.Err))
+	case framework.Checked:
+		if e.Err != nil {
+			o.log.Warn("the health check fails", name(e.Consumer), zap.Error(e.Err))
+		} else {
+			o.log.Info("the health check passes", name(e.Consumer))
+		}
 	case framework.MajorityMissed:
 		o.log.Error("no majority for epochs: nothing is gained", name(e.Consumer), zap.Error(e.Err))
 	case framework.MajorityBack:

@@ -22,10 +22,11 @@ const (
 	Overdue  Kind = "overdue" // the partition waits longer than its bound to be worked on by whom it is for
 	Refused  Kind = "refused" // somebody wants another number of partitions, hash or units
 	TwoNames Kind = "two-deployments"
+	Unwell   Kind = "unwell" // all who claim partitions say that they are unwell
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Unowned, Double, Overdue, Refused, TwoNames} }
+func Kinds() []Kind { return []Kind{Unowned, Double, Overdue, Refused, TwoNames, Unwell} }
 
 // refusedFor is how long a refusal is worth telling.
 const refusedFor = 10 * time.Minute
@@ -67,7 +68,7 @@ func (c Condition) key() string {
 	switch c.Kind {
 	case Unowned, Double, Overdue:
 		return fmt.Sprintf("%s %d", c.Kind, c.ID)
-	case Refused, TwoNames:
+	case Refused, TwoNames, Unwell:
 	}
 	return string(c.Kind) + " " + c.Text
 }
@@ -80,6 +81,7 @@ func Conditions(l Look) []Condition {
 	if l.Census.Grace > 0 {
 		return all // nobody gains a partition: who owned what says so again first
 	}
+	all = append(all, unwell(l.Census, b.takeover)...)
 	seats := make(map[partition.Session]machine.Seat)
 	for _, s := range l.Census.Sessions {
 		if s.State != machine.Gone && s.Lease > 0 {
@@ -102,6 +104,7 @@ func Conditions(l Look) []Condition {
 			named[id] = m.Session
 		}
 	}
+	ill := machine.Claimed(l.Census) && !machine.Well(l.Census)
 	claimed := machine.Claimed(l.Census) || len(l.Census.Grants) > 0
 	due := l.Census.Membership != l.Census.Roll.Membership
 	for _, id := range l.Census.Config.IDs() {
@@ -115,6 +118,8 @@ func Conditions(l Look) []Condition {
 			c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
 		case !granted && !claimed:
 			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
+		case !granted && ill:
+			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well", true
 		case !granted:
 			c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", due
 			if !due {
@@ -137,6 +142,15 @@ func Conditions(l Look) []Condition {
 		all = append(all, c)
 	}
 	return all
+}
+
+// unwell tells that nobody is well: then nobody takes over from anybody.
+func unwell(c machine.Census, bound time.Duration) []Condition {
+	if !machine.Claimed(c) || machine.Well(c) {
+		return nil
+	}
+	return []Condition{{Kind: Unwell, Bound: bound, Explained: true,
+		Text: "every peer says that it is unwell: each works on what it has, and nobody takes over"}}
 }
 
 // limits are how long things may take among the peers of a name.

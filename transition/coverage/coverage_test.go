@@ -64,6 +64,19 @@ var faults = map[string]struct {
 		},
 		coverage.Unowned, timing.Takeover(), "nobody who takes part claims partitions",
 	},
+	"all unwell, and the owner died": {
+		func(l *coverage.Look) {
+			for i := range l.Census.Sessions {
+				l.Census.Sessions[i].Unwell = true
+			}
+			l.Census.Grants = nil
+		},
+		coverage.Unowned, timing.Takeover(), "nobody who takes part is well",
+	},
+	"all unwell": {
+		func(l *coverage.Look) { l.Census.Sessions[0].Unwell, l.Census.Sessions[1].Unwell = true, true },
+		coverage.Unwell, timing.Takeover(), "every peer says that it is unwell",
+	},
 	"newer fence": {
 		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 99, Session: "b"} },
 		coverage.Double, 0, "granted it to peer-a under epoch 10, the data admits epoch 99 of peer-b",

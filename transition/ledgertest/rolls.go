@@ -26,6 +26,47 @@ var rollClauses = []clause{
 		}
 		tb.wantDue(a.sync(machine.Request{State: machine.Leaving}), tb.timing.Settle)
 	}},
+	{"another weight, and being unwell, make a roll due, once", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.sync(machine.Request{Weight: 2})
+		b.join()
+		tb.seal(a, b)
+		for _, r := range []machine.Request{
+			{Weight: 3}, {Weight: 3, Unwell: true}, {Weight: 4, Unwell: true}, {Weight: 4},
+		} {
+			tb.wantDue(a.sync(r), tb.timing.Settle)
+			if s := tb.seat(a); s.Weight != r.Weight || s.Unwell != r.Unwell {
+				tb.Fatalf("said %+v, the seat is %+v", r, s)
+			}
+			tb.seal(a, b)
+			if got := a.sync(r); got.Sealing {
+				tb.Fatalf("said again it makes another roll due in %v", got.Due)
+			}
+		}
+	}},
+	{"what flips does not put the roll off", Abilities{}, func(tb *table) {
+		a := tb.peer("a")
+		a.sync(machine.Request{Weight: 1})
+		tb.seal(a)
+		a.sync(machine.Request{Weight: 1, Unwell: true})
+		half := tb.timing.Settle / 2
+		tb.pass(half)
+		tb.wantDue(a.sync(machine.Request{Weight: 1}), tb.timing.Settle-half)
+		tb.wantDue(a.sync(machine.Request{Weight: 1, Unwell: true}), tb.timing.Settle-half)
+	}},
+	{"what a peer says of itself ends with its lease", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.sync(machine.Request{Weight: 2, Unwell: true})
+		tb.pass(tb.timing.Lease / 2)
+		b.join()
+		tb.pass(tb.timing.Lease/2 + tb.slack())
+		b.join()
+		tb.seal(b)
+		tb.wantDue(a.sync(machine.Request{Weight: 1}), tb.timing.Settle)
+		if s := tb.seat(a); s.Weight != 1 || s.Unwell {
+			tb.Fatalf("it came back as %+v", s)
+		}
+	}},
 	{"the removal of a live session makes a roll due at once", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")
 		b.join()

@@ -40,6 +40,10 @@ type (
 		Grant  partition.Grant
 		Stored partition.Epoch
 	}
+	// Weigh says that the peer wants another share of the work, at least 1.
+	Weigh struct{ Weight int }
+	// Health brings how the peer is. It counts once it has lasted; see Declared.
+	Health struct{ Well bool }
 	// Stop asks the peer to leave: hand over what is waited for, give up the rest.
 	// Now means without draining.
 	Stop struct{ Now bool }
@@ -53,6 +57,8 @@ func (SealEnded) event()  {}
 func (Viewed) event()     {}
 func (Drained) event()    {}
 func (Lost) event()       {}
+func (Weigh) event()      {}
+func (Health) event()     {}
 func (Stop) event()       {}
 
 // An Effect is something to be done, in the order of the list it comes in. The
@@ -90,6 +96,12 @@ type (
 	// GraceOpened says that the ledger restarted or forgot and lets nobody gain a
 	// partition for the time Left.
 	GraceOpened struct{ Left time.Duration }
+	// Declared says what the peer says of itself from now on, because it changed. Who is
+	// not well keeps its index, claims nothing and hands over what others wait for.
+	Declared struct {
+		Weight int
+		Well   bool
+	}
 	// Left is the last effect. Stuck is what still runs: it was not given up, its
 	// lease has to run out.
 	Left struct{ Stuck []partition.Grant }
@@ -105,6 +117,7 @@ func (Released) effect()    {}
 func (Overdue) effect()     {}
 func (Lapsed) effect()      {}
 func (GraceOpened) effect() {}
+func (Declared) effect()    {}
 func (Left) effect()        {}
 
 // A Cause says why a grant was aborted.

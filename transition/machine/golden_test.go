@@ -21,13 +21,13 @@ var update = flag.Bool("update", false, "rewrite the transcripts; read the diff 
 // says why, one that begins with > is what happens, the rest is what the machine
 // does about it:
 //
-//	> config policy=abandon viewed claim-nothing
+//	> config policy=abandon viewed claim-nothing unwell
 //	> 5s                   let time pass until then, in steps as Wake wants them
 //	> 5s count=9 mine=1@7  the same, and every Sync gets this answer at once, unseen
 //	> at 5s hint           what happens at 5s, before the machine has looked at its clock
 //	> synced count=9 mine=1@7,2@8! line=9:0/2:1,2 sealing due=1s grace=1s expiry=1s
 //	> failed · sealed ok · sealed failed · hint
-//	> view 7:0/2:1,2 · drained 1@7 · lost 1@7 stored=12 · stop · stop now
+//	> weigh to=3 · well · unwell · view 7:0/2:1,2 · drained 1@7 · lost 1@7 stored=12 · stop · stop now
 //
 // Answers are to the last call, or to the one whose number comes first ("synced 3").
 // The exclamation mark says that somebody waits; a line reads version:
@@ -93,6 +93,7 @@ func play(t *testing.T, script string) string {
 				cfg.Policy = map[bool]machine.Policy{true: machine.Abandon}[has(fields, "policy=abandon")]
 				cfg.Viewed = has(fields, "viewed")
 				cfg.ClaimNothing = has(fields, "claim-nothing")
+				cfg.Unwell = has(fields, "unwell")
 				continue
 			}
 			if p.m == nil {
@@ -178,6 +179,11 @@ func (p *player) event(fields []string) machine.Event {
 			ev.Stored = partition.Epoch(p.number(stored))
 		}
 		return ev
+	case "weigh":
+		_, weight, _ := strings.Cut(arg(1), "=")
+		return machine.Weigh{Weight: int(p.number(weight))}
+	case "well", "unwell":
+		return machine.Health{Well: fields[0] == "well"}
 	case "stop":
 		return machine.Stop{Now: arg(1) == "now"}
 	}
@@ -269,8 +275,15 @@ func describe(e machine.Effect) string {
 	switch e := e.(type) {
 	case machine.Sync:
 		r := e.Request
-		return fmt.Sprintf("sync %d %v view=%d top=%d hold=%v release=%v claim=%v",
-			e.Call, r.State, r.View, r.Top, r.Hold, r.Release, r.Claim)
+		about := ""
+		if r.Weight > 1 {
+			about = fmt.Sprintf(" weight=%d", r.Weight)
+		}
+		if r.Unwell {
+			about += " unwell"
+		}
+		return fmt.Sprintf("sync %d %v view=%d top=%d hold=%v release=%v claim=%v%s",
+			e.Call, r.State, r.View, r.Top, r.Hold, r.Release, r.Claim, about)
 	case machine.Seal:
 		return fmt.Sprintf("seal %d", e.Call)
 	case machine.Serve:
@@ -289,6 +302,8 @@ func describe(e machine.Effect) string {
 		return "lapsed"
 	case machine.GraceOpened:
 		return fmt.Sprintf("grace opened, %v left", e.Left)
+	case machine.Declared:
+		return fmt.Sprintf("declared weight %d, well %v", e.Weight, e.Well)
 	case machine.Left:
 		return fmt.Sprintf("left, stuck %v", e.Stuck)
 	}

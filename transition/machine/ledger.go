@@ -34,6 +34,7 @@ type Request struct {
 	Session partition.Session
 	Peer    string // the peer's id, for people and for getting an index back
 	Weight  int    // share of the work; 0: the sender claims nothing, ever
+	Unwell  bool   // the sender claims nothing for now
 	State   State
 	View    uint64            // version of the newest roll known; 0 knows none
 	Top     uint64            // highest number ever seen: the ledger lifts its count to it
@@ -120,6 +121,7 @@ type Seat struct {
 	Session partition.Session
 	Peer    string
 	Weight  int
+	Unwell  bool // has its place, and partitions are for others if any of them is well
 	State   State
 	Lease   time.Duration // what is left of it
 	Terms   Terms

@@ -54,8 +54,10 @@ type Config struct {
 	Session partition.Session
 	Peer    string
 	Weight  int // least and default 1; 0 with ClaimNothing
-	Times   Times
-	Policy  Policy
+	// Unwell begins as a peer that is not well: see Health.
+	Unwell bool
+	Times  Times
+	Policy Policy
 	// Viewed means that the wishes come from Viewed events. Otherwise they come
 	// from the ledger's rolls.
 	Viewed bool
@@ -96,6 +98,8 @@ type Machine struct {
 	pace    pace
 	seal    sealing
 	leaving leaving
+
+	standing standing
 }
 
 // view is what the peer knows of the others and should have itself.
@@ -120,7 +124,7 @@ func New(cfg Config, now Instant) *Machine {
 		cfg.Weight = 0
 	}
 	now = max(now, 1) // 0 says "never" everywhere in here
-	m := &Machine{cfg: cfg, rand: cfg.Seed, now: now, state: Live, view: view{index: -1}}
+	m := &Machine{cfg: cfg, rand: cfg.Seed, now: now, state: Live, view: view{index: -1}, standing: newStanding(cfg)}
 	m.pace.phase = now.Add(m.random(0, cfg.Times.Beat))
 	m.pace.soon = now
 	m.pace.beat = m.nextBeat()
@@ -162,6 +166,10 @@ func (m *Machine) Step(now Instant, ev Event) []Effect {
 		m.viewed(ev.View, &out)
 	case Lost:
 		m.lost(ev, &out)
+	case Weigh:
+		m.standing.weigh(ev)
+	case Health:
+		m.standing.report(m.now, m.cfg.Times, ev.Well)
 	case Stop:
 		m.stop(ev)
 	}
@@ -188,6 +196,7 @@ func (m *Machine) act(out *[]Effect) {
 	if m.done {
 		return
 	}
+	m.declare(out)
 	m.sealIfDue(out)
 	m.syncIfDue(out)
 }
@@ -202,7 +211,7 @@ func (m *Machine) Wake() (Instant, bool) {
 	if m.sync.number != 0 {
 		at = m.sync.sent.Add(m.cfg.Times.CallTimeout)
 	}
-	for _, t := range []Instant{m.validUntil, m.seal.wake(m.cfg.Times), m.leavingWake(), m.overdueWake()} {
+	for _, t := range []Instant{m.validUntil, m.seal.wake(m.cfg.Times), m.leavingWake(), m.overdueWake(), m.standing.wake()} {
 		if t != 0 {
 			at = min(at, t)
 		}

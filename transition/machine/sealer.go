@@ -22,6 +22,10 @@ import (
 // A member of weight 0 claims nothing: it has an index, and counts among the replicas,
 // but partitions are for those who work on them. Only where nobody does they are
 // shared out among the members for the index alone, as mere wishes.
+//
+// A member that is unwell keeps its index and gets nothing. Where all are, each keeps
+// what it has and the rest is nobody's: work that fails everywhere is not moved around,
+// and the tasks of what nobody has do not use up their tries.
 func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 	if c.Grace > 0 || c.Membership == c.Roll.Membership {
 		return Roll{}, false
@@ -29,12 +33,15 @@ func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 	present := living(c.Sessions)
 	heir := heirs(c.Roll, present)
 	members := seated(c.Roll, present, heir)
-	takers := takers(present)
+	takers, well := takers(present)
 	for i, m := range members {
 		_, takes := takers[m.Session]
-		members[i].Down = !takes
+		members[i].Down = !takes || !well
 	}
-	table := s.Assign(c.Config.IDs(), members, basis(c, takers, heir))
+	table := basis(c, takers, heir)
+	if well {
+		table = s.Assign(c.Config.IDs(), members, table)
+	}
 
 	next := Roll{Version: c.Roll.Version, Membership: c.Membership}
 	place := make(map[partition.Session]int, len(members))
@@ -61,18 +68,35 @@ func Claimed(c Census) bool {
 	return false
 }
 
-// takers returns those of present that partitions are for.
-func takers(present map[partition.Session]Seat) map[partition.Session]Seat {
-	some := make(map[partition.Session]Seat)
-	for session, seat := range present {
-		if seat.Weight > 0 {
-			some[session] = seat
+// Well reports whether somebody takes part who claims partitions and is well.
+func Well(c Census) bool {
+	for _, s := range living(c.Sessions) {
+		if s.Weight > 0 && !s.Unwell {
+			return true
 		}
 	}
-	if len(some) == 0 {
-		return present
+	return false
+}
+
+// takers returns those of present that partitions are for; not well: all who claim
+// any are unwell, and may keep what they have.
+func takers(present map[partition.Session]Seat) (some map[partition.Session]Seat, well bool) {
+	claim, fit := make(map[partition.Session]Seat), make(map[partition.Session]Seat)
+	for session, seat := range present {
+		if seat.Weight > 0 {
+			claim[session] = seat
+			if !seat.Unwell {
+				fit[session] = seat
+			}
+		}
 	}
-	return some
+	switch {
+	case len(fit) > 0:
+		return fit, true
+	case len(claim) > 0:
+		return claim, false
+	}
+	return present, true
 }
 
 // living returns the sessions that take part, by session. One whose lease has run

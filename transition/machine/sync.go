@@ -62,7 +62,8 @@ func (m *Machine) request() Request {
 	r := Request{
 		Session: m.cfg.Session,
 		Peer:    m.cfg.Peer,
-		Weight:  m.cfg.Weight,
+		Weight:  m.standing.said,
+		Unwell:  m.standing.unwell,
 		State:   m.state,
 		View:    m.view.version,
 		Top:     m.top,
@@ -81,9 +82,10 @@ func (m *Machine) request() Request {
 }
 
 // claims returns what this peer should have and does nothing for yet. What it
-// aborts it does not ask for: the handlers of the old epoch have to return first.
+// aborts it does not ask for: the handlers of the old epoch have to return first. Who
+// is unwell asks for nothing, but works on what it has until somebody waits for it.
 func (m *Machine) claims() []partition.ID {
-	if m.state != Live || m.cfg.ClaimNothing {
+	if m.state != Live || m.cfg.ClaimNothing || m.standing.unwell {
 		return nil
 	}
 	var ids []partition.ID

@@ -59,6 +59,7 @@ type Store struct {
 type seat struct {
 	peer     string
 	weight   int
+	unwell   bool
 	state    machine.State
 	deadline int64
 	terms    machine.Terms
@@ -216,9 +217,10 @@ func (s *Store) Sync(c Call, r machine.Request) (machine.Answer, Hints, error) {
 func (s *Store) enter(c Call, r machine.Request) machine.State {
 	old, known := s.sessions[r.Session]
 	now := old
-	now.peer, now.weight, now.state = r.Peer, max(r.Weight, 0), max(old.state, r.State, machine.Live)
-	if (old.state == machine.Live) != (now.state == machine.Live) {
-		s.memberChange(s.clock)
+	now.peer, now.weight, now.unwell, now.state = r.Peer, max(r.Weight, 0), r.Unwell, max(old.state, r.State, machine.Live)
+	other := old.weight != now.weight || old.unwell != now.unwell
+	if (old.state == machine.Live) != (now.state == machine.Live) || now.state == machine.Live && other {
+		s.memberChange(s.clock) // who is there, or what of the work is for whom
 	}
 	// The row of a session that is gone stays for the rest of its lease, so that a
 	// late call of its earlier life finds it gone instead of unknown.
@@ -348,6 +350,7 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 			Session: id,
 			Peer:    seat.peer,
 			Weight:  seat.weight,
+			Unwell:  seat.unwell,
 			State:   seat.state,
 			Lease:   duration(seat.deadline - clock),
 			Terms:   seat.terms,

@@ -111,6 +111,7 @@ func (p *parser) sessions(c *machine.Census, rows, leases, terms map[string]stri
 		deadline, err := strconv.ParseInt(leases[s], 10, 64)
 		p.note(err)
 		seat.Session, seat.Terms = partition.Session(s), parseTerms(terms[s])
+		parseSays(terms[s+".says"], &seat)
 		seat.Lease = time.Duration(deadline-clock) * time.Millisecond
 		c.Sessions = append(c.Sessions, seat)
 	}

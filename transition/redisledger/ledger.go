@@ -88,7 +88,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 			return before.again(reply)
 		}
 	}
-	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()))...)
+	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r))...)
 	switch {
 	case err != nil:
 		return transition.Answer{}, l.explain(ctx, "sync", err)

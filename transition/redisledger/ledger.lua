@@ -25,7 +25,8 @@
 --              _ -> version membership replicas
 -- transition   partition -> session epoch waiter
 -- history      see history.lua
--- peers        session -> what its peer says of itself, lease ms first
+-- peers        session -> what its peer says of itself, lease ms first,
+--              session.says -> weight well|unwell, as it is now
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
@@ -120,7 +121,7 @@ local function expired(s, r)
 		local late = meta.clock - tonumber(redis.call('ZSCORE', KEYS[4], s) or meta.clock)
 		note('expired', s, r.peer, '', '', str(late + tonumber(lease)))
 	end
-	redis.call('HDEL', KEYS[8], s)
+	redis.call('HDEL', KEYS[8], s, s .. '.says')
 end
 
 -- reap removes sessions past their lease, a few at a time. What they held stays where

@@ -7,6 +7,8 @@
 --         19 hold: p@e p@e ...  20 release: p@e ...  21 claim: p p ...
 --         22 more partitions that may be the caller's: p p ...
 --         23 what the caller says of itself once, its lease in ms first
+--         24 what it says of itself now: weight well|unwell. While it is unwell 15 is 0,
+--         so that those who do not know of it give it nothing
 -- result  {'config'}: the name has another configuration, nothing was done; or
 --         {'full', stamp, count, due, expiry, grace,
 --          mine: p@e p@e* ... (* somebody live waits), ascending
@@ -36,7 +38,10 @@ if not mine then
 elseif was == 'expired' then
 	set('expired', meta.expired - 1)
 end
-if (was == 'live') ~= (now == 'live') then moved(meta.clock) end
+-- A membership is who is there, and what of the work is for whom.
+local says = redis.call('HGET', KEYS[8], me .. '.says') ~= ARGV[24]
+if says then redis.call('HSET', KEYS[8], me .. '.says', ARGV[24]) end
+if (was == 'live') ~= (now == 'live') or (now == 'live' and says) then moved(meta.clock) end
 -- The row of a session that is gone stays for the rest of its lease and no longer: a
 -- late call of its earlier life finds it gone, and cannot revive it.
 if now ~= 'gone' or was == 'expired' then

@@ -51,6 +51,28 @@ func parseTerms(s string) (t machine.Terms) {
 	return t
 }
 
+// says prints what a peer says of itself now.
+func says(r machine.Request) string { return strconv.Itoa(r.Weight) + " " + wellWord(r.Unwell) }
+
+func wellWord(unwell bool) string {
+	if unwell {
+		return "unwell"
+	}
+	return "well"
+}
+
+// parseSays reads what says printed into seat. A peer that does not know of it has said
+// all there is in its row.
+func parseSays(s string, seat *machine.Seat) {
+	words := strings.Fields(s)
+	if len(words) < 2 {
+		return
+	}
+	if n, err := strconv.Atoi(words[0]); err == nil {
+		seat.Weight, seat.Unwell = n, words[1] == wellWord(true)
+	}
+}
+
 // request returns the arguments of sync.lua that are the request's. What the caller
 // held in its last answer is named too, so that the store need not search for it.
 func request(r machine.Request, before said) []any {
@@ -73,8 +95,12 @@ func request(r machine.Request, before said) []any {
 			more.add(h.Grant.ID.String())
 		}
 	}
+	weight := r.Weight
+	if r.Unwell {
+		weight = 0
+	}
 	return []any{
-		string(r.Session), r.State.String(), r.Weight, r.Peer, number(r.View), top(r),
+		string(r.Session), r.State.String(), weight, r.Peer, number(r.View), top(r),
 		hold.String(), release.String(), claim.String(), more.String(),
 	}
 }

@@ -53,6 +53,22 @@ func (w *World) fault() {
 			})
 		}},
 		{m.Jumps, w.jump},
+		{m.Weighs, func() {
+			w.onePeer(1, func(p *peer) {
+				if !p.asleep { // who sleeps says nothing
+					p.weight = w.between(1, 4)
+					w.say("%v is to have weight %d", p, p.weight)
+					w.step(p, machine.Weigh{Weight: p.weight})
+				}
+			})
+		}},
+		{m.Moods, func() {
+			w.onePeer(1, func(p *peer) {
+				if !p.asleep {
+					w.feel(p, p.unwell)
+				}
+			})
+		}},
 		{m.Restarts, func() { w.restart("restarts", w.store.Store) }},
 		{m.Setbacks, func() {
 			if n := len(w.store.old); n > 0 {
@@ -115,6 +131,13 @@ func (w *World) onePeer(atLeast int, do func(*peer)) {
 	}
 }
 
+// feel lets a peer report how it is.
+func (w *World) feel(p *peer, well bool) {
+	p.unwell = !well
+	w.say("%v is well: %v", p, well)
+	w.step(p, machine.Health{Well: well})
+}
+
 func (w *World) jump() {
 	if w.now < w.truth.jumped+jumpsApart && w.truth.jumped != 0 {
 		return
@@ -146,6 +169,11 @@ func (w *World) becalm() {
 	}
 	if len(w.living()) == 0 {
 		w.join("", false)
+	}
+	for _, p := range w.living() {
+		if p.unwell {
+			w.feel(p, true)
+		}
 	}
 	if w.mix.Views {
 		w.giveViews()
@@ -218,6 +246,11 @@ func (w *World) unsettled() string {
 	for _, s := range census.Sessions {
 		if s.State == machine.Live && !slices.ContainsFunc(alive, func(p *peer) bool { return p.session == s.Session }) {
 			return fmt.Sprintf("the store knows %s, which does not live", s.Session)
+		}
+	}
+	for _, s := range census.Sessions {
+		if i := slices.IndexFunc(alive, func(p *peer) bool { return p.session == s.Session }); i >= 0 && (s.Unwell || s.Weight != alive[i].weight) {
+			return fmt.Sprintf("the store has weight %d, unwell %v of %v", s.Weight, s.Unwell, alive[i])
 		}
 	}
 	if census.Membership != census.Roll.Membership || census.Grace > 0 {

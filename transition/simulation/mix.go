@@ -18,6 +18,7 @@ type Mix struct {
 
 	// Weights of the faults.
 	Joins, BornDead, Leaves, Crashes, Pauses, Cuts, Jumps int
+	Weighs, Moods                                         int // another weight; unwell, or well again
 	Restarts, Setbacks, Forgets, Disasters, Outages       int
 	// Every is the longest time between two faults. Default 4 s.
 	Every time.Duration
@@ -58,6 +59,11 @@ func Mixes() []Mix {
 			m.Disturbed, m.Handler = lossy, 8*time.Second
 			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 2, 1
 			m.Restarts, m.Setbacks, m.Forgets, m.Outages = 1, 1, 1, 1
+		}),
+		base("moods", func(m *Mix) {
+			m.Disturbed, m.Handler = 0.2, 3*time.Second
+			m.Weighs, m.Moods, m.Every = 3, 6, 3*time.Second
+			m.Crashes, m.Pauses, m.Cuts, m.Restarts, m.Forgets = 1, 1, 1, 1, 1
 		}),
 		base("chaos-wish", func(m *Mix) {
 			m.Views = true

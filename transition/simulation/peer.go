@@ -29,6 +29,8 @@ type peer struct {
 	crashed  bool
 	left     bool
 	bornDead bool
+	weight   int  // it was told last
+	unwell   bool // it reported last
 	stopping bool
 	stopAt   time.Duration
 	asleep   bool          // its process is stopped
@@ -97,6 +99,7 @@ func (w *World) join(name string, bornDead bool) {
 		born:     w.now,
 		drift:    int64(w.between(-maxDrift, maxDrift)),
 		bornDead: bornDead,
+		weight:   1,
 		works:    make(map[partition.ID]work),
 	}
 	p.machine = machine.New(machine.Config{
@@ -219,7 +222,7 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 		w.say("%v has left, stuck %v", p, e.Stuck)
 		p.left = true
 		w.stats.Leave = max(w.stats.Leave, w.now-p.stopAt)
-	case machine.GraceOpened, machine.Overdue:
+	case machine.GraceOpened, machine.Overdue, machine.Declared:
 	}
 }
 

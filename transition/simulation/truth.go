@@ -106,10 +106,15 @@ func (w *World) checkPause(p *peer, g partition.Grant, why string) {
 }
 
 // checkLeast is M: as many partitions stay as can stay if all shares are even to
-// one. All weights are the same here, so it is a matter of counting, done in
-// another way than the strategy's: try every choice of who gets one more.
+// one by weight. It is a matter of counting, done in another way than the strategy's:
+// try every choice of who gets one more. Where nobody is well everything stays.
 func (w *World) checkLeast(c machine.Census, next machine.Roll) {
-	n := len(next.Members)
+	n, sum := len(next.Members), 0
+	for _, m := range next.Members {
+		if !m.Down {
+			sum += m.Weight
+		}
+	}
 	if n == 0 {
 		return
 	}
@@ -122,15 +127,20 @@ func (w *World) checkLeast(c machine.Census, next machine.Roll) {
 		}
 	}
 	best := 0
-	share, more := w.config.Total/n, w.config.Total%n
 	for choice := range 1 << n {
-		extra, kept := 0, 0
-		for i := range n {
-			one := choice >> i & 1
-			extra += one
-			kept += min(had[i], share+one)
+		shared, kept := 0, 0
+		for i, m := range next.Members {
+			if m.Down {
+				if sum == 0 {
+					kept += had[i]
+				}
+				continue
+			}
+			share := w.config.Total*m.Weight/sum + choice>>i&1*min(1, w.config.Total*m.Weight%sum)
+			shared += share
+			kept += min(had[i], share)
 		}
-		if extra == more {
+		if shared == w.config.Total || sum == 0 {
 			best = max(best, kept)
 		}
 	}
@@ -141,12 +151,17 @@ func (w *World) checkLeast(c machine.Census, next machine.Roll) {
 
 // stayers says with which member of next a partition could stay: the one that the
 // roll names, else the one that holds it, else the one that came back under the peer
-// id of the one named.
+// id of the one named. Nothing stays with a member that is down, unless all are.
 func stayers(c machine.Census, next machine.Roll) map[partition.ID]int {
 	place := make(map[partition.Session]int)
 	newcomers := make(map[string][]partition.Session) // by peer id
+	all := !slices.ContainsFunc(next.Members, func(m machine.RollMember) bool { return !m.Down })
+	here := make(map[partition.Session]bool)
 	for i, m := range next.Members {
-		place[m.Session] = i
+		here[m.Session] = true
+		if all || !m.Down {
+			place[m.Session] = i
+		}
 		if !slices.ContainsFunc(c.Roll.Members, func(old machine.RollMember) bool { return old.Session == m.Session }) {
 			newcomers[m.Peer] = append(newcomers[m.Peer], m.Session)
 		}
@@ -155,15 +170,19 @@ func stayers(c machine.Census, next machine.Roll) map[partition.ID]int {
 	taken := make(map[partition.ID]bool) // by the roll, for one who is there
 	for _, m := range c.Roll.Members {
 		heir := m.Session
-		if _, ok := place[heir]; !ok {
+		if !here[heir] {
 			slices.Sort(newcomers[m.Peer])
 			if len(newcomers[m.Peer]) == 0 {
 				continue
 			}
 			heir, newcomers[m.Peer] = newcomers[m.Peer][0], newcomers[m.Peer][1:]
 		}
+		i, ok := place[heir]
+		if !ok {
+			continue
+		}
 		for _, id := range m.Partitions {
-			was[id] = place[heir]
+			was[id] = i
 			taken[id] = heir == m.Session
 		}
 	}

@@ -52,12 +52,14 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "give it the partitions, hash and ingress lists of the name, or another name"},
 		coverage.TwoNames: {Severity: Danger, Risk: "peers of one deployment get the tasks of the other, and may have no handlers for them",
 			Do: "give each its own name; if they are one, set the same COUNTOFF_DEPLOYMENT"},
+		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
+			Do: "/readyz and the logs of the peers say what they lack"},
 	}
 	var all []Finding
 	for _, f := range findings {
 		a := advice[f.Kind]
 		a.Check, a.What = "coverage", f.String()
-		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames {
+		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames || f.Kind == coverage.Unwell {
 			a.Check = string(f.Kind)
 		}
 		all = append(all, a)

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,11 +23,13 @@ import (
 )
 
 // probes answer over HTTP how the peer is: /healthz, /readyz and /metrics. They are
-// the first to start and the last to stop, so that a drain can be watched.
+// the first to start and the last to stop, so that a drain can be watched. Two of them
+// tell the peer something: PUT /weight and PUT /maintenance.
 type probes struct {
 	registry *prometheus.Registry
 	observed *promobserver.Observer
 	runtime  atomic.Pointer[framework.Runtime]
+	away     atomic.Bool // in maintenance
 }
 
 func newProbes(cfg Config, l fx.Lifecycle) (*probes, error) {
@@ -65,6 +70,19 @@ func newProbes(cfg Config, l fx.Lifecycle) (*probes, error) {
 // observer is what listens to the consumers for /metrics.
 func (p *probes) observer() framework.Observer { return p.observed }
 
+// errMaintenance is why a peer in maintenance is not well.
+var errMaintenance = errors.New("in maintenance")
+
+// health is what the peer says of itself: unwell while it is in maintenance.
+func (p *probes) health() func(context.Context) error {
+	return func(context.Context) error {
+		if p.away.Load() {
+			return errMaintenance
+		}
+		return nil
+	}
+}
+
 // watch answers for r from now on.
 func (p *probes) watch(r *framework.Runtime) {
 	p.runtime.Store(r)
@@ -81,7 +99,46 @@ func (p *probes) handler() http.Handler {
 	// Ready: a member, and every partition of the share is served or waited for.
 	mux.Handle("GET /readyz", p.probe((*framework.Runtime).Ready))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	// A share of the work relative to the other peers, as in: curl -X PUT -d 2 …/weight
+	mux.Handle("PUT /weight", p.put(func(r *framework.Runtime, body string) error {
+		weight, err := strconv.Atoi(body)
+		if err != nil {
+			return fmt.Errorf("weight %q: want a number", body)
+		}
+		for _, c := range r.Consumers() {
+			err = errors.Join(err, c.SetWeight(weight))
+		}
+		return err
+	}))
+	// On: partitions are for others, and the peer keeps its place.
+	mux.Handle("PUT /maintenance", p.put(func(_ *framework.Runtime, body string) error {
+		if body != "on" && body != "off" {
+			return fmt.Errorf("maintenance %q: want on or off", body)
+		}
+		p.away.Store(body == "on")
+		return nil
+	}))
 	return mux
+}
+
+// put answers 200 if tell took the body, 400 with the reason if not, and 503 while there is
+// nobody to tell.
+func (p *probes) put(tell func(r *framework.Runtime, body string) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runtime := p.runtime.Load()
+		if runtime == nil {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		const most = 64
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+		if err == nil {
+			err = tell(runtime, strings.TrimSpace(string(body)))
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	})
 }
 
 // probe answers 200, or 503 with what is missing.

@@ -105,6 +105,7 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
 		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()), framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1))),
 		frameworkfx.Observe((*probes).observer),
+		frameworkfx.Healthy(cfg.Name, (*probes).health),
 		fx.Invoke((*probes).watch),
 	), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
 )
 
 // Legend explains the letters of a map.
@@ -119,19 +120,27 @@ func (m *Map) mark(h status.Held) string {
 }
 
 func (m *Map) peers(s status.Status) []string {
-	lines := []string{fmt.Sprintf("  %-24s %5s  %-8s %10s  %7s", "peer", "index", "state", "partitions", "lease")}
+	lines := []string{fmt.Sprintf("  %-24s %5s  %-8s %6s %10s  %7s", "peer", "index", "state", "weight", "partitions", "lease")}
 	for _, p := range s.Peers {
 		index := "-"
 		if p.Index >= 0 {
 			index = fmt.Sprint(p.Index)
 		}
-		lines = append(lines, fmt.Sprintf("  %-24s %5s  %-8s %10d  %7s",
-			m.letter(p.Session)+" "+clip(p.ID, 22), index, p.State, p.Partitions, Seconds(p.Lease())))
+		lines = append(lines, fmt.Sprintf("  %-24s %5s  %-8s %6d %10d  %7s",
+			m.letter(p.Session)+" "+clip(p.ID, 22), index, state(p), p.Weight, p.Partitions, Seconds(p.Lease())))
 	}
 	if len(s.Peers) == 0 {
 		lines = append(lines, "  nobody takes part")
 	}
 	return append(lines, "")
+}
+
+// state is that of the peer, or that a live one is unwell.
+func state(p status.Peer) string {
+	if p.Unwell && p.State == machine.Live.String() {
+		return "unwell"
+	}
+	return p.State
 }
 
 // letter returns the session's letter: A to Z, then AA, AB and so on.

@@ -1,0 +1,104 @@
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/framework/status"
+)
+
+// freePort returns an address that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// put tells a worker something and returns the code of the answer.
+func put(t *testing.T, url, body string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection can be used again
+	return resp.StatusCode
+}
+
+// holds waits until each peer owns that many partitions, and returns the peers.
+func (s *stage) holds(want map[string]int) map[string]status.Peer {
+	s.t.Helper()
+	peers := map[string]status.Peer{}
+	s.until(fmt.Sprintf("the shares %v", want), func() error {
+		st, err := status.Read(s.t.Context(), s.client, s.name)
+		if err != nil {
+			return err
+		}
+		clear(peers)
+		got := map[string]int{}
+		for _, p := range st.Peers {
+			if p.Present() {
+				peers[p.ID], got[p.ID] = p, p.Partitions
+			}
+		}
+		for _, h := range st.Partitions {
+			if h.State != status.Owned {
+				return fmt.Errorf("partition %v is %s", h.ID, h.State)
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	return peers
+}
+
+// A peer is told another weight, and that it is in maintenance, while mails flow: the shares
+// follow, it keeps its place, and nothing is lost, doubled or out of order.
+func TestWeightAndMaintenance(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, slow)
+	at := freePort(t)
+	s.work("a", "--http", at)
+	s.work("b", "--weight", "3")
+	before := s.holds(map[string]int{"a": 4, "b": 12})["a"]
+	f := s.feed(150)
+	for body, code := range map[string]int{"0": 400, "much": 400, strings.Repeat("1", 100): 400} {
+		if got := put(t, at+"/weight", body); got != code {
+			t.Errorf("weight %s: %d", body, got)
+		}
+	}
+	put(t, at+"/weight", "3\n")
+	if p := s.holds(map[string]int{"a": 8, "b": 8})["a"]; p.Weight != 3 || p.Unwell {
+		t.Errorf("with another weight it is %+v", p)
+	}
+	put(t, at+"/maintenance", "on")
+	p := s.holds(map[string]int{"a": 0, "b": 16})["a"]
+	if !p.Unwell || p.Weight != 3 || p.Session != before.Session || p.Index != before.Index {
+		t.Errorf("in maintenance it is %+v, and was %+v", p, before)
+	}
+	if out := s.countoff("status", s.name); !strings.Contains(out, "unwell") {
+		t.Errorf("status shows\n%s", out)
+	}
+	put(t, at+"/maintenance", "off")
+	s.holds(map[string]int{"a": 8, "b": 8})
+	f.stop()
+	if doubled := s.settled(); len(doubled) > 0 {
+		t.Errorf("doubled without a crash: %v", doubled)
+	}
+}

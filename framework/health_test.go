@@ -1,0 +1,206 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A moody peer is as well as its switch says.
+type moody struct {
+	*framework.Consumer
+	fleet  *fleet
+	peer   string
+	unwell atomic.Bool
+}
+
+var errDisk = errors.New("no room on the disk")
+
+func (f *fleet) moody(peer string, opts ...framework.Option) *moody {
+	f.t.Helper()
+	m := &moody{fleet: f, peer: peer}
+	m.Consumer = f.consumer(peer, f.handler(peer, 0), append(opts, framework.WithHealth(func(context.Context) error {
+		if m.unwell.Load() {
+			return errDisk
+		}
+		return nil
+	}))...)
+	if err := m.Start(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	return m
+}
+
+func (m *moody) served() (n int) {
+	for _, l := range m.Lanes() {
+		if l.State == "serving" {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *moody) stop() {
+	m.fleet.t.Helper()
+	if err := m.Stop(context.Background()); err != nil {
+		m.fleet.t.Error(err)
+	}
+}
+
+func (f *fleet) seat(peer string) machine.Seat {
+	f.t.Helper()
+	census, err := f.ledger.Census(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, s := range census.Sessions {
+		if s.Peer == peer {
+			return s
+		}
+	}
+	return machine.Seat{}
+}
+
+func (f *fleet) rolls() uint64 {
+	f.t.Helper()
+	census, err := f.ledger.Census(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return census.Roll.Version
+}
+
+// A weight is changed while peers work: the share follows, to one partition.
+func TestWeightChangesWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 60)
+		a, b, c := f.moody("a"), f.moody("b", framework.WithPeer("b", 2)), f.moody("c")
+		until(t, time.Minute, func() bool { return a.served() == 15 && b.served() == 30 && c.served() == 15 })
+		if err := a.SetWeight(3); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return a.served() == 30 && b.served() == 20 && c.served() == 10 })
+		if err := a.SetWeight(0); err == nil {
+			t.Error("a weight of 0 is taken")
+		}
+		// It keeps the weight when it starts again.
+		a.stop()
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return a.served() == 30 && b.served() == 20 && c.served() == 10 })
+		a.stop()
+		b.stop()
+		c.stop()
+	})
+}
+
+// Who is unwell keeps its session and index, gives its partitions away without losing a
+// task, and gets a share back when it is well.
+func TestUnwellPeerKeepsItsSeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 16)
+		a, b := f.moody("a"), f.moody("b")
+		until(t, time.Minute, func() bool { return a.served() == 8 && b.served() == 8 })
+		want := f.push(200, 40)
+		seat, index := f.seat("a"), a.View().Index
+		a.unwell.Store(true)
+		until(t, 10*time.Second, func() bool { return a.served() == 0 && b.served() == 16 })
+		if s := f.seat("a"); s.Session != seat.Session || !s.Unwell || s.State != machine.Live || a.View().Index != index {
+			t.Errorf("it was %+v with index %d, and is %+v with index %d", seat, index, s, a.View().Index)
+		}
+		if err := a.Ready(); err == nil || !strings.Contains(err.Error(), errDisk.Error()) {
+			t.Errorf("it is unwell and ready: %v", err)
+		}
+		a.unwell.Store(false)
+		until(t, 20*time.Second, func() bool { return a.served() == 8 && b.served() == 8 && a.Ready() == nil })
+		until(t, time.Minute, func() bool { return f.open() == 0 })
+		f.checkOnceInOrder(want)
+		for _, peer := range []string{"a", "b"} {
+			if lost := eventsOf[framework.Lost](f, peer); len(lost) > 0 {
+				t.Errorf("%s lost %d partitions", peer, len(lost))
+			}
+		}
+		var told []error
+		for _, e := range eventsOf[framework.Checked](f, "a") {
+			told = append(told, e.Err)
+		}
+		if len(told) != 3 || told[0] != nil || !errors.Is(told[1], errDisk) || told[2] != nil {
+			t.Errorf("the checks told %v", told)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// A check that flips every second makes at most one roll, and moves nothing back and forth.
+func TestFlippingHealthMovesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 16)
+		a, b := f.moody("a"), f.moody("b")
+		until(t, time.Minute, func() bool { return a.served() == 8 && b.served() == 8 })
+		drained := func() int {
+			return len(eventsOf[framework.Drained](f, "a")) + len(eventsOf[framework.Drained](f, "b"))
+		}
+		before := drained()
+		for range 300 {
+			a.unwell.Store(!a.unwell.Load())
+			time.Sleep(time.Second)
+		}
+		if moved := drained() - before; moved > 8 {
+			t.Errorf("%d partitions moved in 300 flips", moved)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// Where nobody is well each works on what it has; what a dead one had waits, and is told.
+func TestNobodyIsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 16)
+		cut := &cutLedger{Ledger: f.ledger}
+		a, b := f.moody("a"), f.moody("b", framework.WithLedger(cut))
+		until(t, time.Minute, func() bool { return a.served() == 8 && b.served() == 8 })
+		a.unwell.Store(true)
+		b.unwell.Store(true)
+		time.Sleep(time.Minute)
+		if a.served() != 8 || b.served() != 8 {
+			t.Errorf("they serve %d and %d", a.served(), b.served())
+		}
+		cut.off.Store(true)
+		time.Sleep(30 * time.Second)
+		if a.served() != 8 {
+			t.Errorf("a is unwell, and serves %d", a.served())
+		}
+		a.unwell.Store(false)
+		until(t, time.Minute, func() bool { return a.served() == 16 })
+		a.stop()
+		b.stop()
+	})
+}
+
+// An indexer that does not ask who is well is not silently taken.
+func TestHealthNeedsTheRolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		a := f.moody("a", framework.WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+			return f.ledger, noIndexer{}, nil
+		}))
+		<-a.Done()
+		if err := a.Err(); err == nil || !strings.Contains(err.Error(), "health check") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+type noIndexer struct{ partition.Indexer }
