@@ -187,10 +187,10 @@ func TestHealthChecksJoinByTheGroup(t *testing.T) {
 		frameworkfx.From("mails", store, ledger),
 		frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute}),
 		frameworkfx.Otherwise("mails", done),
-		fx.Supply(errors.New("no room on the disk")),
+		fx.Supply("no room on the disk"),
 		frameworkfx.Healthy("", func() func(context.Context) error { return func(context.Context) error { return nil } }),
-		frameworkfx.Healthy("mails", func(err error) func(context.Context) error {
-			return func(context.Context) error { return err }
+		frameworkfx.Healthy("mails", func(lacks string) func(context.Context) error {
+			return func(context.Context) error { return errors.New(lacks) }
 		}),
 		frameworkfx.Healthy("others", func() func(context.Context) error {
 			return func(context.Context) error { return errors.New("not asked") }
