@@ -70,15 +70,6 @@ func (f *fleet) seat(peer string) machine.Seat {
 	return machine.Seat{}
 }
 
-func (f *fleet) rolls() uint64 {
-	f.t.Helper()
-	census, err := f.ledger.Census(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return census.Roll.Version
-}
-
 // A weight is changed while peers work: the share follows, to one partition.
 func TestWeightChangesWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,8 +57,9 @@ type Roll struct {
 	Replicas int    `json:"replicas"`
 }
 
-// The states of a peer that are not those of its session.
+// The states of a peer that tell it from the rest, beside leaving and gone.
 const (
+	Live    = "live"
 	Expired = "expired" // its lease is over; nobody has taken note yet
 	Joining = "joining" // live, and in no roll yet
 )

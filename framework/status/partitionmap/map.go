@@ -13,7 +13,6 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/transition/machine"
 )
 
 // Legend explains the letters of a map.
@@ -137,7 +136,7 @@ func (m *Map) peers(s status.Status) []string {
 
 // state is that of the peer, or that a live one is unwell.
 func state(p status.Peer) string {
-	if p.Unwell && p.State == machine.Live.String() {
+	if p.Unwell && p.State == status.Live {
 		return "unwell"
 	}
 	return p.State
