@@ -5,15 +5,21 @@
 //	redis://host1:port,host2:port              several hosts: a cluster
 //	redis://host:port?cluster=true             a cluster, found through one of its nodes
 //	redis://host1,host2?master_name=NAME       Sentinels that know the master NAME
+//	rediss://host:port?ca=FILE                 TLS with an authority of our own; cert= and key=
+//	                                           for a certificate of ours, name= for the server's
 //
 // Everything else that go-redis takes in a URL works too, as in ?read_timeout=2s.
 package redisurl
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +48,7 @@ func Open(raw string) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
+		t.secure(opt.TLSConfig)
 		return redis.NewFailoverClient(opt), nil
 	case t.cluster:
 		opt, err := redis.ParseClusterURL(t.url)
@@ -49,6 +56,7 @@ func Open(raw string) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
+		t.secure(opt.TLSConfig)
 		return redis.NewClusterClient(opt), nil
 	}
 	opt, err := redis.ParseURL(t.url)
@@ -56,6 +64,7 @@ func Open(raw string) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
+	t.secure(opt.TLSConfig)
 	return redis.NewClient(opt), nil
 }
 
@@ -63,6 +72,54 @@ func Open(raw string) (redis.UniversalClient, error) {
 type target struct {
 	url               string
 	cluster, sentinel bool
+	secrets           *tls.Config // nil: those of go-redis
+}
+
+// secure puts what the URL says of TLS into c, which go-redis has made from its rest.
+func (t target) secure(c *tls.Config) {
+	if c == nil || t.secrets == nil {
+		return
+	}
+	c.RootCAs, c.Certificates = t.secrets.RootCAs, t.secrets.Certificates
+	if t.secrets.ServerName != "" {
+		c.ServerName = t.secrets.ServerName
+	}
+}
+
+// secrets takes the files of TLS out of q and reads them.
+func secrets(scheme string, q url.Values) (*tls.Config, error) {
+	ca, cert, key, name := q.Get("ca"), q.Get("cert"), q.Get("key"), q.Get("name")
+	for _, option := range []string{"ca", "cert", "key", "name"} {
+		if q.Has(option) && scheme != "rediss" {
+			return nil, fmt.Errorf("%s= is for rediss://", option)
+		}
+		q.Del(option)
+	}
+	if ca+cert+key+name == "" {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: no certificate in %s", ca)
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("cert= and key= go together")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }
 
 func parse(raw string) (target, error) {
@@ -88,6 +145,10 @@ func parse(raw string) (target, error) {
 		return target{}, errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
 	}
 	q := u.Query()
+	own, err := secrets(scheme, q)
+	if err != nil {
+		return target{}, err
+	}
 	if several {
 		for _, host := range strings.Split(more, ",") {
 			if !strings.Contains(host, ":") {
@@ -96,7 +157,7 @@ func parse(raw string) (target, error) {
 			q.Add("addr", host)
 		}
 	}
-	t := target{sentinel: q.Has("master_name"), cluster: q.Has("addr")}
+	t := target{sentinel: q.Has("master_name"), cluster: q.Has("addr"), secrets: own}
 	if q.Has("cluster") {
 		if t.cluster = q.Get("cluster") == "true"; !t.cluster && q.Get("cluster") != "false" {
 			return target{}, fmt.Errorf("cluster=%s: want true or false", q.Get("cluster"))
@@ -174,7 +235,19 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 	}
 	hint := "is it running, and is this its address?"
 	var reply redis.Error
-	if errors.As(err, &reply) {
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &authority):
+		hint = "trust its authority: ?ca=FILE"
+	case errors.As(err, &host):
+		hint = "?name= says which name is in its certificate"
+	case errors.As(err, &record):
+		hint = "the port does not speak TLS: use redis://"
+	case errors.Is(err, io.EOF):
+		hint = "it has hung up: the port may want TLS, rediss://"
+	case errors.As(err, &reply):
 		switch {
 		case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
 			hint = "check user and password in the URL"

@@ -59,6 +59,9 @@ func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 		"redis://u:SECRET@h?colour=1":                          "colour",
 		"redis://h?cluster=maybe":                              "true or false",
 		"redis://u:SECRET@a:1?addr=":                           "",
+		"redis://u:SECRET@h?ca=/x.pem":                         "ca= is for rediss://",
+		"rediss://u:SECRET@h?ca=/no/such/file":                 "no such file",
+		"rediss://u:SECRET@h?cert=/x.pem":                      "go together",
 		"redis://a?master_name=m&sentinel_password=SECRET&x=y": "x",
 	} {
 		c, err := Open(raw)
