@@ -10,7 +10,7 @@ import (
 
 // A gate is what a pool asks of the coordinator, and tells it.
 type gate interface {
-	Valid() bool              // the lease stands; asked before each start of a handler
+	Valid(now time.Time) bool // the lease stands; asked before each start of a handler
 	Has(id partition.ID) bool // the partition is being served; asked before each start
 	Fenced(partition.Grant, partition.Epoch)
 	Lost(partition.Grant, error)
@@ -155,8 +155,8 @@ func (p *pool) rouse() {
 
 // next waits for tasks that are ready and makes at most so many of one lane, of the
 // lanes that have some each in turn, the run r. It returns 0 when the pool is closed.
-// now is the time, unless it had to wait. The caller holds mu.
-func (p *pool) next(r *run, most int, now time.Time) (*lane, int, time.Time) {
+// now is the time, unless it has to wait. The caller holds mu.
+func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 	for {
 		for len(p.ring) > 0 {
 			if p.turn >= len(p.ring) {
@@ -178,7 +178,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int, time.Time) {
 			if n > 0 {
 				p.begin(r, l, n, now)
 				p.rouse()
-				return l, n, now
+				return l, n
 			}
 		}
 		if p.long > 0 {
@@ -186,7 +186,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int, time.Time) {
 			continue
 		}
 		if p.closed && len(p.lanes) == 0 {
-			return nil, 0, time.Time{}
+			return nil, 0
 		}
 		p.idle++ // whoever signals takes it back
 		p.work.Wait()

@@ -31,7 +31,7 @@ type fakeGate struct {
 	lost   map[partition.Grant]error
 }
 
-func (g *fakeGate) Valid() bool {
+func (g *fakeGate) Valid(time.Time) bool {
 	if g.asked != nil {
 		g.asked()
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -28,7 +29,7 @@ func (s *session) ready() error {
 	}
 	view := co.View()
 	switch {
-	case !co.Valid():
+	case !co.Valid(time.Now()):
 		return errors.New("no lease: the ledger has not answered in time")
 	case view.Version == 0 || view.Index < 0:
 		return errors.New("not a member of a roll yet")

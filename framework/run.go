@@ -53,8 +53,11 @@ func (p *pool) begin(r *run, l *lane, n int, now time.Time) {
 	}
 }
 
-// do runs the n tasks of r, as far as nobody calls them back.
-func (p *pool) do(r *run, l *lane, n int, began time.Time) (ended time.Time) {
+// do runs the n tasks of r, as far as nobody calls them back, and returns when it began
+// and ended. The clock is read when a handler has returned, once for its end and for the
+// start of the next.
+func (p *pool) do(r *run, l *lane, n int) (began, ended time.Time) {
+	began = time.Now()
 	ended = began
 	for ended.Sub(began) < runFor {
 		i := int(r.next.Add(1)) - 1
@@ -70,7 +73,7 @@ func (p *pool) do(r *run, l *lane, n int, began time.Time) (ended time.Time) {
 			break
 		}
 	}
-	return ended
+	return began, ended
 }
 
 // recall makes ready again what of r is not started, and puts into the books what has

@@ -144,7 +144,7 @@ func (a *Admission) Release() {
 // ctx has ended. The caller must Release what it was given.
 func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
 	id, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total)
-	if err != nil || ctx.Err() != nil || !s.coordinator.Valid() {
+	if err != nil || ctx.Err() != nil || !s.coordinator.Valid(time.Now()) {
 		return nil, false
 	}
 	s.mu.Lock()
@@ -195,7 +195,7 @@ func (s *Share) Await(ctx context.Context, key string) (*Admission, error) {
 
 // Has reports whether key is this peer's now; a moment later it may not be. See Admit.
 func (s *Share) Has(key string) bool {
-	return s.coordinator.Valid() && s.coordinator.Filter().Admit(key)
+	return s.coordinator.Valid(time.Now()) && s.coordinator.Filter().Admit(key)
 }
 
 func (s *Share) release(p *place) {

@@ -34,17 +34,18 @@ func (p *pool) worker(i int) {
 		go p.worker(i)
 	}()
 	most := 1
-	now := time.Now()
+	ended := time.Now()
 	p.mu.Lock()
 	for {
-		l, n, began := p.next(r, most, now)
+		l, n := p.next(r, most, ended)
 		p.mu.Unlock()
 		if n == 0 {
 			over = true
 			return
 		}
-		now = p.do(r, l, n, began)
-		if most = min(2*most, mostRun); now.Sub(began) >= runFor {
+		var began time.Time
+		began, ended = p.do(r, l, n)
+		if most = min(2*most, mostRun); ended.Sub(began) >= runFor {
 			most = 1
 		}
 		p.mu.Lock()
@@ -68,18 +69,18 @@ func (p *pool) abandoned(r *run) {
 	p.mu.Unlock()
 }
 
-// run runs the handler, if it may still start.
+// run runs the handler, if it may still start. now was read just before.
 //
 // The question comes last before the start, and the answer counts suspend: a
 // process that was stopped past its lease and goes on finds here that nothing may
 // start, before anybody has told it so.
-func (p *pool) run(l *lane, e *entry, began time.Time, v *verdict) {
-	if !p.gate.Valid() || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil {
+func (p *pool) run(l *lane, e *entry, now time.Time, v *verdict) {
+	if !p.gate.Valid(now) || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil {
 		*v = verdict{refused: true, ended: time.Now()}
 		return
 	}
 	err := p.call(l.ctxs.handlers, e.run)
-	p.judge(l, e, err, began, v)
+	p.judge(l, e, err, now, v)
 }
 
 // call calls the handler with its context. A panic is an error.

@@ -6,10 +6,11 @@ import (
 )
 
 // A Clock tells the time since some beginning: a peer's own, on which it measures
-// its lease. It never goes back, needs no other clock to agree with, and must go on
-// while the machine is suspended: a lease runs out in the ledger meanwhile. It is
+// its lease. It is given what time.Now has just returned, which who starts handlers
+// has at hand anyway. It never goes back, needs no other clock to agree with, and must
+// go on while the machine is suspended: a lease runs out in the ledger meanwhile. It is
 // called concurrently and before every start of a handler, so it must be cheap.
-type Clock func() time.Duration
+type Clock func(now time.Time) time.Duration
 
 // awayAtLeast is how far wall clock and monotonic clock must have moved apart to
 // make a suspendClock ask the kernel. Less is covered by Timing.Margin.
@@ -34,8 +35,7 @@ func NewClock() Clock {
 	start := time.Now()
 	kernel := kernelClock()
 	if kernel == nil {
-		return func() time.Duration {
-			now := time.Now()
+		return func(now time.Time) time.Duration {
 			return max(now.Sub(start), now.Round(0).Sub(start.Round(0)))
 		}
 	}
@@ -44,8 +44,7 @@ func NewClock() Clock {
 	return c.elapsed
 }
 
-func (c *suspendClock) elapsed() time.Duration {
-	now := time.Now()
+func (c *suspendClock) elapsed(now time.Time) time.Duration {
 	mono := now.Sub(c.start)
 	apart := now.UnixNano() - int64(mono) - c.apart.Load()
 	if apart > int64(awayAtLeast) || apart < -int64(awayAtLeast) {

@@ -159,10 +159,10 @@ func (c *Coordinator) Session() partition.Session { return c.cfg.Session }
 // follows the grants before the tenant is told.
 func (c *Coordinator) Filter() *partition.Filter { return &c.filter }
 
-// Valid reports whether the lease stands. It is to be asked before each start of a
-// handler, and costs a reading of the clock.
-func (c *Coordinator) Valid() bool {
-	return int64(c.cfg.Clock()) < c.validUntil.Load()
+// Valid reports whether the lease stands at now, which is what time.Now has just
+// returned. It is to be asked before each start of a handler.
+func (c *Coordinator) Valid(now time.Time) bool {
+	return int64(c.cfg.Clock(now)) < c.validUntil.Load()
 }
 
 // View returns the newest view; its Version is 0 before the first.
@@ -307,4 +307,4 @@ func (c *Coordinator) handle(inner context.Context, m mail) {
 	}
 }
 
-func (c *Coordinator) now() machine.Instant { return machine.Instant(c.cfg.Clock()) }
+func (c *Coordinator) now() machine.Instant { return machine.Instant(c.cfg.Clock(time.Now())) }

@@ -72,7 +72,7 @@ func TestTakeover(t *testing.T) {
 		died := time.Now()
 		timing := transition.Timing{}.WithDefaults()
 		pass(timing.Validity())
-		if b.co.Valid() || len(b.holds()) != 0 {
+		if b.co.Valid(time.Now()) || len(b.holds()) != 0 {
 			t.Fatalf("b trusts its lease longer than %v: serves %v", timing.Validity(), b.holds())
 		}
 		if !saw[transition.Lapsed](b) || !slices.Contains(b.causes, transition.ErrLapsed) {
@@ -150,7 +150,7 @@ func TestLeaseCountsSuspend(t *testing.T) {
 		var mu sync.Mutex
 		var asleep time.Duration
 		a := n.peer("a", func(_ *peer, cfg *transition.Config) {
-			cfg.Clock = func() time.Duration {
+			cfg.Clock = func(time.Time) time.Duration {
 				mu.Lock()
 				defer mu.Unlock()
 				return time.Since(start) + asleep
@@ -161,7 +161,7 @@ func TestLeaseCountsSuspend(t *testing.T) {
 		mu.Lock()
 		asleep = time.Hour
 		mu.Unlock()
-		if a.co.Valid() {
+		if a.co.Valid(time.Now()) {
 			t.Error("the lease is valid after an hour of suspend")
 		}
 		pass(300 * time.Millisecond)
@@ -184,7 +184,7 @@ func TestSlowLedgerIsUnknown(t *testing.T) {
 		n.shares(a)
 		slow.delay(3 * time.Second) // longer than a call may take: carried out, never answered
 		pass(transition.Timing{}.WithDefaults().Validity())
-		if a.co.Valid() || len(a.holds()) != 0 {
+		if a.co.Valid(time.Now()) || len(a.holds()) != 0 {
 			t.Error("answers that are too late count")
 		}
 		if !a.saw(func(e transition.Event) bool {

@@ -34,7 +34,7 @@ func TestRunEndsHard(t *testing.T) {
 		if a.err != nil || !slices.Contains(a.causes, transition.ErrShutdown) {
 			t.Errorf("a ended with %v, causes %v", a.err, a.causes)
 		}
-		if a.co.Valid() {
+		if a.co.Valid(time.Now()) {
 			t.Error("a has ended and its lease is valid")
 		}
 		pass(2 * time.Second)

@@ -119,8 +119,8 @@ func (p *peer) ends() {
 }
 
 func (p *peer) Serve(g partition.Grant) {
-	if !p.co.Filter().Has(g.ID) || !p.co.Valid() {
-		p.name.Errorf("%s is to serve %v: filter %v, lease valid %v", p.id, g, p.co.Filter().Has(g.ID), p.co.Valid())
+	if !p.co.Filter().Has(g.ID) || !p.co.Valid(time.Now()) {
+		p.name.Errorf("%s is to serve %v: filter %v, lease valid %v", p.id, g, p.co.Filter().Has(g.ID), p.co.Valid(time.Now()))
 	}
 	p.mu.Lock()
 	p.served[g.ID] = g
