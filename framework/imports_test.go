@@ -73,8 +73,9 @@ var rooms = map[string][]string{
 	"sources/redisprogress":         {"partition", "sources", "sources/logstream", "sources/progress", goRedis},
 	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/logstream", "sources/progress",
 		"sources/redisprogress", xxhash, goRedis},
-	"sources/kafkasource":           {"partition", "sources", "sources/logstream", "sources/progress", xxhash, franzGo},
-	"sources/kafkasource/kafkatest": {franzGo},
+	"sources/kafkasource":               {"partition", "sources", "sources/logstream", "sources/progress", xxhash, franzGo},
+	"sources/kafkasource/kafkatest":     {franzGo},
+	"sources/kafkasource/kafkaprogress": {"partition", "sources", "sources/progress", franzGo},
 
 	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/logstream", "sources/progress", asynq, xxhash, goRedis},
 
@@ -92,7 +93,7 @@ var rooms = map[string][]string{
 	"framework/frameworktest": {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
 	"framework/frameworkfx":   {"framework", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
 	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl", "sources/kafkasource",
-		"sources/redisprogress", "transition", "transition/redisledger", fx, goRedis},
+		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
 		"sources", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
@@ -113,7 +114,7 @@ var mains = map[string][]string{
 var testRooms = []string{
 	"partition/indexertest", "partition/redistest", "transition/ledgertest", "transition/memledger",
 	"sources/sourcetest", "sources/memsource", "sources/progress/progresstest", "framework/frameworktest",
-	"sources/kafkasource/kafkatest", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
+	"sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
 }
 
 // pure packages decide and do nothing else: these are all the standard packages

@@ -17,10 +17,16 @@ import (
 	"github.com/countoff/countoff/sources/progress"
 )
 
-// A Store keeps, under the fence, what of the topic is done. Package redisprogress
-// has one. Its errors are a *sources.FencedError, sources.ErrForgot, or they say that
+// A Store keeps, under the fence, what of the topic is done. Package redisprogress has
+// one, which keeps it in Redis, and package kafkaprogress one that keeps it in a Kafka
+// group. Its errors are a *sources.FencedError, sources.ErrForgot, or they say that
 // nothing is known of the call and that it may be said again.
 type Store interface {
+	// Ready says what is wrong with the store: it is asked at the start.
+	Ready(ctx context.Context) error
+	// Commits reports whether the store itself commits to a Kafka group. The source keeps
+	// its hands off that one: what it mirrors there is not fenced.
+	Commits(group string) bool
 	// Begun reports whether the partition was ever opened.
 	Begun(ctx context.Context, id partition.ID) (bool, error)
 	// Open installs the fence; begin is the base if the partition was never opened.
@@ -62,6 +68,9 @@ func New(name string, store Store, cfg Config) (*Source, error) {
 	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
 		return nil, err
 	}
+	if store.Commits(cfg.Group) {
+		cfg.Group = NoGroup
+	}
 	client, err := kgo.NewClient(cfg.options()...)
 	if err != nil {
 		return nil, fmt.Errorf("kafkasource: %w", err)
@@ -83,10 +92,13 @@ func (s *Source) Close() error {
 func (s *Source) CheckEvery(d time.Duration) { s.check.Store(int64(d)) }
 
 // Layout returns as many partitions as the topic has, and Kafka's own hash. It fails
-// if the broker cannot be reached or does not let us in, and if there is no such
-// topic: its error says what to do.
+// if the broker cannot be reached or does not let us in, if there is no such topic, and
+// if the store is not ready: its error says what to do.
 func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	total, err := s.look(ctx)
+	if err == nil {
+		err = s.store.Ready(ctx)
+	}
 	if err != nil {
 		return partition.Config{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
 	"github.com/countoff/countoff/sources/redisprogress"
 )
@@ -31,6 +32,18 @@ type stage struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	epoch  partition.Epoch
+	// inKafka says that the progress is kept in the group, and not in Redis.
+	inKafka bool
+}
+
+// eachStore runs a test with each store that there is.
+func eachStore(t *testing.T, partitions int, test func(s *stage)) {
+	t.Run("progress in Redis", func(t *testing.T) { test(newStage(t, partitions)) })
+	t.Run("progress in Kafka", func(t *testing.T) {
+		s := newStage(t, partitions)
+		s.inKafka = true
+		test(s)
+	})
 }
 
 func newStage(t *testing.T, partitions int) *stage {
@@ -59,10 +72,6 @@ func (s *stage) soon() context.Context {
 // source makes a peer's source.
 func (s *stage) source(cfg Config) *Source {
 	s.Helper()
-	store, err := redisprogress.NewStore(s.redis, s.name)
-	if err != nil {
-		s.Fatal(err)
-	}
 	if cfg.Topic == "" {
 		cfg.Topic = s.topic
 	}
@@ -72,12 +81,30 @@ func (s *stage) source(cfg Config) *Source {
 	if cfg.Mirror == 0 {
 		cfg.Mirror = 20 * time.Millisecond
 	}
-	src, err := New(s.name, store, cfg)
+	src, err := New(s.name, s.store(cfg), cfg)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { src.Close() })
 	return src
+}
+
+// store is where a peer's source keeps its progress.
+func (s *stage) store(cfg Config) Store {
+	s.Helper()
+	if !s.inKafka {
+		store, err := redisprogress.NewStore(s.redis, s.name)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return store
+	}
+	store, err := kafkaprogress.NewStore(s.name, kafkaprogress.Config{Topic: cfg.Topic, Options: cfg.Options, Warn: cfg.Warn})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = store.Disconnect() })
+	return store
 }
 
 // try opens a partition under the next epoch.

@@ -87,285 +87,293 @@ func TestMirrorRepeatsAtFirst(t *testing.T) {
 // What is given away is read no more, and what was buffered does not reach the next
 // ownership, nor are others disturbed.
 func TestGivenAway(t *testing.T) {
-	s := newStage(t, 2)
-	src := s.source(Config{})
-	s.push(0, "a", 50)
-	s.push(1, "b", 50)
-	stays := s.open(src, 1)
-	for round := range 5 {
-		st := s.open(src, 0)
-		got := s.take(st, 10)
-		s.want("the first task of an ownership", got[0], fmt.Sprint("a", 10*round))
-		s.settle(st, sources.Done, got...)
-		s.close(st)
-		for j, task := range s.take(stays, 10) {
-			s.want("the partition that stays", task, fmt.Sprint("b", 10*round+j))
+	eachStore(t, 2, func(s *stage) {
+		src := s.source(Config{})
+		s.push(0, "a", 50)
+		s.push(1, "b", 50)
+		stays := s.open(src, 1)
+		for round := range 5 {
+			st := s.open(src, 0)
+			got := s.take(st, 10)
+			s.want("the first task of an ownership", got[0], fmt.Sprint("a", 10*round))
+			s.settle(st, sources.Done, got...)
+			s.close(st)
+			for j, task := range s.take(stays, 10) {
+				s.want("the partition that stays", task, fmt.Sprint("b", 10*round+j))
+			}
 		}
-	}
+	})
 }
 
 // The group is told the lowest open position: not the base, which has passed it, and
 // nothing above what was done.
 func TestMirrorIsTheLowestOpen(t *testing.T) {
-	s := newStage(t, 1)
-	src := s.source(Config{Window: 4})
-	st := s.open(src, 0)
-	s.push(0, "t", 12)
-	got := s.take(st, 3)
-	s.settle(st, sources.Done, got[0])
-	s.settle(st, sources.Retry, got[1])
-	s.settle(st, sources.Done, got[2])
-	for range 8 { // the window moves on, over the one that waits
-		s.settle(st, sources.Done, s.take(st, 1)...)
-	}
-	st.mu.Lock()
-	base := st.log.Base()
-	st.mu.Unlock()
-	if base < 5 {
-		t.Fatalf("the base is %d: nothing was carried past it", base)
-	}
-	s.until("the commit", func() bool { return s.committed(s.name, 0) == 1 })
-	s.close(st)
-	if at := s.committed(s.name, 0); at != 1 {
-		t.Errorf("after close the group stands at %d, want 1: the retry is open", at)
-	}
-	next := s.take(s.open(src, 0), 2) // read again by its offset, and first
-	s.want("the next owner", next[0], "t1")
-	s.want("the next owner", next[1], "t11")
-	if next[0].Attempt != 2 {
-		t.Errorf("attempt %d, want 2", next[0].Attempt)
-	}
+	eachStore(t, 1, func(s *stage) {
+		src := s.source(Config{Window: 4})
+		st := s.open(src, 0)
+		s.push(0, "t", 12)
+		got := s.take(st, 3)
+		s.settle(st, sources.Done, got[0])
+		s.settle(st, sources.Retry, got[1])
+		s.settle(st, sources.Done, got[2])
+		for range 8 { // the window moves on, over the one that waits
+			s.settle(st, sources.Done, s.take(st, 1)...)
+		}
+		st.mu.Lock()
+		base := st.log.Base()
+		st.mu.Unlock()
+		if base < 5 {
+			s.Fatalf("the base is %d: nothing was carried past it", base)
+		}
+		s.until("the commit", func() bool { return s.committed(s.name, 0) == 1 })
+		s.close(st)
+		// Above it the group does not stand: the retry is open.
+		s.until("the commit after close", func() bool { return s.committed(s.name, 0) == 1 })
+		next := s.take(s.open(src, 0), 2) // read again by its offset, and first
+		s.want("the next owner", next[0], "t1")
+		s.want("the next owner", next[1], "t11")
+		if next[0].Attempt != 2 {
+			s.Errorf("attempt %d, want 2", next[0].Attempt)
+		}
+	})
 }
 
 // An owner that was followed by another, and does not know, moves nothing: neither the
 // truth in the store nor, for long, the mirror.
 func TestStaleOwner(t *testing.T) {
-	s := newStage(t, 1)
-	s.push(0, "t", 6)
-	old := s.open(s.source(Config{}), 0)
-	had := s.take(old, 4)
-	owner := s.open(s.source(Config{}), 0)
-	for range 4 { // suspects of an owner that did not close come one at a time
-		s.settle(owner, sources.Done, s.take(owner, 1)...)
-	}
-	for _, o := range []sources.Outcome{sources.Done, sources.Dead, sources.Retry, sources.Requeue} {
-		err := old.Settle(s.soon(), sources.Settlement{Task: had[0], Outcome: o, Attempt: 1})
-		if !errors.Is(err, sources.ErrFenced) {
-			t.Errorf("the old owner settles as %v: %v", o, err)
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 6)
+		old := s.open(s.source(Config{}), 0)
+		had := s.take(old, 4)
+		owner := s.open(s.source(Config{}), 0)
+		for range 4 { // suspects of an owner that did not close come one at a time
+			s.settle(owner, sources.Done, s.take(owner, 1)...)
 		}
-	}
-	if _, err := old.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrFenced) {
-		t.Errorf("the old owner fetches: %v", err)
-	}
-	if err := old.Close(s.soon()); err != nil {
-		t.Errorf("the old owner closes: %v", err)
-	}
-	s.until("the mirror", func() bool { return s.committed(s.name, 0) == 4 })
-	s.want("the owner that stands", s.take(owner, 1)[0], "t4")
+		for _, o := range []sources.Outcome{sources.Done, sources.Dead, sources.Retry, sources.Requeue} {
+			err := old.Settle(s.soon(), sources.Settlement{Task: had[0], Outcome: o, Attempt: 1})
+			if !errors.Is(err, sources.ErrFenced) {
+				s.Errorf("the old owner settles as %v: %v", o, err)
+			}
+		}
+		if _, err := old.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrFenced) {
+			s.Errorf("the old owner fetches: %v", err)
+		}
+		if err := old.Close(s.soon()); err != nil {
+			s.Errorf("the old owner closes: %v", err)
+		}
+		s.until("the mirror", func() bool { return s.committed(s.name, 0) == 4 })
+		s.want("the owner that stands", s.take(owner, 1)[0], "t4")
+	})
 }
 
 // ... nor does it bury what its successor may do well.
 func TestStaleOwnerBuriesNothing(t *testing.T) {
-	s := newStage(t, 1)
-	s.push(0, "t", 2)
-	old := s.open(s.source(Config{}), 0)
-	had := s.take(old, 2)
-	s.settle(old, sources.Dead, had[1]) // so that there is a dead topic
-	owner := s.open(s.source(Config{}), 0)
-	err := old.Settle(s.soon(), sources.Settlement{Task: had[0], Outcome: sources.Dead, Attempt: 1})
-	if !errors.Is(err, sources.ErrFenced) {
-		t.Errorf("the old owner settles: %v", err)
-	}
-	s.settle(owner, sources.Dead, s.take(owner, 1)...)
-	for i, want := range []string{"1", "0"} {
-		letters := s.records(s.topic+".dead", 0, 2)
-		if len(letters) != 2 {
-			t.Fatalf("%d letters, want 2", len(letters))
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 2)
+		old := s.open(s.source(Config{}), 0)
+		had := s.take(old, 2)
+		s.settle(old, sources.Dead, had[1]) // so that there is a dead topic
+		owner := s.open(s.source(Config{}), 0)
+		err := old.Settle(s.soon(), sources.Settlement{Task: had[0], Outcome: sources.Dead, Attempt: 1})
+		if !errors.Is(err, sources.ErrFenced) {
+			s.Errorf("the old owner settles: %v", err)
 		}
-		for _, h := range letters[i].Headers {
-			if h.Key == HeaderDeadOffset && string(h.Value) != want {
-				t.Errorf("letter %d is of %s, want %s", i, h.Value, want)
+		s.settle(owner, sources.Dead, s.take(owner, 1)...)
+		for i, want := range []string{"1", "0"} {
+			letters := s.records(s.topic+".dead", 0, 2)
+			if len(letters) != 2 {
+				s.Fatalf("%d letters, want 2", len(letters))
+			}
+			for _, h := range letters[i].Headers {
+				if h.Key == HeaderDeadOffset && string(h.Value) != want {
+					s.Errorf("letter %d is of %s, want %s", i, h.Value, want)
+				}
 			}
 		}
-	}
-	ends, err := s.admin.ListEndOffsets(s.soon(), s.topic+".dead")
-	if o, _ := ends.Lookup(s.topic+".dead", 0); err != nil || o.Offset != 2 {
-		t.Errorf("the dead topic ends at %d, %v, want 2", o.Offset, err)
-	}
+		ends, err := s.admin.ListEndOffsets(s.soon(), s.topic+".dead")
+		if o, _ := ends.Lookup(s.topic+".dead", 0); err != nil || o.Offset != 2 {
+			s.Errorf("the dead topic ends at %d, %v, want 2", o.Offset, err)
+		}
+	})
 }
 
 // An idle owner asks for its fence, so that it learns that the partition is another's
 // without a task to settle.
 func TestIdleOwnerAsks(t *testing.T) {
-	s := newStage(t, 1)
-	old := s.open(s.source(Config{Check: 20 * time.Millisecond}), 0)
-	waits := make(chan error, 1)
-	ctx := s.soon()
-	go func() {
-		_, err := old.Fetch(ctx, 1)
-		waits <- err
-	}()
-	s.open(s.source(Config{}), 0)
-	if err := <-waits; !errors.Is(err, sources.ErrFenced) {
-		t.Errorf("the idle owner was told %v", err)
-	}
+	eachStore(t, 1, func(s *stage) {
+		old := s.open(s.source(Config{Check: 20 * time.Millisecond}), 0)
+		waits := make(chan error, 1)
+		ctx := s.soon()
+		go func() {
+			_, err := old.Fetch(ctx, 1)
+			waits <- err
+		}()
+		s.open(s.source(Config{}), 0)
+		if err := <-waits; !errors.Is(err, sources.ErrFenced) {
+			s.Errorf("the idle owner was told %v", err)
+		}
+	})
 }
 
 // What is pushed after an owner died was not started by it: it is no suspect, whatever
 // the owner had asked for.
 func TestGateIsWhatWasRead(t *testing.T) {
-	s := newStage(t, 1)
-	s.push(0, "t", 1)
-	old := s.open(s.source(Config{}), 0)
-	tasks, err := old.Fetch(s.soon(), 10)
-	if err != nil || len(tasks) != 1 {
-		t.Fatalf("fetch: %v, %v", tasks, err)
-	}
-	s.push(0, "u", 5)
-	next := s.open(s.source(Config{}), 0) // the old owner is dead
-	s.settle(next, sources.Done, s.take(next, 1)...)
-	if got := s.take(next, 5); len(got) != 5 { // together
-		t.Errorf("got %d tasks", len(got))
-	}
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 1)
+		old := s.open(s.source(Config{}), 0)
+		tasks, err := old.Fetch(s.soon(), 10)
+		if err != nil || len(tasks) != 1 {
+			s.Fatalf("fetch: %v, %v", tasks, err)
+		}
+		s.push(0, "u", 5)
+		next := s.open(s.source(Config{}), 0) // the old owner is dead
+		s.settle(next, sources.Done, s.take(next, 1)...)
+		if got := s.take(next, 5); len(got) != 5 { // together
+			s.Errorf("got %d tasks", len(got))
+		}
+	})
 }
 
 // Too much behind one key: reading stops and somebody is told; then it goes on.
 func TestStuck(t *testing.T) {
-	s := newStage(t, 1)
-	var mu sync.Mutex
-	var told []Stuck
-	src := s.source(Config{Window: 2, Stuck: func(e Stuck) {
-		mu.Lock()
-		defer mu.Unlock()
-		told = append(told, e)
-	}})
-	st := s.open(src, 0)
-	s.push(0, "t", 30, "ann")
-	var open []sources.Task
-	ctx := s.soon()
-	more := make(chan []sources.Task)
-	go func() {
-		defer close(more)
-		for range 30 {
-			tasks, err := st.Fetch(ctx, 1)
-			if err != nil {
-				return
+	eachStore(t, 1, func(s *stage) {
+		var mu sync.Mutex
+		var told []Stuck
+		src := s.source(Config{Window: 2, Stuck: func(e Stuck) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, e)
+		}})
+		st := s.open(src, 0)
+		s.push(0, "t", 30, "ann")
+		var open []sources.Task
+		ctx := s.soon()
+		more := make(chan []sources.Task)
+		go func() {
+			defer close(more)
+			for range 30 {
+				tasks, err := st.Fetch(ctx, 1)
+				if err != nil {
+					return
+				}
+				more <- tasks
 			}
-			more <- tasks
+		}()
+		count := func() int { mu.Lock(); defer mu.Unlock(); return len(told) }
+		for count() == 0 {
+			select {
+			case tasks := <-more:
+				open = append(open, tasks...)
+			case <-time.After(5 * time.Millisecond):
+			}
 		}
-	}()
-	count := func() int { mu.Lock(); defer mu.Unlock(); return len(told) }
-	for count() == 0 {
-		select {
-		case tasks := <-more:
-			open = append(open, tasks...)
-		case <-time.After(5 * time.Millisecond):
+		mu.Lock()
+		if e := told[0]; e.Key != "ann" || e.Position != 0 || e.Over {
+			s.Errorf("told %+v, want key ann at 0", e)
 		}
-	}
-	mu.Lock()
-	if e := told[0]; e.Key != "ann" || e.Position != 0 || e.Over {
-		t.Errorf("told %+v, want key ann at 0", e)
-	}
-	mu.Unlock()
-	s.settle(st, sources.Done, open...)
-	for tasks := range more {
-		s.settle(st, sources.Done, tasks...)
-	}
-	if count() < 2 || !told[1].Over {
-		t.Errorf("told %+v, want that it is over", told)
-	}
+		mu.Unlock()
+		s.settle(st, sources.Done, open...)
+		for tasks := range more {
+			s.settle(st, sources.Done, tasks...)
+		}
+		if count() < 2 || !told[1].Over {
+			s.Errorf("told %+v, want that it is over", told)
+		}
+	})
 }
 
 // A record keeps its key, its time and its headers on the way to a task, and on the
 // way to the dead topic as well, with all that says why.
 func TestDeadLetter(t *testing.T) {
-	s := newStage(t, 2)
-	born := time.UnixMilli(1_700_000_000_123)
-	r := &kgo.Record{Topic: s.topic, Partition: 1, Key: []byte("ann"), Value: []byte("pay"), Timestamp: born, Headers: []kgo.RecordHeader{
-		{Key: "traceparent", Value: []byte("00-4bf9-00f0-01")}, {Key: "twice", Value: []byte("1")}, {Key: "twice", Value: []byte("2")},
-		{Key: HeaderDeadReason, Value: []byte("an earlier death")},
-	}}
-	if err := s.client.ProduceSync(s.soon(), r).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	st := s.open(s.source(Config{}), 1)
-	task := s.take(st, 1)[0]
-	if task.Key != "ann" || !task.Born.Equal(born) || task.Headers["traceparent"] != "00-4bf9-00f0-01" || task.Headers["twice"] != "2" ||
-		task.ID != s.topic+"-1-0" {
-		t.Errorf("the task is %+v", task)
-	}
-	done := sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 3, Reason: "550 no such user"}
-	done.Task.FirstError = "451 later"
-	if err := st.Settle(s.soon(), done); err != nil {
-		t.Fatal(err)
-	}
-	letters := s.records(s.topic+".dead", 1, 1)
-	got := map[string][]string{}
-	for _, h := range letters[0].Headers {
-		got[h.Key] = append(got[h.Key], string(h.Value))
-	}
-	for key, want := range map[string]string{
-		"traceparent": "[00-4bf9-00f0-01]", "twice": "[1 2]",
-		HeaderDeadTopic: "[" + s.topic + "]", HeaderDeadPartition: "[1]", HeaderDeadOffset: "[0]",
-		HeaderDeadBorn: "[2023-11-14T22:13:20.123Z]", HeaderDeadReason: "[550 no such user]", HeaderDeadAttempts: "[3]", HeaderDeadCrashes: "[0]", HeaderDeadFirstError: "[451 later]",
-	} {
-		if fmt.Sprint(got[key]) != want {
-			t.Errorf("header %s is %v, want %s", key, got[key], want)
+	eachStore(t, 2, func(s *stage) {
+		born := time.UnixMilli(1_700_000_000_123)
+		r := &kgo.Record{Topic: s.topic, Partition: 1, Key: []byte("ann"), Value: []byte("pay"), Timestamp: born, Headers: []kgo.RecordHeader{
+			{Key: "traceparent", Value: []byte("00-4bf9-00f0-01")}, {Key: "twice", Value: []byte("1")}, {Key: "twice", Value: []byte("2")},
+			{Key: HeaderDeadReason, Value: []byte("an earlier death")},
+		}}
+		if err := s.client.ProduceSync(s.soon(), r).FirstErr(); err != nil {
+			s.Fatal(err)
 		}
-	}
-	if l := letters[0]; string(l.Key) != "ann" || string(l.Value) != "pay" || time.Since(l.Timestamp) > time.Hour {
-		t.Errorf("the letter is %+v", l)
-	}
+		st := s.open(s.source(Config{}), 1)
+		task := s.take(st, 1)[0]
+		if task.Key != "ann" || !task.Born.Equal(born) || task.Headers["traceparent"] != "00-4bf9-00f0-01" || task.Headers["twice"] != "2" ||
+			task.ID != s.topic+"-1-0" {
+			s.Errorf("the task is %+v", task)
+		}
+		done := sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 3, Reason: "550 no such user"}
+		done.Task.FirstError = "451 later"
+		if err := st.Settle(s.soon(), done); err != nil {
+			s.Fatal(err)
+		}
+		letters := s.records(s.topic+".dead", 1, 1)
+		got := map[string][]string{}
+		for _, h := range letters[0].Headers {
+			got[h.Key] = append(got[h.Key], string(h.Value))
+		}
+		for key, want := range map[string]string{
+			"traceparent": "[00-4bf9-00f0-01]", "twice": "[1 2]",
+			HeaderDeadTopic: "[" + s.topic + "]", HeaderDeadPartition: "[1]", HeaderDeadOffset: "[0]",
+			HeaderDeadBorn: "[2023-11-14T22:13:20.123Z]", HeaderDeadReason: "[550 no such user]", HeaderDeadAttempts: "[3]", HeaderDeadCrashes: "[0]", HeaderDeadFirstError: "[451 later]",
+		} {
+			if fmt.Sprint(got[key]) != want {
+				s.Errorf("header %s is %v, want %s", key, got[key], want)
+			}
+		}
+		if l := letters[0]; string(l.Key) != "ann" || string(l.Value) != "pay" || time.Since(l.Timestamp) > time.Hour {
+			s.Errorf("the letter is %+v", l)
+		}
+	})
 }
 
 // A dead topic that cannot be written to holds up what ended after the dead task, and
 // says so; tasks go on, and what is dead is not lost.
 func TestDeadTopicFails(t *testing.T) {
-	s := newStage(t, 1)
-	if s.broker.Cluster == nil {
-		t.Skip("a broker that can be told to fail")
-	}
-	var broken atomic.Bool
-	broken.Store(true)
-	s.broker.Cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		s.broker.Cluster.KeepControl()
-		produce := req.(*kmsg.ProduceRequest)
-		if !broken.Load() {
-			return nil, nil, false
+	eachStore(t, 1, func(s *stage) {
+		if s.broker.Cluster == nil {
+			s.Skip("a broker that can be told to fail")
 		}
-		reply := produce.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range produce.Topics {
-			r := kmsg.NewProduceResponseTopic()
-			r.Topic, r.TopicID = topic.Topic, topic.TopicID
-			for _, p := range topic.Partitions {
-				part := kmsg.NewProduceResponseTopicPartition()
-				part.Partition, part.ErrorCode = p.Partition, kerr.PolicyViolation.Code
-				r.Partitions = append(r.Partitions, part)
+		var broken atomic.Bool
+		broken.Store(true)
+		s.broker.Cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			s.broker.Cluster.KeepControl()
+			produce := req.(*kmsg.ProduceRequest)
+			if !broken.Load() {
+				return nil, nil, false
 			}
-			reply.Topics = append(reply.Topics, r)
+			reply := produce.ResponseKind().(*kmsg.ProduceResponse)
+			for _, topic := range produce.Topics {
+				r := kmsg.NewProduceResponseTopic()
+				r.Topic, r.TopicID = topic.Topic, topic.TopicID
+				for _, p := range topic.Partitions {
+					part := kmsg.NewProduceResponseTopicPartition()
+					part.Partition, part.ErrorCode = p.Partition, kerr.PolicyViolation.Code
+					r.Partitions = append(r.Partitions, part)
+				}
+				reply.Topics = append(reply.Topics, r)
+			}
+			return reply, nil, true
+		})
+		broken.Store(false)
+		s.push(0, "t", 6)
+		broken.Store(true)
+		st := s.open(s.source(Config{}), 0)
+		got := s.take(st, 3)
+		s.settle(st, sources.Done, got[0])
+		dead := sources.Settlement{Task: got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
+		if err := st.Settle(s.soon(), dead); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
+			s.Errorf("settle: %v, want what is wrong with the dead topic", err)
 		}
-		return reply, nil, true
+		s.take(st, 3) // goes on
+		broken.Store(false)
+		if err := st.Settle(s.soon(), dead); err != nil {
+			s.Error(err)
+		}
+		s.settle(st, sources.Done, got[2])
+		if letters := s.records(s.topic+".dead", 0, 1); string(letters[0].Value) != "t1" {
+			s.Errorf("the letter is %q", letters[0].Value)
+		}
+		s.close(st)
 	})
-	broken.Store(false)
-	s.push(0, "t", 6)
-	broken.Store(true)
-	st := s.open(s.source(Config{}), 0)
-	got := s.take(st, 3)
-	s.settle(st, sources.Done, got[0])
-	dead := sources.Settlement{Task: got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
-	if err := st.Settle(s.soon(), dead); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
-		t.Errorf("settle: %v, want what is wrong with the dead topic", err)
-	}
-	s.take(st, 3) // goes on
-	broken.Store(false)
-	if err := st.Settle(s.soon(), dead); err != nil {
-		t.Error(err)
-	}
-	s.settle(st, sources.Done, got[2])
-	if letters := s.records(s.topic+".dead", 0, 1); string(letters[0].Value) != "t1" {
-		t.Errorf("the letter is %q", letters[0].Value)
-	}
-	s.close(st)
 }
 
 // records reads n records of a partition.

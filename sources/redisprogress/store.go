@@ -47,6 +47,12 @@ func Elsewhere(name string, id partition.ID) Keys {
 	return Keys{Fence: tag + ":fence", Done: tag + ":done", Lifted: tag + ":lifted", Tries: tag + ":tries"}
 }
 
+// Ready says nothing: the ledger is in the same store, and has been asked.
+func (s *Store) Ready(context.Context) error { return nil }
+
+// Commits says no: nothing is committed to a Kafka group.
+func (s *Store) Commits(string) bool { return false }
+
 func (s *Store) log(g partition.Grant, tok partition.Token) *Log {
 	return New(s.client, Elsewhere(s.name, g.ID), g, tok)
 }

@@ -1,0 +1,268 @@
+package kafkaprogress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A link is the client, made when it is first needed: what it may say depends on what the
+// brokers can do.
+type link struct {
+	options []kgo.Opt
+
+	mu     sync.Mutex // held over asking, once
+	client *kgo.Client
+	// explicit says that a group must be added to a transaction before it is committed
+	// to, and that a transaction's end does not raise the producer's epoch: brokers
+	// before transactions of version 2 (KIP-890).
+	explicit bool
+}
+
+// get returns the client.
+func (l *link) get(ctx context.Context) (*kgo.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.client != nil {
+		return l.client, nil
+	}
+	client, err := l.dial(kversion.V4_1_0())
+	if err != nil {
+		return nil, err
+	}
+	// Ping tries each broker once and says why it failed.
+	err = client.Ping(ctx)
+	var reply *kmsg.ApiVersionsResponse
+	if err == nil {
+		reply, err = kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, client)
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	l.explicit = true
+	for _, f := range reply.FinalizedFeatures {
+		if f.Name == "transaction.version" && f.MaxVersionLevel >= 2 {
+			l.explicit = false
+		}
+	}
+	if l.explicit {
+		client.Close()
+		if client, err = l.dial(kversion.V3_9_0()); err != nil {
+			return nil, err
+		}
+	}
+	l.client = client
+	return client, nil
+}
+
+// dial makes a client that says no more than those versions know. Later ones name topics
+// by their ids only.
+func (l *link) dial(versions *kversion.Versions) (*kgo.Client, error) {
+	return kgo.NewClient(append(append([]kgo.Opt{kgo.ClientID("countoff")}, l.options...), kgo.MaxVersions(versions))...)
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.client != nil {
+		l.client.Close()
+	}
+}
+
+// A producer is what the broker knows the owner of a transactional id by.
+type producer struct {
+	id    int64
+	epoch int16
+}
+
+// transactionTimeout is how long a transaction may stay open that nobody ends. The next
+// owner does not wait for it.
+const transactionTimeout = 30 * time.Second
+
+// begin initializes a transactional id: all who did before are fenced, and what they have
+// under way is over when it returns.
+func (s *Store) begin(ctx context.Context, id string) (producer, error) {
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return producer{}, err
+	}
+	var p producer
+	err = patiently(ctx, func() error {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis = &id, int32(transactionTimeout/time.Millisecond)
+		req.ProducerID, req.ProducerEpoch = -1, -1
+		reply, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		p = producer{reply.ProducerID, reply.ProducerEpoch}
+		return kerr.ErrorForCode(reply.ErrorCode)
+	})
+	return p, err
+}
+
+// read asks the group for the offset of a partition, -1 if there is none, and for what is
+// known of it, nil if that is not ours. Stable waits until no commit is under way.
+func (s *Store) read(ctx context.Context, id partition.ID, stable bool) (t *table, at int64, err error) {
+	what := fmt.Sprintf("offset of %s/%v", s.cfg.Topic, id)
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return nil, -1, s.fail(what, err)
+	}
+	metadata := ""
+	err = patiently(ctx, func() error {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.RequireStable = stable
+		req.Groups = []kmsg.OffsetFetchRequestGroup{{
+			Group: s.cfg.Group, MemberEpoch: -1,
+			Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: s.cfg.Topic, Partitions: []int32{int32(id)}}},
+		}}
+		reply, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		at, metadata, err = offsetIn(reply)
+		return err
+	})
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, -1, nil
+	}
+	if err != nil {
+		return nil, -1, s.fail(what, err)
+	}
+	t, err = decode(metadata, time.Now())
+	if err != nil {
+		return nil, -1, s.fail(what, err)
+	}
+	return t, at, nil
+}
+
+var errShort = errors.New("the broker's answer lacks what was asked for")
+
+func offsetIn(reply *kmsg.OffsetFetchResponse) (at int64, metadata string, err error) {
+	if len(reply.Groups) != 1 {
+		return -1, "", errShort
+	}
+	g := reply.Groups[0]
+	if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+		return -1, "", err
+	}
+	if len(g.Topics) != 1 || len(g.Topics[0].Partitions) != 1 {
+		return -1, "", errShort
+	}
+	p := g.Topics[0].Partitions[0]
+	if p.Metadata != nil {
+		metadata = *p.Metadata
+	}
+	return p.Offset, metadata, kerr.ErrorForCode(p.ErrorCode)
+}
+
+// transact commits the offset of a partition under its owner's producer. An error says
+// that the producer was fenced, or that nothing is known.
+func (s *Store) transact(ctx context.Context, o *owner, at int64, metadata string) error {
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return err
+	}
+	id := s.id(o.grant.ID)
+	if s.link.explicit {
+		err = patiently(ctx, func() error {
+			req := kmsg.NewPtrAddOffsetsToTxnRequest()
+			req.TransactionalID, req.Group = id, s.cfg.Group
+			req.ProducerID, req.ProducerEpoch = o.producer.id, o.producer.epoch
+			reply, err := req.RequestWith(ctx, client)
+			if err != nil {
+				return err
+			}
+			return kerr.ErrorForCode(reply.ErrorCode)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	err = patiently(ctx, func() error {
+		req := kmsg.NewPtrTxnOffsetCommitRequest()
+		req.TransactionalID, req.Group, req.Generation = id, s.cfg.Group, -1
+		req.ProducerID, req.ProducerEpoch = o.producer.id, o.producer.epoch
+		req.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: s.cfg.Topic, Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{{
+			Partition: int32(o.grant.ID), Offset: at, LeaderEpoch: -1, Metadata: &metadata,
+		}}}}
+		reply, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		if len(reply.Topics) != 1 || len(reply.Topics[0].Partitions) != 1 {
+			return errShort
+		}
+		return kerr.ErrorForCode(reply.Topics[0].Partitions[0].ErrorCode)
+	})
+	if err != nil {
+		return err
+	}
+	return patiently(ctx, func() error {
+		req := kmsg.NewPtrEndTxnRequest()
+		req.TransactionalID, req.Commit = id, true
+		req.ProducerID, req.ProducerEpoch = o.producer.id, o.producer.epoch
+		reply, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		if err := kerr.ErrorForCode(reply.ErrorCode); err != nil {
+			return err
+		}
+		if reply.Version >= 5 && reply.ProducerID >= 0 {
+			o.producer = producer{reply.ProducerID, reply.ProducerEpoch}
+		}
+		return nil
+	})
+}
+
+// patiently says a call again while the broker is still ending a transaction.
+func patiently(ctx context.Context, call func() error) error {
+	const longest = 100 * time.Millisecond
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, longest) {
+		err := call()
+		if !errors.Is(err, kerr.ConcurrentTransactions) && !errors.Is(err, kerr.UnstableOffsetCommit) {
+			return err
+		}
+		if over := pause(ctx, wait); over != nil {
+			return errors.Join(err, over)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fenced reports whether the broker refuses the producer: another one has initialized its
+// transactional id since, or the broker has given it up. Kafka 4.1 says unknown server error
+// to a transaction that ends while another one initializes.
+func fenced(err error) bool {
+	for _, refusal := range [...]error{
+		kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.UnknownProducerID,
+		kerr.InvalidTxnState, kerr.TransactionAbortable, kerr.UnknownServerError,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}

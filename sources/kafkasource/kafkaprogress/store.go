@@ -1,0 +1,414 @@
+package kafkaprogress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+const (
+	// patience is how long one call may take, before nothing is known of it.
+	patience = 10 * time.Second
+	// refresh is how old a commit may become before it is repeated, so that brokers do
+	// not forget it.
+	refresh = time.Minute
+	// rounds is how often a commit is said again by who was fenced and is the owner still.
+	rounds = 4
+)
+
+// A Config says where progress is kept. Topic and Options (at least the brokers) must be
+// given.
+type Config struct {
+	// Topic whose records are the tasks.
+	Topic string
+	// Group is the Kafka group whose offsets are the progress. No consumer may subscribe
+	// with it. Default: the name.
+	Group string
+	// Options of the client: brokers, TLS, SASL; see kafkasource.Options for a URL.
+	Options []kgo.Opt
+	// Metadata is the most characters of an offset's metadata: what the brokers have as
+	// offset.metadata.max.bytes. If they take less, less is kept. Default 4,096.
+	Metadata int
+	// Warn is told that the group knows nothing of a partition, which is so the first
+	// time, and after the brokers have forgotten its offset; and once an ownership, that
+	// its progress does not fit in the metadata. It must not block. Default: nobody is
+	// told.
+	Warn func(error)
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Topic == "" {
+		errs = append(errs, errors.New("kafkaprogress: no topic"))
+	}
+	if len(c.Options) == 0 {
+		errs = append(errs, errors.New("kafkaprogress: no Options: give at least the brokers"))
+	}
+	if c.Metadata < leastMetadata {
+		errs = append(errs, fmt.Errorf("kafkaprogress: Metadata %d: want %d or more", c.Metadata, leastMetadata))
+	}
+	return errors.Join(errs...)
+}
+
+// leastMetadata has room for what is always written.
+const leastMetadata = 256
+
+// A Store keeps what is done of the partitions of one topic. It implements
+// kafkasource.Store. Its methods may be called concurrently, those for one ownership one
+// after the other. Disconnect it after the source was closed.
+type Store struct {
+	name string
+	cfg  Config
+	link link
+
+	mu     sync.Mutex
+	owners map[partition.ID]*owner
+	limit  int // of the metadata, as the brokers take it
+}
+
+// An owner is one ownership of a partition by this process. It belongs to whoever calls
+// for it.
+type owner struct {
+	grant    partition.Grant
+	token    partition.Token
+	table    *table
+	answered int64 // table.writes as the broker has answered it
+	dirty    bool  // the table is ahead of the broker
+	producer producer
+	unsure   bool // what the broker has is not known, or the producer was fenced
+	kept     time.Time
+	told     bool // that not all fits
+}
+
+// NewStore returns the store of name. It does not talk to the broker.
+func NewStore(name string, cfg Config) (*Store, error) {
+	if cfg.Group == "" {
+		cfg.Group = name
+	}
+	if cfg.Metadata == 0 {
+		cfg.Metadata = 4096
+	}
+	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+		return nil, err
+	}
+	return &Store{
+		name: name, cfg: cfg, link: link{options: cfg.Options},
+		owners: make(map[partition.ID]*owner), limit: cfg.Metadata,
+	}, nil
+}
+
+// Disconnect frees the client. Nothing may be asked any more.
+func (s *Store) Disconnect() error {
+	s.link.close()
+	return nil
+}
+
+// Ready says what is wrong with the group or with the rights of the user.
+func (s *Store) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	// An id of its own, so that nobody is fenced.
+	if _, err := s.begin(ctx, s.name+"-ready"); err != nil {
+		return s.fail("transactional ids", err)
+	}
+	_, _, err := s.read(ctx, 0, false)
+	return err
+}
+
+// Commits reports whether the offsets of a group are the progress.
+func (s *Store) Commits(group string) bool { return group == s.cfg.Group }
+
+// Begun reports whether the group has an offset of the partition: its own, or another's,
+// at which it begins then.
+func (s *Store) Begun(ctx context.Context, id partition.ID) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, at, err := s.read(ctx, id, false)
+	return at >= 0, err
+}
+
+// Open makes tok the owner. begin is the base of a partition of which the group knows
+// nothing. Opening again with the token that stands changes nothing.
+func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	o := &owner{grant: g, token: tok}
+	for round := 0; ; round++ {
+		err := s.open(ctx, o, begin)
+		if err == nil {
+			break
+		}
+		if !fenced(err) || round == rounds {
+			return progress.Found{}, err
+		}
+		// Somebody initialized since: either one who will see that he comes too late, or
+		// our successor, whom we shall see. Not in step with him.
+		if err := pause(ctx, time.Duration(rand.IntN(20)<<round)*time.Millisecond); err != nil {
+			return progress.Found{}, err
+		}
+	}
+	s.mu.Lock()
+	s.owners[g.ID] = o
+	s.mu.Unlock()
+	return o.table.found(time.Now()), nil
+}
+
+func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
+	// Who comes too late shall not fence the owner only to learn that.
+	t, _, err := s.read(ctx, o.grant.ID, false)
+	if err == nil {
+		err = o.mayOpen(t)
+	}
+	if err != nil {
+		return err
+	}
+	if o.producer, err = s.begin(ctx, s.id(o.grant.ID)); err != nil {
+		return s.fail(o.grant.String(), err)
+	}
+	// From here on nobody else commits, or our commit is refused.
+	t, at, err := s.read(ctx, o.grant.ID, true)
+	if err == nil {
+		err = o.mayOpen(t)
+	}
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		if at >= 0 {
+			begin = at // a plain commit, by a tool or by the mirror of another store
+		} else {
+			// The first time, or the brokers have forgotten: nobody can tell.
+			s.warn("%s/%v: the group %s knows nothing of it: it begins at %d", s.cfg.Topic, o.grant.ID, s.cfg.Group, begin)
+		}
+		t = newTable(begin)
+	}
+	again := t.token == o.token
+	t.install(o.token)
+	o.table = t
+	if again {
+		o.answered, o.kept = t.writes, time.Time{}
+		return nil
+	}
+	return s.commit(ctx, o)
+}
+
+// mayOpen says whether the owner comes too late, or was followed.
+func (o *owner) mayOpen(t *table) error {
+	if t != nil && t.epoch >= o.token.Epoch && t.token != o.token {
+		return &sources.FencedError{Grant: o.grant, Stored: t.epoch}
+	}
+	return nil
+}
+
+// Reset says where the log goes on, and which life of it that is, right after Open and
+// before anything else under the token.
+func (s *Store) Reset(ctx context.Context, g partition.Grant, tok partition.Token, seen, base int64, life string) (writes int64, err error) {
+	o, err := s.owner(g, tok)
+	if err != nil {
+		return 0, err
+	}
+	switch t := o.table; {
+	case t.writes < seen:
+		return 0, sources.ErrForgot
+	case t.writes == seen:
+		t.reset(base, life)
+		o.dirty = true
+	case t.base != base:
+		return 0, fmt.Errorf("kafkaprogress: the base of %v is %d and not %d: something was said before the reset", g, t.base, base)
+	}
+	if err := s.keep(ctx, o); err != nil {
+		return 0, err
+	}
+	return o.table.writes, nil
+}
+
+// Settle says r; content goes with r.Others, one by one. What r does not change costs a
+// look whether the fence still stands.
+func (s *Store) Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (progress.Answer, error) {
+	o, err := s.owner(g, tok)
+	if err != nil {
+		return progress.Answer{}, err
+	}
+	a, changed := o.table.settle(r, content, time.Now())
+	if a.Status == progress.Forgot {
+		return progress.Answer{}, sources.ErrForgot
+	}
+	o.dirty = o.dirty || changed
+	if err := s.keep(ctx, o); err != nil {
+		return progress.Answer{}, err
+	}
+	return a, nil
+}
+
+// Ends notes nothing: the group shows how much is open.
+func (s *Store) Ends(context.Context, map[partition.ID]int64) error { return nil }
+
+// Close ends the ownership. It succeeds if the partition is another's already.
+func (s *Store) Close(ctx context.Context, g partition.Grant, tok partition.Token) error {
+	o, err := s.owner(g, tok)
+	if err == nil {
+		if !o.table.token.IsZero() {
+			o.table.clear()
+			o.dirty = true
+		}
+		err = s.keep(ctx, o)
+	}
+	if errors.Is(err, sources.ErrFenced) || errors.Is(err, sources.ErrForgot) {
+		err = nil
+	}
+	if err == nil {
+		s.mu.Lock()
+		if s.owners[g.ID] == o {
+			delete(s.owners, g.ID)
+		}
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// owner returns the ownership of tok, unless another followed in this process.
+func (s *Store) owner(g partition.Grant, tok partition.Token) (*owner, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.owners[g.ID]
+	if o == nil || o.token != tok && o.token.Epoch < tok.Epoch {
+		return nil, sources.ErrForgot
+	}
+	if o.token != tok {
+		return nil, &sources.FencedError{Grant: g, Stored: o.token.Epoch}
+	}
+	return o, nil
+}
+
+// keep makes the broker know what the table says, or sees that the fence stands.
+func (s *Store) keep(ctx context.Context, o *owner) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for round := 0; ; round++ {
+		if o.unsure {
+			if err := s.regain(ctx, o); err != nil && (!fenced(err) || round == rounds) {
+				return err
+			} else if err != nil {
+				continue
+			}
+		}
+		if !o.dirty && time.Since(o.kept) < refresh {
+			// Stable: a commit that was answered shows only after a moment otherwise.
+			t, _, err := s.read(ctx, o.grant.ID, true)
+			if err == nil {
+				err = o.judge(t)
+			}
+			if err != nil || !o.dirty {
+				return err
+			}
+		}
+		err := s.commit(ctx, o)
+		if err == nil || !fenced(err) || round == rounds {
+			return err
+		}
+	}
+}
+
+// regain finds out what the broker has, after a call of which nothing is known, or after
+// another has initialized. If that was our successor, we are over. If it was one who came
+// too late, he has given up, and we go on with a new epoch of the producer.
+func (s *Store) regain(ctx context.Context, o *owner) error {
+	// Who was followed shall not fence his successor only to learn that.
+	t, _, err := s.read(ctx, o.grant.ID, false)
+	if err == nil {
+		err = o.mayOpen(t)
+	}
+	if err != nil {
+		return err
+	}
+	if o.producer, err = s.begin(ctx, s.id(o.grant.ID)); err != nil {
+		return s.fail(o.grant.String(), err)
+	}
+	if t, _, err = s.read(ctx, o.grant.ID, true); err == nil {
+		err = o.judge(t)
+	}
+	o.unsure = err != nil
+	return err
+}
+
+// judge compares what the group has with what was answered. A greater epoch is our
+// successor's. Anything else that differs was lost by the brokers, or written by somebody
+// who may not: nobody has owned the partition since, so what we know is the truth, and we
+// say it again.
+func (o *owner) judge(t *table) error {
+	if err := o.mayOpen(t); err != nil {
+		return err
+	}
+	if t == nil || t.token != o.token || t.writes < o.answered {
+		o.dirty = true
+	}
+	return nil
+}
+
+// commit writes the table under the owner's producer.
+func (s *Store) commit(ctx context.Context, o *owner) error {
+	s.mu.Lock()
+	limit := s.limit
+	s.mu.Unlock()
+	now := time.Now()
+	writes := o.table.writes
+	metadata, lowest, whole := o.table.encode(limit, now)
+	if !whole && !o.told {
+		o.told = true
+		s.warn("%s/%v: what is done out of order does not fit in %d characters of metadata: the next owner does some of it again",
+			s.cfg.Topic, o.grant.ID, limit)
+	}
+	err := s.transact(ctx, o, lowest, metadata)
+	if err == nil {
+		o.answered, o.kept, o.dirty = writes, now, false
+		return nil
+	}
+	o.unsure = true
+	if errors.Is(err, kerr.OffsetMetadataTooLarge) && limit > leastMetadata {
+		s.mu.Lock()
+		s.limit = max(leastMetadata, min(s.limit, limit/2))
+		s.mu.Unlock()
+	}
+	return s.fail(o.grant.String(), err)
+}
+
+func (s *Store) warn(format string, args ...any) {
+	if s.cfg.Warn != nil {
+		s.cfg.Warn(fmt.Errorf("kafkaprogress: "+format, args...))
+	}
+}
+
+// id is the transactional id of a partition.
+func (s *Store) id(id partition.ID) string { return s.name + "-" + id.String() }
+
+// fail says of an error what it is about.
+func (s *Store) fail(what string, err error) error {
+	for _, h := range hints {
+		if errors.Is(err, h.err) {
+			err = fmt.Errorf("%w (%s)", err, h.hint)
+			break
+		}
+	}
+	return fmt.Errorf("kafkaprogress: group %s, %s: %w", s.cfg.Group, what, err)
+}
+
+// hints say what to do about an error of the broker.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{kerr.TransactionalIDAuthorizationFailed, "the user needs WRITE and DESCRIBE on the transactional ids that begin with the name and a dash"},
+	{kerr.GroupAuthorizationFailed, "the user needs READ on the group"},
+	{kerr.TopicAuthorizationFailed, "the user needs READ on the topic"},
+	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the progress a group of its own"},
+}

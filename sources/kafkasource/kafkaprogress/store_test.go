@@ -1,0 +1,440 @@
+package kafkaprogress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// A stage is a topic of which several processes keep the progress.
+type stage struct {
+	*testing.T
+	ctx    context.Context
+	broker *kafkatest.Broker
+	name   string
+	topic  string
+}
+
+// on runs a test on brokers with transactions as they are, and as they were.
+func on(t *testing.T, test func(s *stage)) {
+	begin := func(t *testing.T, b *kafkatest.Broker) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		t.Cleanup(cancel)
+		test(&stage{T: t, ctx: ctx, broker: b, name: kafkatest.Name(t), topic: b.Topic(2)})
+	}
+	t.Run("transactions of version 2", func(t *testing.T) { begin(t, kafkatest.New(t)) })
+	t.Run("Kafka 3.9", func(t *testing.T) { begin(t, kafkatest.Fake(t, kfake.MaxVersions(kversion.V3_9_0()))) })
+}
+
+// store is the store as another process has it.
+func (s *stage) store(edit ...func(*Config)) *Store {
+	s.Helper()
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	st, err := NewStore(s.name, cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = st.Disconnect() })
+	return st
+}
+
+func owns(e partition.Epoch) (partition.Grant, partition.Token) {
+	return partition.Grant{ID: 1, Epoch: e}, partition.Token{Epoch: e, Session: partition.Session(fmt.Sprint("session", e))}
+}
+
+func (s *stage) open(st *Store, e partition.Epoch) progress.Found {
+	s.Helper()
+	g, tok := owns(e)
+	f, err := st.Open(s.ctx, g, tok, 0)
+	if err != nil {
+		s.Fatalf("open under %d: %v", e, err)
+	}
+	return f
+}
+
+// says that positions are done, of 100 that were read.
+func (s *stage) says(st *Store, e partition.Epoch, base int64, done ...int64) error {
+	g, tok := owns(e)
+	_, err := st.Settle(s.ctx, g, tok, &progress.Request{Base: base, Gate: 100, Read: 100, Alone: progress.None, Done: done}, nil)
+	return err
+}
+
+func (s *stage) admits(st *Store, e partition.Epoch, base int64, done ...int64) {
+	s.Helper()
+	if err := s.says(st, e, base, done...); err != nil {
+		s.Fatalf("settle under %d: %v", e, err)
+	}
+}
+
+func (s *stage) refuses(st *Store, e, stands partition.Epoch) {
+	s.Helper()
+	err := s.says(st, e, 90, 95)
+	if f, ok := errors.AsType[*sources.FencedError](err); !ok || f.Stored != stands {
+		s.Fatalf("settle under %d: %v, want that %d stands", e, err, stands)
+	}
+}
+
+// offset is what the group has.
+func (s *stage) offset() int64 {
+	s.Helper()
+	_, at, err := s.store().read(s.ctx, 1, true)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return at
+}
+
+// What is settled is found by the next owner, and shown by the group.
+func TestHandOver(t *testing.T) {
+	on(t, func(s *stage) {
+		a, b := s.store(), s.store()
+		if err := a.Ready(s.ctx); err != nil {
+			t.Error(err)
+		}
+		if begun, err := a.Begun(s.ctx, 1); begun || err != nil {
+			t.Errorf("begun: %v, %v", begun, err)
+		}
+		s.open(a, 1)
+		s.admits(a, 1, 3, 5, 7)
+		g, tok := owns(1)
+		if err := a.Close(s.ctx, g, tok); err != nil {
+			t.Fatal(err)
+		}
+		if begun, err := b.Begun(s.ctx, 1); !begun || err != nil {
+			t.Errorf("begun: %v, %v", begun, err)
+		}
+		f := s.open(b, 2)
+		if f.Base != 3 || !slices.Equal(f.Done, []int64{5, 7}) || f.Suspects != 0 {
+			t.Errorf("found %+v", f)
+		}
+		if at := s.offset(); at != 3 {
+			t.Errorf("the group stands at %d, want 3", at)
+		}
+	})
+}
+
+// An owner that was followed by another, and does not know, moves nothing; and it does not
+// disturb the one who followed.
+func TestStaleOwner(t *testing.T) {
+	on(t, func(s *stage) {
+		old, owner := s.store(), s.store()
+		s.open(old, 1)
+		s.admits(old, 1, 2)
+		if f := s.open(owner, 2); f.Base != 2 || f.Suspects != 100 {
+			t.Errorf("found %+v, want base 2, and what the other had started as suspects", f)
+		}
+		s.admits(owner, 2, 10)
+		before := owner.owners[1].producer
+		s.refuses(old, 1, 2)
+		g, tok := owns(1)
+		if err := old.Close(s.ctx, g, tok); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if at := s.offset(); at != 10 {
+			t.Errorf("the group stands at %d, want 10", at)
+		}
+		s.admits(owner, 2, 11)
+		if now := owner.owners[1].producer; now.id != before.id || int(now.epoch)-int(before.epoch) > 1 {
+			t.Errorf("the owner's producer was %+v and is %+v: it was fenced by one who is over", before, now)
+		}
+	})
+}
+
+// The commit of an owner that was paused in the middle of it, between any two of its
+// requests, is refused once another has opened.
+func TestPausedInACommit(t *testing.T) {
+	on(t, func(s *stage) {
+		old, owner := s.store(), s.store()
+		s.open(old, 1)
+		stale := *old.owners[1]
+		s.open(owner, 2)
+		s.admits(owner, 2, 10)
+		if err := old.transact(s.ctx, &stale, 90, "countoff:1:1:late"); !fenced(err) {
+			t.Errorf("the late commit: %v, want that it is refused", err)
+		}
+		if at := s.offset(); at != 10 {
+			t.Errorf("the group stands at %d, want 10", at)
+		}
+		s.admits(owner, 2, 11)
+	})
+}
+
+// One who opens too late, since it was paused before it initialized, fences the owner's
+// producer by that, finds the greater epoch and gives up; the owner goes on, and nothing
+// is lost.
+func TestLateOpener(t *testing.T) {
+	on(t, func(s *stage) {
+		late, owner := s.store(), s.store()
+		s.open(owner, 2)
+		s.admits(owner, 2, 10, 12)
+		if _, err := late.begin(s.ctx, late.id(1)); err != nil { // it has looked long ago
+			t.Fatal(err)
+		}
+		o := &owner2{late}
+		if err := o.rest(s.ctx); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("the late opener: %v, want that it is fenced", err)
+		}
+		s.admits(owner, 2, 11, 14)
+		g, tok := owns(2)
+		if err := owner.Close(s.ctx, g, tok); err != nil {
+			t.Fatal(err)
+		}
+		if f := s.open(late, 3); f.Base != 11 || !slices.Equal(f.Done, []int64{12, 14}) {
+			t.Errorf("found %+v", f)
+		}
+	})
+}
+
+// owner2 is a late opener after its first look.
+type owner2 struct{ *Store }
+
+func (o *owner2) rest(ctx context.Context) error {
+	g, tok := owns(1)
+	t, _, err := o.read(ctx, g.ID, true)
+	if err == nil {
+		err = (&owner{grant: g, token: tok}).mayOpen(t)
+	}
+	return err
+}
+
+// One who has initialized and read before the owner opened commits nothing afterwards.
+func TestOpenerThatIsOvertaken(t *testing.T) {
+	on(t, func(s *stage) {
+		late, owned := s.store(), s.store()
+		g, tok := owns(1)
+		o := &owner{grant: g, token: tok, table: newTable(0)}
+		var err error
+		if o.producer, err = late.begin(s.ctx, late.id(1)); err != nil {
+			t.Fatal(err)
+		}
+		o.table.install(tok)
+		s.open(owned, 2)
+		s.admits(owned, 2, 10)
+		if err := late.commit(s.ctx, o); !fenced(err) {
+			t.Errorf("it commits: %v", err)
+		}
+		if _, err := late.Open(s.ctx, g, tok, 0); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("it opens: %v", err)
+		}
+		if at := s.offset(); at != 10 {
+			t.Errorf("the group stands at %d, want 10", at)
+		}
+	})
+}
+
+// Many who open at once, in whatever order: the greatest epoch is the owner, and every
+// other one is refused, at the latest when it has something to say.
+func TestOpenersAtOnce(t *testing.T) {
+	on(t, func(s *stage) {
+		const n = 5
+		stores := make([]*Store, n+1)
+		var wg sync.WaitGroup
+		for e := range n {
+			stores[e+1] = s.store()
+			wg.Go(func() {
+				g, tok := owns(partition.Epoch(e + 1))
+				if _, err := stores[e+1].Open(s.ctx, g, tok, 0); err != nil && !errors.Is(err, sources.ErrFenced) && !fenced(err) {
+					t.Errorf("open under %d: %v", e+1, err)
+				}
+			})
+		}
+		wg.Wait()
+		g, tok := owns(n)
+		if _, err := stores[n].Open(s.ctx, g, tok, 0); err != nil { // again, if it gave up
+			t.Fatal(err)
+		}
+		s.admits(stores[n], n, 10)
+		for e := 1; e < n; e++ {
+			if err := s.says(stores[e], partition.Epoch(e), 50); !errors.Is(err, sources.ErrFenced) && !errors.Is(err, sources.ErrForgot) {
+				t.Errorf("%d settles: %v", e, err)
+			}
+		}
+		s.admits(stores[n], n, 11)
+		if at := s.offset(); at != 11 {
+			t.Errorf("the group stands at %d, want 11", at)
+		}
+	})
+}
+
+// A call of which nothing is known is said again, whether it was carried out or not.
+func TestNothingIsKnown(t *testing.T) {
+	on(t, func(s *stage) {
+		st := s.store()
+		s.open(st, 1)
+		s.admits(st, 1, 2)
+		o := st.owners[1]
+		answered := o.answered
+		o.table.settle(&progress.Request{Base: 3, Gate: 100, Alone: progress.None, Done: []int64{7}}, nil, time.Now())
+		if err := st.commit(s.ctx, o); err != nil { // carried out, and not answered
+			t.Fatal(err)
+		}
+		o.answered, o.dirty, o.unsure = answered, true, true
+		s.admits(st, 1, 3, 7)
+		o.table.settle(&progress.Request{Base: 4, Gate: 100, Alone: progress.None, Done: []int64{8}}, nil, time.Now())
+		o.dirty, o.unsure = true, true // not carried out
+		s.admits(st, 1, 4, 8)
+		if f := s.open(s.store(), 2); f.Base != 4 || !slices.Equal(f.Done, []int64{7, 8}) {
+			t.Errorf("found %+v", f)
+		}
+	})
+}
+
+// Opening again with the token that stands changes nothing, and an owner that has nothing
+// to say learns that it was followed.
+func TestOpenAgainAndIdle(t *testing.T) {
+	on(t, func(s *stage) {
+		a := s.store()
+		first := s.open(a, 1)
+		s.admits(a, 1, 2)
+		if again := s.open(s.store(), 1); again.Base != 2 || again.Suspects != 0 || again.Writes != first.Writes+1 {
+			t.Errorf("opened again: %+v", again)
+		}
+		idle := func() error {
+			g, tok := owns(1)
+			_, err := a.Settle(s.ctx, g, tok, &progress.Request{Base: 2, Alone: progress.None}, nil)
+			return err
+		}
+		if err := idle(); err != nil {
+			t.Errorf("an idle owner: %v", err)
+		}
+		s.open(s.store(), 2)
+		if err := idle(); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("an idle owner that was followed: %v", err)
+		}
+	})
+}
+
+// An offset that somebody else has committed is where the partition begins. Under an
+// owner it decides nothing, nor does one that is gone: the owner knows better, and says so.
+func TestPlainCommit(t *testing.T) {
+	on(t, func(s *stage) {
+		admin := kadm.NewClient(s.broker.Client())
+		plain := func(at int64) {
+			t.Helper()
+			var o kadm.Offsets
+			o.AddOffset(s.topic, 1, at, -1)
+			done, err := admin.CommitOffsets(s.ctx, s.name, o)
+			if err == nil {
+				err = done.Error()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		plain(40)
+		st := s.store()
+		g, tok := owns(1)
+		if f, err := st.Open(s.ctx, g, tok, 0); err != nil || f.Base != 40 || f.Life != "" {
+			t.Fatalf("found %+v, %v, want base 40", f, err)
+		}
+		idle := func(what string) {
+			t.Helper()
+			s.offset() // until the last commit shows
+			if _, err := st.Settle(s.ctx, g, tok, &progress.Request{Base: 40, Alone: progress.None}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if at := s.offset(); at != 40 {
+				t.Errorf("%s: the group stands at %d, want 40", what, at)
+			}
+		}
+		plain(20)
+		idle("another's commit")
+		var set kadm.TopicsSet
+		set.Add(s.topic, 1)
+		if done, err := admin.DeleteOffsets(s.ctx, s.name, set); err != nil || done.Error() != nil {
+			t.Fatal(err, done.Error())
+		}
+		idle("an offset that was deleted")
+		if err := st.Close(s.ctx, g, tok); err != nil {
+			t.Fatal(err)
+		}
+		plain(20)
+		if f := s.open(st, 2); f.Base != 20 {
+			t.Errorf("found %+v, want base 20", f)
+		}
+	})
+}
+
+// What does not fit into the metadata is told, and done again; a broker that takes less
+// than was configured is given less.
+func TestMetadataTooLarge(t *testing.T) {
+	on(t, func(s *stage) {
+		var told []error
+		st := s.store(func(c *Config) {
+			c.Metadata = 400
+			c.Warn = func(err error) { told = append(told, err) }
+		})
+		s.open(st, 1)
+		var done []int64
+		for x := int64(1); x < 2000; x += 2 {
+			done = append(done, x)
+		}
+		for range 2 {
+			s.admits(st, 1, 0, done...)
+		}
+		if len(told) != 2 || !strings.Contains(told[0].Error(), "knows nothing of it") || !strings.Contains(told[1].Error(), "again") {
+			t.Errorf("told %v", told)
+		}
+		g, tok := owns(1)
+		if err := st.Close(s.ctx, g, tok); err != nil {
+			t.Fatal(err)
+		}
+		f := s.open(s.store(), 2)
+		if f.Base != 0 || len(f.Done) == 0 || len(f.Done) == len(done) || !slices.Equal(f.Done, done[:len(f.Done)]) {
+			t.Errorf("found %d of %d that were done: %v", len(f.Done), len(done), f.Done)
+		}
+		if s.broker.Cluster != nil {
+			return // it takes what it is given
+		}
+		st = s.store(func(c *Config) { c.Metadata = 1 << 20 })
+		s.open(st, 3)
+		for x := int64(1); x < 20000; x += 2 {
+			done = append(done, x)
+		}
+		err := s.says(st, 3, 0, done...)
+		for n := 0; n < 10 && errors.Is(err, kerr.OffsetMetadataTooLarge); n++ {
+			err = s.says(st, 3, 0, done...)
+		}
+		if err != nil {
+			t.Errorf("settle: %v", err)
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	_, err := NewStore("orders", Config{Metadata: 1})
+	for _, word := range []string{"no topic", "Options", "Metadata 1"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+	if _, err := NewStore("a name", Config{Topic: "t", Options: []kgo.Opt{kgo.SeedBrokers("localhost:1")}}); err == nil {
+		t.Error("a name with a space is taken")
+	}
+	s, err := NewStore("orders", Config{Topic: "t", Options: []kgo.Opt{kgo.SeedBrokers("localhost:1")}})
+	if err != nil || !s.Commits("orders") || s.Commits("other") {
+		t.Errorf("%v, or it does not know its group", err)
+	}
+	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("ready without a broker: %v", err)
+	}
+}
