@@ -47,6 +47,7 @@ kills a peer, as kill -9 does. Then it counts.`,
 	f := cmd.Flags()
 	f.StringVar(&cfg.Kafka, "kafka", "", "a broker to play on, as kafka://host:port (default: one in this process)")
 	f.StringVar(&cfg.Redis, "redis", "", "a store to play on, as redis://host:port (default: one in this process)")
+	f.StringVar(&cfg.Progress, "progress", "redis", "redis or kafka: where the peers keep what is done")
 	f.StringVar(&cfg.Topic, "topic", "orders", "topic of the orders; created if it is not there")
 	f.StringVar(&cfg.Name, "name", "orders", "name of the task processing")
 	f.IntVar(&cfg.Partitions, "partitions", 6, "of the topic")

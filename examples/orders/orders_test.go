@@ -97,8 +97,14 @@ func TestLagInStatus(t *testing.T) {
 // settles nothing: the topic is worked to its end, in order, and the group stays at
 // the end, whatever the old owner still had to say.
 func TestPausedOwner(t *testing.T) {
+	for _, progress := range []string{"redis", "kafka"} {
+		t.Run("progress in "+progress, func(t *testing.T) { pausedOwner(t, progress) })
+	}
+}
+
+func pausedOwner(t *testing.T, progress string) {
 	cfg, ctx := config(t)
-	cfg.Takes = 50 * time.Millisecond
+	cfg.Progress, cfg.Takes = progress, 50*time.Millisecond
 	p, err := play.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)

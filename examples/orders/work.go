@@ -23,7 +23,7 @@ import (
 
 func workCommand() *cobra.Command {
 	var cfg kafkafx.Config
-	var name, id, reset string
+	var name, id, reset, progress string
 	var concurrency int
 	var lease, takes time.Duration
 	var withStdin bool
@@ -35,6 +35,7 @@ func workCommand() *cobra.Command {
 			if withStdin {
 				go endWith(cmd.InOrStdin())
 			}
+			cfg.Progress = kafkafx.Progress(progress)
 			cfg.Source.OutOfRange = kafkasource.Place(reset)
 			journal := play.NewJournal(os.Stdout)
 			desk := desk{takes: takes, journal: journal}
@@ -50,10 +51,11 @@ func workCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.URL, "kafka", "kafka://127.0.0.1:9092", "the brokers, as kafka://[user:password@]host:port[,host:port][?sasl=…], kafkas:// for TLS")
-	f.StringVar(&cfg.Redis, "redis", "redis://127.0.0.1:6379", "the store of the ledger and of what is done")
+	f.StringVar(&cfg.Redis, "redis", "redis://127.0.0.1:6379", "the store of the ledger, and of what is done if --progress does not say otherwise")
 	f.StringVar(&cfg.Source.Topic, "topic", "orders", "topic of the orders; dead letters go to TOPIC.dead")
 	f.StringVar(&cfg.Source.Group, "group", "", "Kafka group that shows how far the orders are (default the name)")
 	f.StringVar(&reset, "out-of-range", string(kafkasource.Fail), "earliest, latest or fail: where to go on if the topic has lost the stored position")
+	f.StringVar(&progress, "progress", string(kafkafx.InRedis), "redis or kafka: where it is kept what is done; the same for all peers")
 	f.StringVar(&name, "name", "orders", "name of the task processing; all its peers share it")
 	f.StringVar(&id, "id", "", "peer id (default the host's name)")
 	f.IntVar(&concurrency, "concurrency", 16, "orders being worked at once")

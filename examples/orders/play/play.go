@@ -29,6 +29,7 @@ type Config struct {
 	Program    string        // with the command work
 	Kafka      string        // URL; default: an embedded kfake
 	Redis      string        // URL; default: an embedded miniredis
+	Progress   string        // redis or kafka: where peers keep what is done; default redis
 	Name       string        // of the task processing; default "orders"
 	Topic      string        // default "orders"
 	Partitions int           // default 6
@@ -38,6 +39,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Progress == "" {
+		c.Progress = "redis"
+	}
 	if c.Name == "" {
 		c.Name = "orders"
 	}
@@ -143,7 +147,8 @@ func (p *Play) Close() {
 // Peer starts a process called id.
 func (p *Play) Peer(id string) (*Peer, error) {
 	cmd := exec.Command(p.cfg.Program, "work", "--exit-with-stdin", "--kafka", p.cfg.Kafka, "--redis", p.cfg.Redis,
-		"--topic", p.cfg.Topic, "--name", p.cfg.Name, "--id", id, "--lease", p.cfg.Lease.String(), "--takes", p.cfg.Takes.String(), "--look", "1s")
+		"--topic", p.cfg.Topic, "--name", p.cfg.Name, "--id", id, "--lease", p.cfg.Lease.String(), "--takes", p.cfg.Takes.String(), "--look", "1s",
+		"--progress", p.cfg.Progress)
 	// The flags are all: no variable of the user's shell may change the play.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "COUNTOFF_GRACE=60s", "COUNTOFF_DEPLOYMENT=orders"}
 	cmd.Stderr = p.cfg.Errors

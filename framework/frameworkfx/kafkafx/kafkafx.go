@@ -1,11 +1,12 @@
-// Package kafkafx gives consumers of an fx application a Kafka topic as their source,
-// and Redis as their ledger and the place where it is kept what of the topic is done.
+// Package kafkafx gives consumers of an fx application a Kafka topic as their source, and
+// Redis as their ledger. What of the topic is done is kept in Redis as well, or in Kafka.
 // It is the only package of frameworkfx that links the Kafka client.
 package kafkafx
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -18,9 +19,23 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A Progress says where it is kept what of a topic is done. All peers of a name must say
+// the same.
+type Progress string
+
+// The places of progress.
+const (
+	// InRedis keeps it beside the ledger.
+	InRedis Progress = "redis"
+	// InKafka keeps it in the Kafka group, whose offsets are then fenced by a
+	// transactional id for each partition; see package kafkaprogress.
+	InKafka Progress = "kafka"
 )
 
 // A Config says where a consumer's tasks are. Source.Topic must be given, and URL or
@@ -35,6 +50,8 @@ type Config struct {
 	// Source is what the source is told. Grown, Stuck and Warn need not be set:
 	// the ledger and the observers are told. Check follows the lease.
 	Source kafkasource.Config
+	// Progress is where it is kept what is done. Default InRedis.
+	Progress Progress
 	// Deployment says what the consumer belongs to, so that two deployments which were
 	// given one name by mistake are noticed. Default: the environment variable
 	// COUNTOFF_DEPLOYMENT, else the path of the program's main package.
@@ -93,10 +110,11 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	}
 	t := &told{name: name}
 	t.listen(&cfg.Source)
-	store, err := redisprogress.NewStore(client, name)
+	store, disconnect, err := cfg.store(name, client)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
+	l.Append(fx.StopHook(disconnect))
 	source, err := kafkasource.New(name, store, cfg.Source)
 	if err != nil {
 		return frameworkfx.Source{}, err
@@ -113,6 +131,24 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 		},
 		Listen: func(o framework.Observer) { t.observer.Store(&o) },
 	}, nil
+}
+
+// store is where it is kept what is done, and what ends it.
+func (cfg Config) store(name string, client redis.UniversalClient) (kafkasource.Store, func() error, error) {
+	switch cfg.Progress {
+	case "", InRedis:
+		store, err := redisprogress.NewStore(client, name)
+		return store, func() error { return nil }, err
+	case InKafka:
+		store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{
+			Topic: cfg.Source.Topic, Group: cfg.Source.Group, Options: cfg.Source.Options, Warn: cfg.Source.Warn,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return store, store.Disconnect, nil
+	}
+	return nil, nil, fmt.Errorf("kafkafx: Progress %q: want %q or %q", cfg.Progress, InRedis, InKafka)
 }
 
 func (cfg Config) control(t *told, client redis.UniversalClient, timing transition.Timing) framework.Control {

@@ -43,6 +43,19 @@ type stage struct {
 	name   string
 	topic  string
 	client *kgo.Client
+	// progress is where the peers keep it.
+	progress kafkafx.Progress
+}
+
+// eachProgress runs a test with each place of progress.
+func eachProgress(t *testing.T, partitions int, test func(s *stage)) {
+	for _, p := range []kafkafx.Progress{kafkafx.InRedis, kafkafx.InKafka} {
+		t.Run("progress in "+string(p), func(t *testing.T) {
+			s := newStage(t, partitions)
+			s.progress = p
+			test(s)
+		})
+	}
 }
 
 func newStage(t *testing.T, partitions int) *stage {
@@ -61,8 +74,9 @@ func (s *stage) peer(cfg framework.Config, handle func(context.Context, *framewo
 		frameworkfx.Module,
 		fx.Provide(func() redis.UniversalClient { return s.redis }),
 		kafkafx.Source(s.name, kafkafx.Config{
-			URL:    "kafka://" + strings.Join(s.broker.Seeds(), ","),
-			Source: kafkasource.Config{Topic: s.topic, Look: 50 * time.Millisecond, Mirror: 50 * time.Millisecond},
+			URL:      "kafka://" + strings.Join(s.broker.Seeds(), ","),
+			Progress: s.progress,
+			Source:   kafkasource.Config{Topic: s.topic, Look: 50 * time.Millisecond, Mirror: 50 * time.Millisecond},
 		}),
 		frameworkfx.Configure(s.name, cfg),
 		frameworkfx.Otherwise(s.name, handle),
@@ -83,128 +97,131 @@ func (s *stage) push(id int32, key string, n int, first int) {
 }
 
 func TestTasksOfATopicAreHandled(t *testing.T) {
-	s := newStage(t, 3)
-	handled := make(chan *framework.Task, 1)
-	app := s.peer(quick, func(_ context.Context, task *framework.Task) error {
-		handled <- task
-		return nil
-	})
-	s.push(2, "ann", 1, 7)
-	select {
-	case got := <-handled:
-		if got.Key != "ann" || string(got.Payload) != "7" || got.Grant.ID != 2 {
-			t.Errorf("handled %+v", got)
+	eachProgress(t, 3, func(s *stage) {
+		handled := make(chan *framework.Task, 1)
+		app := s.peer(quick, func(_ context.Context, task *framework.Task) error {
+			handled <- task
+			return nil
+		})
+		s.push(2, "ann", 1, 7)
+		select {
+		case got := <-handled:
+			if got.Key != "ann" || string(got.Payload) != "7" || got.Grant.ID != 2 {
+				s.Errorf("handled %+v", got)
+			}
+		case <-time.After(patience):
+			s.Error("the task was not handled")
 		}
-	case <-time.After(patience):
-		t.Error("the task was not handled")
-	}
-	app.RequireStop()
+		app.RequireStop()
+	})
 }
 
 // A topic that grows while two peers work is shared out among them without a restart.
 func TestATopicThatGrows(t *testing.T) {
-	s := newStage(t, 6)
-	var mu sync.Mutex
-	by := map[partition.ID]string{}
-	handler := func(peer string) func(context.Context, *framework.Task) error {
-		return func(_ context.Context, task *framework.Task) error {
+	eachProgress(t, 6, func(s *stage) {
+		var mu sync.Mutex
+		by := map[partition.ID]string{}
+		handler := func(peer string) func(context.Context, *framework.Task) error {
+			return func(_ context.Context, task *framework.Task) error {
+				mu.Lock()
+				defer mu.Unlock()
+				by[task.Grant.ID] = peer
+				return nil
+			}
+		}
+		a, b := s.peer(quick, handler("a")), s.peer(quick, handler("b"))
+		covered := func(n int) func() bool {
+			return func() bool { mu.Lock(); defer mu.Unlock(); return len(by) == n }
+		}
+		for id := range int32(6) {
+			s.push(id, "k", 1, 0)
+		}
+		s.until("six partitions", covered(6))
+		s.broker.Grow(s.topic, 12)
+		s.client = s.broker.Client() // one that knows
+		for id := range int32(12) {
+			s.push(id, "k", 1, 1)
+		}
+		s.until("twelve partitions", covered(12))
+		// Both get some of them: which, the rolls say.
+		s.until("a share for both", func() bool {
+			for id := range int32(12) {
+				s.push(id, "k", 1, 2)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			by[task.Grant.ID] = peer
-			return nil
-		}
-	}
-	a, b := s.peer(quick, handler("a")), s.peer(quick, handler("b"))
-	covered := func(n int) func() bool {
-		return func() bool { mu.Lock(); defer mu.Unlock(); return len(by) == n }
-	}
-	for id := range int32(6) {
-		s.push(id, "k", 1, 0)
-	}
-	s.until("six partitions", covered(6))
-	s.broker.Grow(s.topic, 12)
-	s.client = s.broker.Client() // one that knows
-	for id := range int32(12) {
-		s.push(id, "k", 1, 1)
-	}
-	s.until("twelve partitions", covered(12))
-	// Both get some of them: which, the rolls say.
-	s.until("a share for both", func() bool {
-		for id := range int32(12) {
-			s.push(id, "k", 1, 2)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		shares := map[string]int{}
-		for _, peer := range by {
-			shares[peer]++
-		}
-		return shares["a"] == 6 && shares["b"] == 6
+			shares := map[string]int{}
+			for _, peer := range by {
+				shares[peer]++
+			}
+			return shares["a"] == 6 && shares["b"] == 6
+		})
+		a.RequireStop()
+		b.RequireStop()
 	})
-	a.RequireStop()
-	b.RequireStop()
 }
 
 // One partition, many keys: handlers of different keys run side by side, those of one
 // key in order and alone.
 func TestKeysOfOnePartition(t *testing.T) {
-	const keys, each, together = 100, 3, 40
-	s := newStage(t, 1)
-	var mu sync.Mutex
-	running, most, ended := map[string]int{}, 0, map[string]int{}
-	full := make(chan struct{}) // closed when as many run side by side as shall
-	cfg := quick
-	cfg.Concurrency = keys
-	app := s.peer(cfg, func(ctx context.Context, task *framework.Task) error {
-		mu.Lock()
-		if running[task.Key]++; running[task.Key] > 1 {
-			t.Errorf("two handlers of %s", task.Key)
-		}
-		if want := fmt.Sprint(ended[task.Key]); string(task.Payload) != want {
-			t.Errorf("%s: got %s, want %s", task.Key, task.Payload, want)
-		}
-		n := 0
-		for _, r := range running {
-			n += r
-		}
-		if most = max(most, n); most == together {
+	eachProgress(t, 1, func(s *stage) {
+		const keys, each, together = 100, 3, 40
+		var mu sync.Mutex
+		running, most, ended := map[string]int{}, 0, map[string]int{}
+		full := make(chan struct{}) // closed when as many run side by side as shall
+		cfg := quick
+		cfg.Concurrency = keys
+		app := s.peer(cfg, func(ctx context.Context, task *framework.Task) error {
+			mu.Lock()
+			if running[task.Key]++; running[task.Key] > 1 {
+				s.Errorf("two handlers of %s", task.Key)
+			}
+			if want := fmt.Sprint(ended[task.Key]); string(task.Payload) != want {
+				s.Errorf("%s: got %s, want %s", task.Key, task.Payload, want)
+			}
+			n := 0
+			for _, r := range running {
+				n += r
+			}
+			if most = max(most, n); most == together {
+				select {
+				case <-full:
+				default:
+					close(full)
+				}
+			}
+			mu.Unlock()
 			select {
 			case <-full:
-			default:
-				close(full)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			running[task.Key]--
+			ended[task.Key]++
+			return nil
+		})
+		for i := range each {
+			for k := range keys {
+				s.push(0, fmt.Sprint("key", k), 1, i)
 			}
 		}
-		mu.Unlock()
-		select {
-		case <-full:
-		case <-ctx.Done():
-			return ctx.Err()
+		s.until("all handled", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			n := 0
+			for _, e := range ended {
+				n += e
+			}
+			return n == keys*each
+		})
+		// Serial would be 1; each handler that runs beside others saves its whole time.
+		if most < together {
+			s.Errorf("at most %d handlers ran side by side, want %d", most, together)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		running[task.Key]--
-		ended[task.Key]++
-		return nil
+		app.RequireStop()
 	})
-	for i := range each {
-		for k := range keys {
-			s.push(0, fmt.Sprint("key", k), 1, i)
-		}
-	}
-	s.until("all handled", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		n := 0
-		for _, e := range ended {
-			n += e
-		}
-		return n == keys*each
-	})
-	// Serial would be 1; each handler that runs beside others saves its whole time.
-	if most < together {
-		t.Errorf("at most %d handlers ran side by side, want %d", most, together)
-	}
-	app.RequireStop()
 }
 
 func (s *stage) until(what string, ok func() bool) {
@@ -225,8 +242,12 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		kafkafx.Source("orders", kafkafx.Config{URL: "kafka://ann:secret@host", Source: kafkasource.Config{Topic: "orders", Start: "somewhere"}}),
 		kafkafx.Source("bills", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Source: kafkasource.Config{Start: "somewhere"}}),
+		kafkafx.Source("notes", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: "nowhere"}),
+		kafkafx.Source("jobs", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: kafkafx.InKafka, Source: kafkasource.Config{Group: kafkasource.NoGroup}}),
 		frameworkfx.Otherwise("orders", func(context.Context, *framework.Task) error { return nil }),
 		frameworkfx.Otherwise("bills", func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Otherwise("notes", func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Otherwise("jobs", func(context.Context, *framework.Task) error { return nil }),
 	)
 	var wrong *frameworkfx.StartError
 	if !errors.As(app.Err(), &wrong) {
@@ -234,7 +255,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	}
 	for _, want := range []string{
 		"no Redis URL, and the application provides no redis.UniversalClient",
-		"a user needs sasl=plain", "no topic", `Start "somewhere"`,
+		"a user needs sasl=plain", "no topic", `Start "somewhere"`, `Progress "nowhere"`, "no Group",
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)

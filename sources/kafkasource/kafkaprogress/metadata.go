@@ -73,7 +73,7 @@ func (t *table) squeeze(at time.Time, room int) (body []byte, lowest int64) {
 	lifted := t.lifted[:most(len(t.lifted), func(n int) bool { return len(t.write(at, t.base, t.lifted[:n], nil, 0, nil)) <= room })]
 	if len(lifted) < len(t.lifted) {
 		// What is not told of is open from here on, whatever is known of it.
-		base, done = t.lifted[len(lifted)], nil
+		base = t.lifted[len(lifted)]
 		tried = slices.DeleteFunc(tried, func(x int64) bool { return x >= base })
 	}
 	tried = tried[:most(len(tried), func(n int) bool { return len(t.write(at, base, lifted, tried[:n], 0, nil)) <= room })]

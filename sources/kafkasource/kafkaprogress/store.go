@@ -54,6 +54,9 @@ func (c Config) validate() error {
 	if len(c.Options) == 0 {
 		errs = append(errs, errors.New("kafkaprogress: no Options: give at least the brokers"))
 	}
+	if c.Group == "-" {
+		errs = append(errs, errors.New("kafkaprogress: no Group: the progress is kept in one"))
+	}
 	if c.Metadata < leastMetadata {
 		errs = append(errs, fmt.Errorf("kafkaprogress: Metadata %d: want %d or more", c.Metadata, leastMetadata))
 	}
