@@ -60,19 +60,25 @@ func TestMetadataRoundTrip(t *testing.T) {
 	}
 }
 
-// The default window fits whatever is done in it, also when every other task is.
+// The default window fits whatever is done in it, also when every other task is, beside
+// 200 tries or 900 tasks carried past the base.
 func TestDefaultWindowFits(t *testing.T) {
-	had := newTable(1 << 40)
-	had.epoch, had.life = 1<<40, strings.Repeat("f", 32)
-	had.token = partition.Token{Epoch: had.epoch, Session: "0123456789abcdef0123456789abcdef"}
-	for x := had.base + 1; x < had.base+1024; x += 2 {
-		had.finish(x, had.base)
-	}
-	for x := had.base; len(had.tries) < 100; x += 2 {
-		had.tries[x] = tried{tries: 4, due: noon.Add(time.Minute)}
-	}
-	if metadata, _, whole := had.encode(4096, noon); !whole {
-		t.Errorf("%d characters are not enough", len(metadata))
+	for _, c := range []struct{ tries, lifted int64 }{{200, 0}, {0, 900}} {
+		had := newTable(1 << 40)
+		had.epoch, had.life = 1<<40, strings.Repeat("f", 32)
+		had.token = partition.Token{Epoch: had.epoch, Session: "0123456789abcdef0123456789abcdef"}
+		for x := had.base + 1; x < had.base+1024; x += 2 {
+			had.finish(x, had.base)
+		}
+		for n := range c.tries {
+			had.tries[had.base+2*n] = tried{tries: 4, due: noon.Add(time.Minute), why: "451 try again later"}
+		}
+		for n := range c.lifted {
+			had.lifted = append(had.lifted, had.base-100*(c.lifted-n))
+		}
+		if metadata, _, whole := had.encode(4096, noon); !whole {
+			t.Errorf("%+v: %d characters are not enough", c, len(metadata))
+		}
 	}
 }
 
