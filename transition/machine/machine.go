@@ -19,8 +19,9 @@ func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 
 // Spacing of Syncs and Seals.
 const (
-	hintSpacing  = 20 * time.Millisecond  // hints cause Syncs at most this often
+	hintSpacing  = 20 * time.Millisecond  // hints cause Syncs at most this often in the long run
 	drainSpacing = 5 * time.Millisecond   // many drains that end together share Syncs
+	burst        = 4                      // Syncs that a ration lets follow each other at once
 	hintSpread   = 100 * time.Microsecond // for each peer of the roll: not all ask at once
 	sealStep     = 50 * time.Millisecond  // index i seals i of these after a roll is due
 )

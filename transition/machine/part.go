@@ -120,7 +120,7 @@ func (m *Machine) drained(g partition.Grant) {
 	p.giveUp(p.epoch)
 	p.phase, p.epoch, p.overdueAt, p.abandonAt = none, 0, 0, 0
 	m.working--
-	m.soonest(max(m.now, m.sync.sent.Add(drainSpacing)))
+	m.soonest(m.pace.drains.next(m.now, drainSpacing))
 }
 
 // lost: the epoch that stands at the data raises what this peer has seen, so that

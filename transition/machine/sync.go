@@ -13,6 +13,30 @@ type pace struct {
 	beat      Instant // the next one
 	soon      Instant // something wants a Sync before; 0: nothing
 	notBefore Instant // after a failure
+	hints     ration
+	drains    ration
+}
+
+// A ration lets a few Syncs of one cause follow each other at once, and then one in each
+// spacing: the cause may come in crowds, but for the first of a crowd a partition may be
+// waiting. It is the generic cell rate algorithm (ITU-T I.371).
+type ration struct {
+	even  Instant // when the next were due if they came evenly
+	wants bool    // the next Sync is one of them
+}
+
+// next returns when the next one may be sent, and notes that it is wanted.
+func (r *ration) next(now Instant, spacing time.Duration) Instant {
+	r.wants = true
+	return max(now, r.even.Add(-(burst-1)*spacing))
+}
+
+// spend takes note of a Sync.
+func (r *ration) spend(now Instant, spacing time.Duration) {
+	if r.wants {
+		r.wants = false
+		r.even = max(r.even, now).Add(spacing)
+	}
 }
 
 // nextBeat returns the first beat after now.
@@ -41,7 +65,7 @@ func (m *Machine) nextSync() Instant {
 // hinted asks soon, but not all peers at the same moment, and not for every hint.
 func (m *Machine) hinted() {
 	spread := min(m.cfg.Times.Beat/2, time.Duration(m.view.replicas)*hintSpread)
-	m.soonest(max(m.now.Add(m.random(0, spread)), m.sync.sent.Add(hintSpacing)))
+	m.soonest(m.pace.hints.next(m.now, hintSpacing).Add(m.random(0, spread)))
 }
 
 // syncIfDue sends a Sync. There is only ever one: what comes up meanwhile waits for
@@ -52,6 +76,8 @@ func (m *Machine) syncIfDue(out *[]Effect) {
 	}
 	m.calls++
 	m.sync = call{number: m.calls, sent: m.now, state: m.state}
+	m.pace.hints.spend(m.now, hintSpacing)
+	m.pace.drains.spend(m.now, drainSpacing)
 	m.pace.soon, m.pace.notBefore = 0, 0
 	m.pace.beat = m.nextBeat()
 	*out = append(*out, Sync{m.calls, m.request()})
