@@ -234,6 +234,12 @@ func (w *World) unsettled() string {
 			return fmt.Sprintf("%v has not left", p)
 		}
 	}
+	if len(alive) == 0 {
+		return "" // nobody is left to whom anything could be given, or who could say who died
+	}
+	if w.store.known != w.store.runs {
+		return "nobody has asked the store since it restarted"
+	}
 	for _, p := range alive {
 		if p.machine.ValidUntil() <= p.clock(w.now) {
 			return fmt.Sprintf("%v has no lease", p)

@@ -24,6 +24,7 @@ type store struct {
 	*memledger.Store
 	call   memledger.Call // of everybody: configuration, times, run
 	runs   int
+	known  int           // the run in which somebody asked last: the ledger notices a restart then
 	jumped time.Duration // the wall clock is off by
 	down   bool
 	outage bool
@@ -98,6 +99,7 @@ func (w *World) arrive(ev event) {
 	switch ev.kind {
 	case kSync:
 		w.truth.asked(*ev.request)
+		w.store.known = w.store.runs
 		a, hints, err := w.store.Sync(w.store.at(w.now), *ev.request)
 		if err != nil {
 			w.violate("L", "%v is refused: %v", p, err)
