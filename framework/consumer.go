@@ -199,6 +199,12 @@ func (c *Consumer) share() int {
 	return c.weight
 }
 
+// StopTimeout is how long an orderly stop may take.
+func (c *Consumer) StopTimeout() time.Duration { return c.cfg.StopTimeout }
+
+// CancelGrace is what a cancelled handler has to return in.
+func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace }
+
 // Start begins to take part. It does not wait for the source or the ledger: what
 // they answer, or that they do not, is told by events and by [Consumer.Ready]. ctx
 // bounds only the wait for the end of an earlier run that is being stopped. A

@@ -249,6 +249,35 @@ type (
 	}
 )
 
+// Events of units; see [Units].
+type (
+	// UnitStarted: the handler of a unit is called.
+	UnitStarted struct {
+		Where
+		Unit string
+	}
+	// UnitEnded: it has returned.
+	UnitEnded struct {
+		Where
+		Unit  string
+		Cause error // why its context had ended; nil: it returned by itself
+		Err   error // what it returned
+		Took  time.Duration
+		Again time.Duration // until it is called again; 0: it is not
+	}
+	// UnitsChanged: the list was read and has changed. Units is how many there are.
+	UnitsChanged struct {
+		Consumer              string
+		Units, Added, Removed int
+	}
+	// UnitsTroubled: the list could not be read, or the table not written. What runs
+	// goes on. Said once until it works again.
+	UnitsTroubled struct {
+		Consumer string
+		Err      error
+	}
+)
+
 func (Started) event()        {}
 func (StartFailed) event()    {}
 func (Warned) event()         {}
@@ -277,6 +306,10 @@ func (Drained) event()        {}
 func (Lost) event()           {}
 func (Dropped) event()        {}
 func (HandlerStuck) event()   {}
+func (UnitStarted) event()    {}
+func (UnitEnded) event()      {}
+func (UnitsChanged) event()   {}
+func (UnitsTroubled) event()  {}
 
 // Events returns one empty event of every type there is, so that a listener's test
 // can show that it misses none.
@@ -286,5 +319,6 @@ func Events() []Event {
 		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, Handled{}, Settled{}, SettleFailed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},
+		UnitStarted{}, UnitEnded{}, UnitsChanged{}, UnitsTroubled{},
 	}
 }

@@ -77,6 +77,8 @@ var rooms = map[string][]string{
 	"sources/kafkasource/kafkatest":     {franzGo},
 	"sources/kafkasource/kafkaprogress": {"partition", "sources", "sources/progress", franzGo},
 
+	"sources/unitsource": {"partition", "partition/redisconfig", goRedis},
+
 	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/logstream", "sources/progress", asynq, xxhash, goRedis},
 
 	"framework": {"partition", "sources", "transition", "transition/coverage", "transition/machine"},
@@ -98,6 +100,8 @@ var rooms = map[string][]string{
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
 		"sources", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
 		"transition/redisledger", fx, zap, goRedis},
+	"framework/frameworkfx/unitfx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl", "sources/unitsource",
+		"transition", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/asynqfx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl",
 		"sources/asynqsource", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, asynq, goRedis},
 }

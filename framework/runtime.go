@@ -5,45 +5,111 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
-// A Runtime runs several consumers of one process. All methods may be called
-// concurrently.
+// A Runtime runs several consumers of one process, and what else is a peer there. All
+// methods may be called concurrently.
 type Runtime struct {
 	consumers []*Consumer
+	units     []*Units
+}
+
+// A member is what a runtime runs.
+type member interface {
+	Name() string
+	Start(context.Context) error
+	Stop(context.Context) error
+	Run(context.Context) error
+	Ready() error
+	Done() <-chan struct{}
+	Err() error
+	StopTimeout() time.Duration
+	CancelGrace() time.Duration
 }
 
 // NewRuntime makes a runtime of consumers. It fails if there is none or if two
 // have the same name: they would count off against each other.
-func NewRuntime(consumers ...*Consumer) (*Runtime, error) {
+func NewRuntime(consumers ...*Consumer) (*Runtime, error) { return RuntimeOf(consumers, nil) }
+
+// RuntimeOf is NewRuntime for processes that have peers of units too, or only those.
+func RuntimeOf(consumers []*Consumer, units []*Units) (*Runtime, error) {
+	r := &Runtime{consumers: consumers, units: units}
 	var errs []error
-	if len(consumers) == 0 {
+	if len(r.members()) == 0 {
 		errs = append(errs, errors.New("framework: no consumer"))
 	}
 	names := map[string]bool{}
-	for _, c := range consumers {
-		if names[c.name] {
-			errs = append(errs, fmt.Errorf("framework: two consumers of the name %q", c.name))
+	for _, m := range r.members() {
+		if names[m.Name()] {
+			errs = append(errs, fmt.Errorf("framework: two consumers of the name %q", m.Name()))
 		}
-		names[c.name] = true
+		names[m.Name()] = true
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Runtime{consumers: consumers}, nil
+	return r, nil
+}
+
+func (r *Runtime) members() []member {
+	all := make([]member, 0, len(r.consumers)+len(r.units))
+	for _, c := range r.consumers {
+		all = append(all, c)
+	}
+	for _, u := range r.units {
+		all = append(all, u)
+	}
+	return all
 }
 
 // Consumers returns the consumers.
 func (r *Runtime) Consumers() []*Consumer { return r.consumers }
 
+// Units returns the peers of units.
+func (r *Runtime) Units() []*Units { return r.units }
+
+// StopTimeout is how long an orderly stop of all may take.
+func (r *Runtime) StopTimeout() time.Duration {
+	var most time.Duration
+	for _, m := range r.members() {
+		most = max(most, m.StopTimeout())
+	}
+	return most
+}
+
+// CancelGrace is what cancelled handlers get at most.
+func (r *Runtime) CancelGrace() time.Duration {
+	var most time.Duration
+	for _, m := range r.members() {
+		most = max(most, m.CancelGrace())
+	}
+	return most
+}
+
+// Ended calls do in a goroutine of its own for each of them that has ended, with why it
+// could not go on: nil after an orderly stop. To be called after Start; wait waits for
+// all of them.
+func (r *Runtime) Ended(do func(error)) (wait func()) {
+	var all sync.WaitGroup
+	for _, m := range r.members() {
+		done := m.Done()
+		all.Go(func() {
+			<-done
+			do(m.Err())
+		})
+	}
+	return all.Wait
+}
+
 // Start starts all consumers; see [Consumer.Start].
 func (r *Runtime) Start(ctx context.Context) error {
-	return r.each(func(c *Consumer) error { return c.Start(ctx) })
+	return r.each(func(c member) error { return c.Start(ctx) })
 }
 
 // Stop stops all consumers side by side; see [Consumer.Stop].
 func (r *Runtime) Stop(ctx context.Context) error {
-	return r.each(func(c *Consumer) error { return c.Stop(ctx) })
+	return r.each(func(c member) error { return c.Stop(ctx) })
 }
 
 // Run starts all consumers, waits until ctx ends or one of them cannot go on, and
@@ -51,7 +117,7 @@ func (r *Runtime) Stop(ctx context.Context) error {
 func (r *Runtime) Run(ctx context.Context) error {
 	run, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return r.each(func(c *Consumer) error {
+	return r.each(func(c member) error {
 		defer cancel()
 		return c.Run(run)
 	})
@@ -59,19 +125,20 @@ func (r *Runtime) Run(ctx context.Context) error {
 
 // Ready returns nil if every consumer is ready, otherwise what is missing.
 func (r *Runtime) Ready() error {
-	return r.each((*Consumer).Ready)
+	return r.each(member.Ready)
 }
 
 // Err returns why consumers could not go on.
 func (r *Runtime) Err() error {
-	return r.each((*Consumer).Err)
+	return r.each(member.Err)
 }
 
-// each does do for all consumers side by side and returns all errors.
-func (r *Runtime) each(do func(*Consumer) error) error {
-	errs := make([]error, len(r.consumers))
+// each does do for all side by side and returns all errors.
+func (r *Runtime) each(do func(member) error) error {
+	all := r.members()
+	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	for i, c := range r.consumers {
+	for i, c := range all {
 		wg.Go(func() { errs[i] = do(c) })
 	}
 	wg.Wait()

@@ -219,7 +219,7 @@ func (s *session) askOnce() (f found, err error) {
 	if f.indexer != nil && s.c.health != nil {
 		return f, &controlError{errors.New("a health check needs the ledger's rolls: the configured indexer does not ask who is well")}
 	}
-	if f.peer, err = s.peerID(ctx, f.ledger); err != nil {
+	if f.peer, err = peerID(ctx, s.c.peer, f.ledger); err != nil {
 		return f, fmt.Errorf("read the ledger: %w", err)
 	}
 	return f, nil
@@ -227,9 +227,9 @@ func (s *session) askOnce() (f found, err error) {
 
 // peerID is the configured id, or the host's name, told apart from that of a live
 // peer on the same host.
-func (s *session) peerID(ctx context.Context, l transition.Ledger) (string, error) {
-	if s.c.peer != "" {
-		return s.c.peer, nil
+func peerID(ctx context.Context, configured string, l transition.Ledger) (string, error) {
+	if configured != "" {
+		return configured, nil
 	}
 	host, err := os.Hostname()
 	if err != nil || host == "" {

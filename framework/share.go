@@ -15,6 +15,9 @@ import (
 // partition is to be another peer's.
 var ErrHandedOver = errors.New("the partition is handed over")
 
+// ErrLeaving is the same if the reason is that this peer stops.
+var ErrLeaving = fmt.Errorf("%w: this peer stops", ErrHandedOver)
+
 // A ShareConfig is what a [Share] may be told. Ledger must be given.
 type ShareConfig struct {
 	Ledger transition.Ledger
@@ -46,6 +49,7 @@ type Share struct {
 	serving map[partition.ID]*place
 	ending  map[partition.Grant]*place
 	changed chan struct{} // closed, and replaced, when a partition is served
+	leaving bool
 	over    bool
 }
 
@@ -87,10 +91,16 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 // waits until they are released, for Timing.Shutdown and the cancel grace at most. It
 // returns nil after that, or why it could not go on, or could not hand over everything. It
 // can be called once.
-func (s *Share) Run(ctx context.Context) error {
-	run, cut := context.WithCancel(context.Background())
+func (s *Share) Run(ctx context.Context) error { return s.runUntil(ctx, context.Background()) }
+
+// runUntil is Run, with an end of the handing over when hard ends.
+func (s *Share) runUntil(ctx, hard context.Context) error {
+	run, cut := context.WithCancel(hard)
 	defer cut()
 	leave := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		s.leaving = true
+		s.mu.Unlock()
 		s.coordinator.Stop()
 		time.AfterFunc(s.cfg.Timing.Shutdown+s.cfg.Timing.CancelGrace, cut)
 	})
@@ -113,6 +123,10 @@ func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 // View returns the newest view, this peer's index and how many replicas there are; its
 // Version is 0 before the first.
 func (s *Share) View() partition.View { return s.coordinator.View() }
+
+// ValidFor returns how long what is admitted may be believed to stay this peer's if the
+// ledger does not answer any more; 0: the lease may have run out.
+func (s *Share) ValidFor() time.Duration { return s.coordinator.ValidFor() }
 
 // An Admission is leave to work on a key.
 type Admission struct {
@@ -235,7 +249,15 @@ func (t *tenancy) Serve(g partition.Grant) {
 }
 
 // Drain ends the contexts: what no source hands out has no end of its own to wait for.
-func (t *tenancy) Drain(g partition.Grant, drained func()) { t.end(g, ErrHandedOver, drained) }
+func (t *tenancy) Drain(g partition.Grant, drained func()) {
+	t.mu.Lock()
+	cause := ErrHandedOver
+	if t.leaving {
+		cause = ErrLeaving
+	}
+	t.mu.Unlock()
+	t.end(g, cause, drained)
+}
 
 // Abort is the same, with another cause.
 func (t *tenancy) Abort(g partition.Grant, cause error, drained func()) { t.end(g, cause, drained) }

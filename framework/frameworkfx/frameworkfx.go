@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.uber.org/fx"
 	"go.uber.org/zap"
@@ -26,6 +25,7 @@ const (
 	SettingGroup    = `group:"countoff.settings"`    // of Setting
 	ObserverGroup   = `group:"countoff.observers"`   // of framework.Observer
 	HealthGroup     = `group:"countoff.health"`      // of Health
+	UnitsGroup      = `group:"countoff.units"`       // of Units
 )
 
 // A Route is one handler of a consumer.
@@ -75,6 +75,13 @@ type Setting struct {
 	Options  []framework.Option
 }
 
+// Units are a name whose peers share long-running work; see framework.Units.
+type Units struct {
+	Name   string
+	Config framework.UnitsConfig
+	Err    error // why there are none; see Source.Err
+}
+
 // Params is what New takes from the application.
 type Params struct {
 	fx.In
@@ -84,6 +91,7 @@ type Params struct {
 	Settings    []Setting            `group:"countoff.settings"`
 	Observers   []framework.Observer `group:"countoff.observers"`
 	Health      []Health             `group:"countoff.health"`
+	Units       []Units              `group:"countoff.units"`
 	Logger      *zap.Logger          `optional:"true"`
 	Lifecycle   fx.Lifecycle
 	Shutdowner  fx.Shutdowner
@@ -125,13 +133,22 @@ func New(p Params) (*framework.Runtime, error) {
 		}
 		all = append(all, c)
 	}
-	if len(p.names()) == 0 {
+	var units []*framework.Units
+	for _, u := range p.Units {
+		made, err := p.units(u)
+		if err != nil {
+			faults = append(faults, leaves(err)...)
+			continue
+		}
+		units = append(units, made)
+	}
+	if len(p.names())+len(p.Units) == 0 {
 		faults = append(faults, errors.New("no consumer: provide a source and a handler"))
 	}
 	if len(faults) > 0 {
 		return nil, &StartError{Faults: faults}
 	}
-	r, err := framework.NewRuntime(all...)
+	r, err := framework.RuntimeOf(all, units)
 	if err != nil {
 		return nil, &StartError{Faults: []error{err}}
 	}
@@ -213,6 +230,19 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 		source.Listen(observer)
 	}
 	return c, nil
+}
+
+// units makes one peer of units.
+func (p Params) units(u Units) (*framework.Units, error) {
+	if u.Err != nil {
+		return nil, of(u.Name, u.Err)
+	}
+	if o := p.observer(); o != nil && u.Config.Observer != nil {
+		u.Config.Observer = framework.Observers{u.Config.Observer, o}
+	} else if o != nil {
+		u.Config.Observer = o
+	}
+	return framework.NewUnits(u.Name, u.Config)
 }
 
 func (p Params) setting(name string) (s Setting, err error) {
@@ -318,27 +348,23 @@ func (p Params) handler(name string) (framework.Handler, error) {
 // hook starts and stops r with the application. OnStart does not wait for any
 // store: a peer that cannot reach its own says so, and is not ready.
 func (p Params) hook(r *framework.Runtime) {
-	var watch sync.WaitGroup
+	watched := func() {}
 	p.Lifecycle.Append(fx.Hook{
 		OnStart: func(ctx context.Context) error {
 			if err := r.Start(ctx); err != nil {
 				return err
 			}
-			for _, c := range r.Consumers() {
-				ended := c.Done()
-				watch.Go(func() {
-					<-ended
-					if err := c.Err(); err != nil {
-						// It fails only if nobody listens, and then nobody would hear.
-						_ = p.Shutdowner.Shutdown(fx.ExitCode(ExitCode(err)))
-					}
-				})
-			}
+			watched = r.Ended(func(err error) {
+				if err != nil {
+					// It fails only if nobody listens, and then nobody would hear.
+					_ = p.Shutdowner.Shutdown(fx.ExitCode(ExitCode(err)))
+				}
+			})
 			return nil
 		},
 		OnStop: func(ctx context.Context) error {
 			err := r.Stop(ctx)
-			watch.Wait()
+			watched()
 			return err
 		},
 	})

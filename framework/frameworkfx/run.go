@@ -124,11 +124,7 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 // stop stops app: softly, at once after another signal, and without waiting after
 // one more.
 func stop(app *fx.App, r *framework.Runtime, signals <-chan os.Signal) error {
-	var within, grace time.Duration
-	for _, c := range r.Consumers() {
-		within = max(within, c.Config().StopTimeout)
-		grace = max(grace, c.Config().Timing.CancelGrace)
-	}
+	within, grace := r.StopTimeout(), r.CancelGrace()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	stopped := make(chan error, 1)

@@ -9,9 +9,9 @@ import (
 )
 
 type metrics struct {
-	tasks, fetched, failures, lost, stuck, overdue, lapses, rolls      *prometheus.CounterVec
-	served, blocked, index, replicas, bound, uncovered, weight, unwell *prometheus.GaugeVec
-	handler, settle, pause, open, takeover, unmoved                    *prometheus.HistogramVec
+	tasks, fetched, failures, lost, stuck, overdue, lapses, rolls             *prometheus.CounterVec
+	served, blocked, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
+	handler, settle, pause, open, takeover, unmoved                           *prometheus.HistogramVec
 }
 
 func newMetrics() metrics {
@@ -44,6 +44,7 @@ func newMetrics() metrics {
 		weight:    gauge("weight", "This peer's share of the work relative to the others, once it has changed."),
 		unwell:    gauge("unwell", "1 while this peer says that it is unwell: partitions are for others."),
 		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by one of its peers.", "kind"),
+		units:     gauge("units", "Units whose handler runs in this peer."),
 		handler:   histogram("handler_seconds", "How long handlers take.", "outcome"),
 		settle:    histogram("settle_seconds", "How long the source takes to answer for a batch of outcomes."),
 		pause:     histogram("handover_pause_seconds", "A partition given away: from the last start here until the ledger took it back."),
@@ -56,7 +57,7 @@ func newMetrics() metrics {
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.tasks, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
-		m.served, m.blocked, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell,
+		m.served, m.blocked, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
 		m.handler, m.settle, m.pause, m.open, m.takeover, m.unmoved,
 	}
 }

@@ -78,7 +78,7 @@ func (o *Observer) ObserveHandled(e framework.Handled) {
 
 // observe counts e and reports whether it knows it.
 func (o *Observer) observe(e framework.Event) bool {
-	return o.tasks(e) || o.grant(e) || o.consumer(e)
+	return o.tasks(e) || o.grant(e) || o.units(e) || o.consumer(e)
 }
 
 // tasks counts the events of tasks; it reports whether e is one.
@@ -130,6 +130,25 @@ func (o *Observer) grant(e framework.Event) bool {
 		o.m.served.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
 		o.m.lost.WithLabelValues(e.Consumer).Inc()
 	case framework.Drained, framework.Dropped: // the coordinator's events have the times
+	default:
+		return false
+	}
+	return true
+}
+
+// units counts the events of units; it reports whether e is one.
+func (o *Observer) units(e framework.Event) bool {
+	switch e := e.(type) {
+	case framework.UnitStarted:
+		o.m.units.WithLabelValues(e.Consumer).Inc()
+	case framework.UnitEnded:
+		o.m.units.WithLabelValues(e.Consumer).Dec()
+		if e.Cause == nil && e.Err != nil {
+			o.m.failures.WithLabelValues(e.Consumer, "unit").Inc()
+		}
+	case framework.UnitsTroubled:
+		o.m.failures.WithLabelValues(e.Consumer, "units").Inc()
+	case framework.UnitsChanged: // nothing to count
 	default:
 		return false
 	}

@@ -23,7 +23,7 @@ type observer struct{ log *zap.Logger }
 
 // Observe writes e.
 func (o *observer) Observe(e framework.Event) {
-	if !o.consumer(e) && !o.tasks(e) && !o.grant(e) {
+	if !o.consumer(e) && !o.tasks(e) && !o.grant(e) && !o.units(e) {
 		o.log.DPanic("an event that the observer does not know", zap.Any("event", e))
 	}
 }
@@ -120,6 +120,28 @@ func (o *observer) grant(e framework.Event) bool {
 		o.at(zapcore.WarnLevel, "partition lost", e.Where, zap.NamedError("cause", e.Cause), zap.Int("running", e.Running))
 	case framework.Dropped:
 		o.at(zapcore.InfoLevel, "lost partition is quiet", e.Where, took(e.Took), zap.Int("tasks", e.Tasks))
+	default:
+		return false
+	}
+	return true
+}
+
+// units writes the events of units; it reports whether e is one.
+func (o *observer) units(e framework.Event) bool {
+	switch e := e.(type) {
+	case framework.UnitStarted:
+		o.at(zapcore.DebugLevel, "unit started", e.Where, zap.String("unit", e.Unit))
+	case framework.UnitEnded:
+		level, message := zapcore.DebugLevel, "unit ended"
+		if e.Cause == nil && e.Err != nil {
+			level, message = zapcore.WarnLevel, "unit failed"
+		}
+		fields := []zap.Field{zap.String("unit", e.Unit), took(e.Took), zap.NamedError("cause", e.Cause), zap.Error(e.Err), again(e.Again)}
+		o.at(level, message, e.Where, stack(fields, e.Err)...)
+	case framework.UnitsChanged:
+		o.log.Info("the list of units changed", name(e.Consumer), zap.Int("units", e.Units), zap.Int("added", e.Added), zap.Int("removed", e.Removed))
+	case framework.UnitsTroubled:
+		o.log.Warn("units: what runs goes on", name(e.Consumer), zap.Error(e.Err))
 	default:
 		return false
 	}

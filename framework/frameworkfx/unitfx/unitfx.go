@@ -1,0 +1,114 @@
+// Package unitfx gives an fx application peers that share units in Redis: pieces of
+// long-running work, each of which one of them owns. See docs/units.md.
+package unitfx
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/unitsource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// A Config says where the units are. The zero value is ready if the application provides a
+// redis.UniversalClient.
+type Config struct {
+	// URL of the server or cluster; see package redisurl. The client is opened for these
+	// units and closed after them. Default: the redis.UniversalClient that the application
+	// provides, and closes.
+	URL string
+	// Source is what the list is told: its key, and in how many shares it is granted.
+	Source unitsource.Config
+	// Units holds the times, the peer's id and what else all peers of a name agree on.
+	// Its Source, Control, Handler and Publish are set here; its Observer is added to
+	// those of the application.
+	Units framework.UnitsConfig
+	// Deployment and WaitReplicas are as in redisledger.Config.
+	Deployment   string
+	WaitReplicas int
+}
+
+// Units makes this process a peer of name: h runs for each unit that it owns. h is a
+// framework.UnitHandler, or a constructor of one with whatever the application provides as
+// its parameters.
+func Units(name string, cfg Config, h any) fx.Option {
+	if f, ok := h.(func(context.Context, framework.Unit) error); ok {
+		h = framework.UnitHandler(f)
+	}
+	if handler, ok := h.(framework.UnitHandler); ok {
+		h = func() framework.UnitHandler { return handler }
+	}
+	return fx.Module("countoff.units "+name,
+		fx.Provide(h, fx.Private),
+		fx.Provide(fx.Annotate(
+			func(l fx.Lifecycle, p given, h framework.UnitHandler) frameworkfx.Units {
+				return cfg.units(name, l, p.Client, h)
+			},
+			fx.ResultTags(frameworkfx.UnitsGroup))),
+	)
+}
+
+type given struct {
+	fx.In
+	Client redis.UniversalClient `optional:"true"`
+}
+
+func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler) frameworkfx.Units {
+	units := frameworkfx.Units{Name: name, Config: cfg.Units}
+	switch {
+	case cfg.URL != "":
+		opened, err := redisurl.Open(cfg.URL)
+		if err != nil {
+			units.Err = err
+			return units
+		}
+		l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
+		client = opened
+	case client == nil:
+		units.Err = errors.New("unitfx: no URL, and the application provides no redis.UniversalClient")
+		return units
+	}
+	bound, err := Bind(client, name, cfg)
+	if err != nil {
+		units.Err = err
+		return units
+	}
+	bound.Handler = h
+	units.Config = bound
+	return units
+}
+
+// Bind returns cfg.Units with the list, the ledger and the table of name in the store of
+// client: for programs without fx, which add a Handler and call framework.NewUnits.
+func Bind(client redis.UniversalClient, name string, cfg Config) (framework.UnitsConfig, error) {
+	source, err := unitsource.New(client, name, cfg.Source)
+	if err != nil {
+		return framework.UnitsConfig{}, err
+	}
+	units := cfg.Units
+	units.Source = source
+	units.Control = func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+		ledger, err := redisledger.New(client, name, redisledger.Config{
+			Config: layout, Timing: units.Timing, Deployment: cfg.Deployment, WaitReplicas: cfg.WaitReplicas,
+		})
+		return ledger, nil, err
+	}
+	units.Publish = func(ctx context.Context, all []string) error {
+		layout, err := source.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		// If the list has changed again the next look writes the table.
+		_, err = redisledger.WriteTable(ctx, client, name, source.Key(), layout, all)
+		return err
+	}
+	return units, nil
+}

@@ -1,0 +1,308 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+)
+
+// ErrRemoved is the cause with which the context of a unit's handler ends when the unit is
+// not in the list any more.
+var ErrRemoved = errors.New("the unit was removed")
+
+// A Unit is a piece of long-running work that exactly one peer of a name owns: a website
+// to watch, a feed to follow, a device to talk to.
+type Unit struct {
+	Name  string
+	Grant partition.Grant // of the partition that the unit is in
+	// Token of the ownership. Give it to what you write to: it can refuse older epochs.
+	Token partition.Token
+}
+
+// A UnitHandler does the work of a unit for as long as this peer owns it. It is to return
+// soon after ctx has ended, within the cancel grace if the ownership is lost; nobody else
+// begins before it has returned, unless this peer is dead or its lease ran out. What ended
+// ctx is its cause (context.Cause):
+//
+//	ErrRemoved              the unit is not in the list any more
+//	ErrHandedOver           another peer is to own it
+//	ErrLeaving              this peer stops (it is also an ErrHandedOver)
+//	transition.ErrLapsed    the ledger did not answer for too long: another may own it now
+//	transition.ErrTaken     the ledger has given it to another peer
+//	transition.ErrShutdown  the peer stops and has no time left
+//
+// If it returns while ctx stands, an error or a panic has it called again after a pause
+// (UnitsConfig.Retry); nil means that there is nothing more to do: it is not called again
+// before the unit has another owner, was removed and added again, or this peer starts anew.
+type UnitHandler func(ctx context.Context, u Unit) error
+
+// A UnitSource says which units there are.
+type UnitSource interface {
+	// Layout is what all peers of the name agree on: how many shares the units are
+	// granted in. It is asked once at each start.
+	Layout(ctx context.Context) (partition.Config, error)
+	// Units returns all units, in any order. Those named twice are one. It is called
+	// from one goroutine.
+	Units(ctx context.Context) ([]string, error)
+}
+
+// A UnitsConfig says what the peers of a name work on. Source, Control and Handler must be
+// given.
+type UnitsConfig struct {
+	Source  UnitSource
+	Control Control // makes the ledger; see WithControl
+	Handler UnitHandler
+	// Publish is told to write the table of the name, for people and other programs: after
+	// the units of this peer changed, after the list did, and, by the peer with index 0,
+	// with each look at the list. units are all there are, sorted. Default: nobody writes it.
+	Publish func(ctx context.Context, units []string) error
+	// Every is how often the list is looked at. Default 1 s.
+	Every time.Duration
+	// Retry says how long the pauses are after a handler failed; its Tries do not count.
+	// A run as long as the longest pause begins with the shortest again.
+	Retry  RetryPolicy
+	Timing transition.Timing
+	// Peer is the peer's id. The table depends on it: a peer that comes back under the
+	// same id gets the same units. Default: the host's name, with the process id if a live
+	// peer has that already.
+	Peer   string
+	Weight int // share of the work relative to the other peers; default 1
+	// Strategy turns the peers into a table. Default partition.Rendezvous: the same peers
+	// and units always give the same table, and what a peer leaves or gets moves nothing
+	// between the others.
+	Strategy partition.Strategy
+	Observer Observer // default: nobody listens
+}
+
+// withDefaults returns c with zero fields filled in.
+func (c UnitsConfig) withDefaults() UnitsConfig {
+	if c.Every == 0 {
+		c.Every = time.Second
+	}
+	if c.Strategy == nil {
+		c.Strategy = partition.Rendezvous{}
+	}
+	if c.Weight == 0 {
+		c.Weight = 1
+	}
+	c.Retry, c.Timing = c.Retry.WithDefaults(), c.Timing.WithDefaults()
+	return c
+}
+
+// Units is one peer of a name whose work is a list of units instead of tasks. A process may
+// have several, of different names. All methods may be called concurrently.
+type Units struct {
+	name string
+	cfg  UnitsConfig
+
+	mu      sync.Mutex
+	session *unitsSession // the current or the last one; nil before the first Start
+}
+
+// NewUnits returns a peer that has not begun. It says all that is wrong at once, and calls
+// nobody.
+func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
+	cfg = cfg.withDefaults()
+	errs := []error{partition.CheckName(name), cfg.Retry.Validate(), cfg.Timing.Validate()}
+	if cfg.Source == nil {
+		errs = append(errs, errors.New("framework: no source of units"))
+	}
+	if cfg.Control == nil {
+		errs = append(errs, errors.New("framework: no ledger: UnitsConfig.Control is missing"))
+	}
+	if cfg.Handler == nil {
+		errs = append(errs, errors.New("framework: no handler"))
+	}
+	if cfg.Every < 0 {
+		errs = append(errs, fmt.Errorf("framework: the list is looked at every %v: want more than 0", cfg.Every))
+	}
+	if cfg.Weight < 0 {
+		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", cfg.Weight))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("units %q: %w", name, err)
+	}
+	return &Units{name: name, cfg: cfg}, nil
+}
+
+// Name returns the name that the peers share.
+func (u *Units) Name() string { return u.name }
+
+// StopTimeout is how long an orderly stop may take.
+func (u *Units) StopTimeout() time.Duration {
+	return u.cfg.Timing.Shutdown + u.cfg.Timing.CancelGrace + stopMargin
+}
+
+// CancelGrace is what a handler has to return in after its context ended.
+func (u *Units) CancelGrace() time.Duration { return u.cfg.Timing.CancelGrace }
+
+// Start begins to take part. It waits for no store; ctx bounds the wait for the end of an
+// earlier run that is being stopped. A peer that runs already is left alone.
+func (u *Units) Start(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("start units %q: %w", u.name, err)
+		}
+		u.mu.Lock()
+		former := u.session
+		if former == nil || former.over() {
+			u.session = newUnitsSession(u)
+			u.mu.Unlock()
+			return nil
+		}
+		u.mu.Unlock()
+		if former.run.Err() == nil {
+			return nil
+		}
+		select {
+		case <-former.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Stop hands over what this peer has and leaves. The handlers' contexts end as soon as
+// others wait for their units, at the latest a moment later. If ctx ends first the stop is
+// hard: they end at once, and what has not returned within the cancel grace is free when
+// the lease ends. It returns after the last handler has, with an error if not everything
+// was handed over.
+func (u *Units) Stop(ctx context.Context) error {
+	u.mu.Lock()
+	s := u.session
+	u.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.stop()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		s.cut()
+		<-s.done
+	}
+	if s.hard.Err() != nil && s.err == nil {
+		return fmt.Errorf("stop units %q: %w hard", u.name, ErrStopped)
+	}
+	return s.err
+}
+
+// Run starts the peer, waits until ctx ends or the peer cannot go on, and stops it. It
+// returns why it could not go on, or what Stop returned.
+func (u *Units) Run(ctx context.Context) error {
+	if err := u.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.StopTimeout())
+		defer cancel()
+		return u.Stop(within)
+	case <-u.Done():
+		return u.Err()
+	}
+}
+
+// Done is closed when nothing of the current run is left; [Units.Err] says why. Before the
+// first Start it is nil.
+func (u *Units) Done() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.session == nil {
+		return nil
+	}
+	return u.session.done
+}
+
+// Err returns why the peer could not go on, once it has ended: nil before and after an
+// orderly stop.
+func (u *Units) Err() error {
+	u.mu.Lock()
+	s := u.session
+	u.mu.Unlock()
+	if s == nil || !s.over() {
+		return nil
+	}
+	return s.err
+}
+
+// View returns the newest view: this peer's index and how many replicas there are. Its
+// Version is 0, and its Index -1, before the first.
+func (u *Units) View() partition.View {
+	if s := u.share(); s != nil {
+		return s.View()
+	}
+	return partition.View{Index: -1}
+}
+
+// ValidFor returns how long this peer may believe to own what it owns if the ledger does not
+// answer any more; 0 if it owns nothing now.
+func (u *Units) ValidFor() time.Duration {
+	if s := u.share(); s != nil {
+		return s.ValidFor()
+	}
+	return 0
+}
+
+// Owned returns the units that are this peer's now, sorted by name.
+func (u *Units) Owned() []Unit {
+	u.mu.Lock()
+	s := u.session
+	u.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Unit
+	for _, k := range s.keepers {
+		if k.owned != nil {
+			all = append(all, *k.owned)
+		}
+	}
+	slices.SortFunc(all, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Ready returns nil if the peer is a member and has read the list, otherwise what is
+// missing.
+func (u *Units) Ready() error {
+	u.mu.Lock()
+	s := u.session
+	u.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("units %q: not started", u.name)
+	}
+	if err := s.ready(); err != nil {
+		return fmt.Errorf("units %q: %w", u.name, err)
+	}
+	return nil
+}
+
+func (u *Units) share() *Share {
+	u.mu.Lock()
+	s := u.session
+	u.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.share
+}
+
+func (u *Units) observe(e Event) {
+	if u.cfg.Observer != nil {
+		u.cfg.Observer.Observe(e)
+	}
+}
+
+// delay is the pause after the tries-th failure in a row.
+func (u *Units) delay(tries int) time.Duration { return u.cfg.Retry.Delay(tries, rand.Float64()) }

@@ -1,0 +1,417 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// A town has a list of units, peers that share them, and a memory of who worked on what.
+type town struct {
+	t      *testing.T
+	layout partition.Config
+	ledger *memledger.Ledger
+	slow   time.Duration // what a handler needs to return
+
+	mu     sync.Mutex
+	list   []string
+	busy   map[string]string          // unit -> who works on it
+	epochs map[string]partition.Epoch // unit -> the newest
+	starts map[string]int
+	causes map[string][]error
+}
+
+func newTown(t *testing.T, units ...string) *town {
+	layout := partition.Config{Total: 64}
+	return &town{
+		t: t, layout: layout, ledger: memledger.New(layout, transition.Timing{}, memledger.Options{}),
+		list: units, busy: map[string]string{}, epochs: map[string]partition.Epoch{}, starts: map[string]int{}, causes: map[string][]error{},
+	}
+}
+
+func (w *town) Layout(context.Context) (partition.Config, error) { return w.layout, nil }
+
+func (w *town) Units(context.Context) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.list), nil
+}
+
+func (w *town) set(units ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = units
+}
+
+// A severable ledger can be cut off from its peer.
+type severable struct {
+	transition.Ledger
+	cut atomic.Bool
+}
+
+var errCut = errors.New("cut off")
+
+func (l *severable) Sync(ctx context.Context, r machine.Request) (machine.Answer, error) {
+	if l.cut.Load() {
+		return machine.Answer{}, errCut
+	}
+	return l.Ledger.Sync(ctx, r)
+}
+
+func (l *severable) Census(ctx context.Context) (machine.Census, error) {
+	if l.cut.Load() {
+		return machine.Census{}, errCut
+	}
+	return l.Ledger.Census(ctx)
+}
+
+// enter starts a peer.
+func (w *town) enter(peer string, more ...func(*framework.UnitsConfig)) (*framework.Units, *severable) {
+	w.t.Helper()
+	ledger := &severable{Ledger: w.ledger}
+	cfg := framework.UnitsConfig{
+		Source: w, Peer: peer,
+		Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return ledger, nil, nil },
+		Handler: func(ctx context.Context, u framework.Unit) error { return w.work(ctx, peer, u) },
+	}
+	for _, m := range more {
+		m(&cfg)
+	}
+	units, err := framework.NewUnits("town", cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := units.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return units, ledger
+}
+
+func (w *town) leave(all ...*framework.Units) {
+	w.t.Helper()
+	for _, u := range all {
+		if err := u.Stop(context.Background()); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// work holds a unit for as long as its owner may, and tells if it is not alone.
+func (w *town) work(ctx context.Context, peer string, u framework.Unit) error {
+	w.mu.Lock()
+	if other := w.busy[u.Name]; other != "" {
+		w.t.Errorf("%s and %s work on %s at once", peer, other, u.Name)
+	}
+	if before := w.epochs[u.Name]; u.Token.Epoch < before || u.Token.Epoch != u.Grant.Epoch {
+		w.t.Errorf("%s works on %s under %v, after epoch %v", peer, u.Name, u.Token, before)
+	}
+	w.busy[u.Name], w.epochs[u.Name] = peer, u.Token.Epoch
+	w.starts[u.Name]++
+	w.mu.Unlock()
+	<-ctx.Done()
+	time.Sleep(w.slow)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.busy, u.Name)
+	w.causes[u.Name] = append(w.causes[u.Name], context.Cause(ctx))
+	return ctx.Err()
+}
+
+func (w *town) table() (table map[string]string, starts map[string]int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.busy), maps.Clone(w.starts)
+}
+
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("unit-%02d", i)
+	}
+	return all
+}
+
+// The same peers and units give the same table, in whatever order either came; when a peer is
+// lost its units move and the others' are not even touched; they come back with it.
+func TestUnitsTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 30
+		var first map[string]string
+		for round, order := range [][]string{{"ann", "bob", "eve"}, {"eve", "ann", "bob"}} {
+			units := names(n)
+			if round == 1 {
+				slices.Reverse(units)
+			}
+			w := newTown(t, units[:n/2]...)
+			var all []*framework.Units
+			ledgers := map[string]*severable{}
+			for _, peer := range order {
+				u, ledger := w.enter(peer)
+				all, ledgers[peer] = append(all, u), ledger
+				time.Sleep(20 * time.Second)
+			}
+			w.set(units...)
+			time.Sleep(20 * time.Second)
+			table, starts := w.table()
+			if len(table) != n {
+				t.Fatalf("%d of %d units are owned: %v", len(table), n, table)
+			}
+			if round == 0 {
+				first = table
+			} else if !maps.Equal(first, table) {
+				t.Fatalf("other order, other table:\n%v\n%v", first, table)
+			}
+			for unit, n := range starts {
+				if round == 0 && unit >= "unit-15" && n != 1 {
+					t.Errorf("%s was started %d times", unit, n)
+				}
+			}
+
+			ledgers["bob"].cut.Store(true)
+			time.Sleep(30 * time.Second)
+			without, again := w.table()
+			for unit, owner := range table {
+				switch {
+				case owner == "bob" && (without[unit] == "bob" || without[unit] == ""):
+					t.Errorf("%s, which was bob's, is %q's", unit, without[unit])
+				case owner != "bob" && (without[unit] != owner || again[unit] != starts[unit]):
+					t.Errorf("%s moved from %s to %q, or was started anew", unit, owner, without[unit])
+				}
+				if owner == "bob" && !slices.ContainsFunc(w.causes[unit], func(err error) bool { return errors.Is(err, transition.ErrLapsed) }) {
+					t.Errorf("bob's %s ended with %v", unit, w.causes[unit])
+				}
+			}
+			ledgers["bob"].cut.Store(false)
+			time.Sleep(30 * time.Second)
+			if back, _ := w.table(); !maps.Equal(back, table) {
+				t.Errorf("bob is back, and the table another:\n%v\n%v", table, back)
+			}
+			w.leave(all...)
+		}
+	})
+}
+
+// Units come and go while peers work; one that is removed and comes back at once begins
+// again only when its handler has returned.
+func TestUnitsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a", "b")
+		w.slow = 5 * time.Second
+		ann, _ := w.enter("ann")
+		bob, _ := w.enter("bob")
+		time.Sleep(30 * time.Second)
+		w.set("b", "c")
+		time.Sleep(2 * time.Second) // noticed; the handler of a still has to return
+		w.set("a", "b", "c")
+		time.Sleep(30 * time.Second)
+		table, _ := w.table()
+		if table["a"] == "" || table["b"] == "" || table["c"] == "" {
+			t.Errorf("not all units are owned: %v", table)
+		}
+		w.set()
+		time.Sleep(10 * time.Second)
+		if table, _ = w.table(); len(table) != 0 {
+			t.Errorf("there are no units, and these run: %v", table)
+		}
+		for _, unit := range []string{"a", "b", "c"} {
+			if cause := w.causes[unit]; len(cause) == 0 || !errors.Is(cause[len(cause)-1], framework.ErrRemoved) {
+				t.Errorf("%s ended with %v", unit, cause)
+			}
+		}
+		w.leave(ann, bob)
+	})
+}
+
+// A peer that stops hands over: its handlers learn why, and the next begins only when they
+// have returned.
+func TestUnitsAreHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(20)...)
+		w.slow = 3 * time.Second
+		ann, _ := w.enter("ann")
+		time.Sleep(20 * time.Second)
+		bob, _ := w.enter("bob")
+		time.Sleep(20 * time.Second)
+		table, _ := w.table()
+		handed := 0
+		for unit, causes := range w.causes {
+			handed++
+			if table[unit] != "bob" || len(causes) != 1 || !errors.Is(causes[0], framework.ErrHandedOver) || errors.Is(causes[0], framework.ErrLeaving) {
+				t.Errorf("%s is %s's, ended with %v", unit, table[unit], causes)
+			}
+		}
+		if handed == 0 || ann.Ready() != nil || len(ann.Owned())+len(bob.Owned()) != 20 {
+			t.Errorf("%d handed over; %v; %v and %v", handed, ann.Ready(), ann.Owned(), bob.Owned())
+		}
+		w.leave(bob)
+		time.Sleep(20 * time.Second)
+		for unit, owner := range table {
+			if causes := w.causes[unit]; owner == "bob" && !errors.Is(causes[len(causes)-1], framework.ErrLeaving) {
+				t.Errorf("%s ended with %v", unit, causes)
+			}
+		}
+		if table, _ = w.table(); len(table) != 20 {
+			t.Errorf("%d units are owned", len(table))
+		}
+		w.leave(ann)
+	})
+}
+
+// An error or a panic is tried again, ever later; nil means that nothing is left to do.
+func TestUnitsReturnEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "done", "fails", "panics")
+		var mu sync.Mutex
+		calls := map[string]int{}
+		var failed int
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Handler = func(_ context.Context, u framework.Unit) error {
+				mu.Lock()
+				calls[u.Name]++
+				mu.Unlock()
+				switch u.Name {
+				case "fails":
+					return errors.New("no")
+				case "panics":
+					panic("no")
+				}
+				return nil
+			}
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if ended, ok := e.(framework.UnitEnded); ok && ended.Err != nil && ended.Again > 0 {
+					mu.Lock()
+					failed++
+					mu.Unlock()
+				}
+			})
+		})
+		time.Sleep(60 * time.Second)
+		mu.Lock()
+		if calls["done"] != 1 {
+			t.Errorf("a unit that was done ran %d times", calls["done"])
+		}
+		for _, unit := range []string{"fails", "panics"} {
+			if n := calls[unit]; n < 4 || n > 8 { // 1 + 2 + 4 + … s
+				t.Errorf("%s was called %d times in a minute", unit, n)
+			}
+		}
+		if failed != calls["fails"]+calls["panics"] {
+			t.Errorf("%d failures were told, of %v", failed, calls)
+		}
+		mu.Unlock()
+		w.set("fails")
+		time.Sleep(5 * time.Second)
+		w.set("done", "fails")
+		time.Sleep(5 * time.Second)
+		mu.Lock()
+		if calls["done"] != 2 {
+			t.Errorf("removed and added again it ran %d times in all", calls["done"])
+		}
+		mu.Unlock()
+		w.leave(ann)
+	})
+}
+
+// A list that cannot be read stops nobody, and is told once.
+func TestUnitsOutliveTheirList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		list := &brokenList{town: w}
+		var told atomic.Int32
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Source = list
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if _, ok := e.(framework.UnitsTroubled); ok {
+					told.Add(1)
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		list.broken.Store(true)
+		time.Sleep(20 * time.Second)
+		if table, starts := w.table(); table["a"] != "ann" || starts["a"] != 1 || told.Load() != 1 {
+			t.Errorf("%v %v, told %d times", table, starts, told.Load())
+		}
+		w.leave(ann)
+	})
+}
+
+type brokenList struct {
+	*town
+	broken atomic.Bool
+}
+
+func (l *brokenList) Units(ctx context.Context) ([]string, error) {
+	if l.broken.Load() {
+		return nil, errCut
+	}
+	return l.town.Units(ctx)
+}
+
+// One process has several names, and each of them all of its own.
+func TestUnitsOfSeveralNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newTown(t, "same"), newTown(t, "same")
+		var all []*framework.Units
+		for name, w := range map[string]*town{"a": a, "b": b} {
+			u, err := framework.NewUnits(name, framework.UnitsConfig{
+				Source: w, Peer: "ann",
+				Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return w.ledger, nil, nil },
+				Handler: func(ctx context.Context, u framework.Unit) error { return w.work(ctx, name, u) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, u)
+		}
+		r, err := framework.RuntimeOf(nil, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(20 * time.Second)
+		for name, w := range map[string]*town{"a": a, "b": b} {
+			if table, _ := w.table(); table["same"] != name {
+				t.Errorf("%s: %v", name, table)
+			}
+		}
+		if err := r.Ready(); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := framework.RuntimeOf(nil, []*framework.Units{all[0], all[0]}); err == nil {
+			t.Error("two of one name were taken")
+		}
+	})
+}
+
+func TestUnitsConfigIsChecked(t *testing.T) {
+	_, err := framework.NewUnits("no such {name}", framework.UnitsConfig{Every: -1, Weight: -1})
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, want := range []string{"name", "source of units", "ledger", "handler", "every", "weight"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not speak of %q: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// A unitsSession is one run of a Units, from Start until the last goroutine has returned.
+type unitsSession struct {
+	u    *Units
+	run  context.Context // ends with a stop
+	hard context.Context // ends with a hard stop
+	stop context.CancelFunc
+	cut  context.CancelFunc
+	done chan struct{} // closed at the end; err may be read then
+	err  error         // why it could not go on
+	poke chan struct{} // what this peer owns has changed, or a keeper has ended
+	all  sync.WaitGroup
+
+	mu       sync.Mutex
+	share    *Share // nil before it takes part
+	listed   bool   // the list was read
+	units    []string
+	troubled error
+	keepers  map[string]*keeper
+}
+
+// A keeper waits for one unit to be this peer's, and runs its handler while it is.
+type keeper struct {
+	remove  context.CancelCauseFunc
+	removed bool
+	owned   *Unit // nil: it is not
+}
+
+func newUnitsSession(u *Units) *unitsSession {
+	s := &unitsSession{u: u, done: make(chan struct{}), poke: make(chan struct{}, 1), keepers: map[string]*keeper{}}
+	s.run, s.stop = context.WithCancel(context.Background())
+	s.hard, s.cut = context.WithCancel(context.Background())
+	go s.live()
+	return s
+}
+
+func (s *unitsSession) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *unitsSession) live() {
+	err := s.work()
+	s.stop()
+	var told error
+	if err != nil {
+		told = fmt.Errorf("units %q: %w", s.u.name, err)
+	}
+	s.err = told
+	s.u.observe(Stopped{Consumer: s.u.name, Err: told})
+	close(s.done)
+}
+
+// work takes part until it is stopped or cannot go on.
+func (s *unitsSession) work() error {
+	share, err := s.begin()
+	if err != nil || share == nil {
+		return err
+	}
+	looking, enough := context.WithCancel(context.Background())
+	s.all.Go(func() { s.follow(looking, share) })
+	err = share.runUntil(s.run, s.hard)
+	// Every keeper ends: what it had was taken away, and what it waits for will not come.
+	enough()
+	s.all.Wait()
+	s.farewell()
+	return err
+}
+
+// begin makes the share, as often as it takes. It returns none after a stop.
+func (s *unitsSession) begin() (*Share, error) {
+	var again backoff
+	for {
+		share, layout, err := s.beginOnce()
+		_, control := errors.AsType[*controlError](err)
+		switch {
+		case err == nil:
+			s.mu.Lock()
+			s.share, s.troubled = share, nil
+			s.mu.Unlock()
+			s.u.observe(Started{
+				Consumer: s.u.name, Peer: share.cfg.Peer, Session: share.coordinator.Session(),
+				Config: layout, Takeover: s.u.cfg.Timing.Takeover(),
+			})
+			return share, nil
+		case s.run.Err() != nil:
+			return nil, nil
+		case control, errors.Is(err, partition.ErrConfig):
+			return nil, err
+		}
+		wait := again.next()
+		s.mu.Lock()
+		s.troubled = err
+		s.mu.Unlock()
+		s.u.observe(StartFailed{Consumer: s.u.name, Err: err, Again: wait})
+		if !sleep(s.run, wait) {
+			return nil, nil
+		}
+	}
+}
+
+func (s *unitsSession) beginOnce() (*Share, partition.Config, error) {
+	cfg := s.u.cfg
+	ctx, cancel := context.WithTimeout(s.run, cfg.Timing.Lease)
+	defer cancel()
+	layout, err := cfg.Source.Layout(ctx)
+	if err != nil {
+		return nil, layout, fmt.Errorf("layout of the source: %w", err)
+	}
+	ledger, indexer, err := cfg.Control(layout)
+	if err != nil {
+		return nil, layout, &controlError{err}
+	}
+	peer, err := peerID(ctx, cfg.Peer, ledger)
+	if err != nil {
+		return nil, layout, fmt.Errorf("read the ledger: %w", err)
+	}
+	share, err := NewShare(s.u.name, ShareConfig{
+		Ledger: ledger, Partitions: layout, Timing: cfg.Timing, Peer: peer, Weight: cfg.Weight,
+		Strategy: cfg.Strategy, Indexer: indexer, Observer: cfg.Observer,
+	})
+	if err != nil {
+		return nil, layout, &controlError{err}
+	}
+	return share, layout, nil
+}
+
+// follow keeps as many keepers as there are units, until ctx ends.
+func (s *unitsSession) follow(ctx context.Context, share *Share) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	poked := false
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.poke:
+			poked = true
+			timer.Reset(min(s.u.cfg.Every, publishSoon)) // several come together
+			continue
+		case <-timer.C:
+		}
+		err := s.look(ctx, share, poked)
+		poked = false
+		if err != nil && !failing && ctx.Err() == nil {
+			s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
+		}
+		failing = err != nil
+		timer.Reset(s.u.cfg.Every)
+	}
+}
+
+// publishSoon is how long after a change the table is written.
+const publishSoon = 50 * time.Millisecond
+
+// look reads the list and follows it.
+func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) error {
+	inner, cancel := context.WithTimeout(ctx, s.u.cfg.Timing.Lease)
+	defer cancel()
+	units, err := s.u.cfg.Source.Units(inner)
+	if err != nil {
+		return fmt.Errorf("read the list of units: %w", err) // what runs goes on
+	}
+	slices.Sort(units)
+	units = slices.Compact(units)
+	added, removed := s.adopt(share, units)
+	if added+removed > 0 {
+		changed = true
+		s.u.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
+	}
+	if s.u.cfg.Publish == nil || !changed && share.View().Index != 0 {
+		return nil
+	}
+	if err := s.u.cfg.Publish(inner, units); err != nil {
+		return fmt.Errorf("write the table of units: %w", err)
+	}
+	return nil
+}
+
+// adopt starts keepers of what is new and removes those of what is gone.
+func (s *unitsSession) adopt(share *Share, units []string) (added, removed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed, s.units = true, units
+	for _, name := range units {
+		if s.keepers[name] != nil {
+			continue // if it was removed, its handler has to return before it begins anew
+		}
+		added++
+		ctx, remove := context.WithCancelCause(context.Background())
+		k := &keeper{remove: remove}
+		s.keepers[name] = k
+		s.all.Go(func() { s.keep(ctx, share, name, k) })
+	}
+	for _, name := range slices.Collect(maps.Keys(s.keepers)) {
+		if _, ok := slices.BinarySearch(units, name); ok || s.keepers[name].removed {
+			continue
+		}
+		removed++
+		s.keepers[name].removed = true
+		s.keepers[name].remove(ErrRemoved)
+	}
+	return added, removed
+}
+
+// keep is the life of a keeper.
+func (s *unitsSession) keep(ctx context.Context, share *Share, name string, k *keeper) {
+	defer s.nudge()
+	defer func() {
+		k.remove(nil)
+		s.mu.Lock()
+		delete(s.keepers, name)
+		s.mu.Unlock()
+	}()
+	for {
+		a, err := share.Await(ctx, name)
+		if err != nil {
+			return // it was removed, or the peer has left
+		}
+		unit := Unit{Name: name, Grant: a.Grant, Token: a.Token}
+		s.own(k, &unit)
+		s.serve(a, unit)
+		s.own(k, nil)
+		a.Release()
+	}
+}
+
+func (s *unitsSession) own(k *keeper, unit *Unit) {
+	s.mu.Lock()
+	k.owned = unit
+	s.mu.Unlock()
+	s.nudge()
+}
+
+func (s *unitsSession) nudge() { poke(s.poke) }
+
+// serve runs the handler for as long as the admission stands, and returns when the handler
+// has.
+func (s *unitsSession) serve(a *Admission, unit Unit) {
+	where := Where{Consumer: s.u.name, Grant: unit.Grant}
+	for tries := 1; a.Context().Err() == nil; tries++ {
+		s.u.observe(UnitStarted{Where: where, Unit: unit.Name})
+		began := time.Now()
+		err := s.call(a.Context(), unit)
+		ended := UnitEnded{Where: where, Unit: unit.Name, Err: err, Took: time.Since(began)}
+		switch {
+		case a.Context().Err() != nil:
+			ended.Cause = context.Cause(a.Context())
+		case err != nil:
+			if ended.Took >= s.u.cfg.Retry.Max {
+				tries = 1
+			}
+			ended.Again = s.u.delay(tries)
+		}
+		s.u.observe(ended)
+		switch {
+		case ended.Cause != nil:
+		case err == nil:
+			<-a.Context().Done() // nothing more to do; it stays ours
+		default:
+			sleep(a.Context(), ended.Again)
+		}
+	}
+}
+
+func (s *unitsSession) call(ctx context.Context, unit Unit) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return s.u.cfg.Handler(ctx, unit)
+}
+
+// farewell takes what this peer had out of the table: nobody else may be there to do so.
+func (s *unitsSession) farewell() {
+	if s.u.cfg.Publish == nil || !s.listed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.hard, s.u.cfg.Timing.CallTimeout())
+	defer cancel()
+	if err := s.u.cfg.Publish(ctx, s.units); err != nil && s.hard.Err() == nil {
+		s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: fmt.Errorf("write the table of units: %w", err)})
+	}
+}
+
+// ready says what is missing until the peer is a member that knows the list.
+func (s *unitsSession) ready() error {
+	s.mu.Lock()
+	share, listed, troubled := s.share, s.listed, s.troubled
+	s.mu.Unlock()
+	switch {
+	case s.over() && s.err != nil:
+		return fmt.Errorf("ended: %w", s.err)
+	case s.over():
+		return errors.New("stopped")
+	case s.run.Err() != nil:
+		return errors.New("stopping")
+	case share == nil && troubled != nil:
+		return fmt.Errorf("starting: %w", troubled)
+	case share == nil:
+		return errors.New("starting")
+	case share.ValidFor() == 0:
+		return errors.New("no lease: the ledger has not answered in time")
+	case share.View().Index < 0:
+		return errors.New("not a member of a roll yet")
+	case !listed:
+		return errors.New("the list of units was not read yet")
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package unitsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+)
+
+// A Config is what a [Source] may be told. Zero is ready to use.
+type Config struct {
+	// Key of the list. Default "{name}:units". On a cluster it must have that tag.
+	Key string
+	// Partitions is in how many shares the units are granted: at least ten times as many
+	// as there will be peers. It is written under the name if nobody has done so, and
+	// compared otherwise. Default: what stands there, else 256.
+	Partitions int
+}
+
+// A Source is the list of the units of a name. It implements framework.UnitSource. All
+// methods may be called concurrently. The client stays the caller's.
+type Source struct {
+	client redis.UniversalClient
+	name   string
+	key    string
+	total  int
+	list   atomic.Bool // it was a list when it was looked at last, not a set
+}
+
+// New returns the list of the units of name. It does not talk to the store.
+func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
+	err := partition.Config{Total: cfg.Partitions}.WithDefaults().Validate()
+	if err := errors.Join(partition.CheckName(name), err); err != nil {
+		return nil, err
+	}
+	if cfg.Key == "" {
+		cfg.Key = Key(name)
+	}
+	return &Source{client: client, name: name, key: cfg.Key, total: cfg.Partitions}, nil
+}
+
+// Key returns the default key of the list of name.
+func Key(name string) string { return redisconfig.Tag(name) + ":units" }
+
+// Key returns the key of the list.
+func (s *Source) Key() string { return s.key }
+
+// Layout returns what all peers of the name agree on. It writes it if nothing stands, and
+// fails with an error that wraps partition.ErrConfig if something else does.
+func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
+	return redisconfig.Agree(ctx, s.client, s.name, partition.Config{Total: s.total, Hash: partition.XXHash64})
+}
+
+// Units returns all units, sorted, each once. A list that does not exist has none.
+func (s *Source) Units(ctx context.Context) ([]string, error) {
+	units, err := s.read(ctx, s.list.Load())
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		s.list.Store(!s.list.Load())
+		units, err = s.read(ctx, s.list.Load())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("unitsource: read %s: %w", s.key, err)
+	}
+	slices.Sort(units)
+	units = slices.Compact(units)
+	if len(units) > 0 && units[0] == "" {
+		units = units[1:] // an empty line is no unit
+	}
+	return units, nil
+}
+
+func (s *Source) read(ctx context.Context, list bool) ([]string, error) {
+	if list {
+		return s.client.LRange(ctx, s.key, 0, -1).Result()
+	}
+	return s.client.SMembers(ctx, s.key).Result()
+}
+
+// Add adds units. Those that are there already are left alone. It makes a set if there is
+// nothing yet.
+func (s *Source) Add(ctx context.Context, units ...string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	if i := slices.IndexFunc(units, func(u string) bool { return strings.TrimSpace(u) == "" }); i >= 0 {
+		return fmt.Errorf("unitsource: unit %d is empty", i)
+	}
+	err := s.client.SAdd(ctx, s.key, words(units)...).Err()
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		_, err = s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for _, u := range units {
+				p.LRem(ctx, s.key, 0, u) // or it would stand there twice
+				p.RPush(ctx, s.key, u)
+			}
+			return nil
+		})
+	}
+	return s.failed("add to", err)
+}
+
+// Remove removes units. Those that are not there are left alone.
+func (s *Source) Remove(ctx context.Context, units ...string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	err := s.client.SRem(ctx, s.key, words(units)...).Err()
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		_, err = s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for _, u := range units {
+				p.LRem(ctx, s.key, 0, u)
+			}
+			return nil
+		})
+	}
+	return s.failed("remove from", err)
+}
+
+func (s *Source) failed(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("unitsource: %s %s: %w", what, s.key, err)
+	}
+	return nil
+}
+
+func words(units []string) []any {
+	all := make([]any, len(units))
+	for i, u := range units {
+		all[i] = u
+	}
+	return all
+}
