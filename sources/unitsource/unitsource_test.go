@@ -1,0 +1,103 @@
+package unitsource_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/unitsource"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// on runs test on miniredis, and on a real server.
+func on(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
+	t.Run("miniredis", func(t *testing.T) {
+		_, client := redistest.Mini(t)
+		test(t, client)
+	})
+	t.Run("server", func(t *testing.T) { test(t, redistest.Server(t).Client()) })
+}
+
+// Whoever wrote it, and whichever kind it is, before and after it changes: the list is read.
+func TestListsAndSets(t *testing.T) {
+	on(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		s, err := unitsource.New(client, name, unitsource.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(want ...string) {
+			t.Helper()
+			if got, err := s.Units(ctx); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%q %v, want %q", got, err, want)
+			}
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		key := "{" + name + "}:units"
+		if s.Key() != key || unitsource.Key(name) != key {
+			t.Errorf("the list is %s", s.Key())
+		}
+		has()
+		must(s.Add(ctx, "b", "a"))
+		must(s.Add(ctx, "b"))
+		has("a", "b")
+		must(client.SAdd(ctx, key, "c d", "").Err())
+		must(s.Remove(ctx, "b", "nothing"))
+		has("a", "c d")
+
+		must(client.Del(ctx, key).Err())
+		must(client.RPush(ctx, key, "z", "y", "z").Err())
+		has("y", "z")
+		must(s.Add(ctx, "z", "x"))
+		has("x", "y", "z")
+		must(s.Remove(ctx, "z"))
+		has("x", "y")
+		if n := client.LLen(ctx, key).Val(); n != 2 {
+			t.Errorf("%d lines", n)
+		}
+		must(s.Add(ctx))
+		must(s.Remove(ctx))
+		if err := s.Add(ctx, "ok", " "); err == nil {
+			t.Error("an empty unit was taken")
+		}
+
+		must(client.Del(ctx, key).Err())
+		must(client.Set(ctx, key, "text", 0).Err())
+		if _, err := s.Units(ctx); err == nil {
+			t.Error("a string was read as a list")
+		}
+		must(client.Del(ctx, key).Err())
+		has()
+	})
+}
+
+func TestLayout(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	if _, err := unitsource.New(client, "{no}", unitsource.Config{Partitions: -1}); err == nil {
+		t.Error("taken")
+	}
+	for _, c := range []struct {
+		total int
+		ok    bool
+	}{{0, true}, {256, true}, {32, false}} {
+		s, err := unitsource.New(client, name, unitsource.Config{Partitions: c.total})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Layout(t.Context()); (err == nil) != c.ok || err != nil && !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("%d partitions: %v", c.total, err)
+		}
+	}
+}
