@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/cmd/countoff/seat"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition"
@@ -22,6 +23,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		os.Exit(seat.Guard(os.Args[2:]))
+	}
 	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := exit.Main(ctx, root())
@@ -63,7 +67,7 @@ func root() *cobra.Command {
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
 	cmd.AddCommand(statusCommand(), watchCommand(), indexCommand(), initCommand(), resizeCommand(), destroyCommand(),
 		enqueueCommand(), deadCommand(), versionCommand())
-	cmd.AddCommand(historyCommand(), explainCommand(), doctorCommand(), epochsCommand())
+	cmd.AddCommand(historyCommand(), explainCommand(), doctorCommand(), epochsCommand(), runCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
 }

@@ -21,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	part()
 	redis.SetLogger(quiet{})
 	goleak.VerifyTestMain(m)
 }

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/cmd/countoff/seat"
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx/unitfx"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/unitsource"
+	"github.com/countoff/countoff/transition"
+)
+
+// guardCommand is the word that makes this program a guard; see package seat.
+const guardCommand = "run-guard"
+
+// signals are those that may tell a command that something has changed.
+var signals = map[string]os.Signal{
+	"none": nil, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT,
+}
+
+func runCommand() *cobra.Command {
+	var name, id, sig, list, notify string
+	var lease, drain time.Duration
+	var partitions, weight int
+	cmd := &cobra.Command{
+		Use:   "run --name NAME -- COMMAND [ARGUMENT...]",
+		Short: "hold a seat among the peers of NAME for a command, and hand it its units",
+		Long: `Takes part under NAME and runs COMMAND with the units that this peer owns: entries of the set
+or list {NAME}:units, each of which one peer has. What comes and goes is told on its input:
+
+  place INDEX REPLICAS      where this peer stands
+  added TOKEN UNIT          the unit is the command's
+  moved TOKEN UNIT          another peer is to have it
+  removed TOKEN UNIT        it is not in the list any more
+
+When a unit leaves, --signal is sent too; nobody else begins with it before the command has
+answered on file descriptor 3 with the line
+
+  released TOKEN UNIT
+
+or has ended. One that has not answered within --drain is ended. COUNTOFF_UNITS and
+COUNTOFF_TOKENS list what the command has at its start, one a line, COUNTOFF_INDEX and
+COUNTOFF_REPLICAS say where it stands. A command that ends because of the signal, or is
+ended, is started again with what is left: so one that knows of nothing but COUNTOFF_UNITS is
+served as well, best with --notify change.
+
+If the ownership may be over the command gets SIGTERM and soon after SIGKILL, with all that
+it has started, also when this program is killed or stands still.`,
+		Example: `  countoff run --name crawler --notify change -- sh -c 'for u in $COUNTOFF_UNITS; do watch-site "$u" & done; wait'`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
+			timing := transition.Timing{Lease: lease, Drain: drain}
+			number, known := signals[strings.TrimPrefix(strings.ToUpper(sig), "SIG")]
+			if strings.EqualFold(sig, "none") {
+				number, known = nil, true
+			}
+			errs := []error{partition.CheckName(name), sharesFault(cmd, partitions)}
+			if !known {
+				errs = append(errs, fmt.Errorf("--signal %q: want HUP, INT, TERM, QUIT or none", sig))
+			}
+			if notify != "leave" && notify != "change" {
+				errs = append(errs, fmt.Errorf("--notify %q: want leave or change", notify))
+			}
+			if lease <= 0 || drain <= 0 {
+				errs = append(errs, fmt.Errorf("--lease %v, --drain %v: want more than 0", lease, drain))
+			} else {
+				errs = append(errs, timing.Validate())
+			}
+			if weight < 1 {
+				errs = append(errs, fmt.Errorf("--weight %d: want at least 1", weight))
+			}
+			if _, err := exec.LookPath(args[0]); err != nil {
+				errs = append(errs, err)
+			}
+			raw, err := cmd.Flags().GetString("redis")
+			timeout, errTimeout := cmd.Flags().GetDuration("timeout")
+			client, errOpen := redisurl.Open(raw)
+			if err := errors.Join(append(errs, err, errTimeout, errOpen)...); err != nil {
+				if client != nil {
+					err = errors.Join(err, client.Close())
+				}
+				return exit.With(exit.Usage, err)
+			}
+			defer client.Close()
+			reach, done := context.WithTimeout(cmd.Context(), timeout)
+			defer done()
+			if err := redisurl.Reach(reach, client, raw); err != nil {
+				return exit.With(exit.Unreachable, err)
+			}
+			return holdSeat(cmd, client, unitfx.Config{
+				Source: unitsource.Config{Key: list, Partitions: partitions},
+				Units:  framework.UnitsConfig{Timing: timing, Peer: id, Weight: weight},
+			}, seat.Config{Name: name, Command: args, Signal: number, OnChange: notify == "change", Drain: drain})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "what the peers share")
+	f.StringVar(&id, "id", "", "peer id: the same gets the same units again (default the host's name, with the process id if that is taken)")
+	f.StringVar(&list, "units", "", "key of the list of units (default {NAME}:units)")
+	f.StringVar(&sig, "signal", "HUP", "what the command is sent when a unit leaves: HUP, INT, TERM, QUIT or none")
+	f.StringVar(&notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")
+	f.DurationVar(&drain, "drain", 30*time.Second, "how long the command may take to release a unit before it is ended")
+	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
+	f.IntVar(&partitions, "partitions", partition.DefaultTotal, "shares that the units are granted in")
+	f.IntVar(&weight, "weight", 1, "share of the units relative to the other peers")
+	_ = cmd.MarkFlagRequired("name")
+	return cmd
+}
+
+// holdSeat runs until it is told to stop, or the command ends.
+func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Config, cfg seat.Config) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cfg.Out, cfg.Err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	cfg.Guard = []string{self, guardCommand}
+	units.Units.Observer = framework.ObserverFunc(func(e framework.Event) { tellTrouble(cfg.Err, e) })
+	if cfg.Units, err = unitfx.Bind(client, cfg.Name, units); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	// The first signal ends the context of the command; another one ends everything at once.
+	again := make(chan os.Signal, 2)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	now, cut := context.WithCancel(context.Background())
+	defer cut()
+	go func() {
+		for range 2 {
+			select {
+			case <-again:
+			case <-now.Done():
+				return
+			}
+		}
+		cut()
+	}()
+	err = seat.Run(cmd.Context(), now, cfg)
+	switch {
+	case errors.Is(err, framework.ErrStopped):
+		return exit.With(exit.Hard, err)
+	case errors.Is(err, seat.ErrStart):
+		return exit.With(exit.Usage, err)
+	}
+	return err
+}
+
+// tellTrouble says what keeps a peer from working.
+func tellTrouble(out io.Writer, e framework.Event) {
+	say := func(format string, args ...any) { fmt.Fprintf(out, "countoff run: "+format+"\n", args...) }
+	switch e := e.(type) {
+	case framework.StartFailed:
+		say("not started yet: %v", e.Err)
+	case framework.UnitsTroubled:
+		say("%v", e.Err)
+	case framework.Coordinated:
+		switch e := e.Event.(type) {
+		case transition.Lapsed:
+			if e.Grants > 0 {
+				say("the lease may have run out: the store did not answer in time")
+			}
+		case transition.GraceOpened:
+			say("the store is new, restarted or forgot: nobody gains a unit for %v", e.Left.Round(time.Millisecond))
+		}
+	}
+}

@@ -1,0 +1,355 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// play is the variable that makes the test's own program another: "countoff", or a command
+// that countoff runs.
+const play = "COUNTOFF_TEST_PLAY"
+
+// part plays what the environment says, if it says anything.
+func part() {
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		main()
+	}
+	switch os.Getenv(play) {
+	case "countoff":
+		os.Setenv(play, "worker") // for the command
+		main()
+	case "worker":
+		worker(os.Args[1], os.Args[2])
+		os.Exit(0)
+	}
+}
+
+// worker is a command: it locks a file for each of its units, which the system unlocks if it
+// dies, and tells of every one that another has locked.
+func worker(dir, peer string) {
+	signal.Ignore(syscall.SIGHUP) // the lines say the same
+	answers := os.NewFile(3, "answers")
+	locks := map[string]*os.File{}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		words := strings.SplitN(lines.Text(), " ", 3)
+		if len(words) < 3 {
+			continue
+		}
+		word, token, unit := words[0], words[1], words[2]
+		switch word {
+		case "added":
+			f, err := os.OpenFile(filepath.Join(dir, unit), os.O_CREATE|os.O_RDWR, 0o600)
+			if err == nil {
+				err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+			}
+			if err != nil {
+				os.WriteFile(filepath.Join(dir, "double-"+unit+"-"+peer), []byte(err.Error()), 0o600)
+				continue
+			}
+			f.Truncate(0)
+			f.WriteAt([]byte(peer), 0)
+			locks[unit] = f
+		case "moved", "removed":
+			time.Sleep(50 * time.Millisecond) // what has to be put in order
+			locks[unit].Truncate(0)
+			locks[unit].Close()
+			delete(locks, unit)
+			fmt.Fprintln(answers, "released", token, unit)
+		}
+	}
+}
+
+// A runner is one process of countoff run.
+type runner struct {
+	cmd   *exec.Cmd
+	log   bytes.Buffer // read it after ended
+	ended chan struct{}
+}
+
+// A floor has a store, a name with units, and runners.
+type floor struct {
+	t      *testing.T
+	dir    string
+	name   string
+	server *redistest.Process
+	client redis.UniversalClient
+	units  []string
+}
+
+func newFloor(t *testing.T, units int) *floor {
+	f := &floor{t: t, dir: t.TempDir(), name: redistest.Name(t), server: redistest.Server(t)}
+	f.client = f.server.Client()
+	if _, err := redisledger.Init(t.Context(), f.client, f.name, partition.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range units {
+		f.units = append(f.units, fmt.Sprintf("unit %02d", i)) // with a space
+		f.client.SAdd(t.Context(), "{"+f.name+"}:units", f.units[i])
+	}
+	return f
+}
+
+// run starts countoff run for a command.
+func (f *floor) run(peer string, more []string, command ...string) *runner {
+	f.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r := &runner{ended: make(chan struct{})}
+	args := append([]string{"run", "--name", f.name, "--id", peer, "--lease", "2500ms", "--redis", "redis://" + f.server.Addr()}, more...)
+	r.cmd = exec.Command(self, append(append(args, "--"), command...)...)
+	r.cmd.Env = append(os.Environ(), play+"=countoff")
+	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
+	r.cmd.WaitDelay = 5 * time.Second
+	if err := r.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	go func() {
+		_ = r.cmd.Wait()
+		close(r.ended)
+	}()
+	f.t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+		if f.t.Failed() {
+			f.t.Logf("%s: %s\n%s", peer, r.cmd.ProcessState, r.log.String())
+		}
+	})
+	return r
+}
+
+// worker starts countoff run for the worker of this test.
+func (f *floor) worker(peer string, more ...string) *runner {
+	self, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.run(peer, more, self, f.dir, peer)
+}
+
+func (r *runner) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// code waits for the end and returns the code.
+func (r *runner) code(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-r.ended:
+		return r.cmd.ProcessState.ExitCode()
+	case <-time.After(60 * time.Second):
+		t.Fatal("it does not end")
+		return 0
+	}
+}
+
+// owners returns who has locked which unit last, and not unlocked it.
+func (f *floor) owners() map[string]string {
+	f.t.Helper()
+	if double, _ := filepath.Glob(filepath.Join(f.dir, "double-*")); len(double) > 0 {
+		f.t.Fatalf("two had one unit: %q", double)
+	}
+	owners := map[string]string{}
+	for _, u := range f.units {
+		owner, err := os.ReadFile(filepath.Join(f.dir, u))
+		if err == nil && len(owner) > 0 {
+			owners[u] = string(owner)
+		}
+	}
+	return owners
+}
+
+// until waits until every unit is owned, by somebody whom ok likes, and the table says so.
+func (f *floor) until(what string, ok func(unit, owner string) bool) map[string]string {
+	f.t.Helper()
+	deadline, tick := time.After(60*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for {
+		owners := f.owners()
+		table, err := redisledger.ReadTable(context.Background(), f.client, f.name)
+		good := err == nil && len(owners) == len(f.units)
+		for unit, owner := range owners {
+			good = good && ok(unit, owner) && slices.Contains(table[owner], unit)
+		}
+		if good {
+			return owners
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			f.t.Fatalf("waited for %s: %v; the table is %v %v", what, owners, table, err)
+		}
+	}
+}
+
+// Peers are killed and stand still, with commands that work on: no unit is ever two
+// commands', and none is left alone.
+func TestRunKeepsOneOwner(t *testing.T) {
+	f := newFloor(t, 20)
+	ann, bob, eve := f.worker("ann"), f.worker("bob"), f.worker("eve")
+	has := func(peers ...string) func(string, string) bool {
+		return func(_, owner string) bool { return slices.Contains(peers, owner) }
+	}
+	await := func(peers ...string) map[string]string {
+		t.Helper()
+		return f.until(fmt.Sprint("units of ", peers), has(peers...))
+	}
+	all := f.until("three owners", func(string, string) bool {
+		n := map[string]bool{}
+		for _, owner := range f.owners() {
+			n[owner] = true
+		}
+		return len(n) == 3
+	})
+
+	ann.signal(t, syscall.SIGKILL) // its command is orphaned
+	without := await("bob", "eve")
+	for unit, owner := range all {
+		if owner != "ann" && without[unit] != owner {
+			t.Errorf("%s moved from %s to %s", unit, owner, without[unit])
+		}
+	}
+	bob.signal(t, syscall.SIGSTOP) // its command goes on
+	await("eve")
+	bob.signal(t, syscall.SIGCONT)
+	back := await("bob", "eve")
+	for unit, owner := range without {
+		if back[unit] != owner && back[unit] != "eve" {
+			t.Errorf("%s is %s's, and was %s's before", unit, back[unit], owner)
+		}
+	}
+	f.until("bob to have his own again", func(unit, owner string) bool { return owner == without[unit] })
+	bob.signal(t, syscall.SIGTERM)
+	if code := bob.code(t); code != exit.OK {
+		t.Errorf("bob ended with %d: %s", code, bob.log.String())
+	}
+	await("eve")
+	eve.signal(t, syscall.SIGTERM)
+	if code := eve.code(t); code != exit.OK {
+		t.Errorf("eve ended with %d: %s", code, eve.log.String())
+	}
+	if owners := f.owners(); len(owners) != 0 {
+		t.Errorf("all have left, and these are owned: %v", owners)
+	}
+}
+
+// A command that never answers is ended, and what it had moves only then.
+func TestRunEndsWhoDoesNotRelease(t *testing.T) {
+	f := newFloor(t, 8)
+	f.worker("ann")
+	f.until("ann to have all", func(_, owner string) bool { return owner == "ann" })
+	deaf := f.run("deaf", []string{"--drain", "1s"}, "sh", "-c", `trap '' HUP TERM; touch `+f.dir+`/deaf; while :; do sleep 0.1; done`)
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		if _, err := os.Stat(filepath.Join(f.dir, "deaf")); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("deaf gets nothing")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	deaf.signal(t, syscall.SIGTERM)
+	if code := deaf.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, deaf.log.String())
+	}
+	if log := deaf.log.String(); !strings.Contains(log, "was not released within 1s") {
+		t.Errorf("it says %q", log)
+	}
+	f.until("ann to have all again", func(_, owner string) bool { return owner == "ann" })
+}
+
+// A program that knows of nothing but its environment: the signal ends it, and it is started
+// again with what it has now.
+func TestRunStartsAnewWithTheEnvironment(t *testing.T) {
+	f := newFloor(t, 2)
+	r := f.run("ann", []string{"--notify", "change"}, "sh", "-c",
+		`printf '%s\n' "$COUNTOFF_UNITS" >`+f.dir+`/now.tmp; mv `+f.dir+`/now.tmp `+f.dir+`/now; sleep 1000`)
+	sees := func(want string) {
+		t.Helper()
+		deadline := time.Now().Add(60 * time.Second)
+		for {
+			got, _ := os.ReadFile(filepath.Join(f.dir, "now"))
+			if string(got) == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("it sees %q, want %q", got, want)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	sees("unit 00\nunit 01\n")
+	f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 02")
+	sees("unit 00\nunit 01\nunit 02\n")
+	f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
+	sees("unit 01\nunit 02\n")
+	r.signal(t, syscall.SIGTERM)
+	if code := r.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+}
+
+func TestRunEndsWithItsCommand(t *testing.T) {
+	f := newFloor(t, 1)
+	for command, want := range map[string]int{"exit 0": exit.OK, "exit 3": exit.Failed} {
+		r := f.run("ann", nil, "sh", "-c", command)
+		if code := r.code(t); code != want {
+			t.Errorf("%s: code %d, want %d: %s", command, code, want, r.log.String())
+		}
+		if want != exit.OK && !strings.Contains(r.log.String(), "code 3") {
+			t.Errorf("it says %q", r.log.String())
+		}
+	}
+}
+
+func TestRunUsage(t *testing.T) {
+	s := newShell(t)
+	for _, line := range []string{
+		"run -- true",
+		"run --name {no} -- true",
+		"run --name n",
+		"run --name n --signal KILL -- true",
+		"run --name n --notify never -- true",
+		"run --name n --lease 1s -- true",
+		"run --name n --drain 0s -- true",
+		"run --name n --weight 0 -- true",
+		"run --name n -- no-such-command-anywhere",
+	} {
+		words := strings.Fields(line)
+		cmd := root()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append([]string{words[0], "--redis", s.url}, words[1:]...))
+		err := cmd.ExecuteContext(t.Context())
+		var coded *exit.Error
+		if err == nil || errors.As(err, &coded) && coded.Code != exit.Usage {
+			t.Errorf("countoff %s: %v", line, err)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+//go:build unix
+
+package seat
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A child is a command under its guard.
+type child struct {
+	cfg      Config
+	validFor func() time.Duration
+	cmd      *exec.Cmd // the guard
+	control  *os.File  // to the guard; see guard.go
+	ended    chan struct{}
+	code     int   // of the command; read it after ended
+	failed   error // it could not be started
+
+	mu      sync.Mutex
+	lines   []string // for the command's input
+	wake    *sync.Cond
+	closed  bool
+	ordered bool      // it was told to end
+	awaited int       // units that it was told to release, and has not
+	poked   time.Time // when it was last signalled because of a change
+}
+
+// start starts a command.
+func start(cfg Config, env []string, grace time.Duration, validFor func() time.Duration, heard func(*child, string)) (*child, error) {
+	c := &child{cfg: cfg, validFor: validFor, ended: make(chan struct{})}
+	c.wake = sync.NewCond(&c.mu)
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	pipe := func() (r, w *os.File, err error) { return os.Pipe() }
+	input, in, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, input)
+	answers, answer, err := pipe()
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	files = append(files, answer)
+	orders, control, err := pipe()
+	if err != nil {
+		in.Close()
+		answers.Close()
+		return nil, err
+	}
+	files = append(files, orders)
+	c.control = control
+
+	args := append(append(cfg.Guard[1:len(cfg.Guard):len(cfg.Guard)], grace.String(), "--"), cfg.Command...)
+	c.cmd = exec.Command(cfg.Guard[0], args...)
+	c.cmd.Env = env
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = input, cfg.Out, cfg.Err
+	c.cmd.ExtraFiles = []*os.File{answer, orders}
+	c.cmd.WaitDelay = time.Second // something that the command has left behind may hold its output
+	// A group of its own: what the command starts can be ended with it, and the keys of a
+	// terminal speak to the peer alone.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.cmd.Start(); err != nil {
+		in.Close()
+		answers.Close()
+		control.Close()
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	c.live()
+	var all sync.WaitGroup
+	all.Go(func() { c.write(in) })
+	all.Go(func() {
+		listen(answers, func(text string) {
+			switch text {
+			case saidNoStart:
+				c.failed = ErrStart
+			case saidEnded:
+				c.mu.Lock()
+				c.ordered = true
+				c.mu.Unlock()
+			default:
+				heard(c, text)
+			}
+		})
+	})
+	go func() {
+		err := c.cmd.Wait()
+		// Whatever the command has left behind is not to go on.
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+		c.mu.Lock()
+		c.closed = true
+		c.wake.Broadcast()
+		c.mu.Unlock()
+		in.Close()                                               // frees the writer, if nobody reads
+		_ = answers.SetReadDeadline(time.Now().Add(time.Second)) // it ends by itself, unless somebody has left the group
+		all.Wait()
+		answers.Close()
+		control.Close()
+		c.code = c.cmd.ProcessState.ExitCode()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+			c.failed = err
+		}
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+// listen passes on each line of r until it ends.
+func listen(r io.ReadCloser, heard func(string)) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		heard(lines.Text())
+	}
+}
+
+// say puts a line on the command's input. It does not wait for a command that does not read.
+func (c *child) say(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, text)
+	c.wake.Signal()
+}
+
+func (c *child) write(in *os.File) {
+	for {
+		c.mu.Lock()
+		for len(c.lines) == 0 && !c.closed {
+			c.wake.Wait()
+		}
+		lines, closed := c.lines, c.closed
+		c.lines = nil
+		c.mu.Unlock()
+		if closed {
+			return
+		}
+		if _, err := io.WriteString(in, strings.Join(lines, "\n")+"\n"); err != nil {
+			return // it does not listen any more
+		}
+	}
+}
+
+// live lets the guard know until when the ownership stands.
+func (c *child) live() {
+	now := bootNow() // before what is left is asked for
+	if left := c.validFor(); left > 0 {
+		c.order(fmt.Sprintf("%s %d", orderUntil, (now + left).Nanoseconds()))
+	}
+}
+
+// notify signals the command.
+func (c *child) notify(s os.Signal) {
+	n, ok := s.(syscall.Signal)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	c.poked = time.Now()
+	c.mu.Unlock()
+	c.order(fmt.Sprintf("%s %d", orderSignal, int(n)))
+}
+
+// end asks the command to end, and ends it after grace. why is said, if it is said at all.
+func (c *child) end(grace time.Duration, why string) {
+	c.mu.Lock()
+	first := !c.ordered
+	c.ordered = true
+	c.mu.Unlock()
+	if first && why != "" {
+		fmt.Fprintf(c.cfg.Err, "countoff run: the command has to end: %s\n", why)
+	}
+	c.order(fmt.Sprintf("%s %d", orderEnd, grace.Nanoseconds()))
+}
+
+// await says that the command has n more units to release.
+func (c *child) await(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.awaited += n
+}
+
+// asked reports whether the command, which has ended, did so because it was told to, or may
+// have taken for that what it was told.
+func (c *child) asked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ordered || c.awaited > 0 || c.code < 0 || // its guard was killed, and it with that
+		c.cfg.OnChange && !c.poked.IsZero() && time.Since(c.poked) < c.cfg.Drain
+}
+
+func (c *child) order(text string) {
+	_, _ = io.WriteString(c.control, text+"\n") // fails when the guard has ended
+}

@@ -1,0 +1,74 @@
+package seat
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+)
+
+// A Config says what command holds the seat.
+type Config struct {
+	Name    string
+	Units   framework.UnitsConfig // without a Handler
+	Command []string
+	// Signal is sent to the command, beside the line on its input, when a unit leaves, and if
+	// OnChange is set also when one comes. Nil: none.
+	Signal   os.Signal
+	OnChange bool
+	// Drain is how long the command may take to release a unit, and to end in the end.
+	Drain time.Duration
+	// Out and Err are the command's; Err gets what the seat has to say, too.
+	Out, Err io.Writer
+	// Guard is how the guard is started: a program and its arguments. The command follows.
+	Guard []string
+}
+
+// An ExitError says that the command ended by itself, and not well.
+type ExitError struct{ Code int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("the command ended with code %d", e.Code) }
+
+// ErrStart means that the command cannot be started.
+var ErrStart = errors.New("the command cannot be started")
+
+// mostUnits is how long COUNTOFF_UNITS may get: the system takes no longer variable.
+const mostUnits = 100 << 10
+
+// environment is what the command finds in its environment at its start.
+func environment(name string, index, replicas int, units []framework.Unit) []string {
+	env := []string{
+		"COUNTOFF_NAME=" + name,
+		fmt.Sprintf("COUNTOFF_INDEX=%d", index),
+		fmt.Sprintf("COUNTOFF_REPLICAS=%d", replicas),
+		"COUNTOFF_ACK_FD=3",
+	}
+	var names, tokens []string
+	for _, u := range units {
+		names = append(names, u.Name)
+		tokens = append(tokens, u.Token.String())
+	}
+	for variable, all := range map[string][]string{"COUNTOFF_UNITS": names, "COUNTOFF_TOKENS": tokens} {
+		if text := strings.Join(all, "\n"); len(text) <= mostUnits {
+			env = append(env, variable+"="+text)
+		}
+	}
+	return env
+}
+
+// The words of the lines on the command's input.
+const (
+	wordPlace   = "place"   // place INDEX REPLICAS
+	wordAdded   = "added"   // added TOKEN UNIT
+	wordMoved   = "moved"   // moved TOKEN UNIT: another peer is to have it
+	wordRemoved = "removed" // removed TOKEN UNIT: it is not in the list any more
+)
+
+// wordReleased is the word of the command's answer: released TOKEN UNIT.
+const wordReleased = "released"
+
+func line(word string, u framework.Unit) string { return word + " " + u.Token.String() + " " + u.Name }
