@@ -102,7 +102,7 @@ func (s *unitsSession) begin() (*Share, error) {
 			})
 			return share, nil
 		case s.run.Err() != nil:
-			return nil, nil
+			return nil, nil //nolint:nilerr // a stop broke the calls off
 		case control, errors.Is(err, partition.ErrConfig):
 			return nil, err
 		}

@@ -165,18 +165,18 @@ func (c *Coordinator) Valid(now time.Time) bool {
 	return int64(c.cfg.Clock(now)) < c.validUntil.Load()
 }
 
-// ValidFor returns what is left of the time for which the lease is known to stand; 0: it
-// does not.
-func (c *Coordinator) ValidFor() time.Duration {
-	return max(time.Duration(c.validUntil.Load())-c.cfg.Clock(time.Now()), 0)
-}
-
 // View returns the newest view; its Version is 0 before the first.
 func (c *Coordinator) View() partition.View {
 	if v := c.view.Load(); v != nil {
 		return *v
 	}
 	return partition.View{Index: -1}
+}
+
+// ValidFor returns what is left of the time for which the lease is known to stand; 0: it
+// does not.
+func (c *Coordinator) ValidFor() time.Duration {
+	return max(time.Duration(c.validUntil.Load())-c.cfg.Clock(time.Now()), 0)
 }
 
 // Fenced reports that the data of g refused this peer because it has seen the

@@ -57,8 +57,8 @@ func destroyCommand() *cobra.Command {
 		Use:   "destroy NAME --yes",
 		Short: "remove NAME with all its tasks; refused while peers live under it",
 		Long: `Removes the ledger of NAME, its configuration and all its tasks, waiting, delayed and
-dead. Ingress lists stay: they are their producers'. It looks at every key of the
-store.`,
+dead. Ingress lists and lists of units stay: they are their producers'. It looks at every
+key of the store.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onStore(true, func(*cobra.Command, []string) error {
 			if !yes {
@@ -75,6 +75,9 @@ store.`,
 				return err
 			}
 			if err := redisledger.Destroy(ctx, client, args[0]); err != nil {
+				return err
+			}
+			if err := client.Del(ctx, redisledger.TableKey(args[0])).Err(); err != nil {
 				return err
 			}
 			if n == 0 && errors.Is(unknown, redisconfig.ErrNone) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/transition/redisledger"
 )
 
 func statusCommand() *cobra.Command {
@@ -31,13 +34,35 @@ func statusCommand() *cobra.Command {
 			}
 			m := partitionmap.Map{}
 			lines := append(m.Lines(s), "")
-			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(lines, partitionmap.Table(s, all)...), "\n"))
+			lines = append(append(lines, unitLines(s, all)...), partitionmap.Table(s, all)...)
+			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
 			return nil
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, findings")
 	cmd.Flags().BoolVar(&all, "all", false, "list also the partitions that are owned and empty")
 	return cmd
+}
+
+// unitLines list who owns which units, where peers share such.
+func unitLines(s status.Status, all bool) []string {
+	const most = 8
+	var lines []string
+	for _, peer := range slices.Sorted(maps.Keys(s.Table)) {
+		units, more := s.Table[peer], ""
+		if n := len(units) - most; n > 0 && !all {
+			units, more = units[:most], fmt.Sprintf("  and %d more (--all)", n)
+		}
+		who := peer
+		if peer == redisledger.Nobody {
+			who = "nobody"
+		}
+		lines = append(lines, fmt.Sprintf("  %-16s %5d units  %s%s", who, len(s.Table[peer]), strings.Join(units, "  "), more))
+	}
+	if len(lines) > 0 {
+		lines = append(lines, "")
+	}
+	return lines
 }
 
 // fastest is how often watch may look.

@@ -4,7 +4,7 @@
 //	countoff_fetched_total{consumer,partition}         tasks that came in
 //	countoff_handler_seconds{consumer,outcome}         how long handlers take
 //	countoff_settle_seconds{consumer}                  how long the source takes to answer for a batch
-//	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, sync, seal, hints, count, epochs
+//	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, sync, seal, hints, count, epochs, unit, units
 //	countoff_served{consumer,partition}                1 while it is served here
 //	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for one key
 //	countoff_lost_total{consumer}                      partitions that were taken away
@@ -19,6 +19,7 @@
 //	countoff_takeover_seconds{consumer}                gained: from the view that gave it to us until it is served
 //	countoff_takeover_bound_seconds{consumer}          what is promised after the death of a peer
 //	countoff_unmoved_gap_seconds{consumer}             kept over a new view, with tasks in hand: from the handler before to the end of the next
+//	countoff_units{consumer}                           units whose handler runs here
 //	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, double, overdue, refused, two-deployments, unwell
 //
 // and, of the consumers given to [Observer.Watch], at the moment of the scrape:

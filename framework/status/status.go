@@ -39,6 +39,9 @@ type Status struct {
 	TakeoverMS int64 `json:"takeover_bound_ms"`
 	// Findings are what is wrong for longer than it may be.
 	Findings []Finding `json:"findings"`
+	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
+	// The row "_" has those that nobody owns.
+	Table map[string][]string `json:"table,omitempty"`
 	// Config is what all peers and producers agree on.
 	Config partition.Config `json:"-"`
 }
@@ -146,15 +149,19 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 			return Status{}, err
 		}
 	}
-	s := assemble(name, census, stats, pending)
+	table, err := redisledger.ReadTable(ctx, client, name)
+	if err != nil {
+		return Status{}, err
+	}
+	s := assemble(name, census, stats, pending, table)
 	s.Findings, err = findings(ctx, client, ledger, lookOf(census, stats))
 	return s, err
 }
 
 // assemble puts together what the ledger and the data say.
-func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64) Status {
+func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64, table map[string][]string) Status {
 	s := Status{
-		Name: name, Config: census.Config,
+		Name: name, Config: census.Config, Table: table,
 		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},
 		GraceMS:    census.Grace.Milliseconds(),
 		TakeoverMS: coverage.Takeover(census).Milliseconds(),
@@ -179,7 +186,7 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 	}
 	for _, stat := range stats {
 		s.Partitions = append(s.Partitions, Partition{
-			Held:    hold(stat.ID, stat.Fence, true),
+			Held:    hold(stat.ID, stat.Fence, table == nil), // units have no data of ours to fence
 			Pending: stat.Pending, InFlight: stat.InFlight, Delayed: stat.Delayed, Dead: stat.Dead,
 		})
 	}

@@ -59,7 +59,7 @@ func TestAssemble(t *testing.T) {
 		{ID: 6, Fence: fence(16, "unknown")},
 		{ID: 7},
 	}
-	s := assemble("n", census, stats, []int64{5})
+	s := assemble("n", census, stats, []int64{5}, nil)
 
 	want := []string{"ann owned", "bob moving", "bob owned", " unowned", "ann opening", "ann double", " unowned", " unowned"}
 	for i, p := range s.Partitions {

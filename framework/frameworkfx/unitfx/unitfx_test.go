@@ -126,7 +126,9 @@ func shares(t *testing.T, client redis.UniversalClient) {
 	})
 	client.SRem(ctx, "{"+name+"}:units", "https://site-0.example", "https://site-1.example")
 	client.SAdd(ctx, "{"+name+"}:units", "i")
-	until("23 units", func() bool { return len(owner) == 23 && owner["https://site-0.example"] == "" && owner["i"] != "" && agrees() })
+	until("23 units", func() bool {
+		return len(owner) == 23 && owner["https://site-0.example"] == "" && owner["i"] != "" && agrees()
+	})
 	ann.RequireStop()
 	until("bob to have all", func() bool {
 		for _, peer := range owner {
