@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Consumer struct {
 	observer Observer
 	peer     string // empty: the host's name
 	health   func(context.Context) error
+	tags     string
 	strategy partition.Strategy
 	random   func() float64
 
@@ -87,6 +89,13 @@ func WithPeer(id string, weight int) Option {
 	return func(c *Consumer) { c.peer, c.weight = id, weight }
 }
 
+// WithTags sets what the peer has, as in "gpu": partitions and units that ask for tags
+// (redisledger.Require, `countoff require`) are shared out among the peers that have them
+// all. Default: none, which is eligible for all that asks for nothing.
+func WithTags(tags ...string) Option {
+	return func(c *Consumer) { c.tags = strings.Join(tags, ",") }
+}
+
 // WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
 // the lease), by one goroutine of each run, and has as long to return nil for well; what it
 // returns otherwise is told as [Checked] and by [Consumer.Ready]. A peer begins unwell and
@@ -132,6 +141,8 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	if c.control == nil {
 		errs = append(errs, errors.New("framework: no ledger: see WithLedger and WithControl"))
 	}
+	_, err := partition.ParseTags(c.tags)
+	errs = append(errs, err)
 	if c.weight < 1 {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", c.weight))
 	}

@@ -112,6 +112,10 @@ func (s *session) work() error {
 		fatal:    s.fail,
 	})
 	defer p.close()
+	tags, err := partition.ParseTags(s.c.tags)
+	if err != nil {
+		return err
+	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger:   found.ledger,
 		Tenant:   p,
@@ -119,6 +123,7 @@ func (s *session) work() error {
 		Timing:   s.c.cfg.Timing,
 		Peer:     found.peer,
 		Weight:   s.c.share(),
+		Tags:     tags,
 		Unwell:   s.c.health != nil,
 		Session:  s.id,
 		Strategy: s.c.strategy,

@@ -28,6 +28,7 @@ type ShareConfig struct {
 	Timing     transition.Timing
 	Peer       string
 	Weight     int                // share of the work relative to the other peers; default 1
+	Tags       partition.Tags     // what the peer has, for partitions that ask for some
 	Strategy   partition.Strategy // default partition.Sticky
 	Indexer    partition.Indexer  // default: the ledger's rolls
 	Observer   Observer           // default: nobody listens
@@ -78,7 +79,7 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
-		Peer: cfg.Peer, Weight: cfg.Weight, Strategy: cfg.Strategy, Indexer: cfg.Indexer, Observer: observe,
+		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Strategy: cfg.Strategy, Indexer: cfg.Indexer, Observer: observe,
 	})
 	if err := errors.Join(partition.CheckName(name), err); err != nil {
 		return nil, fmt.Errorf("share %q: %w", name, err)

@@ -15,6 +15,7 @@ import (
 // Defaults and limits of a [Config].
 const (
 	Protocol     = 1       // version of the ledger and of the log under a partition
+	TagsProtocol = 2       // the same, of a name whose partitions ask for tags: who does not know of them is refused
 	DefaultTotal = 256     // partitions of a name that nobody chose a number for
 	MaxTotal     = 1 << 16 // most partitions of a name
 )
@@ -71,6 +72,10 @@ type Config struct {
 	// ingress lists. Their ids count from FirstUnit in the order of the sorted
 	// names.
 	Units []string
+	// Requires are the tags that partitions and units ask of their owners. Peers and
+	// producers do not say them: they stand with the name, and may be changed while it is
+	// in use.
+	Requires []Requirement
 }
 
 // WithDefaults returns c with zero fields filled in and Units sorted and unique.

@@ -9,6 +9,7 @@ type Member struct {
 	Index   int    // 0-based place in the roll
 	Weight  int    // share of the work relative to the others; 0 and less count as 1
 	Down    bool   // keeps its place but must get nothing now
+	Tags    Tags   // what it has; see Assign
 }
 
 // A View is what an indexer tells one peer. All of it is of the same version: an

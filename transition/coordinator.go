@@ -30,6 +30,8 @@ type Config struct {
 	Peer string
 	// Weight is the peer's share of the work relative to the others. Default 1.
 	Weight int
+	// Tags are what the peer has, for partitions that ask for some: see partition.Assign.
+	Tags partition.Tags
 	// Unwell begins as a peer that is not well, until the first Report that it is.
 	Unwell bool
 	// Session of this run. Default: a new one. It must never be used again.
@@ -250,6 +252,7 @@ func (c *Coordinator) machineConfig() machine.Config {
 		Session:      c.cfg.Session,
 		Peer:         c.cfg.Peer,
 		Weight:       c.cfg.Weight,
+		Tags:         c.cfg.Tags,
 		Unwell:       c.cfg.Unwell,
 		Times:        c.cfg.Timing.Times(),
 		Policy:       c.cfg.Policy,

@@ -15,6 +15,7 @@ import (
 func initCommand() *cobra.Command {
 	var cfg partition.Config
 	var hash string
+	var asks []string
 	cmd := &cobra.Command{
 		Use:   "init NAME",
 		Short: "make NAME in a store that is known to be new, so that its first peers begin at once",
@@ -27,11 +28,21 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 		RunE: onStore(false, func(cmd *cobra.Command, _ []string) error {
 			cfg.Hash = partition.Hash(hash)
 			named := partition.Config{Total: 1, Hash: cfg.Hash}
-			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate())
+			_, err := requirements(asks)
+			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), err)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			made, err := redisledger.Init(ctx, client, args[0], cfg.WithDefaults())
 			if err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("require") {
+				all, err := requirements(asks)
+				if err != nil {
+					return err
+				}
+				if err := redisledger.Require(ctx, client, args[0], all); err != nil {
+					return err
+				}
 			}
 			if !made {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already, with the same configuration\n", args[0])
@@ -44,5 +55,6 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 	cmd.Flags().IntVar(&cfg.Total, "partitions", partition.DefaultTotal, "shares of the work")
 	cmd.Flags().StringVar(&hash, "hash", string(partition.XXHash64), "how a key finds its partition: xxhash64, or id for decimal numbers")
 	cmd.Flags().StringSliceVar(&cfg.Units, "unit", nil, "ingress lists that are granted beside the partitions")
+	cmd.Flags().StringArrayVar(&asks, "require", nil, "tags that partitions ask of their owners, as in 0-15=gpu,eu; may be given several times (see countoff require)")
 	return cmd
 }

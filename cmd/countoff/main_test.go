@@ -99,6 +99,26 @@ func (s shell) fails(code int, line string, more ...string) string {
 	return err.Error()
 }
 
+func TestRequire(t *testing.T) {
+	s := newShell(t)
+	s.fails(exit.Failed, "require n 0=gpu")
+	if out := s.run("init n --partitions 4 --require 1-2=gpu,eu --require 3=eu"); !strings.Contains(out, "4 partitions") {
+		t.Error(out)
+	}
+	if out := s.run("require n"); out != "1-2=eu,gpu\n3=eu\n" {
+		t.Error(out)
+	}
+	if out := s.run("require n 0=eu"); out != "0=eu\n" {
+		t.Error(out)
+	}
+	if out := s.run("require n --none"); !strings.Contains(out, "no partition asks") {
+		t.Error(out)
+	}
+	for _, line := range []string{"require n 0", "require n 3-1=eu", "require n 0=eu --none", "init m --require gpu"} {
+		s.fails(exit.Usage, line)
+	}
+}
+
 func TestInitStatusEnqueue(t *testing.T) {
 	s := newShell(t)
 	if said := s.fails(exit.Failed, "status n"); !strings.Contains(said, "countoff init") {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/transition/coverage"
 )
 
 // freePort returns an address that nobody listens on.
@@ -100,5 +101,44 @@ func TestWeightAndMaintenance(t *testing.T) {
 	f.stop()
 	if doubled := s.settled(); len(doubled) > 0 {
 		t.Errorf("doubled without a crash: %v", doubled)
+	}
+}
+
+// Partitions that ask for a tag are worked on by peers that have it. When the only one dies,
+// that is told; and one that comes takes over.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, slow)
+	s.work("a")
+	b := s.work("b", "--tags", "eu,fast")
+	s.holds(map[string]int{"a": 8, "b": 8})
+	f := s.feed(150)
+	if out := s.countoff("require", s.name, "0-7=eu"); !strings.Contains(out, "0-7=eu") {
+		t.Errorf("require shows %s", out)
+	}
+	s.holds(map[string]int{"a": 4, "b": 12})
+	b.kill()
+	s.until("somebody to tell that nobody is eligible", func() error {
+		st, err := status.Read(s.t.Context(), s.client, s.name)
+		if err != nil {
+			return err
+		}
+		for _, f := range st.Findings {
+			if f.Kind == coverage.NoneEligible && len(f.Partitions) == 8 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%v", st.Findings)
+	})
+	if out, code := run(t, "countoff", "doctor", s.name, "--redis", s.url()); code != 7 || !strings.Contains(out, "it asks for eu") {
+		t.Errorf("doctor ends with %d\n%s", code, out)
+	}
+	s.work("c", "--tags", "eu")
+	s.holds(map[string]int{"a": 4, "c": 12})
+	f.stop()
+	doubled := s.settled()
+	delete(doubled, "b")
+	if len(doubled) > 0 {
+		t.Errorf("doubled by peers that live: %v", doubled)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,6 +76,7 @@ type Peer struct {
 	Weight     int               `json:"weight"`
 	Unwell     bool              `json:"unwell"`     // says so: keeps its index, and partitions are for others
 	Partitions int               `json:"partitions"` // that it owns now, units not counted
+	Tags       []string          `json:"tags"`       // what it has, for partitions that ask for some
 	LeaseMS    int64             `json:"lease_ms"`   // what is left of its lease
 	Session    partition.Session `json:"-"`
 }
@@ -244,6 +246,7 @@ func peersOf(census transition.Census) map[partition.Session]*Peer {
 	for _, seat := range census.Sessions {
 		p := &Peer{
 			ID: seat.Peer, Index: -1, State: seat.State.String(), Weight: seat.Weight, Unwell: seat.Unwell,
+			Tags:    append([]string{}, strings.Fields(string(seat.Tags))...), // scripts want lists, not null
 			LeaseMS: seat.Lease.Milliseconds(), Session: seat.Session,
 		}
 		if i, ok := index[seat.Session]; ok {

@@ -128,7 +128,7 @@ func TestJSONFields(t *testing.T) {
 		want string
 	}{
 		"roll":       {fields.Roll, "version replicas"},
-		"peers":      {fields.Peers[0], "id index state weight unwell partitions lease_ms"},
+		"peers":      {fields.Peers[0], "id index state weight unwell partitions tags lease_ms"},
 		"partitions": {fields.Partitions[0], "id owner epoch state pending in_flight delayed dead"},
 		"coverage":   {fields.Coverage, "unowned double"},
 	} {

@@ -20,6 +20,7 @@ const (
 	fieldHash      = "hash"
 	fieldUnits     = "units"
 	fieldUnitNames = "unitnames"
+	fieldRequires  = "requires"
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.
@@ -132,19 +133,38 @@ func parse(name string, fields map[string]string) (partition.Config, error) {
 	if fields[fieldProtocol] == resizing {
 		return partition.Config{}, errResizing(name, fields)
 	}
-	if p := fields[fieldProtocol]; p != strconv.Itoa(partition.Protocol) {
-		return partition.Config{}, fmt.Errorf("redisconfig: %s: protocol %q stands there, this program speaks %d: %w",
-			Key(name), p, partition.Protocol, partition.ErrConfig)
+	if p := fields[fieldProtocol]; p != strconv.Itoa(partition.Protocol) && p != strconv.Itoa(partition.TagsProtocol) {
+		return partition.Config{}, fmt.Errorf("redisconfig: %s: protocol %q stands there, this program speaks %d and %d: %w",
+			Key(name), p, partition.Protocol, partition.TagsProtocol, partition.ErrConfig)
 	}
 	total, err := strconv.Atoi(fields[fieldTotal])
 	c := partition.Config{Total: total, Hash: partition.Hash(fields[fieldHash])}
 	if names := fields[fieldUnitNames]; names != "" {
 		c.Units = strings.Split(names, "\n")
 	}
-	if err = errors.Join(err, c.Validate()); err != nil {
+	requires, errRequires := parseRequires(fields[fieldRequires])
+	c.Requires = requires
+	if err = errors.Join(err, errRequires, c.Validate()); err != nil {
 		return partition.Config{}, fmt.Errorf("redisconfig: %s cannot be read: %w", Key(name), err)
 	}
 	return c, nil
+}
+
+// PrintRequires prints requirements as the field has them, one a line.
+func PrintRequires(all []partition.Requirement) string {
+	lines := make([]string, len(all))
+	for i, r := range all {
+		lines[i] = r.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func parseRequires(text string) (all []partition.Requirement, err error) {
+	for line := range strings.Lines(text) {
+		r, wrong := partition.ParseRequirement(strings.TrimSuffix(line, "\n"))
+		all, err = append(all, r), errors.Join(err, wrong)
+	}
+	return all, err
 }
 
 // differs says all that stands other than want.

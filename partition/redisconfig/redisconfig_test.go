@@ -160,7 +160,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := redisconfig.Read(ctx, client, redistest.Name(t)); !errors.Is(err, redisconfig.ErrNone) {
 		t.Errorf("nothing stands: %v, want ErrNone", err)
 	}
-	for field, value := range map[string]string{"total": "many", "hash": "", "protocol": "2"} {
+	for field, value := range map[string]string{"total": "many", "hash": "", "protocol": "3"} {
 		name := redistest.Name(t)
 		if _, err := redisconfig.Agree(ctx, client, name, partition.Config{}); err != nil {
 			t.Fatal(err)

@@ -69,17 +69,21 @@ func BeginResize(ctx context.Context, client redis.UniversalClient, name string,
 
 // EndResize opens name with the new number of partitions.
 func EndResize(ctx context.Context, client redis.UniversalClient, name string, r Resize) error {
-	return reopen(ctx, client, name, r.To)
+	return reopen(ctx, client, name, r, r.To)
 }
 
 // CancelResize opens name as it was. Nothing may have been moved.
 func CancelResize(ctx context.Context, client redis.UniversalClient, name string, r Resize) error {
-	return reopen(ctx, client, name, r.Config.Total)
+	return reopen(ctx, client, name, r, r.Config.Total)
 }
 
-func reopen(ctx context.Context, client redis.UniversalClient, name string, total int) error {
+func reopen(ctx context.Context, client redis.UniversalClient, name string, r Resize, total int) error {
+	protocol := partition.Protocol
+	if len(r.Config.Requires) > 0 {
+		protocol = partition.TagsProtocol
+	}
 	_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSet(ctx, Key(name), fieldProtocol, partition.Protocol, fieldTotal, total)
+		p.HSet(ctx, Key(name), fieldProtocol, protocol, fieldTotal, total)
 		p.HDel(ctx, Key(name), fieldResize)
 		return nil
 	})

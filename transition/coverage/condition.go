@@ -17,16 +17,17 @@ type Kind string
 
 // The kinds.
 const (
-	Unowned  Kind = "unowned" // nobody owns the partition
-	Double   Kind = "double"  // the data and the ledger name different owners
-	Overdue  Kind = "overdue" // the partition waits longer than its bound to be worked on by whom it is for
-	Refused  Kind = "refused" // somebody wants another number of partitions, hash or units
-	TwoNames Kind = "two-deployments"
-	Unwell   Kind = "unwell" // all who claim partitions say that they are unwell
+	Unowned      Kind = "unowned"       // nobody owns the partition
+	Double       Kind = "double"        // the data and the ledger name different owners
+	Overdue      Kind = "overdue"       // the partition waits longer than its bound to be worked on by whom it is for
+	NoneEligible Kind = "none-eligible" // nobody has the tags that the partition asks for
+	Refused      Kind = "refused"       // somebody wants another number of partitions, hash or units
+	TwoNames     Kind = "two-deployments"
+	Unwell       Kind = "unwell" // all who claim partitions say that they are unwell
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Unowned, Double, Overdue, Refused, TwoNames, Unwell} }
+func Kinds() []Kind { return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, Unwell} }
 
 // refusedFor is how long a refusal is worth telling.
 const refusedFor = 10 * time.Minute
@@ -50,7 +51,7 @@ type Look struct {
 // A Condition is something that can be seen in one look.
 type Condition struct {
 	Kind Kind
-	// ID is the partition, of the first three kinds.
+	// ID is the partition, of the first four kinds.
 	ID partition.ID
 	// Text says what is wrong, for people, without the partition.
 	Text string
@@ -63,12 +64,20 @@ type Condition struct {
 	Handover bool
 }
 
+// partitions reports whether it is about partitions, and not about the name.
+func (k Kind) partitions() bool {
+	switch k {
+	case Unowned, NoneEligible, Double, Overdue:
+		return true
+	case Refused, TwoNames, Unwell:
+	}
+	return false
+}
+
 // key tells conditions apart over several looks.
 func (c Condition) key() string {
-	switch c.Kind {
-	case Unowned, Double, Overdue:
+	if c.Kind.partitions() {
 		return fmt.Sprintf("%s %d", c.Kind, c.ID)
-	case Refused, TwoNames, Unwell:
 	}
 	return string(c.Kind) + " " + c.Text
 }
@@ -110,12 +119,15 @@ func Conditions(l Look) []Condition {
 	for _, id := range l.Census.Config.IDs() {
 		g, granted := grants[id]
 		owner, lives := seats[g.Session]
-		c := Condition{ID: id, Bound: b.takeover}
+		c, asks := Condition{ID: id, Bound: b.takeover}, l.Census.Config.Asks(id)
 		d, looked := data[id]
 		waiter, awaited := seats[g.Waiter]
 		switch {
 		case len(seats) == 0:
 			c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
+		case asks != "" && claimed && !machine.Eligible(l.Census, id):
+			c.Kind, c.Explained = NoneEligible, true
+			c.Text = fmt.Sprintf("it asks for %v, and nobody who takes part has that", asks)
 		case !granted && !claimed:
 			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
 		case !granted && ill:

@@ -64,14 +64,19 @@ var faults = map[string]struct {
 		},
 		coverage.Unowned, timing.Takeover(), "nobody who takes part claims partitions",
 	},
-	"all unwell, and the owner died": {
+	"nobody eligible": {
 		func(l *coverage.Look) {
-			for i := range l.Census.Sessions {
-				l.Census.Sessions[i].Unwell = true
-			}
-			l.Census.Grants = nil
+			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
+			l.Census.Sessions[0].Tags = "eu"
+			l.Census.Grants = slices.Delete(l.Census.Grants, 2, 3)
 		},
-		coverage.Unowned, timing.Takeover(), "nobody who takes part is well",
+		coverage.NoneEligible, timing.Takeover(), "it asks for gpu, and nobody",
+	},
+	"owner not eligible, nor anybody": {
+		func(l *coverage.Look) {
+			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
+		},
+		coverage.NoneEligible, timing.Takeover(), "it asks for gpu, and nobody",
 	},
 	"all unwell": {
 		func(l *coverage.Look) { l.Census.Sessions[0].Unwell, l.Census.Sessions[1].Unwell = true, true },
@@ -217,5 +222,16 @@ func TestTakeover(t *testing.T) {
 	l.Census.Sessions = nil
 	if got := coverage.Takeover(l.Census); got != 0 {
 		t.Errorf("of nobody: %v", got)
+	}
+}
+
+// Where nobody is well nobody takes over: that is told beside what has no owner.
+func TestNobodyIsWell(t *testing.T) {
+	l := healthy()
+	l.Census.Sessions[0].Unwell, l.Census.Sessions[1].Unwell = true, true
+	l.Census.Grants = l.Census.Grants[3:]
+	got := coverage.Judge(l, func(coverage.Condition) time.Duration { return time.Hour })
+	if len(got) != 2 || got[0].String() != "unowned: partitions 0-2: nobody who takes part is well" || got[1].Kind != coverage.Unwell {
+		t.Errorf("%v", got)
 	}
 }

@@ -114,7 +114,7 @@ func findings(kind Kind, all []aged) []Finding {
 			at[c.Text] = i
 			out = append(out, Finding{Kind: kind, Text: c.Text, For: c.age})
 		}
-		if kind == Unowned || kind == Double || kind == Overdue {
+		if kind.partitions() {
 			out[i].Partitions = append(out[i].Partitions, c.ID)
 		}
 	}

@@ -26,16 +26,17 @@ var rollClauses = []clause{
 		}
 		tb.wantDue(a.sync(machine.Request{State: machine.Leaving}), tb.timing.Settle)
 	}},
-	{"another weight, and being unwell, make a roll due, once", Abilities{}, func(tb *table) {
+	{"another weight, other tags, and being unwell, make a roll due, once", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")
 		a.sync(machine.Request{Weight: 2})
 		b.join()
 		tb.seal(a, b)
 		for _, r := range []machine.Request{
 			{Weight: 3}, {Weight: 3, Unwell: true}, {Weight: 4, Unwell: true}, {Weight: 4},
+			{Weight: 4, Tags: "eu gpu"}, {Weight: 4, Tags: "gpu", Unwell: true},
 		} {
 			tb.wantDue(a.sync(r), tb.timing.Settle)
-			if s := tb.seat(a); s.Weight != r.Weight || s.Unwell != r.Unwell {
+			if s := tb.seat(a); s.Weight != r.Weight || s.Unwell != r.Unwell || s.Tags != r.Tags {
 				tb.Fatalf("said %+v, the seat is %+v", r, s)
 			}
 			tb.seal(a, b)

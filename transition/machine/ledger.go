@@ -35,6 +35,7 @@ type Request struct {
 	Peer    string // the peer's id, for people and for getting an index back
 	Weight  int    // share of the work; 0: the sender claims nothing, ever
 	Unwell  bool   // the sender claims nothing for now
+	Tags    partition.Tags
 	State   State
 	View    uint64            // version of the newest roll known; 0 knows none
 	Top     uint64            // highest number ever seen: the ledger lifts its count to it
@@ -122,6 +123,7 @@ type Seat struct {
 	Peer    string
 	Weight  int
 	Unwell  bool // has its place, and partitions are for others if any of them is well
+	Tags    partition.Tags
 	State   State
 	Lease   time.Duration // what is left of it
 	Terms   Terms

@@ -55,6 +55,8 @@ type Config struct {
 	Session partition.Session
 	Peer    string
 	Weight  int // least and default 1; 0 with ClaimNothing
+	// Tags are what the peer has, for partitions that ask for some.
+	Tags partition.Tags
 	// Unwell begins as a peer that is not well: see Health.
 	Unwell bool
 	Times  Times

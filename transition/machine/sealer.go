@@ -23,9 +23,10 @@ import (
 // but partitions are for those who work on them. Only where nobody does they are
 // shared out among the members for the index alone, as mere wishes.
 //
-// A member that is unwell keeps its index and gets nothing. Where all are, each keeps
-// what it has and the rest is nobody's: work that fails everywhere is not moved around,
-// and the tasks of what nobody has do not use up their tries.
+// A partition goes to a member that has the tags it asks for. A member that is unwell
+// keeps its index and gets nothing. Where all are who are eligible for a partition, whoever
+// of them has it keeps it, and otherwise it is nobody's: work that fails everywhere is not
+// moved around, and the tasks of what nobody has do not use up their tries.
 func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 	if c.Grace > 0 || c.Membership == c.Roll.Membership {
 		return Roll{}, false
@@ -33,14 +34,18 @@ func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 	present := living(c.Sessions)
 	heir := heirs(c.Roll, present)
 	members := seated(c.Roll, present, heir)
-	takers, well := takers(present)
+	takers, fit := takers(present)
 	for i, m := range members {
-		_, takes := takers[m.Session]
-		members[i].Down = !takes || !well
+		_, takes := fit[m.Session]
+		members[i].Down = !takes
 	}
-	table := basis(c, takers, heir)
-	if well {
-		table = s.Assign(c.Config.IDs(), members, table)
+	table := partition.Assign(s, c.Config, members, basis(c, fit, heir))
+	if len(fit) < len(takers) {
+		for id, session := range basis(c, takers, heir) {
+			if _, given := table[id]; !given && takers[session].Tags.Has(c.Config.Asks(id)) {
+				table[id] = session
+			}
+		}
 	}
 
 	next := Roll{Version: c.Roll.Version, Membership: c.Membership}
@@ -78,25 +83,33 @@ func Well(c Census) bool {
 	return false
 }
 
-// takers returns those of present that partitions are for; not well: all who claim
-// any are unwell, and may keep what they have.
-func takers(present map[partition.Session]Seat) (some map[partition.Session]Seat, well bool) {
-	claim, fit := make(map[partition.Session]Seat), make(map[partition.Session]Seat)
+// Eligible reports whether somebody takes part who claims partitions and has what id asks
+// for, well or not.
+func Eligible(c Census, id partition.ID) bool {
+	asks := c.Config.Asks(id)
+	for _, s := range living(c.Sessions) {
+		if s.Weight > 0 && s.Tags.Has(asks) {
+			return true
+		}
+	}
+	return false
+}
+
+// takers returns those of present that partitions are for, and those of them that are well.
+func takers(present map[partition.Session]Seat) (all, fit map[partition.Session]Seat) {
+	all, fit = make(map[partition.Session]Seat), make(map[partition.Session]Seat)
 	for session, seat := range present {
 		if seat.Weight > 0 {
-			claim[session] = seat
+			all[session] = seat
 			if !seat.Unwell {
 				fit[session] = seat
 			}
 		}
 	}
-	switch {
-	case len(fit) > 0:
-		return fit, true
-	case len(claim) > 0:
-		return claim, false
+	if len(all) == 0 {
+		return present, present
 	}
-	return present, true
+	return all, fit
 }
 
 // living returns the sessions that take part, by session. One whose lease has run
@@ -163,7 +176,7 @@ func seated(last Roll, present map[partition.Session]Seat, heir map[partition.Se
 			session, moving = moving[0], moving[1:]
 		}
 		seat := present[session]
-		members[i] = partition.Member{Session: session, Peer: seat.Peer, Index: i, Weight: seat.Weight}
+		members[i] = partition.Member{Session: session, Peer: seat.Peer, Index: i, Weight: seat.Weight, Tags: seat.Tags}
 	}
 	return members
 }

@@ -90,6 +90,7 @@ func (m *Machine) request() Request {
 		Peer:    m.cfg.Peer,
 		Weight:  m.standing.said,
 		Unwell:  m.standing.unwell,
+		Tags:    m.cfg.Tags,
 		State:   m.state,
 		View:    m.view.version,
 		Top:     m.top,

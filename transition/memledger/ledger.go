@@ -84,6 +84,18 @@ func (l *Ledger) Forget() {
 	l.shared.store = &Store{}
 }
 
+// Require says which tags partitions and units ask of their owners, in place of all that
+// was said before, and makes a roll due that goes by it.
+func (l *Ledger) Require(requires ...partition.Requirement) {
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	l.shared.store.config.Requires = requires
+	if l.shared.store.known {
+		l.shared.store.memberChange(l.shared.store.clock)
+	}
+	l.shared.tell(Hints{All: true})
+}
+
 // Sync implements transition.Ledger.
 func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
 	if err := ctx.Err(); err != nil {

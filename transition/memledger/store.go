@@ -60,6 +60,7 @@ type seat struct {
 	peer     string
 	weight   int
 	unwell   bool
+	tags     partition.Tags
 	state    machine.State
 	deadline int64
 	terms    machine.Terms
@@ -218,7 +219,8 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 	old, known := s.sessions[r.Session]
 	now := old
 	now.peer, now.weight, now.unwell, now.state = r.Peer, max(r.Weight, 0), r.Unwell, max(old.state, r.State, machine.Live)
-	other := old.weight != now.weight || old.unwell != now.unwell
+	now.tags = r.Tags
+	other := old.weight != now.weight || old.unwell != now.unwell || old.tags != now.tags
 	if (old.state == machine.Live) != (now.state == machine.Live) || now.state == machine.Live && other {
 		s.memberChange(s.clock) // who is there, or what of the work is for whom
 	}
@@ -351,6 +353,7 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 			Peer:    seat.peer,
 			Weight:  seat.weight,
 			Unwell:  seat.unwell,
+			Tags:    seat.tags,
 			State:   seat.state,
 			Lease:   duration(seat.deadline - clock),
 			Terms:   seat.terms,

@@ -181,7 +181,7 @@ func (c *comparison) request() machine.Request {
 		p.state++
 	}
 	r := machine.Request{
-		Session: p.session, Peer: p.peer, Weight: c.IntN(3), Unwell: c.IntN(4) == 0, State: p.state, View: p.view, Top: p.top,
+		Session: p.session, Peer: p.peer, Weight: c.IntN(3), Unwell: c.IntN(4) == 0, Tags: []partition.Tags{"", "", "eu gpu"}[c.IntN(3)], State: p.state, View: p.view, Top: p.top,
 	}
 	if c.IntN(10) == 0 {
 		r.View += uint64(c.IntN(3))

@@ -142,7 +142,7 @@ func (l *Ledger) agreement() []any {
 	if l.cfg.Grows {
 		grows = 1
 	}
-	return []any{partition.Protocol, c.Total, string(c.Hash), c.UnitsHash(), strings.Join(c.Units, "\n"), grows}
+	return []any{fmt.Sprintf("%d %d", partition.Protocol, partition.TagsProtocol), c.Total, string(c.Hash), c.UnitsHash(), strings.Join(c.Units, "\n"), grows}
 }
 
 // run runs a script that changes the ledger, by its hash if the server has it.

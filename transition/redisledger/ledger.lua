@@ -8,7 +8,7 @@
 --         the caller last: 0 nothing, 1 it lost a connection or a call, 2 the server
 --         did not know the script
 --       6 channel of the events
---       7 protocol  8 partitions  9 hash  10 hash of the units' names  11 the names
+--       7 protocols that the caller speaks, the one to write first  8 partitions  9 hash  10 hash of the units' names  11 the names
 --       12 grows: 1 if the caller's broker may have got more partitions
 --         (7 to 12 only where agree is called)
 --
@@ -26,7 +26,7 @@
 -- transition   partition -> session epoch waiter
 -- history      see history.lua
 -- peers        session -> what its peer says of itself, lease ms first,
---              session.says -> weight well|unwell, as it is now
+--              session.says -> weight well|unwell tag ..., as it is now
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
@@ -99,11 +99,11 @@ local function graceful() return meta.clock < meta.grace end
 local function agree()
 	local protocol, total, hash, units = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units'))
 	if not total then
-		redis.call('HSET', KEYS[1], 'protocol', ARGV[7], 'total', ARGV[8], 'hash', ARGV[9],
+		redis.call('HSET', KEYS[1], 'protocol', string.match(ARGV[7], '^%d+'), 'total', ARGV[8], 'hash', ARGV[9],
 			'units', ARGV[10], 'unitnames', ARGV[11])
 		return nil
 	end
-	if protocol ~= ARGV[7] or hash ~= ARGV[9] or (units and units ~= ARGV[10]) or
+	if not string.find(' ' .. ARGV[7] .. ' ', ' ' .. (protocol or '') .. ' ', 1, true) or hash ~= ARGV[9] or (units and units ~= ARGV[10]) or
 		(total ~= ARGV[8] and ARGV[12] ~= '1') then
 		return {'config'}
 	end

@@ -55,7 +55,7 @@ func (s said) same(r machine.Request) bool {
 	if s.stamp == "" || r.State == machine.Gone || len(r.Claim)+len(r.Release)+len(was.Claim)+len(was.Release) > 0 {
 		return false
 	}
-	return r.State == was.State && r.View == was.View && r.Peer == was.Peer && r.Weight == was.Weight && r.Unwell == was.Unwell &&
+	return r.State == was.State && r.View == was.View && r.Peer == was.Peer && r.Weight == was.Weight && r.Unwell == was.Unwell && r.Tags == was.Tags &&
 		slices.Equal(r.Hold, was.Hold) && s.granted(r.Hold)
 }
 

@@ -7,7 +7,7 @@
 --         19 hold: p@e p@e ...  20 release: p@e ...  21 claim: p p ...
 --         22 more partitions that may be the caller's: p p ...
 --         23 what the caller says of itself once, its lease in ms first
---         24 what it says of itself now: weight well|unwell. While it is unwell 15 is 0,
+--         24 what it says of itself now: weight well|unwell tag .... While it is unwell 15 is 0,
 --         so that those who do not know of it give it nothing
 -- result  {'config'}: the name has another configuration, nothing was done; or
 --         {'full', stamp, count, due, expiry, grace,

@@ -52,7 +52,9 @@ func parseTerms(s string) (t machine.Terms) {
 }
 
 // says prints what a peer says of itself now.
-func says(r machine.Request) string { return strconv.Itoa(r.Weight) + " " + wellWord(r.Unwell) }
+func says(r machine.Request) string {
+	return strings.TrimSpace(strconv.Itoa(r.Weight) + " " + wellWord(r.Unwell) + " " + string(r.Tags))
+}
 
 func wellWord(unwell bool) string {
 	if unwell {
@@ -69,7 +71,7 @@ func parseSays(s string, seat *machine.Seat) {
 		return
 	}
 	if n, err := strconv.Atoi(words[0]); err == nil {
-		seat.Weight, seat.Unwell = n, words[1] == wellWord(true)
+		seat.Weight, seat.Unwell, seat.Tags = n, words[1] == wellWord(true), partition.Tags(strings.Join(words[2:], " "))
 	}
 }
 

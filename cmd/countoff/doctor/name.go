@@ -52,6 +52,8 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "give it the partitions, hash and ingress lists of the name, or another name"},
 		coverage.TwoNames: {Severity: Danger, Risk: "peers of one deployment get the tasks of the other, and may have no handlers for them",
 			Do: "give each its own name; if they are one, set the same COUNTOFF_DEPLOYMENT"},
+		coverage.NoneEligible: {Severity: Danger, Risk: "its tasks are not worked on once its present owner, if it has one, is gone",
+			Do: "start a peer with those tags (--tags), or ask for others: countoff require"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
 			Do: "/readyz and the logs of the peers say what they lack"},
 	}

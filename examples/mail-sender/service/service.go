@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,6 +33,7 @@ type Config struct {
 	Lease       time.Duration
 	Peer        string                // peer id
 	Weight      int                   // share of the work relative to other peers
+	Tags        []string              // what the peer has, for partitions that ask for some
 	Retry       framework.RetryPolicy // of mails that fail for now
 	Shutdown    time.Duration         // for mails being sent when told to stop
 	// Inbox is a plain list of mails in JSON that any program fills. Empty: none.
@@ -60,7 +62,8 @@ func (cfg Config) Validate() error {
 	if err == nil {
 		timeout = s.Timeout()
 	}
-	errs := []error{partition.CheckName(cfg.Name), err, cfg.numbers(timeout).Validate()}
+	_, badTag := partition.ParseTags(strings.Join(cfg.Tags, ","))
+	errs := []error{partition.CheckName(cfg.Name), err, badTag, cfg.numbers(timeout).Validate()}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("weight %d: want at least 1", cfg.Weight))
 	}
@@ -103,7 +106,8 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 			Ingress:    cfg.ingress(),
 		}}),
 		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
-		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()), framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1))),
+		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()),
+			framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...)),
 		frameworkfx.Observe((*probes).observer),
 		frameworkfx.Healthy(cfg.Name, (*probes).health),
 		fx.Invoke((*probes).watch),

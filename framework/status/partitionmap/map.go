@@ -125,8 +125,12 @@ func (m *Map) peers(s status.Status) []string {
 		if p.Index >= 0 {
 			index = fmt.Sprint(p.Index)
 		}
-		lines = append(lines, fmt.Sprintf("  %-24s %5s  %-8s %6d %10d  %7s",
-			m.letter(p.Session)+" "+clip(p.ID, 22), index, state(p), p.Weight, p.Partitions, Seconds(p.Lease())))
+		line := fmt.Sprintf("  %-24s %5s  %-8s %6d %10d  %7s",
+			m.letter(p.Session)+" "+clip(p.ID, 22), index, state(p), p.Weight, p.Partitions, Seconds(p.Lease()))
+		if len(p.Tags) > 0 {
+			line += "  has " + strings.Join(p.Tags, ", ")
+		}
+		lines = append(lines, line)
 	}
 	if len(s.Peers) == 0 {
 		lines = append(lines, "  nobody takes part")

@@ -13,7 +13,7 @@ func sample() status.Status {
 	s := status.Status{Name: "n", Roll: status.Roll{Version: 7, Replicas: 2}}
 	s.Peers = []status.Peer{
 		{ID: "ann", Session: "a", State: "live", Weight: 2, Partitions: 2, LeaseMS: 1900},
-		{ID: "bob", Session: "b", Index: 1, State: "live", Weight: 1, Unwell: true},
+		{ID: "bob", Session: "b", Index: 1, State: "live", Weight: 1, Unwell: true, Tags: []string{"eu", "gpu"}},
 	}
 	for i, h := range []status.Held{
 		{State: status.Owned, Owner: "ann", Epoch: 5, Session: "a"},
@@ -43,7 +43,7 @@ func ExampleMap() {
 	//
 	//   peer                     index  state    weight partitions    lease
 	//   A ann                        0  live          2          2    1.9 s
-	//   B bob                        1  unwell        1          0    0.0 s
+	//   B bob                        1  unwell        1          0    0.0 s  has eu, gpu
 	//
 	//   pending 3   in flight 0   delayed 0   dead 0
 	//   partition  owner@epoch                      state     pending in flight  delayed   dead

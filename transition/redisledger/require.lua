@@ -1,0 +1,19 @@
+-- Says what partitions ask of their owners, and makes a roll due that goes by it. Said
+-- again it changes nothing. From then on builds that do not know of it are refused.
+--
+-- KEYS    as in ledger.lua
+-- ARGV    1 to 6 as in ledger.lua  7 protocol to stand  8 the requirements, one a line
+-- result  {'required'}; {'stands'}: they are what they were; {'none'}: nobody has made
+--         the name yet; {'resizing'}: its number of partitions is being changed
+-- cost    ~12 commands
+
+local protocol, total, requires = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'requires'))
+if not total then return {'none'} end
+if protocol == 'resizing' then return {'resizing'} end
+if (requires or '') == ARGV[8] then return {'stands'} end
+begin(true)
+redis.call('HSET', KEYS[1], 'protocol', ARGV[7], 'requires', ARGV[8])
+moved(meta.clock)
+commit()
+tell(ARGV[6], 'due')
+return {'required'}

@@ -1,0 +1,80 @@
+package redisledger_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// What partitions ask for is said while peers work: a roll is due that goes by it, once, and
+// builds that do not know of it find another protocol than theirs.
+func TestRequire(t *testing.T) {
+	s, _ := miniStage(t)
+	requires := []partition.Requirement{{First: 0, Last: 1, Tags: "eu gpu"}, {Unit: "inbox", Tags: "eu"}}
+	if err := redisledger.Require(t.Context(), s.client, s.name, requires); !errors.Is(err, redisconfig.ErrNone) {
+		t.Errorf("of a name that nobody made: %v", err)
+	}
+	cfg := partition.Config{Total: 4, Units: []string{"inbox"}}
+	makeName(t, s.client, s.name, cfg)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	r := machine.Request{Session: session(1), Peer: "ann", Weight: 1, Tags: "eu gpu"}
+	mustSync(t, l, r)
+	seal := func() machine.Roll {
+		t.Helper()
+		c, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Sessions[0].Tags != r.Tags {
+			t.Errorf("it said that it has %q, the seat has %q", r.Tags, c.Sessions[0].Tags)
+		}
+		roll, due := machine.NextRoll(c, partition.Sticky{})
+		if !due {
+			t.Fatal("no roll is due")
+		}
+		if err := l.Seal(t.Context(), roll); err != nil {
+			t.Fatal(err)
+		}
+		return roll
+	}
+	if got := len(seal().Members[0].Partitions); got != 5 {
+		t.Errorf("of what asks for nothing it got %d", got)
+	}
+	protocol := func() string { return s.client.HGet(t.Context(), redisconfig.Key(s.name), "protocol").Val() }
+	for range 2 {
+		if err := redisledger.Require(t.Context(), s.client, s.name, requires); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stands, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || !slices.Equal(stands.Requires, requires) || protocol() != "2" {
+		t.Errorf("%+v stands under protocol %s, %v", stands, protocol(), err)
+	}
+	if !mustSync(t, l, r).Sealing {
+		t.Error("no roll is due")
+	}
+	if got := len(seal().Members[0].Partitions); got != 5 {
+		t.Errorf("it has what is asked for, and got %d", got)
+	}
+	r.Tags = "gpu"
+	if !mustSync(t, l, r).Sealing {
+		t.Error("it has other tags, and no roll is due")
+	}
+	if got := seal().Members[0].Partitions; !slices.Equal(got, []partition.ID{2, 3}) {
+		t.Errorf("it has not what is asked for, and got %v", got)
+	}
+	if err := redisledger.Require(t.Context(), s.client, s.name, nil); err != nil || protocol() != "1" {
+		t.Errorf("nothing is asked for any more, and protocol %s stands: %v", protocol(), err)
+	}
+	if got := len(seal().Members[0].Partitions); got != 5 {
+		t.Errorf("of what asks for nothing it got %d", got)
+	}
+	s.client.HSet(t.Context(), redisconfig.Key(s.name), "protocol", "resizing")
+	if err := redisledger.Require(t.Context(), s.client, s.name, requires); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("while its size is changed: %v", err)
+	}
+}
