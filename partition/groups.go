@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -54,19 +53,19 @@ func ParseRequirement(s string) (Requirement, error) {
 	i := strings.LastIndex(s, "=")
 	tags, err := ParseTags(s[i+1:])
 	if i < 1 || tags == "" || err != nil {
-		return Requirement{}, errors.Join(fmt.Errorf("partition: requirement %q: want PARTITION=TAG,..., FIRST-LAST=TAG,... or UNIT=TAG,...", s), err)
+		return Requirement{}, errors.Join(fmt.Errorf("partition: requirement %q: want FIRST-LAST=TAGS, PARTITION=TAGS or UNIT=TAGS", s), err)
 	}
 	what := s[:i]
 	first, last, ranged := strings.Cut(what, "-")
 	if !ranged {
 		last = first
 	}
-	a, err1 := strconv.ParseInt(first, 10, 32)
-	b, err2 := strconv.ParseInt(last, 10, 32)
-	if err1 != nil || err2 != nil {
+	a, numberA := decimal(first)
+	b, numberB := decimal(last)
+	if !numberA || !numberB {
 		return Requirement{Unit: what, Tags: tags}, nil
 	}
-	if a < 0 || b < a || b >= MaxTotal {
+	if b < a || b >= MaxTotal {
 		return Requirement{}, fmt.Errorf("partition: requirement %q: want partitions of 0 to %d, the least first", s, MaxTotal-1)
 	}
 	return Requirement{First: ID(a), Last: ID(b), Tags: tags}, nil
