@@ -1,0 +1,37 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// explain says what an error of etcd or the network means and what to do.
+func (l *Ledger) explain(what string, err error) error {
+	advice := advice(err)
+	if advice != "" {
+		advice = " (" + advice + ")"
+	}
+	return fmt.Errorf("etcdledger: %s: %s: %w%s", l.name, what, err, advice)
+}
+
+// advice returns what to do about err, or "" if the error says it all.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return "etcd has reached its quota and refuses every write: compact, defragment and disarm the alarm " +
+			"(etcdctl compact, defrag, alarm disarm), and let it compact by itself: --auto-compaction-retention. " +
+			"No lease can be renewed until then, so all peers stop working"
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return "the user of the URL needs a role with readwrite on the prefix"
+	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty):
+		return "give user and password in the URL: etcd://user:password@host:port/prefix"
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return "the name has too many partitions for one value of etcd: raise --max-request-bytes, or take fewer"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "do the hosts of the URL answer, and has etcd a leader?"
+	}
+	return ""
+}

@@ -1,0 +1,75 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/partition"
+)
+
+// Hints implements transition.Ledger. It watches the roll and the grants, and watches again
+// when a watch is lost. It returns before ctx ends only if etcd refuses the watch, which no
+// retry would help.
+func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func()) error {
+	if err := checkSession(session); err != nil {
+		return err
+	}
+	const first = 50 * time.Millisecond
+	wait := first
+	for {
+		heard, err := l.listen(ctx, session, hint)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrAuthFailed):
+			return l.explain("hints", err)
+		case heard:
+			wait = first
+		}
+		// A random part of the wait, so that a fleet does not come back in one moment.
+		t := time.NewTimer(rand.N(wait))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+		wait = min(2*wait, l.cfg.Timing.Beat())
+	}
+}
+
+// listen hears one watch until it fails or ctx ends, and reports whether it ever stood.
+func (l *Ledger) listen(ctx context.Context, session partition.Session, hint func()) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // a member that is cut off says so
+	defer cancel()
+	rolls := l.client.Watch(ctx, l.prefix+rollKey, clientv3.WithCreatedNotify())
+	grants := l.client.Watch(ctx, l.prefix+transitionKey, clientv3.WithCreatedNotify())
+	mine := "" // what the grants said of session last
+	for {
+		var resp clientv3.WatchResponse
+		var open bool
+		select {
+		case resp, open = <-rolls:
+			if len(resp.Events) > 0 || resp.Created {
+				// What happened before the watch is not heard of: its beginning is a hint.
+				heard = true
+				hint()
+			}
+		case resp, open = <-grants:
+			for _, e := range resp.Events {
+				if line := lineOf(string(e.Kv.Value), session); line != mine {
+					mine = line
+					hint()
+				}
+			}
+		}
+		if err := resp.Err(); err != nil || !open {
+			return heard, err
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// Config says what a peer wants of its ledger.
+type Config struct {
+	// Config is what all peers of the name agree on. Zero fields get their defaults; who
+	// differs from what stands in the store is refused.
+	Config partition.Config
+	// Timing holds the times of the peer. The zero value is ready.
+	Timing transition.Timing
+	// Deployment says what the peer belongs to, so that two deployments that were given one
+	// name by mistake are noticed. Default "": it is not compared.
+	Deployment string
+}
+
+// A Ledger is the record of one name in etcd. It implements transition.Ledger, and may be
+// used concurrently and by several sessions. Who made the client closes it.
+type Ledger struct {
+	client *clientv3.Client
+	name   string
+	prefix string // of all keys of the name
+	cfg    Config
+	memory memory
+}
+
+var _ transition.Ledger = (*Ledger)(nil)
+
+// New returns the ledger of name, whose keys are prefix/name/… ("" is a prefix too). It
+// does not talk to etcd.
+func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, error) {
+	cfg.Config = cfg.Config.WithDefaults()
+	cfg.Timing = cfg.Timing.WithDefaults()
+	if err := errors.Join(partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate()); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	return &Ledger{
+		client: client,
+		name:   name,
+		prefix: strings.TrimSuffix(prefix, "/") + "/" + name + "/",
+		cfg:    cfg,
+		// A clock that stands still while the machine is suspended counts too little, never
+		// too much.
+		memory: memory{now: func() time.Duration { return time.Since(began) }},
+	}, nil
+}
+
+// Init makes name in a cluster that is known to be new, or never to have had the name, so
+// that its first peers begin at once: where nothing stands, a ledger otherwise assumes that
+// etcd lost it and lets nobody gain a partition for a lease.
+//
+// Where the name is already known, Init does nothing and reports false. It returns an error
+// that wraps partition.ErrConfig if another configuration stands.
+func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg partition.Config) (made bool, err error) {
+	// Peers with whatever times lower the clock step to theirs; nobody has a lease yet.
+	l, err := New(client, prefix, name, Config{Config: cfg, Timing: transition.Timing{Lease: 96 * time.Hour}})
+	if err != nil {
+		return false, err
+	}
+	err = l.change(ctx, "init", func(s *memledger.Store, c memledger.Call) error {
+		_, known := s.State()
+		if made = !known; made {
+			*s = *memledger.NewStore(c)
+		}
+		return nil
+	})
+	return made && err == nil, err
+}
+
+// Sync implements transition.Ledger. A session is named by letters and digits.
+func (l *Ledger) Sync(ctx context.Context, r transition.Request) (a transition.Answer, err error) {
+	if err := checkSession(r.Session); err != nil {
+		return transition.Answer{}, err
+	}
+	err = l.change(ctx, "sync", func(s *memledger.Store, c memledger.Call) (err error) {
+		a, _, err = s.Sync(c, r)
+		return err
+	})
+	if err != nil {
+		return transition.Answer{}, err
+	}
+	return a, nil
+}
+
+// Seal implements transition.Ledger.
+func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
+	for _, m := range next.Members {
+		if err := checkSession(m.Session); err != nil {
+			return err
+		}
+	}
+	return l.change(ctx, "seal", func(s *memledger.Store, c memledger.Call) error {
+		_, err := s.Seal(c, next)
+		return err
+	})
+}
+
+// Census implements transition.Ledger.
+func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
+	snap, err := l.read(ctx)
+	if err != nil {
+		return transition.Census{}, l.explain("census", err)
+	}
+	store, call, err := l.load(snap)
+	if err != nil {
+		return transition.Census{}, err
+	}
+	return store.Census(call)
+}
+
+// change reads the name, lets op decide and writes what op changed, if nothing of what it
+// was decided on has changed meanwhile; otherwise once more.
+func (l *Ledger) change(ctx context.Context, what string, op func(*memledger.Store, memledger.Call) error) error {
+	snap, err := l.read(ctx)
+	for try := 0; err == nil; try++ {
+		if snap.half() {
+			// What is left is of no use without what is lost, and would be in the way.
+			if snap, err = l.clear(ctx, snap); err != nil {
+				break
+			}
+		}
+		store, call, errLoad := l.load(snap)
+		if errLoad != nil {
+			return errLoad
+		}
+		errOp := op(store, call)
+		if errOp != nil && !errors.Is(errOp, transition.ErrStale) {
+			return errOp
+		}
+		var after map[string]string
+		if after, err = l.after(snap, store); err != nil {
+			break
+		}
+		var done bool
+		if snap, done, err = l.write(ctx, snap, after); done {
+			return errOp
+		}
+		if try > 0 && err == nil {
+			err = pause(ctx, try)
+		}
+	}
+	return l.explain(what, err)
+}
+
+// load returns the store of snap and the call that finds it so.
+func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) {
+	state, known, broken, err := decode(snap.values)
+	if err != nil {
+		return nil, memledger.Call{}, fmt.Errorf("etcdledger: %s: what stands is not understood: %w", l.name, err)
+	}
+	call := memledger.Call{
+		Run:     strconv.FormatUint(snap.cluster, 16),
+		Suspect: snap.setBack || broken,
+		Config:  l.cfg.Config, Timing: l.cfg.Timing, Deployment: l.cfg.Deployment,
+	}
+	if !known {
+		return &memledger.Store{}, call, nil
+	}
+	if have, want := state.Config, l.cfg.Config; have.Total != want.Total || have.Hash != want.Hash || !slices.Equal(have.Units, want.Units) {
+		return nil, call, fmt.Errorf("etcdledger: %s has %d partitions, hash %s and units %q, this peer wants %d, %s and %q: %w",
+			l.name, have.Total, have.Hash, have.Units, want.Total, want.Hash, want.Units, partition.ErrConfig)
+	}
+	call.Now = state.Clock + l.memory.elapsed(snap).Milliseconds()
+	return memledger.Restore(state), call, nil
+}
+
+// after returns what is to stand after snap was changed to store. The clock is written in
+// steps only: whoever writes it makes everybody begin anew to count the time that it stands.
+func (l *Ledger) after(snap *snapshot, store *memledger.Store) (map[string]string, error) {
+	state, _ := store.State()
+	after, err := encode(state)
+	if err != nil {
+		return nil, err
+	}
+	if stood, err := strconv.ParseInt(snap.values[clockKey], 10, 64); err == nil && state.Clock >= stood && state.Clock-stood < state.Step/4 {
+		after[clockKey] = snap.values[clockKey]
+	}
+	return after, nil
+}
+
+// read returns what stands now: all of it, or, while the lock word is the one that is known,
+// the clock and the leases alone.
+func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
+	floor := l.memory.newest()
+	all := clientv3.OpGet(l.prefix, clientv3.WithPrefix())
+	if floor == nil || floor.mods[metaKey] == 0 {
+		resp, err := l.client.Do(ctx, all)
+		if err != nil {
+			return nil, err
+		}
+		snap := newSnapshot(resp.Get().Header)
+		snap.add(l.prefix, resp.Get().Kvs)
+		l.memory.read(snap, floor)
+		return snap, nil
+	}
+	same := []clientv3.Cmp{
+		l.unchanged(floor, metaKey),
+		clientv3.Compare(clientv3.Value(l.prefix+metaKey), "=", floor.values[metaKey]), // not the same revision by chance
+	}
+	resp, err := l.client.Txn(ctx).If(same...).
+		Then(clientv3.OpGet(l.prefix+clockKey), clientv3.OpGet(l.prefix+leasesKeys, clientv3.WithPrefix())).
+		Else(all).Commit()
+	if err != nil {
+		return nil, err
+	}
+	snap := newSnapshot(resp.Header)
+	if resp.Succeeded {
+		snap = floor.locked(resp.Header)
+	}
+	for _, r := range resp.Responses {
+		snap.add(l.prefix, r.GetResponseRange().Kvs)
+	}
+	l.memory.read(snap, floor)
+	return snap, nil
+}
+
+// write turns snap into after. It returns false and what stands instead if that is no longer
+// snap.
+func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]string) (*snapshot, bool, error) {
+	var ops []clientv3.Op
+	guards := []clientv3.Cmp{l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)}
+	next := &snapshot{cluster: snap.cluster, values: after, mods: make(map[string]int64, len(after)), setBack: snap.setBack}
+	var written []string
+	locked := false // whether what meta covers changes
+	touch := func(key string, op clientv3.Op) {
+		ops = append(ops, op)
+		lease := strings.HasPrefix(key, leasesKeys)
+		if lease {
+			guards = append(guards, l.unchanged(snap, key))
+		}
+		locked = locked || !lease && key != clockKey
+	}
+	for key, value := range after {
+		if was, there := snap.values[key]; there && was == value {
+			next.mods[key] = snap.mods[key]
+			continue
+		}
+		touch(key, clientv3.OpPut(l.prefix+key, value))
+		written = append(written, key)
+	}
+	for key := range snap.values {
+		if _, stays := after[key]; !stays && (strings.HasPrefix(key, leasesKeys) || strings.HasPrefix(key, sessionsKeys)) {
+			touch(key, clientv3.OpDelete(l.prefix+key))
+		}
+	}
+	if len(ops) == 0 {
+		return snap, true, nil
+	}
+	if locked && !slices.Contains(written, metaKey) {
+		ops = append(ops, clientv3.OpPut(l.prefix+metaKey, after[metaKey]))
+		written = append(written, metaKey)
+	}
+	floor := l.memory.newest()
+	resp, err := l.client.Txn(ctx).If(guards...).Then(ops...).Else(clientv3.OpGet(l.prefix, clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return nil, false, err
+	}
+	if !resp.Succeeded {
+		stands := newSnapshot(resp.Header)
+		stands.add(l.prefix, resp.Responses[0].GetResponseRange().Kvs)
+		l.memory.read(stands, floor)
+		return stands, false, nil
+	}
+	next.revision = resp.Header.Revision
+	for _, key := range written {
+		next.mods[key] = resp.Header.Revision
+	}
+	l.memory.wrote(next)
+	return next, true, nil
+}
+
+// clear removes what is left of a name that has lost a part of its memory, unless somebody
+// else did, and returns what stands then.
+func (l *Ledger) clear(ctx context.Context, snap *snapshot) (*snapshot, error) {
+	_, err := l.client.Txn(ctx).If(l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)).
+		Then(clientv3.OpDelete(l.prefix, clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return nil, err
+	}
+	return l.read(ctx)
+}
+
+// unchanged is true while key is as it was in snap.
+func (l *Ledger) unchanged(snap *snapshot, key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(l.prefix+key), "=", snap.mods[key])
+}
+
+// pause waits a random time that grows with the tries, so that peers which collide do not
+// collide again.
+func pause(ctx context.Context, try int) error {
+	const first, longest = 2 * time.Millisecond, 64 * time.Millisecond
+	t := time.NewTimer(rand.N(min(first<<min(try, 10), longest)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkSession keeps out what would be misread in the keys.
+func checkSession(s partition.Session) error {
+	ok := s != ""
+	for _, c := range s {
+		ok = ok && (c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z')
+	}
+	if !ok {
+		return fmt.Errorf("etcdledger: session %q: want letters and digits", string(s))
+	}
+	return nil
+}

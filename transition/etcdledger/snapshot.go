@@ -1,0 +1,122 @@
+package etcdledger
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// A snapshot is what stood under a name at one revision.
+type snapshot struct {
+	cluster  uint64
+	revision int64
+	values   map[string]string
+	mods     map[string]int64 // revision of the last change of a key; 0: it is not there
+	// setBack: etcd shows an older state than was seen before, which it does only after its
+	// data were replaced by older ones.
+	setBack bool
+}
+
+func newSnapshot(h *pb.ResponseHeader) *snapshot {
+	return &snapshot{cluster: h.ClusterId, revision: h.Revision, values: make(map[string]string), mods: make(map[string]int64)}
+}
+
+// add takes in what a range of keys below prefix found.
+func (s *snapshot) add(prefix string, kvs []*mvccpb.KeyValue) {
+	for _, kv := range kvs {
+		key := strings.TrimPrefix(string(kv.Key), prefix)
+		s.values[key], s.mods[key] = string(kv.Value), kv.ModRevision
+	}
+}
+
+// half reports whether a part of what never lacks does.
+func (s *snapshot) half() bool {
+	for _, key := range whole {
+		if s.mods[key] == 0 {
+			return len(s.values) > 0
+		}
+	}
+	return false
+}
+
+// locked returns a copy with what the lock word covers.
+func (s *snapshot) locked(h *pb.ResponseHeader) *snapshot {
+	c := newSnapshot(h)
+	for key, v := range s.values {
+		if key != clockKey && !strings.HasPrefix(key, leasesKeys) {
+			c.values[key], c.mods[key] = v, s.mods[key]
+		}
+	}
+	return c
+}
+
+// A memory is what a ledger has seen of etcd so far.
+type memory struct {
+	now func() time.Duration // never goes back
+
+	mu   sync.Mutex
+	last *snapshot // the newest; nil: none yet
+	// tick is the clock as it stands, and since when this ledger has known it to.
+	tick  tick
+	since time.Duration
+}
+
+// A tick is one value of the clock, as it was written once.
+type tick struct {
+	cluster uint64
+	mod     int64
+	value   string
+}
+
+func (s *snapshot) tick() tick { return tick{s.cluster, s.mods[clockKey], s.values[clockKey]} }
+
+// newest returns the newest snapshot. It is asked for before a request is sent: what etcd
+// answers then cannot be older.
+func (m *memory) newest() *snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// read takes in the answer to a request that was sent when floor was the newest.
+func (m *memory) read(s, floor *snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := s.tick(); t != m.tick {
+		m.tick, m.since = t, m.now()
+	}
+	if floor != nil && floor.cluster == s.cluster {
+		s.setBack = s.revision < floor.revision || s.mods[metaKey] < floor.mods[metaKey]
+	}
+	if !s.setBack && (m.last == nil || m.last.cluster != s.cluster || m.last.revision <= s.revision) {
+		m.last = s
+	}
+}
+
+// wrote takes in what this ledger has written itself. It ends the suspicion of a store that
+// was set back.
+func (m *memory) wrote(s *snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := s.tick(); t != m.tick {
+		m.tick, m.since = t, m.now()
+	}
+	if s.setBack || m.last == nil || m.last.cluster != s.cluster || m.last.revision <= s.revision {
+		m.last = s
+	}
+	s.setBack = false
+}
+
+// elapsed returns how long the clock of s has stood at least. Only the time in which this
+// ledger knew it to stand counts: so no moment is counted by two ledgers, or by two ticks.
+func (m *memory) elapsed(s *snapshot) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.tick() != m.tick {
+		return 0
+	}
+	return max(m.now()-m.since, 0)
+}

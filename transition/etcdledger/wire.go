@@ -1,0 +1,290 @@
+package etcdledger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/memledger"
+)
+
+// The keys of a name, after its prefix. All but clock and leases/ change together with
+// meta, and only then: meta is the lock word of an optimistic transaction.
+const (
+	configKey     = "config"
+	metaKey       = "meta"
+	clockKey      = "clock"
+	rollKey       = "roll"
+	transitionKey = "transition"
+	sessionsKeys  = "sessions/" // and the session
+	leasesKeys    = "leases/"   // and the session
+)
+
+// whole are the keys that a name has from its making on: one that lacks is lost.
+var whole = []string{configKey, metaKey, clockKey, rollKey, transitionKey}
+
+// The values that are not plain numbers or lines of words.
+type (
+	wireConfig struct {
+		Protocol int            `json:"protocol"`
+		Total    int            `json:"total"`
+		Hash     partition.Hash `json:"hash"`
+		Units    []string       `json:"units,omitempty"`
+	}
+	wireMeta struct {
+		Run        string `json:"run"`
+		Count      uint64 `json:"count"`
+		Membership uint64 `json:"membership"`
+		Changed    int64  `json:"changed"`
+		Grace      int64  `json:"grace"`
+		Step       int64  `json:"step"`
+	}
+	wireSession struct {
+		Peer       string `json:"peer"`
+		Weight     int    `json:"weight"`
+		Unwell     bool   `json:"unwell,omitempty"`
+		State      string `json:"state"`
+		Lease      string `json:"lease"`
+		Cancel     string `json:"cancelGrace"`
+		Settle     string `json:"settle"`
+		Drain      string `json:"drain"`
+		Shutdown   string `json:"shutdown"`
+		Deployment string `json:"deployment,omitempty"`
+	}
+	wireRoll struct {
+		Version    uint64       `json:"version"`
+		Membership uint64       `json:"membership"`
+		Members    []wireMember `json:"members"`
+	}
+	wireMember struct {
+		Index      int               `json:"index"`
+		Session    partition.Session `json:"session"`
+		Peer       string            `json:"peer"`
+		Weight     int               `json:"weight"`
+		Down       bool              `json:"down,omitempty"`
+		Partitions string            `json:"partitions"` // 0-3 7 9
+	}
+)
+
+// encode returns what is to stand under the keys of a name.
+func encode(s memledger.State) (map[string]string, error) {
+	kvs := make(map[string]string, len(whole)+2*len(s.Sessions))
+	var errs []error
+	put := func(key string, v any) {
+		b, err := json.Marshal(v)
+		kvs[key] = string(b)
+		errs = append(errs, err)
+	}
+	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units})
+	put(metaKey, wireMeta{
+		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step,
+	})
+	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
+	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
+	for _, m := range s.Roll.Members {
+		roll.Members = append(roll.Members, wireMember{
+			Index: m.Index, Session: m.Session, Peer: m.Peer, Weight: m.Weight, Down: m.Down, Partitions: ranges(m.Partitions),
+		})
+	}
+	put(rollKey, roll)
+	kvs[transitionKey] = grants(s.Grants)
+	for id, x := range s.Sessions {
+		put(sessionsKeys+string(id), wireSession{
+			Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, State: x.State.String(),
+			Lease: x.Terms.Lease.String(), Cancel: x.Terms.CancelGrace.String(), Settle: x.Terms.Settle.String(),
+			Drain: x.Terms.Drain.String(), Shutdown: x.Terms.Shutdown.String(), Deployment: x.Terms.Deployment,
+		})
+		kvs[leasesKeys+string(id)] = strconv.FormatInt(x.Deadline, 10)
+	}
+	return kvs, errors.Join(errs...)
+}
+
+// decode reads what encode wrote. known is false if the name, or a part of it that is
+// never missing, is not there: then its memory is lost. broken says that a session lacks
+// its lease or the other way round, which only others' hands can do.
+func decode(kvs map[string]string) (s memledger.State, known, broken bool, err error) {
+	for _, key := range whole {
+		if _, ok := kvs[key]; !ok {
+			return memledger.State{}, false, false, nil
+		}
+	}
+	var errs []error
+	get := func(key string, v any) {
+		if err := json.Unmarshal([]byte(kvs[key]), v); err != nil {
+			errs = append(errs, fmt.Errorf("key %s: %w", key, err))
+		}
+	}
+	number := func(key string) int64 {
+		n, err := strconv.ParseInt(kvs[key], 10, 64)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("key %s: %w", key, err))
+		}
+		return n
+	}
+	var config wireConfig
+	var meta wireMeta
+	var roll wireRoll
+	get(configKey, &config)
+	get(metaKey, &meta)
+	get(rollKey, &roll)
+	if config.Protocol != partition.Protocol {
+		errs = append(errs, fmt.Errorf("protocol %d stands there, this program has %d: %w", config.Protocol, partition.Protocol, partition.ErrConfig))
+	}
+	s = memledger.State{
+		Config: partition.Config{Total: config.Total, Hash: config.Hash, Units: config.Units},
+		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step,
+		Count: meta.Count, Membership: meta.Membership, Changed: meta.Changed, Grace: meta.Grace,
+		Sessions: make(map[partition.Session]memledger.Seat),
+		Roll:     machine.Roll{Version: roll.Version, Membership: roll.Membership},
+	}
+	for _, m := range roll.Members {
+		ids, err := parseRanges(m.Partitions)
+		errs = append(errs, err)
+		s.Roll.Members = append(s.Roll.Members, machine.RollMember{
+			Member:     partition.Member{Session: m.Session, Peer: m.Peer, Index: m.Index, Weight: m.Weight, Down: m.Down},
+			Partitions: ids,
+		})
+	}
+	s.Grants, err = parseGrants(kvs[transitionKey])
+	errs = append(errs, err)
+	for key := range kvs {
+		if id, ok := strings.CutPrefix(key, leasesKeys); ok {
+			_, seated := kvs[sessionsKeys+id]
+			broken = broken || !seated
+		}
+		id, ok := strings.CutPrefix(key, sessionsKeys)
+		if !ok {
+			continue
+		}
+		var x wireSession
+		get(key, &x)
+		seat, err := x.seat()
+		errs = append(errs, err)
+		if _, leased := kvs[leasesKeys+id]; leased {
+			seat.Deadline = number(leasesKeys + id)
+		} else {
+			seat.Deadline, broken = s.Clock, true
+		}
+		s.Sessions[partition.Session(id)] = seat
+	}
+	return s, true, broken, errors.Join(errs...)
+}
+
+func (x wireSession) seat() (memledger.Seat, error) {
+	var errs []error
+	span := func(s string) time.Duration {
+		d, err := time.ParseDuration(s)
+		errs = append(errs, err)
+		return d
+	}
+	seat := memledger.Seat{
+		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell,
+		Terms: machine.Terms{
+			Lease: span(x.Lease), CancelGrace: span(x.Cancel), Settle: span(x.Settle),
+			Drain: span(x.Drain), Shutdown: span(x.Shutdown), Deployment: x.Deployment,
+		},
+	}
+	for _, state := range []machine.State{machine.Live, machine.Leaving, machine.Gone} {
+		if state.String() == x.State {
+			seat.State = state
+		}
+	}
+	if seat.State == 0 {
+		errs = append(errs, fmt.Errorf("session state %q is unknown", x.State))
+	}
+	return seat, errors.Join(errs...)
+}
+
+// grants prints what every session has, one line each: "session 3@41 7@42>waiter".
+func grants(all map[partition.ID]memledger.Grant) string {
+	of := make(map[partition.Session][]string)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		g := all[id]
+		word := partition.Grant{ID: id, Epoch: g.Epoch}.String()
+		if g.Waiter != "" {
+			word += ">" + string(g.Waiter)
+		}
+		of[g.Session] = append(of[g.Session], word)
+	}
+	var b strings.Builder
+	for _, session := range slices.Sorted(maps.Keys(of)) {
+		b.WriteString(string(session) + " " + strings.Join(of[session], " ") + "\n")
+	}
+	return b.String()
+}
+
+// parseGrants reads what grants printed.
+func parseGrants(text string) (map[partition.ID]memledger.Grant, error) {
+	all := make(map[partition.ID]memledger.Grant)
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		for _, word := range words[1:] {
+			granted, waiter, _ := strings.Cut(word, ">")
+			g, err := partition.ParseGrant(granted)
+			if err != nil {
+				return nil, fmt.Errorf("key %s: %w", transitionKey, err)
+			}
+			all[g.ID] = memledger.Grant{Session: partition.Session(words[0]), Epoch: g.Epoch, Waiter: partition.Session(waiter)}
+		}
+	}
+	return all, nil
+}
+
+// lineOf returns what grants printed of one session.
+func lineOf(text string, session partition.Session) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, string(session)+" ") {
+			return line
+		}
+	}
+	return ""
+}
+
+// ranges prints partitions as people read them: "0-3 7 9".
+func ranges(ids []partition.ID) string {
+	ids = slices.Sorted(slices.Values(ids))
+	var words []string
+	for i := 0; i < len(ids); {
+		j := i
+		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
+			j++
+		}
+		word := ids[i].String()
+		if j > i {
+			word += "-" + ids[j].String()
+		}
+		words = append(words, word)
+		i = j + 1
+	}
+	return strings.Join(words, " ")
+}
+
+// parseRanges reads what ranges printed.
+func parseRanges(text string) ([]partition.ID, error) {
+	var ids []partition.ID
+	for _, word := range strings.Fields(text) {
+		first, last, ok := strings.Cut(word, "-")
+		if !ok {
+			last = first
+		}
+		from, err1 := strconv.ParseInt(first, 10, 32)
+		to, err2 := strconv.ParseInt(last, 10, 32)
+		if err1 != nil || err2 != nil || from < 0 || to < from {
+			return nil, fmt.Errorf("key %s: %q is no range of partitions", rollKey, word)
+		}
+		for id := from; id <= to; id++ {
+			ids = append(ids, partition.ID(id))
+		}
+	}
+	return ids, nil
+}
