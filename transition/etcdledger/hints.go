@@ -23,12 +23,10 @@ func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func
 	wait := first
 	for {
 		heard, err := l.listen(ctx, session, hint)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrAuthFailed):
+		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrAuthFailed) {
 			return l.explain("hints", err)
-		case heard:
+		}
+		if heard {
 			wait = first
 		}
 		// A random part of the wait, so that a fleet does not come back in one moment.

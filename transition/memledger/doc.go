@@ -4,6 +4,7 @@
 // [Store] is the rules alone: a value with no clock, lock or I/O, which is told the
 // time and the run of the store with each call, as a script inside a real store
 // finds them. Other ledgers are compared with it, and the simulation drives it
-// directly. [Ledger] is a thin shell around one: a mutex, a clock and hints, for
-// tests, demos and services of a single process.
+// directly; one that is put away between two calls is a [State]. [Ledger] is a thin
+// shell around one: a mutex, a clock and hints, for tests, demos and services of a
+// single process.
 package memledger
