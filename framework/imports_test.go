@@ -95,7 +95,7 @@ var rooms = map[string][]string{
 	"framework/frameworktest": {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
 	"framework/frameworkfx":   {"framework", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
 	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl", "sources/kafkasource",
-		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/redisledger", fx, goRedis},
+		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
 		"sources", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
@@ -109,7 +109,7 @@ var rooms = map[string][]string{
 // mains are the folders of programs: what is in them may import whatever lies
 // below, and these clients.
 var mains = map[string][]string{
-	"cmd":      {goRedis, cobra, pflag, fx, zap, xTerm, xSys},
+	"cmd":      {goRedis, cobra, pflag, fx, zap, franzGo, xTerm, xSys},
 	"examples": {goRedis, miniRedis, asynq, cobra, fx, zap, prometheus, goMail, goSMTP, goSASL, franzGo, xTerm, xSync},
 }
 

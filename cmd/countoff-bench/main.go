@@ -5,6 +5,10 @@
 //	go -C cmd/countoff-bench run . --quick
 //	go -C cmd/countoff-bench run . --rounds 8 --json bench.json
 //	go -C cmd/countoff-bench run . --only 'countoff-c10$|asynq-c10$' --profile /tmp
+//	go -C cmd/countoff-bench run . --transition --kafka host:port
+//
+// With --transition it compares what partitions of a topic go through when peers come, leave
+// and die, beside consumer groups of franz-go; see package transition.
 //
 // It ends with 0 if everything was measured, whatever the goals say; with 1 if a task
 // was lost or handled twice or something else went wrong; with 2 for wrong flags.
@@ -20,18 +24,27 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
 	"github.com/countoff/countoff/cmd/countoff-bench/play"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
+	"github.com/countoff/countoff/cmd/countoff-bench/transition"
 )
 
 // quickBudget leaves a margin of the two minutes that a quick run may take.
 const quickBudget = 105 * time.Second
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == transition.Command {
+		if err := transition.Peer(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if done, err := play.Part(os.Args, os.Stdin, os.Stdout); done {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -51,6 +64,10 @@ type options struct {
 	only string
 	json string
 	list bool
+
+	transition bool
+	kafka      string
+	match      *regexp.Regexp // only, compiled
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
@@ -64,6 +81,8 @@ func parse(args []string, errs io.Writer) (options, error) {
 	flags.StringVar(&o.json, "json", "", "write all figures to this `file`")
 	flags.StringVar(&o.Profile, "profile", "", "write profiles of each contestant's last run to this `folder`")
 	flags.BoolVar(&o.list, "list", false, "list the contestants")
+	flags.BoolVar(&o.transition, "transition", false, "compare joins, leaves and crashes of peers on a topic of Kafka")
+	flags.StringVar(&o.kafka, "kafka", os.Getenv("COUNTOFF_KAFKA"), "brokers for --transition, as `host:port,…` (default the variable COUNTOFF_KAFKA, else a kfake)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -73,6 +92,13 @@ func parse(args []string, errs io.Writer) (options, error) {
 	only, err := regexp.Compile(o.only)
 	if err != nil {
 		return o, fmt.Errorf("--only: %w", err)
+	}
+	o.match = only
+	if o.transition {
+		if o.Rounds == 0 {
+			o.Rounds = 3
+		}
+		return o, nil
 	}
 	for _, c := range contest.All() {
 		if only.MatchString(c.Tag) {
@@ -111,7 +137,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	o.Log = errs
 	if o.Self, err = os.Executable(); err == nil {
-		err = measure(ctx, o, out)
+		if o.transition {
+			err = compare(ctx, o, out)
+		} else {
+			err = measure(ctx, o, out)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(errs, "countoff-bench:", err)
@@ -139,6 +169,26 @@ func measure(ctx context.Context, o options, out io.Writer) error {
 	if o.json != "" {
 		err = errors.Join(err, write(o.json, samples, verdicts))
 	}
+	return err
+}
+
+// compare plays all transitions and writes the table. What was played before something
+// went wrong is written too.
+func compare(ctx context.Context, o options, out io.Writer) error {
+	brokers := o.kafka
+	if brokers == "" {
+		fmt.Fprintln(o.Log, "no --kafka: on a kfake")
+		addr, stop, err := contest.StartBroker(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = stop() }() // it was used for all that is told
+		brokers = addr
+	}
+	results, err := transition.Run(ctx, transition.Config{
+		Self: o.Self, Brokers: strings.Split(brokers, ","), Only: o.match, Rounds: o.Rounds, Log: o.Log,
+	})
+	transition.Write(out, results)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/redissource"
 )
 
@@ -26,12 +27,16 @@ func deadCommand() *cobra.Command {
 		Short: "what could not be done: list, show, requeue, drop",
 		Long: `Dead letters are tasks whose handler gave up or whose tries are over, whole, with the
 reason. They stay until somebody takes them away. An ID is that of the task, or
-PARTITION/POSITION as list prints it for what has none.`,
+PARTITION/POSITION as list prints it for what has none.
+
+The dead letters of a name that works a topic of Kafka are on a topic too: --kafka says
+where. They are listed one by one, and requeued or dropped all together, since a topic is
+passed in its order.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(deadListCommand(), deadShowCommand(),
-		deadTakeCommand("requeue", "run them again: at the end of their partition, as if for the first time", "requeued", redissource.Requeue),
-		deadTakeCommand("drop", "throw them away", "dropped", redissource.Drop))
+		deadTakeCommand("requeue", "run them again: at the end of their partition, as if for the first time", "requeued", redissource.Requeue, requeueTopic),
+		deadTakeCommand("drop", "throw them away", "dropped", redissource.Drop, kafkasource.Drop))
 	return cmd
 }
 
@@ -87,6 +92,9 @@ func place(d redissource.DeadLetter) string { return fmt.Sprintf("%v/%d", d.Part
 
 // everywhere returns the partitions of name.
 func everywhere(ctx context.Context, client redis.UniversalClient, name string) ([]partition.ID, error) {
+	if err := notInRedis(ctx, client, name); err != nil {
+		return nil, err
+	}
 	cfg, err := redisconfig.Read(ctx, client, name)
 	if err != nil {
 		return nil, err
@@ -98,11 +106,15 @@ func everywhere(ctx context.Context, client redis.UniversalClient, name string) 
 func deadListCommand() *cobra.Command {
 	var limit int
 	var asJSON bool
+	var topic deadTopic
 	cmd := &cobra.Command{
 		Use:   "list NAME",
 		Short: "dead letters by partition, oldest first",
 		Args:  cobra.ExactArgs(1),
-		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		RunE: onStore(false, func(*cobra.Command, []string) error { return topic.fault() }, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			if topic.url != "" {
+				return topic.list(ctx, cmd, args[0], limit, asJSON)
+			}
 			ids, err := everywhere(ctx, client, args[0])
 			if err != nil {
 				return err
@@ -147,6 +159,7 @@ func deadListCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	topic.bind(cmd)
 	return cmd
 }
 
@@ -206,8 +219,11 @@ func printLetter(out io.Writer, d redissource.DeadLetter) {
 }
 
 // deadTakeCommand is requeue or drop.
-func deadTakeCommand(use, short, done string, take func(context.Context, redis.UniversalClient, string, redissource.DeadLetter) (bool, error)) *cobra.Command {
+func deadTakeCommand(use, short, done string, take func(context.Context, redis.UniversalClient, string, redissource.DeadLetter) (bool, error),
+	takeTopic func(context.Context, kafkasource.Config) (int, error),
+) *cobra.Command {
 	var all bool
+	var topic deadTopic
 	cmd := &cobra.Command{
 		Use:   use + " NAME ID...",
 		Short: short,
@@ -216,8 +232,14 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 			if all == (len(args) > 1) {
 				return errors.New("want the ids of dead letters, or --all")
 			}
-			return nil
+			if topic.url != "" && !all {
+				return errors.New("a topic is passed in its order: say --all")
+			}
+			return topic.fault()
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			if topic.url != "" {
+				return topic.take(ctx, cmd, args[0], done, takeTopic)
+			}
 			found, err := pick(ctx, client, args[0], args[1:])
 			if err != nil {
 				return err
@@ -241,6 +263,7 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters of NAME")
+	topic.bind(cmd)
 	return cmd
 }
 

@@ -22,74 +22,122 @@ import (
 // may write some a second time. The records get the present time, since retention
 // would take them away otherwise, and keep their id.
 func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
+	err = walk(ctx, "requeue", cfg, true, func(q *walker, r *kgo.Record) error {
+		if match != nil && !match(r) {
+			return nil
+		}
+		back, err := q.back(r)
+		if err == nil {
+			// One after the other: a batch could be larger than the topic allows.
+			err = q.client.ProduceSync(ctx, back).FirstErr()
+		}
+		if err == nil {
+			n++
+		}
+		return err
+	})
+	return n, err
+}
+
+// Drop passes over the dead letters that are there, and returns how many: they are
+// neither listed nor requeued any more. What is on the topic stays for as long as its
+// retention says. Of cfg it uses what Requeue does.
+func Drop(ctx context.Context, cfg Config) (n int, err error) {
+	err = walk(ctx, "drop", cfg, true, func(*walker, *kgo.Record) error {
+		n++
+		return nil
+	})
+	return n, err
+}
+
+// DeadLetters gives each the dead letters that were neither requeued nor dropped, by
+// partition, oldest first, until it returns false. Of cfg it uses what Requeue does. A
+// dead topic that is not there has none.
+func DeadLetters(ctx context.Context, cfg Config, each func(*kgo.Record) bool) error {
+	err := walk(ctx, "dead letters", cfg, false, func(_ *walker, r *kgo.Record) error {
+		if !each(r) {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+		err = nil
+	}
+	return err
+}
+
+var errEnough = errors.New("enough")
+
+// walk does something with each letter that was not passed yet, up to those that are there
+// now. With pass, what it came past is passed.
+func walk(ctx context.Context, what string, cfg Config, pass bool, do func(*walker, *kgo.Record) error) error {
 	cfg = cfg.withDefaults("requeue")
 	if err := cfg.validate(); err != nil {
-		return 0, err
+		return err
 	}
 	client, err := kgo.NewClient(cfg.options()...)
 	if err != nil {
-		return 0, fmt.Errorf("kafkasource: %w", err)
+		return fmt.Errorf("kafkasource: %w", err)
 	}
 	defer client.Close()
-	q := requeue{client: client, admin: kadm.NewClient(client), cfg: cfg, group: cfg.DeadTopic + ".requeued", match: match}
-	if match == nil {
-		q.match = func(*kgo.Record) bool { return true }
+	w := walker{client: client, admin: kadm.NewClient(client), cfg: cfg, group: cfg.DeadTopic + ".requeued", pass: pass, do: do}
+	if err := w.run(ctx); err != nil {
+		return fmt.Errorf("kafkasource: %s of %s: %w", what, cfg.DeadTopic, explain(err))
 	}
-	err = q.run(ctx)
-	if err != nil {
-		err = fmt.Errorf("kafkasource: requeue from %s: %w", cfg.DeadTopic, explain(err))
-	}
-	return q.n, err
+	return nil
 }
 
-type requeue struct {
+type walker struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	cfg    Config
 	group  string
-	match  func(*kgo.Record) bool
-	n      int
+	pass   bool
+	do     func(*walker, *kgo.Record) error
 }
 
-func (q *requeue) run(ctx context.Context) error {
-	if err := q.client.Ping(ctx); err != nil {
+func (w *walker) run(ctx context.Context) error {
+	if err := w.client.Ping(ctx); err != nil {
 		return err
 	}
-	starts, err := q.admin.ListStartOffsets(ctx, q.cfg.DeadTopic)
+	starts, err := w.admin.ListStartOffsets(ctx, w.cfg.DeadTopic)
 	if err != nil {
 		return err
 	}
-	ends, err := q.admin.ListEndOffsets(ctx, q.cfg.DeadTopic)
+	ends, err := w.admin.ListEndOffsets(ctx, w.cfg.DeadTopic)
+	if err == nil {
+		err = ends.Error()
+	}
 	if err != nil {
 		return err
 	}
-	known, err := q.admin.FetchOffsetsForTopics(ctx, q.group, q.cfg.DeadTopic)
+	known, err := w.admin.FetchOffsetsForTopics(ctx, w.group, w.cfg.DeadTopic)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return err
 	}
 	for _, end := range ends.Offsets().Sorted() {
-		start, _ := starts.Lookup(q.cfg.DeadTopic, end.Partition)
+		start, _ := starts.Lookup(w.cfg.DeadTopic, end.Partition)
 		from := max(0, start.Offset)
-		if o, ok := known.Lookup(q.cfg.DeadTopic, end.Partition); ok {
+		if o, ok := known.Lookup(w.cfg.DeadTopic, end.Partition); ok {
 			from = max(from, o.At)
 		}
-		if err := errors.Join(start.Err, q.partition(ctx, end.Partition, from, end.At)); err != nil {
+		if err := errors.Join(start.Err, w.partition(ctx, end.Partition, from, end.At)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// partition requeues what lies in one partition between two offsets.
-func (q *requeue) partition(ctx context.Context, p int32, from, end int64) error {
+// partition goes through one partition between two offsets.
+func (w *walker) partition(ctx context.Context, p int32, from, end int64) error {
 	if from >= end {
 		return nil
 	}
-	topic := q.cfg.DeadTopic
-	q.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().At(from)}})
-	defer q.client.RemoveConsumePartitions(map[string][]int32{topic: {p}})
+	topic := w.cfg.DeadTopic
+	w.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().At(from)}})
+	defer w.client.RemoveConsumePartitions(map[string][]int32{topic: {p}})
 	for from < end {
-		fetches := q.client.PollFetches(ctx)
+		fetches := w.client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			return err
 		}
@@ -98,22 +146,19 @@ func (q *requeue) partition(ctx context.Context, p int32, from, end int64) error
 				from = max(from, min(r.Offset, end))
 				continue
 			}
-			if !r.Attrs.IsControl() && q.match(r) {
-				back, err := q.back(r)
-				if err == nil {
-					// One after the other: a batch could be larger than the topic allows.
-					err = q.client.ProduceSync(ctx, back).FirstErr()
-				}
-				if err != nil {
+			if !r.Attrs.IsControl() {
+				if err := w.do(w, r); err != nil {
 					return fmt.Errorf("partition %d, offset %d: %w", p, r.Offset, err)
 				}
-				q.n++
 			}
 			from = r.Offset + 1
 		}
+		if !w.pass {
+			continue
+		}
 		var at kadm.Offsets
 		at.AddOffset(topic, p, from, -1)
-		done, err := q.admin.CommitOffsets(ctx, q.group, at)
+		done, err := w.admin.CommitOffsets(ctx, w.group, at)
 		if err == nil {
 			err = done.Error()
 		}
@@ -125,8 +170,8 @@ func (q *requeue) partition(ctx context.Context, p int32, from, end int64) error
 }
 
 // back makes the record of a letter as it was when it was alive.
-func (q *requeue) back(l *kgo.Record) (*kgo.Record, error) {
-	r := &kgo.Record{Topic: q.cfg.Topic, Key: l.Key, Value: l.Value, Headers: Alive(l.Headers), Timestamp: time.Now(), Partition: -1}
+func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
+	r := &kgo.Record{Topic: w.cfg.Topic, Key: l.Key, Value: l.Value, Headers: Alive(l.Headers), Timestamp: time.Now(), Partition: -1}
 	var where struct{ topic, offset string }
 	id := false
 	for _, h := range l.Headers {

@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -44,5 +45,51 @@ func TestRequeue(t *testing.T) {
 		if string(is.Payload) != string(was.Payload) || is.Key != was.Key || is.ID != was.ID || is.Attempt != 1 || fmt.Sprint(is.Headers) != fmt.Sprint(was.Headers) {
 			t.Errorf("%d: %s of %s came back as %+v", i, was.Payload, was.Key, is)
 		}
+	}
+}
+
+// Dead letters are listed until they were requeued or dropped.
+func TestDeadLetters(t *testing.T) {
+	s := newStage(t, 2)
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	list := func(most int) string {
+		t.Helper()
+		var values []string
+		err := DeadLetters(s.soon(), cfg, func(r *kgo.Record) bool {
+			values = append(values, string(r.Value))
+			return len(values) < most
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(values, " ")
+	}
+	if got := list(9); got != "" {
+		t.Errorf("without a dead topic there is %q", got)
+	}
+	st := s.open(s.source(Config{}), 1)
+	die := func(n int) {
+		s.push(1, "t", n)
+		s.settle(st, sources.Dead, s.take(st, n)...)
+	}
+	die(3)
+	if got := list(9); got != "t0 t1 t2" {
+		t.Errorf("listed %q", got)
+	}
+	if got := list(2); got != "t0 t1" {
+		t.Errorf("listed %q, two were wanted", got)
+	}
+	if n, err := Drop(s.soon(), cfg); n != 3 || err != nil {
+		t.Errorf("dropped %d, %v", n, err)
+	}
+	die(1)
+	if got := list(9); got != "t0" {
+		t.Errorf("after the drop there is %q", got)
+	}
+	if n, err := Requeue(s.soon(), cfg, nil); n != 1 || err != nil {
+		t.Errorf("requeued %d, %v", n, err)
+	}
+	if got := list(9); got != "" {
+		t.Errorf("after the requeue there is %q", got)
 	}
 }

@@ -44,34 +44,47 @@ func Broker(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// withTopic starts a broker in a process of its own, fills its topic, and calls do with
-// its address.
-func withTopic(ctx context.Context, n int, do func(broker kgo.Opt) error) error {
+// StartBroker starts the program as a broker and returns its address. stop ends it.
+func StartBroker(ctx context.Context) (addr string, stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, BrokerCommand)
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	if err := child.Start(cmd); err != nil {
+		return "", nil, err
+	}
+	stop = func() error {
+		in.Close()
+		return cmd.Wait()
+	}
+	addr, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return "", nil, errors.Join(err, stop())
+	}
+	return strings.TrimSpace(addr), stop, nil
+}
+
+// withTopic starts a broker in a process of its own, fills its topic, and calls do with
+// its address.
+func withTopic(ctx context.Context, n int, do func(broker kgo.Opt) error) error {
+	addr, stop, err := StartBroker(ctx)
+	if err != nil {
 		return err
 	}
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	if err == nil {
-		broker := kgo.SeedBrokers(strings.Split(strings.TrimSpace(addr), ",")...)
-		if err = produce(ctx, broker, n); err == nil {
-			err = do(broker)
-		}
+	broker := kgo.SeedBrokers(strings.Split(addr, ",")...)
+	if err = produce(ctx, broker, n); err == nil {
+		err = do(broker)
 	}
-	in.Close()
-	return errors.Join(err, cmd.Wait())
+	return errors.Join(err, stop())
 }
 
 func produce(ctx context.Context, broker kgo.Opt, n int) error {

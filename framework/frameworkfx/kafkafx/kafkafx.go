@@ -22,6 +22,7 @@ import (
 	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -110,12 +111,12 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	}
 	t := &told{name: name}
 	t.listen(&cfg.Source)
-	store, disconnect, err := cfg.store(name, client)
+	kept, err := cfg.keep(name, client)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
-	l.Append(fx.StopHook(disconnect))
-	source, err := kafkasource.New(name, store, cfg.Source)
+	l.Append(fx.StopHook(kept.disconnect))
+	source, err := kafkasource.New(name, kept.store, cfg.Source)
 	if err != nil {
 		return frameworkfx.Source{}, err
 	}
@@ -123,6 +124,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	return frameworkfx.Source{
 		Consumer: name,
 		Source:   source,
+		Survey:   kept.survey,
 		Control: func(timing transition.Timing) framework.Control {
 			if cfg.Source.Check == 0 {
 				source.CheckEvery(timing.WithDefaults().Lease / 2)
@@ -133,22 +135,47 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	}, nil
 }
 
-// store is where it is kept what is done, and what ends it.
-func (cfg Config) store(name string, client redis.UniversalClient) (kafkasource.Store, func() error, error) {
+// kept is where it is kept what is done.
+type kept struct {
+	store      kafkasource.Store
+	survey     framework.Survey
+	disconnect func() error
+}
+
+func (cfg Config) keep(name string, client redis.UniversalClient) (kept, error) {
 	switch cfg.Progress {
 	case "", InRedis:
 		store, err := redisprogress.NewStore(client, name)
-		return store, func() error { return nil }, err
+		fences := redisprogress.NewSurvey(client, func(id partition.ID) (fence, log string) {
+			return redisprogress.Elsewhere(name, id).Fence, ""
+		})
+		return kept{store: store, disconnect: func() error { return nil }, survey: func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+			found, err := fences.Look(ctx, ids)
+			data := make([]coverage.Datum, len(found))
+			for i, f := range found {
+				data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence}
+			}
+			return data, err
+		}}, err
 	case InKafka:
 		store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{
 			Topic: cfg.Source.Topic, Group: cfg.Source.Group, Options: cfg.Source.Options, Warn: cfg.Source.Warn,
 		})
 		if err != nil {
-			return nil, nil, err
+			return kept{}, err
 		}
-		return store, store.Disconnect, nil
+		return kept{store: store, disconnect: store.Disconnect, survey: func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+			found, err := store.Fences(ctx, ids)
+			data := make([]coverage.Datum, 0, len(found))
+			for _, id := range ids {
+				if tok, known := found[id]; known {
+					data = append(data, coverage.Datum{ID: id, Fence: tok})
+				}
+			}
+			return data, err
+		}}, nil
 	}
-	return nil, nil, fmt.Errorf("kafkafx: Progress %q: want %q or %q", cfg.Progress, InRedis, InKafka)
+	return kept{}, fmt.Errorf("kafkafx: Progress %q: want %q or %q", cfg.Progress, InRedis, InKafka)
 }
 
 func (cfg Config) control(t *told, client redis.UniversalClient, timing transition.Timing) framework.Control {

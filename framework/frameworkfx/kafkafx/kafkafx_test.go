@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
@@ -37,7 +39,7 @@ var quick = framework.Config{
 
 // A stage is a topic and a name.
 type stage struct {
-	*testing.T
+	testing.TB
 	broker *kafkatest.Broker
 	redis  redis.UniversalClient
 	name   string
@@ -58,9 +60,9 @@ func eachProgress(t *testing.T, partitions int, test func(s *stage)) {
 	}
 }
 
-func newStage(t *testing.T, partitions int) *stage {
+func newStage(t testing.TB, partitions int) *stage {
 	b := kafkatest.New(t)
-	s := &stage{T: t, broker: b, redis: redistest.New(t), name: redistest.Name(t), topic: b.Topic(partitions), client: b.Client()}
+	s := &stage{TB: t, broker: b, redis: redistest.New(t), name: redistest.Name(t), topic: b.Topic(partitions), client: b.Client()}
 	if _, err := redisledger.Init(t.Context(), s.redis, s.name, partition.Config{Total: partitions, Hash: partition.Murmur2}); err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +164,15 @@ func TestATopicThatGrows(t *testing.T) {
 }
 
 // One partition, many keys: handlers of different keys run side by side, those of one
-// key in order and alone.
+// key in order and alone, and what is committed is contiguous: everything below it has
+// ended.
 func TestKeysOfOnePartition(t *testing.T) {
 	eachProgress(t, 1, func(s *stage) {
 		const keys, each, together = 100, 3, 40
 		var mu sync.Mutex
 		running, most, ended := map[string]int{}, 0, map[string]int{}
-		full := make(chan struct{}) // closed when as many run side by side as shall
+		offsets, low := map[int64]bool{}, int64(0) // that ended; all below low did
+		full := make(chan struct{})                // closed when as many run side by side as shall
 		cfg := quick
 		cfg.Concurrency = keys
 		app := s.peer(cfg, func(ctx context.Context, task *framework.Task) error {
@@ -200,6 +204,7 @@ func TestKeysOfOnePartition(t *testing.T) {
 			defer mu.Unlock()
 			running[task.Key]--
 			ended[task.Key]++
+			offsets[int64(task.Receipt)] = true
 			return nil
 		})
 		for i := range each {
@@ -207,14 +212,19 @@ func TestKeysOfOnePartition(t *testing.T) {
 				s.push(0, fmt.Sprint("key", k), 1, i)
 			}
 		}
-		s.until("all handled", func() bool {
+		var committed int64
+		s.until("all committed", func() bool {
+			at := s.committed(0)
 			mu.Lock()
 			defer mu.Unlock()
-			n := 0
-			for _, e := range ended {
-				n += e
+			for offsets[low] {
+				low++
 			}
-			return n == keys*each
+			if at < committed || at > low {
+				s.Fatalf("committed %d after %d, all below %d have ended", at, committed, low)
+			}
+			committed = at
+			return at == keys*each
 		})
 		// Serial would be 1; each handler that runs beside others saves its whole time.
 		if most < together {
@@ -222,6 +232,17 @@ func TestKeysOfOnePartition(t *testing.T) {
 		}
 		app.RequireStop()
 	})
+}
+
+// committed is what the group has of a partition.
+func (s *stage) committed(id int32) int64 {
+	s.Helper()
+	all, err := kadm.NewClient(s.client).FetchOffsetsForTopics(s.Context(), s.name, s.topic)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		s.Fatal(err)
+	}
+	o, _ := all.Lookup(s.topic, id)
+	return max(0, o.At)
 }
 
 func (s *stage) until(what string, ok func() bool) {

@@ -111,60 +111,86 @@ func (s *Store) begin(ctx context.Context, id string) (producer, error) {
 	return p, err
 }
 
+// An offset is what the group has of a partition.
+type offset struct {
+	at    int64
+	table *table // nil: not written by us
+}
+
 // read asks the group for the offset of a partition, -1 if there is none, and for what is
 // known of it, nil if that is not ours. Stable waits until no commit is under way.
 func (s *Store) read(ctx context.Context, id partition.ID, stable bool) (t *table, at int64, err error) {
-	what := fmt.Sprintf("offset of %s/%v", s.cfg.Topic, id)
+	found, err := s.offsets(ctx, []partition.ID{id}, stable)
+	if o, ok := found[id]; ok && err == nil {
+		return o.table, o.at, nil
+	}
+	return nil, -1, err
+}
+
+// offsets asks the group for the offsets of partitions; those that it has are returned.
+func (s *Store) offsets(ctx context.Context, ids []partition.ID, stable bool) (map[partition.ID]offset, error) {
+	what := fmt.Sprintf("offsets of %s", s.cfg.Topic)
 	client, err := s.link.get(ctx)
 	if err != nil {
-		return nil, -1, s.fail(what, err)
+		return nil, s.fail(what, err)
 	}
-	metadata := ""
+	ps := make([]int32, len(ids))
+	for i, id := range ids {
+		ps[i] = int32(id)
+	}
+	found := make(map[partition.ID]offset, len(ids))
 	err = patiently(ctx, func() error {
+		clear(found)
 		req := kmsg.NewPtrOffsetFetchRequest()
 		req.RequireStable = stable
 		req.Groups = []kmsg.OffsetFetchRequestGroup{{
 			Group: s.cfg.Group, MemberEpoch: -1,
-			Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: s.cfg.Topic, Partitions: []int32{int32(id)}}},
+			Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: s.cfg.Topic, Partitions: ps}},
 		}}
 		reply, err := req.RequestWith(ctx, client)
 		if err != nil {
 			return err
 		}
-		at, metadata, err = offsetIn(reply)
-		return err
+		return offsetsIn(reply, found)
 	})
 	if errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, -1, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, -1, s.fail(what, err)
+		return nil, s.fail(what, err)
 	}
-	t, err = decode(metadata, time.Now())
-	if err != nil {
-		return nil, -1, s.fail(what, err)
-	}
-	return t, at, nil
+	return found, nil
 }
 
 var errShort = errors.New("the broker's answer lacks what was asked for")
 
-func offsetIn(reply *kmsg.OffsetFetchResponse) (at int64, metadata string, err error) {
+func offsetsIn(reply *kmsg.OffsetFetchResponse, found map[partition.ID]offset) error {
 	if len(reply.Groups) != 1 {
-		return -1, "", errShort
+		return errShort
 	}
-	g := reply.Groups[0]
-	if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
-		return -1, "", err
+	if err := kerr.ErrorForCode(reply.Groups[0].ErrorCode); err != nil {
+		return err
 	}
-	if len(g.Topics) != 1 || len(g.Topics[0].Partitions) != 1 {
-		return -1, "", errShort
+	if len(reply.Groups[0].Topics) != 1 {
+		return errShort
 	}
-	p := g.Topics[0].Partitions[0]
-	if p.Metadata != nil {
-		metadata = *p.Metadata
+	for _, p := range reply.Groups[0].Topics[0].Partitions {
+		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+			return err
+		}
+		if p.Offset < 0 {
+			continue
+		}
+		o := offset{at: p.Offset}
+		if p.Metadata != nil {
+			var err error
+			if o.table, err = decode(*p.Metadata, time.Now()); err != nil {
+				return fmt.Errorf("partition %d: %w", p.Partition, err)
+			}
+		}
+		found[partition.ID(p.Partition)] = o
 	}
-	return p.Offset, metadata, kerr.ErrorForCode(p.ErrorCode)
+	return nil
 }
 
 // transact commits the offset of a partition under its owner's producer. An error says

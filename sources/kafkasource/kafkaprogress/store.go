@@ -279,6 +279,24 @@ func (s *Store) Close(ctx context.Context, g partition.Grant, tok partition.Toke
 	return err
 }
 
+// Fences reads who has the partitions ids open, zero for nobody, for whoever watches over
+// them: all in one request. Of what the group does not know nothing is returned.
+func (s *Store) Fences(ctx context.Context, ids []partition.ID) (map[partition.ID]partition.Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	found, err := s.offsets(ctx, ids, false)
+	if err != nil {
+		return nil, err
+	}
+	fences := make(map[partition.ID]partition.Token)
+	for id, o := range found {
+		if o.table != nil {
+			fences[id] = o.table.token
+		}
+	}
+	return fences, nil
+}
+
 // owner returns the ownership of tok, unless another followed in this process.
 func (s *Store) owner(g partition.Grant, tok partition.Token) (*owner, error) {
 	s.mu.Lock()

@@ -116,6 +116,9 @@ func TestHandOver(t *testing.T) {
 		s.open(a, 1)
 		s.admits(a, 1, 3, 5, 7)
 		g, tok := owns(1)
+		if fences, err := b.Fences(s.ctx, []partition.ID{0, 1}); err != nil || len(fences) != 1 || fences[1] != tok {
+			t.Errorf("the fences are %v, %v, want that of %v", fences, err, tok)
+		}
 		if err := a.Close(s.ctx, g, tok); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+// A deadTopic is where the dead letters of a name are that works a topic of Kafka.
+type deadTopic struct{ url, topic, dead string }
+
+func (d *deadTopic) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.url, "kafka", "", "the brokers, for a name that works a topic, as kafka://[user:password@]host:port[,host:port][?sasl=…], kafkas:// for TLS")
+	f.StringVar(&d.topic, "topic", "", "with --kafka: the topic (default NAME)")
+	f.StringVar(&d.dead, "dead-topic", "", "with --kafka: where its dead letters are (default TOPIC.dead)")
+}
+
+// fault says what is wrong with the flags.
+func (d *deadTopic) fault() error {
+	if d.url == "" {
+		if d.topic != "" || d.dead != "" {
+			return errors.New("--topic and --dead-topic want --kafka")
+		}
+		return nil
+	}
+	_, err := kafkasource.Options(d.url)
+	return err
+}
+
+// config is that of a name, whose topic has its name if nobody says otherwise.
+func (d *deadTopic) config(name string) (kafkasource.Config, error) {
+	opts, err := kafkasource.Options(d.url)
+	cfg := kafkasource.Config{Topic: d.topic, DeadTopic: d.dead, Options: opts}
+	if cfg.Topic == "" {
+		cfg.Topic = name
+	}
+	return cfg, err
+}
+
+// notInRedis is an error if the dead letters of a name are on a topic.
+func notInRedis(ctx context.Context, client redis.UniversalClient, name string) error {
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err == nil && cfg.Hash == partition.Murmur2 {
+		err = fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: say --kafka URL, and --topic if that is not called %s", name, name)
+	}
+	return err
+}
+
+// list prints the dead letters of a topic.
+func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, limit int, asJSON bool) error {
+	cfg, err := d.config(name)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	n := 0
+	err = kafkasource.DeadLetters(ctx, cfg, func(r *kgo.Record) bool {
+		if n++; limit > 0 && n > limit {
+			return false
+		}
+		l := letterOf(r)
+		if asJSON {
+			return json.NewEncoder(out).Encode(jsonLetter(l, true)) == nil
+		}
+		if n == 1 {
+			fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, l.Type, l.Key, l.Attempts, date(l.Died), oneLine(l.Reason))
+		return true
+	})
+	switch {
+	case err != nil || asJSON:
+		return err
+	case n == 0:
+		fmt.Fprintln(out, "no dead letters")
+	case limit > 0 && n > limit:
+		fmt.Fprintln(table, "… more (--limit 0 lists all)")
+	}
+	return table.Flush()
+}
+
+// letterOf reads the record of a dead letter, as a list has it.
+func letterOf(r *kgo.Record) redissource.DeadLetter {
+	d := redissource.DeadLetter{Partition: partition.ID(r.Partition), Position: r.Offset, Died: r.Timestamp}
+	d.Key, d.Payload = string(r.Key), r.Value
+	topic := ""
+	for _, h := range r.Headers {
+		switch v := string(h.Value); h.Key {
+		case kafkasource.HeaderID:
+			d.ID = v
+		case kafkasource.HeaderType:
+			d.Type = v
+		case kafkasource.HeaderDeadTopic:
+			topic = v
+		case kafkasource.HeaderDeadPartition:
+			p, _ := strconv.ParseInt(v, 10, 32) // whoever wrote it could count
+			d.Partition = partition.ID(p)
+		case kafkasource.HeaderDeadOffset:
+			d.Position, _ = strconv.ParseInt(v, 10, 64)
+		case kafkasource.HeaderDeadBorn:
+			d.Born, _ = time.Parse(time.RFC3339Nano, v)
+		case kafkasource.HeaderDeadReason:
+			d.Reason = v
+		case kafkasource.HeaderDeadFirstError:
+			d.FirstError = v
+		case kafkasource.HeaderDeadAttempts:
+			d.Attempts, _ = strconv.Atoi(v)
+		case kafkasource.HeaderDeadCrashes:
+			d.Crashes, _ = strconv.Atoi(v)
+		default:
+			if d.Headers == nil {
+				d.Headers = make(map[string]string)
+			}
+			d.Headers[h.Key] = v
+		}
+	}
+	if d.ID == "" {
+		d.ID = fmt.Sprintf("%s-%v-%d", topic, d.Partition, d.Position)
+	}
+	return d
+}
+
+// take requeues or drops all that is on the dead topic.
+func (d *deadTopic) take(ctx context.Context, cmd *cobra.Command, name, done string, all func(context.Context, kafkasource.Config) (int, error)) error {
+	cfg, err := d.config(name)
+	if err != nil {
+		return err
+	}
+	n, err := all(ctx, cfg)
+	fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
+	return err
+}
+
+func requeueTopic(ctx context.Context, cfg kafkasource.Config) (int, error) {
+	return kafkasource.Requeue(ctx, cfg, nil)
+}
