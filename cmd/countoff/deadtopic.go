@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/kafkasource"
@@ -51,13 +52,27 @@ func (d *deadTopic) config(name string) (kafkasource.Config, error) {
 	return cfg, err
 }
 
+// onTopic reports whether a name works a topic of Kafka: its keys are hashed as Kafka's
+// are. What else is wrong with the name the caller's next call says.
+func onTopic(ctx context.Context, client redis.UniversalClient, name string) bool {
+	cfg, err := redisconfig.Read(ctx, client, name)
+	return err == nil && cfg.Hash == partition.Murmur2
+}
+
 // notInRedis is an error if the dead letters of a name are on a topic.
 func notInRedis(ctx context.Context, client redis.UniversalClient, name string) error {
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err == nil && cfg.Hash == partition.Murmur2 {
-		err = fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: say --kafka URL, and --topic if that is not called %s", name, name)
+	if !onTopic(ctx, client, name) {
+		return nil
 	}
-	return err
+	return fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: say --kafka URL, and --topic if that is not called %s", name, name)
+}
+
+// listsOnly is an error if a name works a topic: what is put into lists nobody would find.
+func listsOnly(ctx context.Context, client redis.UniversalClient, name, instead string) error {
+	if !onTopic(ctx, client, name) {
+		return nil
+	}
+	return exit.With(exit.Config, fmt.Errorf("%s works a topic of Kafka: %s", name, instead))
 }
 
 // list prints the dead letters of a topic.

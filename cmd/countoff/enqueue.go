@@ -38,6 +38,9 @@ func enqueueCommand() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			if err := listsOnly(ctx, client, args[0], "write to that one with a producer of Kafka"); err != nil {
+				return err
+			}
 			p, err := redissource.NewProducer(ctx, client, args[0], redissource.ProducerConfig{Partitions: partitions})
 			if err != nil {
 				return err

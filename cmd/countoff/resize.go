@@ -30,6 +30,9 @@ work under the name; broken off, it goes on where it was when it is called again
 			return sharesFault(cmd, partitions)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name := args[0]
+			if err := listsOnly(ctx, client, name, "give that one more partitions, and the peers share them out"); err != nil {
+				return err
+			}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
 				DryRun: dry,
 				Idle:   func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) },

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// The dead letters of a name that works a topic are on a topic: the commands say so, and
+// list, requeue and drop them there.
+func TestDeadTopic(t *testing.T) {
+	mini, _ := redistest.Mini(t)
+	s := shell{t, "redis://" + mini.Addr(), ""}
+	broker := kafkatest.New(t)
+	topic := broker.Topic(2)
+	kafka := []string{"--kafka", "kafka://" + strings.Join(broker.Seeds(), ","), "--topic", topic}
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2, Hash: partition.Murmur2}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"dead list n", "dead show n x", "dead drop n --all", "dead requeue n --all"} {
+		if said := s.fails(exit.Failed, line); !strings.Contains(said, "--kafka") {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
+	s.fails(exit.Usage, "dead list n --topic t")
+	s.fails(exit.Usage, "dead list n --kafka nonsense")
+	s.fails(exit.Usage, "dead requeue n x", kafka...)
+	if out := s.run("dead list n", kafka...); !strings.Contains(out, "no dead letters") {
+		t.Error(out)
+	}
+
+	broker.Create(topic+".dead", 2)
+	producer := broker.Client()
+	die := func(values ...string) {
+		t.Helper()
+		for i, v := range values {
+			r := &kgo.Record{Topic: topic + ".dead", Partition: 1, Key: []byte("ann"), Value: []byte(v), Headers: []kgo.RecordHeader{
+				{Key: kafkasource.HeaderDeadTopic, Value: []byte(topic)}, {Key: kafkasource.HeaderDeadPartition, Value: []byte("1")},
+				{Key: kafkasource.HeaderDeadOffset, Value: fmt.Append(nil, i)}, {Key: kafkasource.HeaderDeadReason, Value: []byte("550 no such user")},
+				{Key: kafkasource.HeaderDeadAttempts, Value: []byte("3")}, {Key: "trace", Value: []byte("ab")},
+			}}
+			if err := producer.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	die("one", "two")
+	out := s.run("dead list n", kafka...)
+	for _, want := range []string{topic + "-1-0", topic + "-1-1", "ann", "550 no such user", "3"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the list does not show %q:\n%s", want, out)
+		}
+	}
+	if out := s.run("dead list n --json", kafka...); !strings.Contains(out, `"payload":"two"`) || !strings.Contains(out, `"trace":"ab"`) {
+		t.Error(out)
+	}
+	if out := s.run("dead list n --limit 1", kafka...); !strings.Contains(out, "more") || strings.Contains(out, topic+"-1-1") {
+		t.Error(out)
+	}
+	if out := s.run("dead requeue n --all", kafka...); !strings.Contains(out, "2 requeued") {
+		t.Error(out)
+	}
+	die("three")
+	if out := s.run("dead drop n --all", kafka...); !strings.Contains(out, "1 dropped") {
+		t.Error(out)
+	}
+	if out := s.run("dead list n", kafka...); !strings.Contains(out, "no dead letters") {
+		t.Error(out)
+	}
+}
+
+// What makes sense for lists only is refused for a name that works a topic.
+func TestListsOnly(t *testing.T) {
+	mini, _ := redistest.Mini(t)
+	s := shell{t, "redis://" + mini.Addr(), ""}
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2, Hash: partition.Murmur2}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"enqueue n --key k x", "resize n --partitions 4"} {
+		if said := s.fails(exit.Config, line); !strings.Contains(said, "Kafka") {
+			t.Errorf("countoff %s: %s", line, said)
+		}
+	}
+	for _, line := range []string{"status n", "doctor n", "history n", "destroy n --yes"} {
+		s.run(line)
+	}
+}
