@@ -361,7 +361,7 @@ func TestDeadTopicFails(t *testing.T) {
 		s.settle(st, sources.Done, got[0])
 		dead := sources.Settlement{Task: got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
 		if err := st.Settle(s.soon(), dead); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
-			s.Errorf("settle: %v, want what is wrong with the dead topic", err)
+			s.Fatalf("settle: %v, want what is wrong with the dead topic", err)
 		}
 		s.take(st, 3) // goes on
 		broken.Store(false)
