@@ -31,7 +31,7 @@ func (s *sheet) unsettled() int { return len(s.pending) + s.sending }
 
 // line returns where to write down what became of e. A newer outcome of a task that
 // was run again before the former was sent takes its place: in one batch a task stands
-// once. It is written in place: a settlement has the whole task in it.
+// once.
 func (s *sheet) line(e *entry) *sources.Settlement {
 	if e.place > 0 && e.batch == s.batch {
 		return &s.pending[e.place-1]
@@ -75,7 +75,7 @@ func (l *lane) due() bool {
 // note writes down what became of e and sees to it that the source is told.
 func (l *lane) note(e *entry, v *verdict) {
 	s := l.sheet.line(e)
-	s.Task = *e.task
+	s.Task = e.task
 	s.Outcome, s.Attempt, s.Delay, s.Reason = v.outcome, e.run.Attempt, v.delay, reason(v.err)
 	if !l.sheet.settling {
 		l.sheet.settling = true

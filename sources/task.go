@@ -64,7 +64,7 @@ func (o Outcome) String() string {
 
 // A Settlement tells the stream what became of a task.
 type Settlement struct {
-	Task    Task // as Fetch returned it
+	Task    *Task // as Fetch returned it; the stream may keep it
 	Outcome Outcome
 	// Attempt is how often the task has run now; Retry, Requeue and Dead record
 	// it. A smaller one never overwrites a greater.

@@ -307,7 +307,7 @@ func warm(t testing.TB, s *store) {
 	}
 	tasks, err := st.Fetch(ctx, 1)
 	if err == nil {
-		err = st.Settle(ctx, sources.Settlement{Task: tasks[0], Outcome: sources.Done, Attempt: 1})
+		err = st.Settle(ctx, sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1})
 	}
 	if err = errors.Join(err, st.Close(ctx)); err != nil {
 		t.Fatal(err)

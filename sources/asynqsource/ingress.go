@@ -70,7 +70,7 @@ func (r *router) Fetch(ctx context.Context, _ int) ([]sources.Task, error) {
 		}
 		done := make([]sources.Settlement, len(r.batch))
 		for i, t := range r.batch {
-			done[i] = sources.Settlement{Task: t, Outcome: sources.Done, Attempt: t.Attempt}
+			done[i] = sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: t.Attempt}
 		}
 		if err := r.stream.Settle(ctx, done...); err != nil {
 			return nil, err

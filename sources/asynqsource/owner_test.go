@@ -53,7 +53,7 @@ func TestAPausedOwnerChangesNothing(t *testing.T) {
 			close(release)
 			for range len(tasks) - 1 {
 				verdict := <-verdicts
-				d := sources.Settlement{Task: tasks[0], Attempt: 1}
+				d := sources.Settlement{Task: &tasks[0], Attempt: 1}
 				d.Outcome, d.Delay = sources.Asked(verdict)
 				if err := old.Settle(t.Context(), d); !errors.Is(err, sources.ErrFenced) {
 					t.Errorf("a settlement of the old owner says %v", err)
@@ -85,7 +85,7 @@ func (s *stream) all(t testing.TB, n int) []sources.Task {
 			break // the last stays in hand
 		}
 		for _, task := range tasks {
-			if err := s.Settle(t.Context(), sources.Settlement{Task: task, Outcome: sources.Done, Attempt: 1}); err != nil {
+			if err := s.Settle(t.Context(), sources.Settlement{Task: &task, Outcome: sources.Done, Attempt: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -166,7 +166,7 @@ func TestPoisonIsArchived(t *testing.T) {
 				break // dies
 			}
 			done[tasks[0].ID] = true
-			if err := st.Settle(t.Context(), sources.Settlement{Task: tasks[0], Outcome: sources.Done, Attempt: 1}); err != nil {
+			if err := st.Settle(t.Context(), sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -253,7 +253,7 @@ func TestAPauseBeforeTheStartIsNoticed(t *testing.T) {
 	if o != sources.Retry || after != 0 || ran.Load() {
 		t.Errorf("the verdict is %v after %v, the handler ran: %v", o, after, ran.Load())
 	}
-	if err := st.Settle(t.Context(), sources.Settlement{Task: tasks[0], Outcome: o, Attempt: 1}); err != nil {
+	if err := st.Settle(t.Context(), sources.Settlement{Task: &tasks[0], Outcome: o, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.inspector().GetTaskInfo(info.Queue, info.ID); err != nil || got.Retried != 0 || got.LastErr != "" || got.State != asynq.TaskStateActive {

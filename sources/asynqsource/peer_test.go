@@ -164,7 +164,7 @@ func (o *owned) handle(ctx, run context.Context, task sources.Task) {
 		if run.Err() != nil {
 			return
 		}
-		s := sources.Settlement{Task: task, Attempt: now.Attempt}
+		s := sources.Settlement{Task: &task, Attempt: now.Attempt}
 		if err != nil {
 			s.Reason = err.Error()
 		}

@@ -219,7 +219,7 @@ func (t *trial) work(ctx context.Context, st sources.Stream) error {
 		return misfits("asynq sees %d active tasks, want %d", len(active), len(canaries))
 	}
 	for i := range tasks {
-		d := sources.Settlement{Task: tasks[i], Attempt: 1, Delay: time.Hour}
+		d := sources.Settlement{Task: &tasks[i], Attempt: 1, Delay: time.Hour}
 		switch tasks[i].Type {
 		case canaryParked:
 			d.Outcome, d.Reason = sources.Retry, errCanary.Error()

@@ -91,7 +91,7 @@ func (s *stream) judge(d *sources.Settlement, now time.Time) (uint64, error) {
 		}
 		return seq, nil
 	case sources.Requeue:
-		c := content{delay: d.Delay, reason: short(firstOf(&d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
+		c := content{delay: d.Delay, reason: short(firstOf(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
 		switch {
 		case said.is(kindRetry):
 			c.native = said

@@ -168,7 +168,7 @@ func drainStream(ctx context.Context, b *testing.B, st sources.Stream, left *ato
 		done := make([]sources.Settlement, len(tasks))
 		for i, t := range tasks {
 			handle(t.Payload)
-			done[i] = sources.Settlement{Task: t, Outcome: sources.Done, Attempt: 1}
+			done[i] = sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: 1}
 		}
 		if err := <-said; err != nil {
 			b.Error(err)

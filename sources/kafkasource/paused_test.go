@@ -75,7 +75,7 @@ func own(in io.Reader, out io.Writer, args string) error {
 	done := func(tasks ...sources.Task) error {
 		var all []sources.Settlement
 		for _, t := range tasks {
-			all = append(all, sources.Settlement{Task: t, Outcome: sources.Done, Attempt: 1})
+			all = append(all, sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: 1})
 		}
 		return st.Settle(ctx, all...)
 	}

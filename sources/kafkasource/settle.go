@@ -52,7 +52,7 @@ func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
 	seq := s.settle(pos, progress.Dead, d.Attempt, progress.Content{})
 	if s.log.Seq() != before && r != nil {
 		s.letters[seq] = &letter{record: bury(r, death{
-			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: firstOf(&d.Task, d.Reason),
+			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: firstOf(d.Task, d.Reason),
 		}, s.source.cfg.Topic)}
 	}
 	return seq
@@ -65,7 +65,7 @@ func (s *stream) requeue(pos int64, d *sources.Settlement, now time.Time) uint64
 	if s.records[pos] == nil {
 		return s.log.Seq() // it ended
 	}
-	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: short(firstOf(&d.Task, d.Reason))})
+	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: short(firstOf(d.Task, d.Reason))})
 	s.again.put(pos, d, now.Add(d.Delay))
 	return seq
 }
@@ -103,7 +103,7 @@ func (a *redeliveries) put(pos int64, d *sources.Settlement, at time.Time) {
 	a.forget(pos)
 	a.last--
 	a.current[pos], a.of[a.last] = a.last, pos
-	t := d.Task
+	t := *d.Task
 	t.Receipt, t.Attempt, t.FirstError = a.last, d.Attempt+1, firstOf(&t, d.Reason)
 	t.NotBefore = time.Time{}
 	i := len(a.waiting)

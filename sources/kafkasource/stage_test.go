@@ -164,7 +164,7 @@ func (s *stage) settle(st *stream, o sources.Outcome, tasks ...sources.Task) {
 	s.Helper()
 	var done []sources.Settlement
 	for _, t := range tasks {
-		done = append(done, sources.Settlement{Task: t, Outcome: o, Attempt: t.Attempt, Reason: "no luck"})
+		done = append(done, sources.Settlement{Task: &t, Outcome: o, Attempt: t.Attempt, Reason: "no luck"})
 	}
 	if err := st.Settle(s.soon(), done...); err != nil {
 		s.Fatal(err)

@@ -150,7 +150,7 @@ func TestStaleOwner(t *testing.T) {
 			s.settle(owner, sources.Done, s.take(owner, 1)...)
 		}
 		for _, o := range []sources.Outcome{sources.Done, sources.Dead, sources.Retry, sources.Requeue} {
-			err := old.Settle(s.soon(), sources.Settlement{Task: had[0], Outcome: o, Attempt: 1})
+			err := old.Settle(s.soon(), sources.Settlement{Task: &had[0], Outcome: o, Attempt: 1})
 			if !errors.Is(err, sources.ErrFenced) {
 				s.Errorf("the old owner settles as %v: %v", o, err)
 			}
@@ -174,7 +174,7 @@ func TestStaleOwnerBuriesNothing(t *testing.T) {
 		had := s.take(old, 2)
 		s.settle(old, sources.Dead, had[1]) // so that there is a dead topic
 		owner := s.open(s.source(Config{}), 0)
-		err := old.Settle(s.soon(), sources.Settlement{Task: had[0], Outcome: sources.Dead, Attempt: 1})
+		err := old.Settle(s.soon(), sources.Settlement{Task: &had[0], Outcome: sources.Dead, Attempt: 1})
 		if !errors.Is(err, sources.ErrFenced) {
 			s.Errorf("the old owner settles: %v", err)
 		}
@@ -300,7 +300,7 @@ func TestDeadLetter(t *testing.T) {
 			task.ID != s.topic+"-1-0" {
 			s.Errorf("the task is %+v", task)
 		}
-		done := sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 3, Reason: "550 no such user"}
+		done := sources.Settlement{Task: &task, Outcome: sources.Dead, Attempt: 3, Reason: "550 no such user"}
 		done.Task.FirstError = "451 later"
 		if err := st.Settle(s.soon(), done); err != nil {
 			s.Fatal(err)
@@ -359,7 +359,7 @@ func TestDeadTopicFails(t *testing.T) {
 		st := s.open(s.source(Config{}), 0)
 		got := s.take(st, 3)
 		s.settle(st, sources.Done, got[0])
-		dead := sources.Settlement{Task: got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
+		dead := sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
 		if err := st.Settle(s.soon(), dead); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
 			s.Fatalf("settle: %v, want what is wrong with the dead topic", err)
 		}

@@ -246,7 +246,7 @@ func TestARetryEndsTheSuspicion(t *testing.T) {
 	fetch(t, grant(t, s, 1))
 	st := grant(t, s, 2)
 	tasks, _ := fetch(t, st)
-	settle(t, st, sources.Settlement{Task: tasks[0], Outcome: sources.Retry, Attempt: 1})
+	settle(t, st, sources.Settlement{Task: &tasks[0], Outcome: sources.Retry, Attempt: 1})
 	if err := st.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -265,13 +265,13 @@ func TestASmallerAttemptOverwritesNothing(t *testing.T) {
 	}
 	st := grant(t, s, 1)
 	tasks, _ := fetch(t, st)
-	settle(t, st, sources.Settlement{Task: tasks[0], Outcome: sources.Retry, Attempt: 4, Reason: "first"})
-	settle(t, st, sources.Settlement{Task: tasks[0], Outcome: sources.Requeue, Attempt: 1, Reason: "second"})
+	settle(t, st, sources.Settlement{Task: &tasks[0], Outcome: sources.Retry, Attempt: 4, Reason: "first"})
+	settle(t, st, sources.Settlement{Task: &tasks[0], Outcome: sources.Requeue, Attempt: 1, Reason: "second"})
 	tasks, _ = fetch(t, st)
 	if tasks[0].Attempt != 5 || tasks[0].FirstError != "first" {
 		t.Errorf("requeued: attempt %d, first error %q, want 5 and %q", tasks[0].Attempt, tasks[0].FirstError, "first")
 	}
-	settle(t, st, sources.Settlement{Task: tasks[0], Outcome: sources.Dead, Attempt: 1, Reason: "third"})
+	settle(t, st, sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1, Reason: "third"})
 	d := s.Dead(0)
 	if len(d) != 1 || d[0].Task.Attempt != 4 || d[0].Task.FirstError != "first" || d[0].Reason != "third" {
 		t.Errorf("the dead letters are %+v", d)

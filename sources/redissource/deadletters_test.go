@@ -57,7 +57,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		for _, task := range tasks {
 			n++
-			if err := stream.Settle(ctx, sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 3, Reason: "no such mailbox"}); err != nil {
+			if err := stream.Settle(ctx, sources.Settlement{Task: &task, Outcome: sources.Dead, Attempt: 3, Reason: "no such mailbox"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +112,7 @@ func TestDeadLetters(t *testing.T) {
 	if left := lettersOf(t, client, name); len(left) != 0 {
 		t.Errorf("left: %+v", left)
 	}
-	if err := stream.Settle(ctx, sources.Settlement{Task: task, Outcome: sources.Done, Attempt: 1}); err != nil {
+	if err := stream.Settle(ctx, sources.Settlement{Task: &task, Outcome: sources.Done, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := stream.Close(ctx); err != nil {

@@ -61,7 +61,7 @@ func short(reason string) string {
 
 // bury makes the dead letter of a task whose run ended with s, after so many attempts.
 func bury(s *sources.Settlement, attempts int, now time.Time) []byte {
-	t := &s.Task
+	t := s.Task
 	return appendLetter(nil, &letter{
 		position: int64(t.Receipt), attempts: attempts, crashes: t.Crashes, at: now,
 		reason: s.Reason, firstError: firstOf(t, s.Reason),

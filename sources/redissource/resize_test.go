@@ -76,7 +76,7 @@ func newCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64
 			cancel()
 			var settled []sources.Settlement
 			for _, task := range tasks {
-				d := sources.Settlement{Task: task, Attempt: task.Attempt, Outcome: sources.Done, Reason: "it failed"}
+				d := sources.Settlement{Task: &task, Attempt: task.Attempt, Outcome: sources.Done, Reason: "it failed"}
 				switch r.IntN(4) {
 				case 0:
 					d.Outcome, d.Delay = sources.Retry, time.Minute
@@ -216,7 +216,7 @@ func (c *crowd) work(total int) {
 			}
 			var done []sources.Settlement
 			for _, t := range tasks {
-				done = append(done, sources.Settlement{Task: t, Outcome: sources.Done, Attempt: t.Attempt})
+				done = append(done, sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: t.Attempt})
 			}
 			if err := s.Settle(c.t.Context(), done...); err != nil {
 				c.t.Fatal(err)

@@ -73,8 +73,8 @@ func TestStats(t *testing.T) {
 		t.Errorf("three started: %+v", s)
 	}
 	if err := stream.Settle(ctx,
-		sources.Settlement{Task: got[1], Outcome: sources.Done, Attempt: 1},
-		sources.Settlement{Task: got[2], Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+		sources.Settlement{Task: &got[1], Outcome: sources.Done, Attempt: 1},
+		sources.Settlement{Task: &got[2], Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
 		t.Fatal(err)
 	}
 	if s := stat(); s.InFlight+s.Pending != 3 || s.Dead != 1 || s.InFlight < 1 {

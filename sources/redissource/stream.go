@@ -250,7 +250,7 @@ func (s *stream) Settle(ctx context.Context, done ...sources.Settlement) error {
 
 // record takes in one settlement. The caller holds mu.
 func (s *stream) record(d *sources.Settlement, now time.Time) (uint64, error) {
-	t := &d.Task
+	t := d.Task
 	pos := int64(t.Receipt)
 	// A smaller number of runs never takes the place of a greater, whether that came
 	// with the task or with a retry since. (Of retries the log itself sees to it.)

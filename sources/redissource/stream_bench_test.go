@@ -85,7 +85,7 @@ func fetchAndSettle(b *testing.B, s sources.Stream, n, batch int) {
 		for tasks := range fetched {
 			done = done[:0]
 			for i := range tasks {
-				done = append(done, sources.Settlement{Task: tasks[i], Outcome: sources.Done, Attempt: 1})
+				done = append(done, sources.Settlement{Task: &tasks[i], Outcome: sources.Done, Attempt: 1})
 			}
 			if err := s.Settle(ctx, done...); err != nil {
 				failed <- err
@@ -136,7 +136,7 @@ func BenchmarkPushToHandler(b *testing.B) {
 				}
 				now := time.Now()
 				for _, t := range tasks {
-					if err := s.Settle(ctx, sources.Settlement{Task: t, Outcome: sources.Done, Attempt: 1}); err != nil && !errors.Is(err, context.Canceled) {
+					if err := s.Settle(ctx, sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: 1}); err != nil && !errors.Is(err, context.Canceled) {
 						b.Error(err)
 					}
 					got <- now
@@ -183,7 +183,7 @@ func TestStreamHardlyAllocates(t *testing.T) {
 			t.Fatalf("%d tasks, %v", len(tasks), err)
 		}
 		for i := range tasks {
-			done[i] = sources.Settlement{Task: tasks[i], Outcome: sources.Done, Attempt: 1}
+			done[i] = sources.Settlement{Task: &tasks[i], Outcome: sources.Done, Attempt: 1}
 		}
 		if err := s.Settle(t.Context(), done...); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func (w *world) work(n int) (times map[string]int, order []string) {
 				if times[t.ID]++; times[t.ID] == 1 {
 					order = append(order, t.ID)
 				}
-				done = append(done, sources.Settlement{Task: t, Outcome: sources.Done, Attempt: t.Attempt})
+				done = append(done, sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: t.Attempt})
 			}
 			if err == nil {
 				err = insist(ctx, func() error { return s.Settle(ctx, done...) })
@@ -185,7 +185,7 @@ func TestStreamNoticesADeletedList(t *testing.T) {
 		w.settle(s, retry(tasks[1], time.Hour, "later"))
 		w.client.Del(t.Context(), keys...)
 		w.push("d")
-		err := s.Settle(t.Context(), sources.Settlement{Task: tasks[0], Outcome: sources.Done, Attempt: 1})
+		err := s.Settle(t.Context(), sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1})
 		if !over(err) {
 			t.Fatalf("%v deleted: settle returns %v", keys, err)
 		}
@@ -245,8 +245,8 @@ func TestStreamWorksInAFullStore(t *testing.T) {
 		t.Fatalf("a push in a full store: %v", err)
 	}
 	w.settle(s, retry(tasks[0], 0, "why"),
-		sources.Settlement{Task: tasks[1], Outcome: sources.Dead, Attempt: 1, Reason: "never"},
-		sources.Settlement{Task: tasks[2], Outcome: sources.Requeue, Attempt: 1, Reason: "again"})
+		sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1, Reason: "never"},
+		sources.Settlement{Task: &tasks[2], Outcome: sources.Requeue, Attempt: 1, Reason: "again"})
 	w.close(s)
 	times, _ := w.work(n - 1)
 	if len(times) != n-1 || len(w.letters()) != 1 {
@@ -286,7 +286,7 @@ func TestStreamReportsRefusals(t *testing.T) {
 			s := w.open()
 			tasks := w.fetch(s, 1, "a")
 			c.break_()
-			err := s.Settle(ctx, sources.Settlement{Task: tasks[0], Outcome: sources.Done, Attempt: 1})
+			err := s.Settle(ctx, sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1})
 			if !redis.HasErrorPrefix(errors.Unwrap(err), c.prefix) && !strings.Contains(fmt.Sprint(err), c.prefix) || !strings.Contains(fmt.Sprint(err), c.hint) {
 				t.Errorf("settle returns %v", err)
 			}

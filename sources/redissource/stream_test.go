@@ -129,7 +129,7 @@ func (w *world) done(s *stream, tasks ...sources.Task) {
 	w.t.Helper()
 	var all []sources.Settlement
 	for _, t := range tasks {
-		all = append(all, sources.Settlement{Task: t, Outcome: sources.Done, Attempt: t.Attempt})
+		all = append(all, sources.Settlement{Task: &t, Outcome: sources.Done, Attempt: t.Attempt})
 	}
 	w.settle(s, all...)
 }
@@ -161,7 +161,7 @@ func idsOfTasks(tasks []sources.Task) []string {
 }
 
 func retry(t sources.Task, after time.Duration, reason string) sources.Settlement {
-	return sources.Settlement{Task: t, Outcome: sources.Retry, Attempt: t.Attempt, Delay: after, Reason: reason}
+	return sources.Settlement{Task: &t, Outcome: sources.Retry, Attempt: t.Attempt, Delay: after, Reason: reason}
 }
 
 func TestStreamInOrder(t *testing.T) {
@@ -216,8 +216,8 @@ func TestStreamRequeuesAndBuries(t *testing.T) {
 	s := w.open()
 	tasks := w.fetch(s, 3, "a", "b", "c")
 	w.settle(s,
-		sources.Settlement{Task: tasks[0], Outcome: sources.Requeue, Attempt: 1, Delay: 20 * time.Millisecond, Reason: "not now"},
-		sources.Settlement{Task: tasks[1], Outcome: sources.Dead, Attempt: 1, Reason: "never"},
+		sources.Settlement{Task: &tasks[0], Outcome: sources.Requeue, Attempt: 1, Delay: 20 * time.Millisecond, Reason: "not now"},
+		sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1, Reason: "never"},
 	)
 	again := w.fetch(s, 3, "a")
 	if a := again[0]; a.Attempt != 2 || a.FirstError != "not now" || a.Receipt == tasks[0].Receipt {
@@ -273,7 +273,7 @@ func TestStreamAttemptOnlyRises(t *testing.T) {
 	w.push("a")
 	s := w.open()
 	as := func(o sources.Outcome, attempt int) sources.Settlement {
-		return sources.Settlement{Task: w.fetch(s, 1, "a")[0], Outcome: o, Attempt: attempt, Reason: "no"}
+		return sources.Settlement{Task: &w.fetch(s, 1, "a")[0], Outcome: o, Attempt: attempt, Reason: "no"}
 	}
 	first := as(sources.Retry, 4)
 	w.settle(s, first)

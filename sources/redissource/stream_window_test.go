@@ -82,7 +82,7 @@ func TestStreamReleasesLocks(t *testing.T) {
 	}
 	enqueue(true)
 	s := w.open()
-	w.settle(s, sources.Settlement{Task: w.fetch(s, 1, "once")[0], Outcome: sources.Requeue, Attempt: 1})
+	w.settle(s, sources.Settlement{Task: &w.fetch(s, 1, "once")[0], Outcome: sources.Requeue, Attempt: 1})
 	again := w.fetch(s, 1, "once")[0]
 	enqueue(false)
 	w.settle(s, retry(again, 0, "no"))
@@ -92,7 +92,7 @@ func TestStreamReleasesLocks(t *testing.T) {
 	enqueue(false)
 	w.done(s, again)
 	enqueue(true)
-	w.settle(s, sources.Settlement{Task: w.fetch(s, 1, "once")[0], Outcome: sources.Dead, Attempt: 1})
+	w.settle(s, sources.Settlement{Task: &w.fetch(s, 1, "once")[0], Outcome: sources.Dead, Attempt: 1})
 	enqueue(true)
 	w.done(s, w.fetch(s, 1, "once")...)
 	w.done(s, again) // late, and once more
@@ -143,10 +143,10 @@ func TestStreamCallsThatCannotBe(t *testing.T) {
 		t.Error("a limit of 0 is taken")
 	}
 	a := w.fetch(s, 1, "a")[0]
-	if err := s.Settle(t.Context(), sources.Settlement{Task: a}); err == nil {
+	if err := s.Settle(t.Context(), sources.Settlement{Task: &a}); err == nil {
 		t.Error("a settlement without an outcome is taken")
 	}
-	if err := s.Settle(t.Context(), sources.Settlement{Task: a, Outcome: sources.Retry}); err == nil {
+	if err := s.Settle(t.Context(), sources.Settlement{Task: &a, Outcome: sources.Retry}); err == nil {
 		t.Error("a retry without its attempt is taken")
 	}
 	if err := s.Settle(t.Context()); err != nil {

@@ -92,8 +92,8 @@ func TestUnknownAnswerIsSaidAgain(t *testing.T) {
 			tasks := w.fetch(s, 3, "a", "b", "c")
 			was := line.cut(executed)
 			w.settle(s,
-				sources.Settlement{Task: tasks[0], Outcome: sources.Requeue, Attempt: 1, Reason: "not now"},
-				sources.Settlement{Task: tasks[1], Outcome: sources.Dead, Attempt: 1, Reason: "never"},
+				sources.Settlement{Task: &tasks[0], Outcome: sources.Requeue, Attempt: 1, Reason: "not now"},
+				sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1, Reason: "never"},
 				retry(tasks[2], 0, "again"),
 			)
 			<-was
@@ -148,7 +148,7 @@ func TestCloseSaysTheRest(t *testing.T) {
 		giveUp()
 		return errNetwork
 	})
-	if err := s.Settle(given, sources.Settlement{Task: tasks[0], Outcome: sources.Done, Attempt: 1}); !errors.Is(err, context.Canceled) {
+	if err := s.Settle(given, sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("settle while nothing gets through: %v", err)
 	}
 	cuts := 0
@@ -236,8 +236,8 @@ func TestReadIsBeforeTheTrim(t *testing.T) {
 	settled := make(chan error, 1)
 	go func() {
 		settled <- s.Settle(t.Context(),
-			sources.Settlement{Task: tasks[0], Outcome: sources.Done, Attempt: 1},
-			sources.Settlement{Task: tasks[1], Outcome: sources.Done, Attempt: 1})
+			sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1},
+			sources.Settlement{Task: &tasks[1], Outcome: sources.Done, Attempt: 1})
 	}()
 	eventually(t, func() bool {
 		s.mu.Lock()

@@ -57,7 +57,7 @@ func owners(t *testing.T, s *Source, total int, got chan<- sources.Task) {
 					return
 				}
 				for _, task := range tasks {
-					if err := st.Settle(ctx, sources.Settlement{Task: task, Outcome: sources.Done, Attempt: 1}); err != nil {
+					if err := st.Settle(ctx, sources.Settlement{Task: &task, Outcome: sources.Done, Attempt: 1}); err != nil {
 						t.Error(err)
 					}
 					got <- task

@@ -25,8 +25,9 @@ func settleBreaches() []breach {
 				done = slices.Clone(done)
 				for i, d := range done {
 					if d.Outcome == sources.Requeue {
-						d.Task.NotBefore = time.Now().Add(d.Delay)
-						if err := b.store.PushTo(s.g.ID, d.Task); err != nil {
+						t := *d.Task
+						t.NotBefore = time.Now().Add(d.Delay)
+						if err := b.store.PushTo(s.g.ID, t); err != nil {
 							return err
 						}
 						done[i].Outcome = sources.Done
@@ -42,7 +43,7 @@ func settleBreaches() []breach {
 				for i, d := range done {
 					for _, t := range s.hand {
 						if t.ID == d.Task.ID {
-							done[i].Task = t
+							done[i].Task = &t
 						}
 					}
 				}
@@ -127,7 +128,7 @@ func settleBreaches() []breach {
 				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
 					b.mu.Lock()
 					for _, d := range done {
-						b.note[name(d.Task)] = d.Attempt
+						b.note[name(*d.Task)] = d.Attempt
 					}
 					b.mu.Unlock()
 					return s.Stream.Settle(ctx, done...)
@@ -149,8 +150,9 @@ func settleBreaches() []breach {
 				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
 					for _, d := range done {
 						if d.Outcome == sources.Requeue {
-							d.Task.Attempt++
-							again = append(again, d.Task)
+							t := *d.Task
+							t.Attempt++
+							again = append(again, t)
 						}
 					}
 					return outcome(sources.Requeue, sources.Retry)(ctx, s, done)

@@ -110,7 +110,7 @@ func crashWaiting(s *scene) {
 	s.push(here, s.tasks(here, "t", 4)...)
 	o := s.owner(here)
 	got := o.take(3)
-	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour})
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour})
 	o.crash()
 	o = s.owner(here)
 	var ended, waiting []string

@@ -196,7 +196,7 @@ func (w *world) start(i *item) {
 	case n < 6 && f.key == "" && w.can(RequeueToEnd):
 		o = sources.Requeue
 	}
-	i.said = &sources.Settlement{Task: i.task, Outcome: o, Attempt: i.attempt, Reason: "a bad day"}
+	i.said = &sources.Settlement{Task: &i.task, Outcome: o, Attempt: i.attempt, Reason: "a bad day"}
 	if o == sources.Done || o == sources.Dead {
 		f.ended++
 		f.buried = f.buried || o == sources.Dead

@@ -163,7 +163,7 @@ func faultySettle(s *scene, kind Kind, when moment) {
 		o.end(sources.Done, again...)
 	}
 	if s.can(RetryInPlace) {
-		o.settle(sources.Settlement{Task: got[1], Outcome: sources.Retry, Attempt: 2, Reason: "again"})
+		o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Retry, Attempt: 2, Reason: "again"})
 	}
 	s.at(working, when, f)
 	o.nothing("each task was handed out")

@@ -21,8 +21,8 @@ func retryKeepsPlace(s *scene) {
 	got := o.take(4)
 	before := time.Now()
 	o.settle(
-		sources.Settlement{Task: got[0], Outcome: sources.Done, Attempt: 1},
-		sources.Settlement{Task: got[1], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "busy"},
+		sources.Settlement{Task: &got[0], Outcome: sources.Done, Attempt: 1},
+		sources.Settlement{Task: &got[1], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "busy"},
 	)
 	after := time.Now()
 	o.close()
@@ -47,7 +47,7 @@ func retryAttemptRises(s *scene) {
 	o := s.owner(here)
 	got := o.take(2)
 	say := func(attempt int, reason string) {
-		o.settle(sources.Settlement{Task: got[0], Outcome: sources.Retry, Attempt: attempt, Reason: reason})
+		o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: attempt, Reason: reason})
 	}
 	say(1, "first")
 	say(2, "second")
@@ -72,9 +72,9 @@ func retryAttemptRises(s *scene) {
 	}
 	s.push(here, s.tasks(here, "u", 1)...)
 	got = o.take(1)
-	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Retry, Attempt: 1, Reason: "first"})
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: 1, Reason: "first"})
 	got[0].FirstError = "first" // as a caller does that keeps a task
-	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Requeue, Attempt: 2, Reason: "second"})
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: 2, Reason: "second"})
 	if got = o.take(1); got[0].Attempt != 3 || got[0].FirstError != "first" {
 		s.Errorf("after a retry and a requeue: attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
 	}
@@ -103,7 +103,7 @@ func requeueToEnd(s *scene) {
 	o := s.owner(here)
 	got := o.take(1)
 	s.expect("fetch", got, "t0")
-	o.settle(sources.Settlement{Task: got[0], Outcome: sources.Requeue, Attempt: 1, Reason: "later"})
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: 1, Reason: "later"})
 	got = o.take(3)
 	s.expect("the rest and then the requeued", got, "t1", "t2", "t0")
 	if t := got[2]; t.Attempt != 2 || t.FirstError != "later" {
@@ -112,7 +112,7 @@ func requeueToEnd(s *scene) {
 	if s.can(KeepBytes) && got[2].ID != "t0" {
 		s.Errorf("t0 came back as %q", got[2].ID)
 	}
-	o.settle(sources.Settlement{Task: got[2], Outcome: sources.Requeue, Attempt: 2, Reason: "still"})
+	o.settle(sources.Settlement{Task: &got[2], Outcome: sources.Requeue, Attempt: 2, Reason: "still"})
 	o.close()
 	o = s.owner(here)
 	got = o.take(3)
@@ -132,8 +132,8 @@ func requeueAfterDelay(s *scene) {
 	got := o.take(2)
 	before := time.Now()
 	o.settle(
-		sources.Settlement{Task: got[1], Outcome: sources.Requeue, Attempt: 1, Delay: time.Hour},
-		sources.Settlement{Task: got[0], Outcome: sources.Requeue, Attempt: 1, Delay: delay},
+		sources.Settlement{Task: &got[1], Outcome: sources.Requeue, Attempt: 1, Delay: time.Hour},
+		sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: 1, Delay: delay},
 	)
 	s.expect("fetch", o.take(1), "t0") // waits for it
 	// A millisecond is what a store may round away.

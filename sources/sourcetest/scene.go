@@ -265,7 +265,7 @@ func (o *owner) rest(n int) []sources.Task {
 	var got []sources.Task
 	for len(got) < n {
 		got = append(got, o.take(1)...)
-		o.settle(sources.Settlement{Task: got[len(got)-1], Outcome: sources.Done, Attempt: got[len(got)-1].Attempt})
+		o.settle(sources.Settlement{Task: &got[len(got)-1], Outcome: sources.Done, Attempt: got[len(got)-1].Attempt})
 	}
 	return got
 }
@@ -298,7 +298,7 @@ func (o *owner) end(outcome sources.Outcome, tasks ...sources.Task) {
 func settlements(outcome sources.Outcome, tasks ...sources.Task) []sources.Settlement {
 	done := make([]sources.Settlement, len(tasks))
 	for i, t := range tasks {
-		done[i] = sources.Settlement{Task: t, Outcome: outcome, Attempt: t.Attempt}
+		done[i] = sources.Settlement{Task: &t, Outcome: outcome, Attempt: t.Attempt}
 		if outcome != sources.Done {
 			done[i].Reason = "no luck with " + name(t)
 		}

@@ -145,7 +145,7 @@ func deadLetter(s *scene) {
 	s.push(here, tasks...)
 	o := s.owner(here)
 	got := o.take(3)
-	o.settle(sources.Settlement{Task: got[1], Outcome: sources.Dead, Attempt: 1, Reason: reason})
+	o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 1, Reason: reason})
 	letters := s.dead(here)
 	if len(letters) != 1 {
 		s.Fatalf("%d dead letters, want 1", len(letters))
