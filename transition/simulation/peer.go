@@ -162,7 +162,9 @@ func (w *World) toPeer(ev event) {
 	case kFetch:
 		w.fetch(p)
 	case kView:
-		w.step(p, machine.Viewed{View: *ev.view})
+		if ev.view.Version > p.view.Version { // an indexer says one after the other
+			w.step(p, machine.Viewed{View: *ev.view})
+		}
 	case kStop:
 		p.stopAt = w.now
 		w.say("%v is asked to stop", p)
