@@ -13,7 +13,10 @@ import (
 	"github.com/countoff/countoff/transition/ledgertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	etcdtest.Main()
+	goleak.VerifyTestMain(m)
+}
 
 const prefix = "/test"
 

@@ -1,0 +1,370 @@
+package etcdledger_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/etcdledger"
+	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A spy stands between one ledger and etcd.
+type spy struct {
+	clientv3.KV
+	calls  int
+	writes []string    // keys of the last transaction that could write
+	before func(n int) // is called before the transaction that is the nth of the spy
+	txns   int
+}
+
+func (s *spy) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	s.calls++
+	return s.KV.Do(ctx, op)
+}
+
+func (s *spy) Txn(ctx context.Context) clientv3.Txn { return &spiedTxn{Txn: s.KV.Txn(ctx), spy: s} }
+
+type spiedTxn struct {
+	clientv3.Txn
+	spy    *spy
+	writes []string
+}
+
+func (t *spiedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cs...); return t }
+
+func (t *spiedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	for _, op := range ops {
+		if op.IsPut() || op.IsDelete() {
+			t.writes = append(t.writes, string(op.KeyBytes()))
+		}
+	}
+	t.Txn = t.Txn.Then(ops...)
+	return t
+}
+
+func (t *spiedTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+
+func (t *spiedTxn) Commit() (*clientv3.TxnResponse, error) {
+	t.spy.calls++
+	if len(t.writes) > 0 {
+		t.spy.writes = t.writes
+		t.spy.txns++
+		if t.spy.before != nil {
+			t.spy.before(t.spy.txns)
+		}
+	}
+	return t.Txn.Commit()
+}
+
+// A stage is one name with ledgers whose clocks the test moves.
+type stage struct {
+	*testing.T
+	server *etcdtest.Server
+	name   string
+	cfg    partition.Config
+	timing transition.Timing
+	now    time.Duration
+}
+
+func newStage(t *testing.T, server *etcdtest.Server, name string) *stage {
+	s := &stage{T: t, server: server, name: name, cfg: partition.Config{Total: 4}, timing: transition.Timing{}.WithDefaults()}
+	if _, err := etcdledger.Init(t.Context(), server.Client(), prefix, name, s.cfg); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ledger returns a ledger with a spy of its own.
+func (s *stage) ledger() (*etcdledger.Ledger, *spy) {
+	s.Helper()
+	client := *s.server.Client()
+	spy := &spy{KV: client.KV}
+	client.KV = spy
+	l, err := etcdledger.New(&client, prefix, s.name, etcdledger.Config{Config: s.cfg, Timing: s.timing})
+	if err != nil {
+		s.Fatal(err)
+	}
+	l.SetClock(func() time.Duration { return s.now })
+	return l, spy
+}
+
+func (s *stage) sync(l *etcdledger.Ledger, r machine.Request) machine.Answer {
+	s.Helper()
+	r.Peer, r.Weight, r.State = string(r.Session), 1, max(r.State, machine.Live)
+	a, err := l.Sync(s.Context(), r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return a
+}
+
+// lease returns what is left of a session's lease; false if nobody knows it.
+func (s *stage) lease(l *etcdledger.Ledger, session partition.Session) (time.Duration, bool) {
+	s.Helper()
+	c, err := l.Census(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, x := range c.Sessions {
+		if x.Session == session {
+			return x.Lease, true
+		}
+	}
+	return 0, false
+}
+
+// A Sync with nothing new is a read and a write of one lease, and those of others do not get
+// into its way.
+func TestQuietSyncsDoNotCollide(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "quiet")
+	a, seen := s.ledger()
+	b, _ := s.ledger()
+	granted := s.sync(a, machine.Request{Session: "a", Claim: []partition.ID{0}})
+	hold := []partition.Grant{granted.Mine[0].Grant}
+	s.sync(b, machine.Request{Session: "b"})
+	s.sync(a, machine.Request{Session: "a", Hold: hold})
+	s.now += time.Millisecond // too little for the clock to be written
+	seen.calls = 0
+	seen.before = func(int) { s.sync(b, machine.Request{Session: "b"}) }
+	if got := s.sync(a, machine.Request{Session: "a", Hold: hold}); len(got.Mine) != 1 {
+		t.Errorf("the answer lists %v", got.Mine)
+	}
+	if seen.calls != 2 || len(seen.writes) != 1 || !strings.HasSuffix(seen.writes[0], "/leases/a") {
+		t.Errorf("%d calls, written were %v", seen.calls, seen.writes)
+	}
+}
+
+// A Sync that waited on its way does not put back the end of a lease that a later one has
+// moved forward.
+func TestALateSyncDoesNotShortenALease(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "late")
+	slow, held := s.ledger()
+	quick, _ := s.ledger()
+	s.sync(slow, machine.Request{Session: "a"})
+	s.sync(quick, machine.Request{Session: "a"})
+	s.now += 100 * time.Millisecond
+	held.before = func(n int) {
+		held.before = nil
+		s.now += 400 * time.Millisecond
+		s.sync(quick, machine.Request{Session: "a"})
+	}
+	s.sync(slow, machine.Request{Session: "a"})
+	if left, _ := s.lease(quick, "a"); left < s.timing.Lease {
+		t.Errorf("%v of the lease are left, want %v", left, s.timing.Lease)
+	}
+}
+
+// A lease is counted from the clock that stands when it is written, not from one that stood.
+func TestALeaseIsCountedFromTheClockThatStands(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "stands")
+	slow, held := s.ledger()
+	other, _ := s.ledger()
+	s.sync(slow, machine.Request{Session: "a"})
+	s.sync(other, machine.Request{Session: "b"})
+	s.now += 100 * time.Millisecond
+	held.before = func(int) {
+		held.before = nil
+		for range 3 {
+			s.now += s.timing.ClockStep() / 2
+			s.sync(other, machine.Request{Session: "b"})
+		}
+	}
+	s.sync(slow, machine.Request{Session: "a"})
+	if left, _ := s.lease(other, "a"); left < s.timing.Lease {
+		t.Errorf("%v of the lease are left, want %v", left, s.timing.Lease)
+	}
+}
+
+// What another has changed without taking a number is not written over.
+func TestAWaiterIsNotForgotten(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "waiter")
+	owner, held := s.ledger()
+	other, _ := s.ledger()
+	g := s.sync(owner, machine.Request{Session: "a", Claim: []partition.ID{0}}).Mine[0].Grant
+	s.sync(other, machine.Request{Session: "b"})
+	held.before = func(int) {
+		held.before = nil
+		s.sync(other, machine.Request{Session: "b", Claim: []partition.ID{0}})
+	}
+	s.sync(owner, machine.Request{Session: "a", Release: []partition.Grant{g}})
+	if got := s.sync(other, machine.Request{Session: "b"}); len(got.Mine) != 1 {
+		t.Errorf("who waited has %v", got.Mine)
+	}
+}
+
+// A session that renews its lease in the moment in which another finds it over keeps it.
+func TestALeaseThatIsRenewedIsNotRemoved(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "reap")
+	reaper, held := s.ledger()
+	l, _ := s.ledger()
+	g := s.sync(l, machine.Request{Session: "a", Claim: []partition.ID{0}}).Mine[0].Grant
+	for range 3 {
+		s.sync(reaper, machine.Request{Session: "b"})
+		_, _ = s.lease(l, "a")
+		s.now += s.timing.ClockStep()
+	}
+	for range 2 { // now only a moment is missing
+		s.sync(reaper, machine.Request{Session: "b"})
+		_, _ = s.lease(l, "a")
+		s.now += s.timing.ClockStep() / 2
+	}
+	_, _ = s.lease(reaper, "a")
+	s.now += 10 * time.Millisecond
+	held.before = func(n int) {
+		held.before = nil
+		s.now -= 10 * time.Millisecond // for a it is not over
+		s.sync(l, machine.Request{Session: "a", Hold: []partition.Grant{g}})
+	}
+	s.sync(reaper, machine.Request{Session: "b", Claim: []partition.ID{0}})
+	if _, known := s.lease(l, "a"); !known {
+		t.Error("the session was removed")
+	}
+}
+
+// Many ledgers with clocks that are read at random moments: no session is removed sooner
+// than a lease without a clock step after its last Sync was sent, and none is there for ever.
+func TestLeasesLastAsLongAsPeersBelieve(t *testing.T) {
+	server := etcdtest.Start(t)
+	removed := 0
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := newStage(t, server, fmt.Sprint("random-", seed))
+		var ledgers []*etcdledger.Ledger
+		for range 4 {
+			l, _ := s.ledger()
+			ledgers = append(ledgers, l)
+		}
+		last := make(map[partition.Session]time.Duration)
+		for range 150 {
+			s.now += time.Duration(r.IntN(900)) * time.Millisecond
+			if r.IntN(40) == 0 {
+				s.now += s.timing.Lease // nobody gets through
+			}
+			i := r.IntN(len(ledgers))
+			session := partition.Session(fmt.Sprint("s", i))
+			if i == 0 && r.IntN(3) != 0 {
+				continue // seldom heard of: it runs out
+			}
+			last[session] = s.now
+			s.sync(ledgers[i], machine.Request{Session: session})
+			c, err := ledgers[i].Census(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := make(map[partition.Session]bool)
+			for _, x := range c.Sessions {
+				there[x.Session] = true
+			}
+			for session, at := range last {
+				if there[session] {
+					continue
+				}
+				removed++
+				delete(last, session)
+				if least := s.timing.Lease - s.timing.ClockStep(); s.now-at < least {
+					t.Fatalf("seed %d: %s was removed %v after its last Sync, want %v at least", seed, session, s.now-at, least)
+				}
+			}
+		}
+	}
+	if removed == 0 {
+		t.Error("nobody was ever removed")
+	}
+}
+
+// Two ledgers that both look do not count the same time twice.
+func TestNoMomentIsCountedTwice(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "twice")
+	a, _ := s.ledger()
+	b, _ := s.ledger()
+	s.sync(a, machine.Request{Session: "a"})
+	s.sync(b, machine.Request{Session: "b"})
+	for range 10 {
+		s.now += s.timing.ClockStep() / 2
+		s.sync(a, machine.Request{Session: "a"})
+		if _, err := b.Census(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.Seal(t.Context(), machine.Roll{Version: 999}) // another tick, if it had one
+	}
+	left, known := s.lease(a, "b")
+	if want := s.timing.Lease - 5*s.timing.ClockStep(); known && left < want {
+		t.Errorf("%v of the lease are left", left)
+	}
+}
+
+// The clock is not known to stand before it was received.
+func TestANewcomerLetsNoTimePass(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "newcomer")
+	a, _ := s.ledger()
+	s.sync(a, machine.Request{Session: "a"})
+	s.now += time.Hour
+	b, _ := s.ledger()
+	s.sync(b, machine.Request{Session: "b"})
+	if left, _ := s.lease(b, "a"); left < s.timing.Lease {
+		t.Errorf("%v of the lease are left", left)
+	}
+}
+
+// After a loss nobody gains, if there is anybody who can tell that it was one.
+func TestGraceAfterALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(*stage)
+		// Who notices: a ledger that has seen the name before, and one that has not.
+		witness, newcomer bool
+	}{
+		"another cluster with the same keys": {func(s *stage) { s.server.Replace(true) }, true, true},
+		"another cluster without them":       {func(s *stage) { s.server.Replace(false) }, true, true},
+		"an older state of the same cluster": {func(s *stage) { s.server.SetBack() }, true, false},
+		"meta is deleted":                    {del("meta"), true, true},
+		"the clock is deleted":               {del("clock"), true, true},
+		"a lease is deleted":                 {del("leases/a"), true, true},
+		// A witness knows better, and goes on.
+		"the grants are deleted": {del("transition"), false, true},
+		"a session is deleted":   {del("sessions/a"), false, true},
+	} {
+		for _, newcomer := range []bool{false, true} {
+			if newcomer && !c.newcomer || !newcomer && !c.witness {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, newcomer %v", name, newcomer), func(t *testing.T) {
+				s := newStage(t, etcdtest.Start(t), "lost")
+				a, _ := s.ledger()
+				s.server.Keep()
+				b, _ := s.ledger()
+				g := s.sync(a, machine.Request{Session: "a", Claim: []partition.ID{0}}).Mine[0].Grant
+				s.sync(b, machine.Request{Session: "b"})
+				c.lose(s)
+				if newcomer {
+					b, _ = s.ledger()
+				}
+				got := s.sync(b, machine.Request{Session: "b", Claim: []partition.ID{0, 1}})
+				if len(got.Mine) != 0 || got.Grace < s.timing.Grace()-s.timing.ClockStep() {
+					t.Errorf("got %v with a grace of %v", got.Mine, got.Grace)
+				}
+				if again := s.sync(a, machine.Request{Session: "a", Hold: []partition.Grant{g}, Top: uint64(g.Epoch)}); len(again.Mine) != 1 {
+					t.Errorf("the owner's hold is not honoured: %+v", again)
+				}
+			})
+		}
+	}
+}
+
+func del(key string) func(*stage) {
+	return func(s *stage) {
+		s.Helper()
+		got, err := s.server.Client().Delete(s.Context(), prefix+"/"+s.name+"/"+key)
+		if err != nil || got.Deleted != 1 {
+			s.Fatalf("delete %s: %v, %v", key, got, err)
+		}
+	}
+}
