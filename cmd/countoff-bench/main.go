@@ -6,6 +6,7 @@
 //	go -C cmd/countoff-bench run . --rounds 8 --json bench.json
 //	go -C cmd/countoff-bench run . --only 'countoff-c10$|asynq-c10$' --profile /tmp
 //	go -C cmd/countoff-bench run . --transition --kafka host:port
+//	go -C cmd/countoff-bench run . --scale
 //
 // With --transition it compares what partitions of a topic go through when peers come, leave
 // and die, beside consumer groups of franz-go; see package transition.
@@ -31,6 +32,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
 	"github.com/countoff/countoff/cmd/countoff-bench/play"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
+	"github.com/countoff/countoff/cmd/countoff-bench/scale"
 	"github.com/countoff/countoff/cmd/countoff-bench/transition"
 )
 
@@ -65,6 +67,7 @@ type options struct {
 	json string
 	list bool
 
+	scale      bool
 	transition bool
 	kafka      string
 	match      *regexp.Regexp // only, compiled
@@ -81,6 +84,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	flags.StringVar(&o.json, "json", "", "write all figures to this `file`")
 	flags.StringVar(&o.Profile, "profile", "", "write profiles of each contestant's last run to this `folder`")
 	flags.BoolVar(&o.list, "list", false, "list the contestants")
+	flags.BoolVar(&o.scale, "scale", false, "measure what names of up to 10,000 peers cost, and what idle peers take")
 	flags.BoolVar(&o.transition, "transition", false, "compare joins, leaves and crashes of peers on a topic of Kafka")
 	flags.StringVar(&o.kafka, "kafka", os.Getenv("COUNTOFF_KAFKA"), "brokers for --transition, as `host:port,…` (default the variable COUNTOFF_KAFKA, else a kfake)")
 	if err := flags.Parse(args); err != nil {
@@ -132,6 +136,13 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if o.list {
 		for _, c := range o.Contestants {
 			fmt.Fprintf(out, "%-24s %s\n", c.Tag, c.What)
+		}
+		return 0
+	}
+	if o.scale {
+		if err := scale.Run(ctx, scale.Sizes(), []int{16, 256, 2048}, out, errs); err != nil {
+			fmt.Fprintln(errs, "countoff-bench:", err)
+			return 1
 		}
 		return 0
 	}

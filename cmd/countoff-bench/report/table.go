@@ -38,7 +38,7 @@ func Medians(w io.Writer, tags []string, all Samples) {
 			rows = append(rows, row)
 		}
 		if len(rows) > 1 {
-			markdown(w, rows)
+			Markdown(w, rows)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func Verdicts(w io.Writer, verdicts []Verdict) {
 		rows = append(rows, []string{v.ID, v.What, strconv.Itoa(v.N), Number(v.Median), Number(v.Min) + ".." + Number(v.Max), wanted, word})
 	}
 	if len(rows) > 1 {
-		markdown(w, rows)
+		Markdown(w, rows)
 	}
 }
 
@@ -81,8 +81,8 @@ func Number(f float64) string {
 	}
 }
 
-// markdown writes rows as a table, the first one as its head, in columns of one width.
-func markdown(w io.Writer, rows [][]string) {
+// Markdown writes rows as a table, the first one as its head, in columns of one width.
+func Markdown(w io.Writer, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
