@@ -22,6 +22,11 @@ type Job func(ctx context.Context, t partition.Token) error
 // nil.
 //
 // Single returns when ctx has ended and the job was handed over, or with why it cannot go on.
+// By default the job stays where it is: a peer that comes back stands by. With cfg.Strategy
+// partition.First{} it has a home, the peer that was there first, and is handed back when
+// that one returns under the same cfg.Peer within machine.Reservation (10 min); all peers
+// must say the same.
+//
 // cfg.Partitions must be one partition, which is the default here.
 func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe func(error)) error {
 	if cfg.Partitions.Total == 0 {

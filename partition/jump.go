@@ -1,11 +1,14 @@
 package partition
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Jump places partitions by jump consistent hash (Lamping and Veach, 2014) over the
-// members' indexes: anybody can compute it who knows the number of members, and one
-// that joins with the next index moves the least possible. A member that is Down
-// keeps its index, and what falls to it is hashed again over the others, so that
+// members' seats, or indexes where there are no seats: anybody can compute it who knows the number of members, and one
+// that joins with the next seat moves the least possible. A member that is Down
+// keeps its seat, and what falls to it is hashed again over the others, so that
 // its share spreads over the living and comes back whole. It is even only by
 // chance, and weights do not matter to it.
 type Jump struct{}
@@ -19,11 +22,15 @@ func (Jump) Assign(ids []ID, members []Member, _ Table) Table {
 	if len(living(members)) == 0 {
 		return table
 	}
-	members = ordered(members)
+	members = slices.SortedFunc(slices.Values(members), bySeat)
 	for _, id := range ids {
 		table[id] = jumpTo(mix(uint64(id)), members).Session
 	}
 	return table
+}
+
+func bySeat(a, b Member) int {
+	return cmp.Or(cmp.Compare(a.Seat, b.Seat), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Session, b.Session))
 }
 
 // jumpTo returns the living member of key. Of several that are down only those the

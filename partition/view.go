@@ -10,6 +10,7 @@ type Member struct {
 	Weight  int    // share of the work relative to the others; 0 and less count as 1
 	Down    bool   // keeps its place but must get nothing now
 	Tags    Tags   // what it has; see Assign
+	Seat    int    // as Index, but kept for a while for a peer that is gone: it is Down until it is back, and nobody else moves
 }
 
 // A View is what an indexer tells one peer. All of it is of the same version: an

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/coverage"
 )
 
@@ -135,6 +136,88 @@ func TestGroups(t *testing.T) {
 	}
 	s.work("c", "--tags", "eu")
 	s.holds(map[string]int{"a": 4, "c": 12})
+	f.stop()
+	doubled := s.settled()
+	delete(doubled, "b")
+	if len(doubled) > 0 {
+		t.Errorf("doubled by peers that live: %v", doubled)
+	}
+}
+
+// Under the strategy jump a peer's partitions go to the living when it is killed, and come
+// back when its id does; those of the others never move.
+func TestStickyFailover(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, slow)
+	start := func(id string) *worker { return s.work(id, "--strategy", "jump") }
+	start("a")
+	b := start("b")
+	start("c")
+	// table waits until peers own everything as their rolls say, and returns who has what.
+	table := func(peers int) (owners map[partition.ID]status.Held) {
+		s.until(fmt.Sprintf("%d peers to own everything", peers), func() error {
+			st, err := status.Read(s.t.Context(), s.client, s.name)
+			if err != nil {
+				return err
+			}
+			if st.Roll.Replicas != peers {
+				return fmt.Errorf("%d replicas", st.Roll.Replicas)
+			}
+			owners = map[partition.ID]status.Held{}
+			for _, p := range st.Partitions {
+				if p.State != status.Owned {
+					return fmt.Errorf("partition %v is %s", p.ID, p.State)
+				}
+				owners[p.ID] = p.Held
+			}
+			return nil
+		})
+		return owners
+	}
+	// What a roll says and what the ledger granted agree only after a moment.
+	settled := func(peers int, ok func(map[partition.ID]status.Held) error) (owners map[partition.ID]status.Held) {
+		s.until("the table to be as it should", func() error {
+			owners = table(peers)
+			return ok(owners)
+		})
+		return owners
+	}
+	var first map[partition.ID]status.Held
+	settled(3, func(o map[partition.ID]status.Held) error {
+		census := map[string]int{}
+		for _, h := range o {
+			census[h.Owner]++
+		}
+		before := first
+		if first = o; len(census) < 3 || !maps.EqualFunc(before, o, func(x, y status.Held) bool { return x.Owner == y.Owner && x.Epoch == y.Epoch }) {
+			return fmt.Errorf("%v", census)
+		}
+		return nil
+	})
+	f := s.feed(150)
+	b.kill()
+	settled(2, func(o map[partition.ID]status.Held) error {
+		for id, h := range first {
+			if h.Owner == "b" && o[id].Owner == "b" {
+				return fmt.Errorf("%v is b's", id)
+			}
+		}
+		return nil
+	})
+	start("b")
+	back := settled(3, func(o map[partition.ID]status.Held) error {
+		for id, h := range first {
+			if o[id].Owner != h.Owner {
+				return fmt.Errorf("%v is %s's and was %s's", id, o[id].Owner, h.Owner)
+			}
+		}
+		return nil
+	})
+	for id, h := range first {
+		if h.Owner != "b" && back[id].Epoch != h.Epoch {
+			t.Errorf("%v moved from %s: it has the epoch %v, and had %v", id, h.Owner, back[id].Epoch, h.Epoch)
+		}
+	}
 	f.stop()
 	doubled := s.settled()
 	delete(doubled, "b")

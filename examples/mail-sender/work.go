@@ -76,6 +76,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.DurationVar(&cfg.Shutdown, "shutdown", 25*time.Second, "how long mails being sent may take when told to stop")
 	f.StringVar(&cfg.Peer, "id", "", "peer id (default the host's name, with the process id where that is taken)")
 	f.IntVar(&cfg.Weight, "weight", 1, "share of the work relative to other peers; PUT /weight changes it")
+	f.StringVar(&cfg.Strategy, "strategy", "sticky", "how partitions are shared out: sticky, jump, ring, rendezvous or modulo; the same for all peers")
 	f.StringSliceVar(&cfg.Tags, "tags", nil, "what the peer has, as in gpu,eu: partitions that ask for tags go to peers that have them (countoff require)")
 	f.IntVar(&cfg.Retry.Tries, "tries", 20, "runs of a mail that is refused for now, before it becomes a dead letter")
 	f.DurationVar(&cfg.Retry.First, "backoff", time.Second, "before the second try; doubled each time")

@@ -166,6 +166,30 @@ var rollClauses = []clause{
 			tb.Fatalf("sealed %v, the line is %+v", want, l)
 		}
 	}},
+	{"the seats of a roll come back with the census", Abilities{}, func(tb *table) {
+		a := tb.peer("a")
+		a.join()
+		next := tb.roll(tb.census(), a)
+		next.Chairs = []machine.Chair{
+			{Seat: 0, Session: "gone", Peer: "a peer", Tags: "eu gpu", Since: 1234 * time.Millisecond},
+			{Seat: 2, Session: a.session, Peer: a.name},
+		}
+		if err := tb.main.Seal(tb.Context(), next); err != nil {
+			tb.Fatal(err)
+		}
+		c := tb.census()
+		if !slices.Equal(c.Roll.Chairs, next.Chairs) || len(c.Roll.Members) != 1 || c.Clock <= 0 {
+			tb.Fatalf("stored was %+v, %d members, clock %v", c.Roll.Chairs, len(c.Roll.Members), c.Clock)
+		}
+		tb.pass(tb.timing.ClockStep())
+		if d := tb.census().Clock - c.Clock; d < tb.timing.ClockStep()/2 {
+			tb.Fatalf("a clock step later the clock shows %v more", d)
+		}
+		tb.seal(a)
+		if got := tb.census().Roll.Chairs; len(got) != 0 {
+			tb.Fatalf("a roll without seats has %+v", got)
+		}
+	}},
 	{"a roll of nobody can be sealed", Abilities{}, func(tb *table) {
 		a := tb.peer("a")
 		a.join()

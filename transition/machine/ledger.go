@@ -87,6 +87,7 @@ type Roll struct {
 	Version    uint64 // 0: there is none yet
 	Membership uint64 // the membership change it was built on
 	Members    []RollMember
+	Chairs     []Chair // by seat
 }
 
 // A RollMember is one line of a roll.
@@ -100,6 +101,7 @@ type RollMember struct {
 type Census struct {
 	Config     partition.Config
 	Count      uint64
+	Clock      time.Duration // the ledger's own
 	Membership uint64
 	Roll       Roll
 	Sessions   []Seat

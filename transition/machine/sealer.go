@@ -39,7 +39,8 @@ func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 		_, takes := fit[m.Session]
 		members[i].Down = !takes
 	}
-	table := partition.Assign(s, c.Config, members, basis(c, fit, heir))
+	seats := chairs(c, members)
+	table := partition.Assign(s, c.Config, withAbsent(members, seats), basis(c, fit, heir))
 	if len(fit) < len(takers) {
 		for id, session := range basis(c, takers, heir) {
 			if _, given := table[id]; !given && takers[session].Tags.Has(c.Config.Asks(id)) {
@@ -48,7 +49,7 @@ func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 		}
 	}
 
-	next := Roll{Version: c.Roll.Version, Membership: c.Membership}
+	next := Roll{Version: c.Roll.Version, Membership: c.Membership, Chairs: seats}
 	place := make(map[partition.Session]int, len(members))
 	for i, m := range members {
 		place[m.Session] = i

@@ -342,6 +342,7 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 	census := machine.Census{
 		Config:     s.config,
 		Count:      s.count,
+		Clock:      duration(clock),
 		Membership: s.membership,
 		Roll:       s.roll,
 		Grace:      duration(max(s.grace-clock, 0)),

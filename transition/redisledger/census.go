@@ -97,6 +97,7 @@ func (p *parser) meta(c *machine.Census, meta map[string]string, now uint64) (cl
 	}
 	c.Count, c.Membership = uint64(field("count")), uint64(field("membership"))
 	clock = field("clock") + min(max(int64(now)-field("raw"), 0), field("step"))
+	c.Clock = time.Duration(clock) * time.Millisecond
 	c.Grace = max(time.Duration(field("grace")-clock)*time.Millisecond, 0)
 	return clock
 }
@@ -139,6 +140,7 @@ func (p *parser) roll(c *machine.Census, roll map[string]string) {
 	}
 	p.words = strings.Fields(roll["_"])
 	c.Roll.Version, c.Roll.Membership = p.number(), p.number()
+	c.Roll.Chairs = p.chairs(roll["_.peer"])
 	for field, value := range roll {
 		if field == "_" || strings.HasSuffix(field, ".peer") {
 			continue

@@ -105,7 +105,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 
 // Seal implements transition.Ledger.
 func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
-	args := append(l.agreement(), number(next.Version), number(next.Membership), len(next.Members))
+	args := append(l.agreement(), number(next.Version), number(next.Membership), len(next.Members), printChairs(next.Chairs))
 	for _, m := range next.Members {
 		if err := checkSession(m.Session); err != nil {
 			return err

@@ -22,7 +22,8 @@
 -- sessions     session -> state weight stamp held peer
 -- leases       session by the clock at which its lease ends
 -- roll         session -> index: partitions,  session.peer -> weight up|down peer,
---              _ -> version membership replicas
+--              _ -> version membership replicas,  _.peer -> seat since session tag,... peer
+--              of those who have a seat or whose seat is kept, one a line
 -- transition   partition -> session epoch waiter
 -- history      see history.lua
 -- peers        session -> what its peer says of itself, lease ms first,

@@ -3,7 +3,7 @@
 -- KEYS    as in ledger.lua
 -- ARGV    1 to 12 as in ledger.lua
 --         13 version of the roll it replaces  14 membership it was built on  15 replicas
---         16... session, 'index: partitions', 'weight up|down peer' of each member
+--         16 seats, see ledger.lua  17... session, 'index: partitions', 'weight up|down peer' of each member
 -- result  {'config'}: as in sync.lua; {'stale'}: another roll was sealed since, or
 --         grace; {'sealed', version}
 -- cost    ~12 commands and one HSET for 200 members; O(members)
@@ -20,7 +20,10 @@ end
 local sealed = str(number())
 redis.call('DEL', KEYS[5])
 local fields = {'_', sealed .. ' ' .. ARGV[14] .. ' ' .. ARGV[15]}
-for i = 16, #ARGV, 3 do
+if ARGV[16] ~= '' then
+	fields[3], fields[4] = '_.peer', ARGV[16]
+end
+for i = 17, #ARGV, 3 do
 	fields[#fields + 1] = ARGV[i]
 	fields[#fields + 1] = ARGV[i + 1]
 	fields[#fields + 1] = ARGV[i] .. '.peer'

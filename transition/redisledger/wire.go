@@ -253,6 +253,43 @@ func about(m partition.Member) string {
 	return strconv.Itoa(m.Weight) + " " + way + " " + m.Peer
 }
 
+// printChairs prints seats one a line: "seat since session tags peer", where no tags are "=".
+// The name of the field they stand in makes builds that know no seats overlook it.
+func printChairs(all []machine.Chair) string {
+	lines := make([]string, len(all))
+	for i, c := range all {
+		tags := c.Tags.String()
+		if tags == "" {
+			tags = "="
+		}
+		lines[i] = fmt.Sprintf("%d %d %s %s %s", c.Seat, c.Since.Milliseconds(), c.Session, tags, strings.ReplaceAll(c.Peer, "\n", " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// chairs reads what printChairs printed.
+func (p *parser) chairs(text string) (all []machine.Chair) {
+	const words = 5
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" {
+			continue
+		}
+		w := strings.SplitN(line, " ", words)
+		if len(w) < words {
+			p.note(fmt.Errorf("seat %q: want seat since session tags peer", line))
+			return all
+		}
+		seat, err1 := strconv.Atoi(w[0])
+		since, err2 := strconv.ParseInt(w[1], 10, 64)
+		tags, err3 := partition.ParseTags(strings.TrimPrefix(w[3], "="))
+		p.note(errors.Join(err1, err2, err3))
+		all = append(all, machine.Chair{
+			Seat: seat, Since: time.Duration(since) * time.Millisecond, Session: partition.Session(w[2]), Tags: tags, Peer: w[4],
+		})
+	}
+	return all
+}
+
 // parseAbout reads what about printed into m.
 func parseAbout(s string, m *partition.Member) error {
 	weight, rest, _ := strings.Cut(s, " ")

@@ -33,6 +33,7 @@ type Config struct {
 	Lease       time.Duration
 	Peer        string                // peer id
 	Weight      int                   // share of the work relative to other peers
+	Strategy    string                // how partitions are shared out; see partition.StrategyByName
 	Tags        []string              // what the peer has, for partitions that ask for some
 	Retry       framework.RetryPolicy // of mails that fail for now
 	Shutdown    time.Duration         // for mails being sent when told to stop
@@ -62,8 +63,9 @@ func (cfg Config) Validate() error {
 	if err == nil {
 		timeout = s.Timeout()
 	}
+	_, badStrategy := partition.StrategyByName(cfg.Strategy)
 	_, badTag := partition.ParseTags(strings.Join(cfg.Tags, ","))
-	errs := []error{partition.CheckName(cfg.Name), err, badTag, cfg.numbers(timeout).Validate()}
+	errs := []error{partition.CheckName(cfg.Name), err, badTag, badStrategy, cfg.numbers(timeout).Validate()}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("weight %d: want at least 1", cfg.Weight))
 	}
@@ -97,6 +99,10 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 		return 0, err
 	}
 	defer mails.Close()
+	strategy, err := partition.StrategyByName(cfg.Strategy)
+	if err != nil {
+		return 0, err
+	}
 	return frameworkfx.Run(
 		fx.Supply(cfg, log),
 		fx.Supply(fx.Annotate(client, fx.As(new(redis.UniversalClient)))),
@@ -107,7 +113,8 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 		}}),
 		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
 		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()),
-			framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...)),
+			framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...),
+			framework.WithStrategy(strategy)),
 		frameworkfx.Observe((*probes).observer),
 		frameworkfx.Healthy(cfg.Name, (*probes).health),
 		fx.Invoke((*probes).watch),
