@@ -38,7 +38,14 @@ func TestBrokerRestart(t *testing.T) {
 	if dir == "" || os.Getenv(envRestart) == "" {
 		t.Skipf("set %s=1 to let this test restart the broker of COUNTOFF_KAFKA_DIR", envRestart)
 	}
+	for _, progress := range []string{"redis", "kafka"} {
+		t.Run("progress in "+progress, func(t *testing.T) { brokerRestart(t, dir, progress) })
+	}
+}
+
+func brokerRestart(t *testing.T, dir, progress string) {
 	cfg, ctx := config(t)
+	cfg.Progress = progress
 	p, err := play.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)

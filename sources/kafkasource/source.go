@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
@@ -97,12 +98,28 @@ func (s *Source) CheckEvery(d time.Duration) { s.check.Store(int64(d)) }
 func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	total, err := s.look(ctx)
 	if err == nil {
+		err = s.rights(ctx)
+	}
+	if err == nil {
 		err = s.store.Ready(ctx)
 	}
 	if err != nil {
 		return partition.Config{}, err
 	}
 	return partition.Config{Total: total, Hash: partition.Murmur2}, nil
+}
+
+// rights asks for what would be missed only later: the group, and the dead topic.
+func (s *Source) rights(ctx context.Context) error {
+	if s.cfg.Group != NoGroup {
+		if _, err := s.committed(ctx, 0); err != nil {
+			return err
+		}
+	}
+	if _, err := s.describe(ctx, s.cfg.DeadTopic); errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return fmt.Errorf("kafkasource: dead topic %s: %w", s.cfg.DeadTopic, explain(err))
+	}
+	return nil
 }
 
 // look asks the broker how many partitions there are, and keeps the answer.

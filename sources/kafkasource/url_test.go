@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"net/url"
@@ -18,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/countoff/countoff/sources"
@@ -174,11 +177,61 @@ func TestTLS(t *testing.T) {
 	refuses(t, s, topic, "kafka://"+s.address, "TLS")
 }
 
-// A user who lacks rights is told which.
+// A user who lacks rights is told which, one after the other, at the start.
 func TestRights(t *testing.T) {
 	s := withSASL(t)
 	if s.broker.Cluster != nil {
 		t.Skip("on a broker with an authorizer: see .ci/kafka")
 	}
-	refuses(t, s, s.topicOf(t), "kafka://bob:bob-secret@"+s.address+"?sasl=scram-sha-512", "TOPIC_AUTHORIZATION_FAILED", "READ and DESCRIBE")
+	topic := s.topicOf(t)
+	opts, err := Options("kafka://bob:bob-secret@" + s.address + "?sasl=scram-sha-512")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &stage{T: t, broker: s.broker, redis: newRedis(t), name: newName(t), topic: topic}
+	admin := kadm.NewClient(s.broker.Client())
+	may := func(rights *kadm.ACLBuilder, ops ...kadm.ACLOperation) {
+		t.Helper()
+		rights = rights.Allow("User:bob").AllowHosts("*").Operations(ops...)
+		made, err := admin.CreateACLs(b.soon(), rights)
+		for _, m := range made {
+			err = errors.Join(err, m.Err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = admin.DeleteACLs(b.soon(), rights) }) // the names are this test's own
+	}
+	// An authorizer learns of rights a moment after they were answered.
+	until := func(says ...string) {
+		t.Helper()
+		var last error
+		b.until(fmt.Sprint("an answer with ", says), func() bool {
+			_, last = b.source(Config{Options: opts}).Layout(b.soon())
+			for _, word := range says {
+				if last == nil || !strings.Contains(last.Error(), word) {
+					return false
+				}
+			}
+			return last == nil || len(says) > 0
+		})
+	}
+	until("topic "+topic, "TOPIC_AUTHORIZATION_FAILED", "READ and DESCRIBE")
+	may(kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral), kadm.OpRead, kadm.OpDescribe, kadm.OpDescribeConfigs)
+	until("GROUP_AUTHORIZATION_FAILED", "READ on the group")
+	may(kadm.NewACLs().Groups(b.name).ResourcePatternType(kadm.ACLPatternLiteral), kadm.OpRead)
+	until("dead topic", "TOPIC_AUTHORIZATION_FAILED")
+	may(kadm.NewACLs().Topics(topic+".dead").ResourcePatternType(kadm.ACLPatternLiteral), kadm.OpRead, kadm.OpWrite, kadm.OpCreate, kadm.OpDescribe)
+	until()
+	b.inKafka = true
+	until("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "WRITE and DESCRIBE")
+	may(kadm.NewACLs().TransactionalIDs(b.name+"-").ResourcePatternType(kadm.ACLPatternPrefixed), kadm.OpWrite, kadm.OpDescribe)
+	until()
+	b.client = s.broker.Client()
+	b.push(0, "t", 2)
+	st := b.open(b.source(Config{Options: opts}), 0)
+	got := b.take(st, 2)
+	b.settle(st, sources.Done, got[0])
+	b.settle(st, sources.Dead, got[1])
+	b.close(st)
 }
