@@ -186,9 +186,10 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 		}
 		return h
 	}
+	fenced := table == nil && !elsewhere(census.Config, stats) // units have no data of ours to fence
 	for _, stat := range stats {
 		s.Partitions = append(s.Partitions, Partition{
-			Held:    hold(stat.ID, stat.Fence, table == nil), // units have no data of ours to fence
+			Held:    hold(stat.ID, stat.Fence, fenced),
 			Pending: stat.Pending, InFlight: stat.InFlight, Delayed: stat.Delayed, Dead: stat.Dead,
 		})
 	}
@@ -206,6 +207,12 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 		return cmp.Or(cmp.Compare(uint(a.Index), uint(b.Index)), cmp.Compare(a.ID, b.ID))
 	})
 	return s
+}
+
+// elsewhere reports whether the fences are not here: those of a topic whose progress is
+// kept in Kafka are in its group, and no fence was ever installed here.
+func elsewhere(cfg partition.Config, stats []redissource.Stat) bool {
+	return cfg.Hash == partition.Murmur2 && !slices.ContainsFunc(stats, func(s redissource.Stat) bool { return s.Epoch > 0 })
 }
 
 // held says whose id is. fenced tells whether fence was read: of units it is not.

@@ -86,6 +86,19 @@ func TestAssemble(t *testing.T) {
 	if ann := s.Peers[1]; ann.Partitions != 3 || ann.LeaseMS != 2000 || ann.Index != 1 {
 		t.Errorf("%+v", ann)
 	}
+
+	// A topic whose progress is kept in Kafka has no fence here.
+	none := make([]redissource.Stat, len(stats))
+	for i := range none {
+		none[i].ID = partition.ID(i)
+	}
+	census.Config.Hash = partition.Murmur2
+	want = []string{"ann owned", "bob moving", "bob owned", " unowned", "ann owned", "ann owned", " unowned", " unowned"}
+	for i, p := range assemble("n", census, none, []int64{0}, nil).Partitions {
+		if got := p.Owner + " " + p.State; got != want[i] {
+			t.Errorf("partition %d without a fence: %q, want %q", i, got, want[i])
+		}
+	}
 }
 
 // Scripts read these names.
