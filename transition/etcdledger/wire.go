@@ -37,6 +37,8 @@ type (
 		Total    int            `json:"total"`
 		Hash     partition.Hash `json:"hash"`
 		Units    []string       `json:"units,omitempty"`
+		// What partitions and units ask of their owners, as package partition has it.
+		Requires []partition.Requirement `json:"requires,omitempty"`
 	}
 	wireMeta struct {
 		Run        string `json:"run"`
@@ -47,16 +49,17 @@ type (
 		Step       int64  `json:"step"`
 	}
 	wireSession struct {
-		Peer       string `json:"peer"`
-		Weight     int    `json:"weight"`
-		Unwell     bool   `json:"unwell,omitempty"`
-		State      string `json:"state"`
-		Lease      string `json:"lease"`
-		Cancel     string `json:"cancelGrace"`
-		Settle     string `json:"settle"`
-		Drain      string `json:"drain"`
-		Shutdown   string `json:"shutdown"`
-		Deployment string `json:"deployment,omitempty"`
+		Peer       string         `json:"peer"`
+		Weight     int            `json:"weight"`
+		Unwell     bool           `json:"unwell,omitempty"`
+		Tags       partition.Tags `json:"tags,omitempty"`
+		State      string         `json:"state"`
+		Lease      string         `json:"lease"`
+		Cancel     string         `json:"cancelGrace"`
+		Settle     string         `json:"settle"`
+		Drain      string         `json:"drain"`
+		Shutdown   string         `json:"shutdown"`
+		Deployment string         `json:"deployment,omitempty"`
 	}
 	wireRoll struct {
 		Version    uint64       `json:"version"`
@@ -69,6 +72,7 @@ type (
 		Peer       string            `json:"peer"`
 		Weight     int               `json:"weight"`
 		Down       bool              `json:"down,omitempty"`
+		Tags       partition.Tags    `json:"tags,omitempty"`
 		Partitions string            `json:"partitions"` // 0-3 7 9
 	}
 )
@@ -82,7 +86,7 @@ func encode(s memledger.State) (map[string]string, error) {
 		kvs[key] = string(b)
 		errs = append(errs, err)
 	}
-	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units})
+	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units, Requires: s.Config.Requires})
 	put(metaKey, wireMeta{
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step,
 	})
@@ -90,14 +94,14 @@ func encode(s memledger.State) (map[string]string, error) {
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
 	for _, m := range s.Roll.Members {
 		roll.Members = append(roll.Members, wireMember{
-			Index: m.Index, Session: m.Session, Peer: m.Peer, Weight: m.Weight, Down: m.Down, Partitions: ranges(m.Partitions),
+			Index: m.Index, Session: m.Session, Peer: m.Peer, Weight: m.Weight, Down: m.Down, Tags: m.Tags, Partitions: ranges(m.Partitions),
 		})
 	}
 	put(rollKey, roll)
 	kvs[transitionKey] = grants(s.Grants)
 	for id, x := range s.Sessions {
 		put(sessionsKeys+string(id), wireSession{
-			Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, State: x.State.String(),
+			Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, State: x.State.String(),
 			Lease: x.Terms.Lease.String(), Cancel: x.Terms.CancelGrace.String(), Settle: x.Terms.Settle.String(),
 			Drain: x.Terms.Drain.String(), Shutdown: x.Terms.Shutdown.String(), Deployment: x.Terms.Deployment,
 		})
@@ -138,7 +142,7 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		errs = append(errs, fmt.Errorf("protocol %d stands there, this program has %d: %w", config.Protocol, partition.Protocol, partition.ErrConfig))
 	}
 	s = memledger.State{
-		Config: partition.Config{Total: config.Total, Hash: config.Hash, Units: config.Units},
+		Config: partition.Config{Total: config.Total, Hash: config.Hash, Units: config.Units, Requires: config.Requires},
 		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step,
 		Count: meta.Count, Membership: meta.Membership, Changed: meta.Changed, Grace: meta.Grace,
 		Sessions: make(map[partition.Session]memledger.Seat),
@@ -148,7 +152,7 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		ids, err := parseRanges(m.Partitions)
 		errs = append(errs, err)
 		s.Roll.Members = append(s.Roll.Members, machine.RollMember{
-			Member:     partition.Member{Session: m.Session, Peer: m.Peer, Index: m.Index, Weight: m.Weight, Down: m.Down},
+			Member:     partition.Member{Session: m.Session, Peer: m.Peer, Index: m.Index, Weight: m.Weight, Down: m.Down, Tags: m.Tags},
 			Partitions: ids,
 		})
 	}
@@ -185,7 +189,7 @@ func (x wireSession) seat() (memledger.Seat, error) {
 		return d
 	}
 	seat := memledger.Seat{
-		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell,
+		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags,
 		Terms: machine.Terms{
 			Lease: span(x.Lease), CancelGrace: span(x.Cancel), Settle: span(x.Settle),
 			Drain: span(x.Drain), Shutdown: span(x.Shutdown), Deployment: x.Deployment,

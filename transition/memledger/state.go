@@ -27,6 +27,7 @@ type Seat struct {
 	Peer     string
 	Weight   int
 	Unwell   bool
+	Tags     partition.Tags
 	State    machine.State
 	Deadline int64
 	Terms    machine.Terms
@@ -53,7 +54,7 @@ func Restore(state State) *Store {
 		roll:     state.Roll,
 	}
 	for id, x := range state.Sessions {
-		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, state: x.State, deadline: x.Deadline, terms: x.Terms}
+		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, tags: x.Tags, state: x.State, deadline: x.Deadline, terms: x.Terms}
 	}
 	for id, g := range state.Grants {
 		s.grants[id] = grant{session: g.Session, epoch: g.Epoch, waiter: g.Waiter}
@@ -76,7 +77,7 @@ func (s *Store) State() (State, bool) {
 		Roll:     s.roll,
 	}
 	for id, x := range s.sessions {
-		state.Sessions[id] = Seat{Peer: x.peer, Weight: x.weight, Unwell: x.unwell, State: x.state, Deadline: x.deadline, Terms: x.terms}
+		state.Sessions[id] = Seat{Peer: x.peer, Weight: x.weight, Unwell: x.unwell, Tags: x.tags, State: x.state, Deadline: x.deadline, Terms: x.terms}
 	}
 	for id, g := range s.grants {
 		state.Grants[id] = Grant{Session: g.session, Epoch: g.epoch, Waiter: g.waiter}
