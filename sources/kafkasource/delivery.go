@@ -43,7 +43,10 @@ func delivery(r *kgo.Record, t progress.Tried, g partition.Grant, tok partition.
 		}
 	}
 	if task.ID == "" {
-		task.ID = r.Topic + "-" + strconv.Itoa(int(r.Partition)) + "-" + strconv.FormatInt(r.Offset, 10)
+		var id [64]byte // one allocation for all of it
+		b := append(append(id[:0], r.Topic...), '-')
+		b = append(strconv.AppendInt(b, int64(r.Partition), 10), '-')
+		task.ID = string(strconv.AppendInt(b, r.Offset, 10))
 	}
 	return task
 }

@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -211,6 +212,11 @@ func (s *stream) give(now time.Time, limit int) []sources.Task {
 	if s.seat.Look(s.log, s.err != nil) && s.log.WantsPermit() {
 		s.hand = s.log.Hand(now, limit-len(s.hand), s.hand)
 	}
+	if len(tasks) == 0 && len(s.hand) == len(s.held) { // the same: both are by position
+		tasks, s.held = s.held, nil
+		return tasks
+	}
+	tasks = slices.Grow(tasks, len(s.hand))
 	for _, pos := range s.hand {
 		tasks = append(tasks, s.unhold(pos))
 	}
