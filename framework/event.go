@@ -173,6 +173,24 @@ type (
 	}
 	// Unblocked: it is fetched again.
 	Unblocked struct{ Where }
+	// JobTicked: Fired ticks of a periodic job were enqueued, by the source itself. Tick is
+	// the newest that was dealt with, Late after its time. Passed: older ones were missed
+	// and are not fired.
+	JobTicked struct {
+		Where
+		Job    string
+		Tick   time.Time
+		Late   time.Duration
+		Fired  int
+		Passed bool
+	}
+	// JobsFailed: the store has not taken the ticks of the partition's jobs, or not told
+	// which are due; again after Again.
+	JobsFailed struct {
+		Where
+		Err   error
+		Again time.Duration
+	}
 	// Handled: a run of a handler ended. Outcome is 0 if it was for nothing,
 	// because the partition was lost or the drain time over: the next owner runs
 	// the task again.
@@ -296,6 +314,8 @@ func (Fetched) event()        {}
 func (FetchFailed) event()    {}
 func (Blocked) event()        {}
 func (Unblocked) event()      {}
+func (JobTicked) event()      {}
+func (JobsFailed) event()     {}
 func (Handled) event()        {}
 func (Settled) event()        {}
 func (SettleFailed) event()   {}
@@ -317,7 +337,8 @@ func Events() []Event {
 	return []Event{
 		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
 		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{},
-		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, Handled{}, Settled{}, SettleFailed{},
+		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, JobTicked{}, JobsFailed{},
+		Handled{}, Settled{}, SettleFailed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},
 		UnitStarted{}, UnitEnded{}, UnitsChanged{}, UnitsTroubled{},
 	}

@@ -38,6 +38,7 @@ const (
 	goLeak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
 	franzGo    = "github.com/twmb/franz-go"
+	cron       = "github.com/robfig/cron/v3"
 )
 
 // rooms says who may import what, besides the standard library: packages of this
@@ -70,8 +71,10 @@ var rooms = map[string][]string{
 	"sources/logstream":             {"sources/progress"},
 	"sources/sourcetest":            {"partition", "sources", goLeak},
 	"sources/memsource":             {"partition", "sources"},
+	"sources/jobs":                  {"partition", "sources", "sources/jobs/ticks", cron},
+	"sources/jobs/ticks":            {},
 	"sources/redisprogress":         {"partition", "sources", "sources/logstream", "sources/progress", goRedis},
-	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/logstream", "sources/progress",
+	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/jobs", "sources/logstream", "sources/progress",
 		"sources/redisprogress", xxhash, goRedis},
 	"sources/kafkasource":               {"partition", "sources", "sources/logstream", "sources/progress", xxhash, franzGo},
 	"sources/kafkasource/kafkatest":     {franzGo},
@@ -98,7 +101,7 @@ var rooms = map[string][]string{
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
-		"sources", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
+		"sources", "sources/jobs", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
 		"transition/redisledger", fx, zap, goRedis},
 	"framework/frameworkfx/unitfx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl", "sources/unitsource",
 		"transition", "transition/redisledger", fx, goRedis},
@@ -129,6 +132,7 @@ var pure = map[string][]string{
 		"sync/atomic", // Filter is asked before every start, without a lock
 	},
 	"transition/machine": {"cmp", "errors", "fmt", "iter", "maps", "math", "slices", "sort", "strconv", "strings", "time"},
+	"sources/jobs/ticks": {"slices", "time"},
 	"sources/progress":   {"cmp", "container/heap", "errors", "fmt", "iter", "maps", "math", "slices", "sort", "strconv", "strings", "time"},
 }
 

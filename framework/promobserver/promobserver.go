@@ -103,6 +103,9 @@ func (o *Observer) tasks(e framework.Event) bool {
 		o.m.failures.WithLabelValues(e.Consumer, "fetch").Inc()
 	case framework.SettleFailed:
 		o.m.failures.WithLabelValues(e.Consumer, "settle").Inc()
+	case framework.JobsFailed:
+		o.m.failures.WithLabelValues(e.Consumer, "jobs").Inc()
+	case framework.JobTicked: // its tasks are counted
 	default:
 		return false
 	}

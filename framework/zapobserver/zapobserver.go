@@ -86,6 +86,15 @@ func (o *observer) tasks(e framework.Event) bool {
 		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
 	case framework.Unblocked:
 		o.at(zapcore.InfoLevel, "fetching goes on", e.Where)
+	case framework.JobTicked:
+		level := zapcore.DebugLevel
+		if e.Passed {
+			level = zapcore.WarnLevel
+		}
+		o.at(level, "job ticked", e.Where, zap.String("job", e.Job), zap.Time("tick", e.Tick), zap.Duration("late", e.Late),
+			zap.Int("fired", e.Fired), zap.Bool("missed_passed_over", e.Passed))
+	case framework.JobsFailed:
+		o.at(zapcore.WarnLevel, "jobs cannot be fired", e.Where, zap.Error(e.Err), again(e.Again))
 	case framework.Handled:
 		o.handled(e)
 	case framework.Settled:

@@ -3,10 +3,7 @@ package redissource
 import (
 	"context"
 	"net"
-	"os"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -25,7 +22,7 @@ func bubble(t *testing.T, one bool) redis.UniversalClient {
 			if err != nil {
 				return nil, err
 			}
-			return pump(c), nil
+			return redistest.Pump(c), nil
 		},
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -34,75 +31,4 @@ func bubble(t *testing.T, one bool) redis.UniversalClient {
 		return client
 	}
 	return cautious{client}
-}
-
-// A pumped connection reads ahead, as a socket does. On a bare net.Pipe a pipeline
-// that is longer than the server's buffer never ends: the client writes and does not
-// read before all is written, and the server waits for its first reply to be read.
-type pumped struct {
-	net.Conn
-	more chan struct{} // holds a value if there is something to look at
-
-	mu       sync.Mutex
-	buf      []byte
-	err      error
-	deadline time.Time
-}
-
-func pump(c net.Conn) net.Conn {
-	p := &pumped{Conn: c, more: make(chan struct{}, 1)}
-	go func() {
-		for {
-			b := make([]byte, 4096)
-			n, err := c.Read(b)
-			p.mu.Lock()
-			p.buf = append(p.buf, b[:n]...)
-			p.err = err
-			p.mu.Unlock()
-			nudge(p.more)
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return p
-}
-
-func (p *pumped) SetDeadline(t time.Time) error {
-	p.SetReadDeadline(t)
-	return p.Conn.SetWriteDeadline(t)
-}
-
-func (p *pumped) SetReadDeadline(t time.Time) error {
-	p.mu.Lock()
-	p.deadline = t
-	p.mu.Unlock()
-	nudge(p.more)
-	return nil
-}
-
-func (p *pumped) Read(b []byte) (int, error) {
-	for {
-		p.mu.Lock()
-		n, err, deadline := copy(b, p.buf), p.err, p.deadline
-		p.buf = p.buf[n:]
-		p.mu.Unlock()
-		if n > 0 || err != nil {
-			return n, err
-		}
-		var late <-chan time.Time
-		if !deadline.IsZero() {
-			wait := time.Until(deadline)
-			if wait <= 0 {
-				return 0, os.ErrDeadlineExceeded
-			}
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			late = timer.C
-		}
-		select {
-		case <-p.more:
-		case <-late:
-		}
-	}
 }

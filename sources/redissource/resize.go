@@ -84,7 +84,11 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		return m.out, err
 	}
 	for id := range partition.ID(m.from) {
-		if err := m.empty(ctx, id); err != nil {
+		err := m.empty(ctx, id) // it takes the fence: nobody fires from here on
+		if err == nil {
+			err = m.moveJobs(ctx, id)
+		}
+		if err != nil {
 			return m.out, fmt.Errorf("partition %v: %w", id, err)
 		}
 	}

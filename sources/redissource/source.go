@@ -11,6 +11,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/jobs"
 	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/progress"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -35,6 +36,11 @@ type Config struct {
 	// (eight windows) wait behind one key that does not get done, and again when
 	// that is over. It must not block. Default: nobody is told.
 	Stuck func(Stuck)
+	// Jobs are periodic tasks. All peers of the name have the same ones. Default: none.
+	Jobs []jobs.Entry
+	// Ticked is called when ticks of jobs were fired or passed over, and when they could
+	// not be. It must not block. Default: nobody is told.
+	Ticked func(Ticked)
 }
 
 func (c Config) withDefaults() Config {
@@ -68,6 +74,7 @@ type Source struct {
 	cfg    Config
 	waker  waker
 	permit logstream.Permit
+	jobs   []*jobs.Job
 
 	mu     sync.Mutex
 	layout partition.Config // zero: not asked yet
@@ -76,10 +83,11 @@ type Source struct {
 // New returns the source of the tasks under name. It does not talk to the store.
 func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
-	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+	all, err := jobs.Compile(cfg.Jobs...)
+	if err := errors.Join(partition.CheckName(name), cfg.validate(), err); err != nil {
 		return nil, err
 	}
-	s := &Source{client: client, name: name, cfg: cfg}
+	s := &Source{client: client, name: name, cfg: cfg, jobs: all}
 	s.waker.client = client
 	return s, nil
 }
@@ -96,6 +104,9 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	c, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{
 		Total: s.cfg.Partitions, Hash: s.cfg.Hash, Units: unitNames(s.cfg.Ingress),
 	})
+	if err == nil {
+		err = checkJobs(s.jobs, c.Hash)
+	}
 	if err != nil {
 		return partition.Config{}, err
 	}
@@ -135,7 +146,7 @@ func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err != nil {
 		return fail(err)
 	}
-	return newStream(s, g, tok, keys, log, o), nil
+	return newStream(s, g, tok, keys, log, o, layout), nil
 }
 
 // limits are those of a partition's log.

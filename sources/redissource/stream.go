@@ -24,9 +24,10 @@ type stream struct {
 	keys   Keys
 	store  *redisprogress.Log
 
-	wake  chan struct{} // holds a value if the goroutine has something to look at
-	quit  chan struct{} // closed by Close
-	ended chan struct{} // closed when the goroutine has returned
+	wake   chan struct{} // holds a value if the goroutine has something to look at
+	quit   chan struct{} // closed by Close
+	ended  chan struct{} // closed when the goroutine has returned
+	ticked chan struct{} // closed when no job is fired any more
 
 	mu      sync.Mutex // never held over a call or a wait
 	log     *progress.Log
@@ -46,10 +47,11 @@ type stream struct {
 	lost    bool                             // ... because the fence is another's
 	closed  bool
 
-	cancel context.CancelFunc // of the goroutine's calls
+	cancel context.CancelFunc // of the goroutines' calls
 }
 
-func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, store *redisprogress.Log, o redisprogress.Opened) *stream {
+func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, store *redisprogress.Log, o redisprogress.Opened,
+	layout partition.Config) *stream {
 	s := &stream{
 		seat:   src.permit.NewSeat(),
 		source: src, grant: g, token: tok, keys: keys, store: store,
@@ -70,6 +72,7 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, s
 	s.cancel = cancel
 	src.waker.add(s)
 	go s.run(ctx)
+	s.tick(ctx, layout)
 	return s
 }
 
@@ -274,7 +277,7 @@ func (s *stream) record(d *sources.Settlement, now time.Time) (uint64, error) {
 }
 
 // Close ends the ownership: what was settled is said to the end, then the fence is
-// cleared. It returns after the stream's goroutine, which the client's own timeouts
+// cleared. It returns after the stream's goroutines, which the client's own timeouts
 // bound.
 func (s *stream) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -285,11 +288,13 @@ func (s *stream) Close(ctx context.Context) error {
 		s.over(sources.ErrClosed)
 	}
 	s.mu.Unlock()
-	select {
-	case <-s.ended:
-	case <-ctx.Done():
-		s.cancel()
-		<-s.ended
+	for _, ended := range []chan struct{}{s.ended, s.ticked} {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			s.cancel()
+			<-ended
+		}
 	}
 	if first {
 		s.source.waker.remove(s)

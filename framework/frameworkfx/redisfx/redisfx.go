@@ -46,7 +46,7 @@ type Config struct {
 	// application provides, and closes.
 	URL string
 	// Source is what the source is told: partitions, ingress lists, limits. Its
-	// Stuck need not be set: events tell of it.
+	// Stuck and Ticked need not be set: events tell of it. Jobs adds to its Jobs.
 	Source redissource.Config
 	// Indexer and, for Interval, how often a peer is counted and what turns its
 	// index into partitions. Default: Roster.
@@ -74,6 +74,7 @@ const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
 func Source(consumer string, cfg Config) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func(l fx.Lifecycle, provided given) frameworkfx.Source {
+			cfg.Source.Jobs = provided.jobsOf(consumer, cfg.Source.Jobs)
 			s, err := cfg.source(consumer, l, provided.Client)
 			if err != nil {
 				return frameworkfx.Source{Consumer: consumer, Err: err}
@@ -100,6 +101,7 @@ func Client(url string) fx.Option {
 type given struct {
 	fx.In
 	Client redis.UniversalClient `optional:"true"`
+	Jobs   []jobList             `group:"countoff.redisfx.jobs"`
 }
 
 func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (frameworkfx.Source, error) {
@@ -139,6 +141,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	observer := new(atomic.Pointer[framework.Observer])
 	if cfg.Source.Stuck == nil {
 		cfg.Source.Stuck = func(s redissource.Stuck) { tell(observer, stuck(name, s)) }
+	}
+	if cfg.Source.Ticked == nil {
+		cfg.Source.Ticked = func(e redissource.Ticked) { tell(observer, ticked(name, e)) }
 	}
 	source, err := redissource.New(client, name, cfg.Source)
 	if err := errors.Join(append(errs, err)...); err != nil {

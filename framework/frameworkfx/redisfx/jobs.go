@@ -1,0 +1,63 @@
+package redisfx
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"go.uber.org/fx"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/sources/jobs"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+// Jobs gives consumer periodic tasks, whose handlers are those of their types. The consumer's
+// source must be Redis; all its peers are given the same jobs.
+func Jobs(consumer string, entries ...jobs.Entry) fx.Option {
+	return fx.Options(
+		fx.Provide(fx.Annotate(func() jobList { return jobList{consumer, entries} }, fx.ResultTags(`group:"countoff.redisfx.jobs"`))),
+		fx.Invoke(fx.Annotate(func(all []frameworkfx.Source) error { return fires(consumer, all) }, fx.ParamTags(frameworkfx.SourceGroup))),
+	)
+}
+
+// Job gives consumer one periodic task and its handler, which is as in frameworkfx.Handle.
+func Job(consumer string, entry jobs.Entry, h any) fx.Option {
+	return fx.Options(Jobs(consumer, entry), frameworkfx.Handle(consumer, cmp.Or(entry.Type, entry.Name), h))
+}
+
+type jobList struct {
+	consumer string
+	entries  []jobs.Entry
+}
+
+func (g given) jobsOf(consumer string, all []jobs.Entry) []jobs.Entry {
+	all = slices.Clone(all)
+	for _, l := range g.Jobs {
+		if l.consumer == consumer {
+			all = append(all, l.entries...)
+		}
+	}
+	return all
+}
+
+// fires returns an error if the source of consumer is none that fires jobs: they would never
+// run, and nobody would say so.
+func fires(consumer string, all []frameworkfx.Source) error {
+	for _, s := range all {
+		if _, ok := s.Source.(*redissource.Source); s.Consumer == consumer && (ok || s.Err != nil) {
+			return nil
+		}
+	}
+	return &frameworkfx.StartError{Faults: []error{fmt.Errorf("consumer %q has jobs, and no source that fires them: see redisfx.Source", consumer)}}
+}
+
+// ticked is the event of what the source says.
+func ticked(name string, e redissource.Ticked) framework.Event {
+	w := framework.Where{Consumer: name, Grant: e.Grant}
+	if e.Err != nil {
+		return framework.JobsFailed{Where: w, Err: e.Err, Again: e.Again}
+	}
+	return framework.JobTicked{Where: w, Job: e.Job, Tick: e.Tick, Late: e.Late, Fired: e.Fired, Passed: e.Passed}
+}

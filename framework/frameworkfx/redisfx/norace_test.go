@@ -1,0 +1,7 @@
+//go:build !race
+
+package redisfx_test
+
+import "time"
+
+const dayLong = 24 * time.Hour

@@ -1,0 +1,43 @@
+-- jobs_fire fires ticks: it puts their tasks at the end of the log and records them, both or
+-- neither. What is recorded of a job begins with the milliseconds up to which its ticks are
+-- dealt with; a change that was decided on from another number is not made. So a tick is
+-- fired once, whoever asks and however often.
+--
+-- KEYS  1 fence  2 :pending  3 :jobs
+-- ARGV  1 token  2 partitions of the name, as the sender counts them  3 number of jobs, then
+--       for each: name, the number it was decided on ('' = nothing is recorded), what to
+--       record ('' = only look), number of its envelopes; then the envelopes
+-- Result  {'OK', the store's clock in ms, what is recorded of each job now ('' = nothing)}
+--         {'STALE'}  another token stands
+--         {'RESIZED', partitions}  the name has another number of partitions now
+-- Cost  5 us, 2 us for each job and 0.3 us for each envelope
+local f = redis.call('HMGET', KEYS[1], 't', 'p', 'w')
+if f[1] ~= ARGV[1] then return {'STALE'} end
+if f[2] and f[2] ~= ARGV[2] then return {'RESIZED', f[2]} end
+local kind = redis.call('TYPE', KEYS[2]).ok
+if kind ~= 'list' and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no list') end
+
+local jobs, rung = tonumber(ARGV[3]), false
+local now = redis.call('TIME')
+local out = {'OK', string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))}
+local at = 4 + 4 * jobs
+for i = 0, jobs - 1 do
+  local name, from, value, count = unpack(ARGV, 4 + 4 * i, 7 + 4 * i)
+  local stored = redis.call('HGET', KEYS[3], name) or ''
+  count = tonumber(count)
+  if value ~= '' and (string.match(stored, '^%d+') or '') == from then
+    redis.call('HSET', KEYS[3], name, value)
+    if count > 0 then
+      redis.call('RPUSH', KEYS[2], unpack(ARGV, at, at + count - 1))
+      rung = true
+    end
+    stored = value
+  end
+  out[3 + i] = stored
+  at = at + count
+end
+if rung and f[3] then
+  redis.call('HDEL', KEYS[1], 'w')
+  redis.call('PUBLISH', string.gsub(KEYS[1], 'fence$', 'bell'), '')
+end
+return out

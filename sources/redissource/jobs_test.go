@@ -1,0 +1,303 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/jobs"
+)
+
+// realServer returns a client of a real server, where one can be started.
+func realServer(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	return redistest.Server(t).Client()
+}
+
+// ticksOf counts the tasks of the log of partition id by their ids.
+func ticksOf(t *testing.T, client redis.UniversalClient, name string, id partition.ID) map[string]int {
+	t.Helper()
+	found := make(map[string]int)
+	for _, e := range logOf(t, client, name, id) {
+		found[e.id]++
+	}
+	return found
+}
+
+// setJob records that the ticks of e are dealt with up to upto.
+func setJob(t *testing.T, client redis.UniversalClient, name string, e jobs.Entry, upto time.Time) {
+	t.Helper()
+	r := jobRecord{upto: upto.UnixMilli(), Spec: e.Spec, Zone: e.Zone, Key: e.Key}
+	if err := client.HSet(t.Context(), KeysOf(name, 0).jobsKey(), e.Name, r.String()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The same missed ticks are fired by several at once: under the newest token, as a client
+// does that repeats what was not answered, and under an older one, by an owner who does not
+// know yet. Each tick is enqueued once.
+func TestConcurrentFiringIsOnce(t *testing.T) {
+	client, name := realServer(t), redistest.Name(t)
+	every := jobs.Entry{Name: "every", Spec: "@every 1s", Zone: "UTC", Missed: jobs.All, Key: "k"}
+	src, err := New(client, name, Config{Partitions: 1, Jobs: []jobs.Entry{every}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout, err := src.Layout(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now().Add(-500 * time.Second).Truncate(time.Second)
+	setJob(t, client, name, every, begin)
+
+	// The tickers are made by hand, so that the streams' own do not run.
+	open := func(epoch partition.Epoch) *ticker {
+		tok := tokenOf(epoch)
+		return &ticker{
+			stream: &stream{source: src, grant: partition.Grant{Epoch: epoch}, token: tok, keys: KeysOf(name, 0)},
+			jobs:   src.jobs, total: layout.Total, known: make([]string, 1),
+		}
+	}
+	if err := client.HSet(t.Context(), KeysOf(name, 0).Fence, "t", tokenOf(2).String(), "e", 2, "b", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range 12 {
+		tk := open(partition.Epoch(2 - i%3/2)) // every third has an older token
+		all.Go(func() {
+			<-start
+			_, err := tk.look(context.WithoutCancel(t.Context()))
+			if stale := tk.stream.token != tokenOf(2); stale != errors.Is(err, errStale) || !stale && err != nil {
+				t.Errorf("under %v: %v", tk.stream.token, err)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	found := ticksOf(t, client, name, 0)
+	for i := 1; i <= 500; i++ {
+		id := "every@" + begin.Add(time.Duration(i)*time.Second).UTC().Format(time.RFC3339)
+		if found[id] != 1 {
+			t.Errorf("%s is enqueued %d times", id, found[id])
+		}
+	}
+}
+
+// An owner that was paused between its decision and its call, and one that fires what its
+// successor has not fired: the fence refuses both.
+func TestAnOlderOwnerFiresNothing(t *testing.T) {
+	client, name := realServer(t), redistest.Name(t)
+	daily := jobs.Entry{Name: "daily", Spec: "@daily", Zone: "UTC", Missed: jobs.Once, Key: "k"}
+	src, err := New(client, name, Config{Partitions: 1, Jobs: []jobs.Entry{daily}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	setJob(t, client, name, daily, time.Now().Add(-72*time.Hour))
+	if err := client.HSet(t.Context(), KeysOf(name, 0).Fence, "t", tokenOf(2).String(), "e", 2, "b", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	old := &ticker{
+		stream: &stream{source: src, grant: partition.Grant{Epoch: 1}, token: tokenOf(1), keys: KeysOf(name, 0)},
+		jobs:   src.jobs, total: 1, known: []string{client.HGet(t.Context(), KeysOf(name, 0).jobsKey(), "daily").Val()},
+	}
+	r, err := parseJobRecord(old.known[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := stepOf(src.jobs[0], r, time.Now())
+	if len(step.envelopes) != 1 {
+		t.Fatalf("%d ticks are due", len(step.envelopes))
+	}
+	if _, err := old.call(t.Context(), []jobStep{step}); !errors.Is(err, errStale) {
+		t.Errorf("the older owner's call: %v", err)
+	}
+	if found := ticksOf(t, client, name, 0); len(found) != 0 {
+		t.Errorf("fired %v", found)
+	}
+}
+
+// In a bubble: what an owner fires, and what the next one makes of the time between.
+func TestJobsOfAPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		entries := []jobs.Entry{
+			{Name: "skip", Spec: "0 * * * *", Zone: "UTC", Missed: jobs.Skip, Key: "k", Payload: []byte("p"), Headers: map[string]string{"a": "b"}},
+			{Name: "once", Spec: "0 * * * *", Zone: "UTC", Missed: jobs.Once, Key: "k", Type: "hourly"},
+			{Name: "all", Spec: "0 * * * *", Zone: "UTC", Missed: jobs.All, Key: "k"},
+		}
+		var told []Ticked
+		source := func(entries ...jobs.Entry) *Source {
+			src, err := New(client, "n", Config{Partitions: 1, Jobs: entries, Ticked: func(e Ticked) { told = append(told, e) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return src
+		}
+		epoch := partition.Epoch(0)
+		for_ := func(src *Source, d time.Duration) {
+			t.Helper()
+			epoch++
+			s, err := src.Open(t.Context(), partition.Grant{Epoch: epoch}, tokenOf(epoch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(d)
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count := func() string {
+			n := map[string]int{}
+			for id, times := range ticksOf(t, client, "n", 0) {
+				if times != 1 {
+					t.Errorf("%s is enqueued %d times", id, times)
+				}
+				entry, _, _ := strings.Cut(id, "@")
+				n[entry]++
+			}
+			return fmt.Sprintf("skip %d, once %d, all %d", n["skip"], n["once"], n["all"])
+		}
+		want := func(when, want string) {
+			t.Helper()
+			if got := count(); got != want {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		time.Sleep(90 * time.Minute) // the bubble begins at midnight
+		src := source(entries...)
+		for_(src, 20*time.Minute)
+		want("an entry begins when it is first seen", "skip 0, once 0, all 0")
+		for_(src, 3*time.Hour) // to 4:50
+		want("three hours", "skip 3, once 3, all 3")
+		time.Sleep(10*time.Minute + 50*time.Second)
+		for_(src, 9*time.Second) // to 5:01, but for a second
+		want("a take-over within the grace", "skip 4, once 4, all 4")
+		time.Sleep(5*time.Hour + 30*time.Minute)
+		for_(src, time.Minute) // at 10:31
+		want("five were missed", "skip 4, once 5, all 9")
+		e := logOf(t, client, "n", 0)[0]
+		if e.key != "k" || e.headers["a"] != "b" && e.typ == "skip" || e.headers[jobs.HeaderTick] != "2000-01-01T02:00:00Z" {
+			t.Errorf("the first task is %+v", e)
+		}
+		passed := 0
+		for _, e := range told {
+			if e.Err != nil || e.Job == "" || e.Fired == 0 && !e.Passed {
+				t.Errorf("told %+v", e)
+			}
+			if e.Passed {
+				passed++
+			}
+		}
+		if passed != 2 {
+			t.Errorf("told %d times that ticks were passed over, want 2: %+v", passed, told)
+		}
+
+		// Another schedule begins when it is first seen, and its past is not missed.
+		entries[2].Spec = "30 * * * *"
+		time.Sleep(6 * time.Hour)
+		for_(source(entries...), time.Hour)
+		want("a changed schedule", "skip 5, once 7, all 10")
+
+		states, err := Jobs(t.Context(), client, "n", []partition.ID{0})
+		if err != nil || len(states) != 3 {
+			t.Fatalf("%+v, %v", states, err)
+		}
+		for _, s := range states {
+			if s.Entry == "all" && (s.Spec != "30 * * * *" || s.Fired != 10 || s.Last.Minute() != 30) {
+				t.Errorf("%+v", s)
+			}
+		}
+		if found, err := ForgetJob(t.Context(), client, "n", "all", []partition.ID{0}); !found || err != nil {
+			t.Errorf("forgotten %t, %v", found, err)
+		}
+	})
+}
+
+// What the store refuses is told, and tried again.
+func TestTicksThatCannotBeFiredAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		told := make(chan Ticked, 100)
+		src, err := New(client, "n", Config{
+			Partitions: 1, Ticked: func(e Ticked) { told <- e },
+			Jobs: []jobs.Entry{{Name: "j", Spec: "* * * * *", Zone: "UTC", Missed: jobs.Once}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := KeysOf("n", 0).jobsKey()
+		if err := client.Set(t.Context(), key, "no hash", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := src.Open(t.Context(), partition.Grant{Epoch: 1}, tokenOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := <-told; e.Err == nil || e.Again <= 0 {
+			t.Errorf("told %+v", e)
+		}
+		client.Del(t.Context(), key)
+		for e := range told {
+			if e.Err == nil {
+				break
+			}
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestResizeTakesJobsAlong(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 2, Hash: partition.XXHash64}); err != nil {
+		t.Fatal(err)
+	}
+	upto := time.Now().Add(-time.Hour)
+	for i := range 20 {
+		e := jobs.Entry{Name: fmt.Sprint("job", i), Spec: "@daily", Zone: "UTC", Key: fmt.Sprint("key", i)}
+		r := jobRecord{upto: upto.UnixMilli(), Spec: e.Spec, Zone: e.Zone, Key: e.Key, Fired: int64(i)}
+		if err := client.HSet(t.Context(), KeysOf(name, partition.Of(e.Key, 2)).jobsKey(), e.Name, r.String()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Resize(t.Context(), client, name, 5, ResizeConfig{Idle: idle}); err != nil {
+		t.Fatal(err)
+	}
+	states, err := Jobs(t.Context(), client, name, []partition.ID{0, 1, 2, 3, 4})
+	if err != nil || len(states) != 20 {
+		t.Fatalf("%d jobs, %v", len(states), err)
+	}
+	for _, s := range states {
+		if s.Partition != partition.Of(s.Key, 5) || s.Upto.UnixMilli() != upto.UnixMilli() || fmt.Sprint("job", s.Fired) != s.Entry {
+			t.Errorf("%+v should be in partition %v", s, partition.Of(s.Key, 5))
+		}
+	}
+}
+
+func TestAJobWhoseKeyIsNoNumberIsRefused(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	src, err := New(client, name, Config{Partitions: 2, Hash: partition.ByID, Jobs: []jobs.Entry{
+		{Name: "a", Spec: "@daily", Zone: "UTC", Missed: jobs.Skip}, {Name: "b", Spec: "@daily", Zone: "UTC", Missed: jobs.Skip, Key: "17"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := src.Layout(t.Context()); !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), `job "a"`) || strings.Contains(err.Error(), `job "b"`) {
+		t.Errorf("refused with %v", err)
+	}
+}
