@@ -67,7 +67,7 @@ func root() *cobra.Command {
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
 	cmd.AddCommand(statusCommand(), watchCommand(), indexCommand(), initCommand(), resizeCommand(), destroyCommand(),
 		enqueueCommand(), deadCommand(), versionCommand())
-	cmd.AddCommand(historyCommand(), explainCommand(), doctorCommand(), epochsCommand(), runCommand(), requireCommand())
+	cmd.AddCommand(historyCommand(), explainCommand(), doctorCommand(), epochsCommand(), runCommand(), requireCommand(), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
 }

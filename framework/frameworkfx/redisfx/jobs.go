@@ -45,10 +45,11 @@ func (g given) jobsOf(consumer string, all []jobs.Entry) []jobs.Entry {
 // fires returns an error if the source of consumer is none that fires jobs: they would never
 // run, and nobody would say so.
 func fires(consumer string, all []frameworkfx.Source) error {
-	for _, s := range all {
-		if _, ok := s.Source.(*redissource.Source); s.Consumer == consumer && (ok || s.Err != nil) {
-			return nil
-		}
+	if slices.ContainsFunc(all, func(s frameworkfx.Source) bool {
+		_, ok := s.Source.(*redissource.Source)
+		return s.Consumer == consumer && (ok || s.Err != nil) // what is wrong with a source is listed elsewhere
+	}) {
+		return nil
 	}
 	return &frameworkfx.StartError{Faults: []error{fmt.Errorf("consumer %q has jobs, and no source that fires them: see redisfx.Source", consumer)}}
 }

@@ -3,7 +3,6 @@ package redisfx_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -358,16 +357,16 @@ func (p *dayPeer) Serve(g partition.Grant) {
 }
 
 func (p *dayPeer) Drain(g partition.Grant, drained func()) {
-	p.end(g, context.Background(), drained)
+	p.end(context.Background(), g, drained)
 }
 
 func (p *dayPeer) Abort(g partition.Grant, _ error, drained func()) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.end(g, ended, drained)
+	p.end(ended, g, drained)
 }
 
-func (p *dayPeer) end(g partition.Grant, ctx context.Context, drained func()) {
+func (p *dayPeer) end(ctx context.Context, g partition.Grant, drained func()) {
 	if p.pass() != nil {
 		return
 	}

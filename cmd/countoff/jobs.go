@@ -1,0 +1,81 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/jobs"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+func jobsCommand() *cobra.Command {
+	var forget string
+	cmd := &cobra.Command{
+		Use:   "jobs NAME",
+		Short: "periodic jobs: schedules, last and next ticks",
+		Long: `Lists the periodic jobs that were ever fired under NAME, as the store knows them.
+
+An entry that no peer has any more stays in the list, and its next tick lies in the
+past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
+		Args: cobra.ExactArgs(1),
+		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			name := args[0]
+			cfg, err := redisconfig.Read(ctx, client, name)
+			if err != nil {
+				return err
+			}
+			ids := make([]partition.ID, cfg.Total)
+			for i := range ids {
+				ids[i] = partition.ID(i)
+			}
+			if forget != "" {
+				found, err := redissource.ForgetJob(ctx, client, name, forget, ids)
+				if err == nil && !found {
+					err = exit.With(exit.Usage, fmt.Errorf("nothing is known of a job %q of %s", forget, name))
+				}
+				return err
+			}
+			all, err := redissource.Jobs(ctx, client, name, ids)
+			if err != nil {
+				return err
+			}
+			slices.SortFunc(all, func(a, b redissource.JobState) int {
+				return cmp.Or(cmp.Compare(a.Entry, b.Entry), cmp.Compare(a.Partition, b.Partition))
+			})
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "entry\tpartition\tschedule\tlast tick\tfired\tnext tick")
+			for _, s := range all {
+				fmt.Fprintf(w, "%s\t%v\t%s (%s)\t%s\t%d\t%s\n", s.Entry, s.Partition, s.Spec, s.Zone, stamp(s.Last), s.Fired, nextTick(s))
+			}
+			return w.Flush()
+		}),
+	}
+	cmd.Flags().StringVar(&forget, "forget", "", "remove what is known of this entry")
+	return cmd
+}
+
+// nextTick is the first one that is not dealt with: in the past if nobody fires.
+func nextTick(s redissource.JobState) string {
+	schedule, err := jobs.Schedule(s.Spec, s.Zone)
+	if err != nil {
+		return "unknown: " + err.Error()
+	}
+	return stamp(schedule.Next(s.Upto))
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+)
+
+func TestJobs(t *testing.T) {
+	s := newShell(t)
+	s.fails(exit.Failed, "jobs nobody")
+	s.run("init billing --partitions 4")
+	if got := s.run("jobs billing"); strings.Count(got, "\n") != 1 {
+		t.Errorf("no job was fired:\n%s", got)
+	}
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	key := "{billing:" + partition.Of("close-day", 4).String() + "}:jobs"
+	record := `1772334000000 {"spec":"0 3 * * *","zone":"UTC","key":"close-day","tick":"2026-03-01T03:00:00Z","fired":31}`
+	if err := client.HSet(t.Context(), key, "close-day", record).Err(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(s.run("jobs billing")), " ")
+	if want := "close-day " + partition.Of("close-day", 4).String() + " 0 3 * * * (UTC) 2026-03-01T03:00:00Z 31 2026-03-02T03:00:00Z"; !strings.HasSuffix(got, want) {
+		t.Errorf("got\n%s\nwant at its end\n%s", got, want)
+	}
+	s.fails(exit.Usage, "jobs billing --forget close-year")
+	s.run("jobs billing --forget close-day")
+	if got := s.run("jobs billing"); strings.Contains(got, "close-day") {
+		t.Errorf("it was forgotten:\n%s", got)
+	}
+}
