@@ -25,7 +25,14 @@ type Unit struct {
 	Grant partition.Grant // of the partition that the unit is in
 	// Token of the ownership. Give it to what you write to: it can refuse older epochs.
 	Token partition.Token
+
+	share *Share
 }
+
+// Owned reports whether the unit is known to be this peer's at this moment. A process that
+// stood still goes on in the middle of its handlers, a moment before it finds out that their
+// contexts have to end: ask before each step that another owner would be harmed by.
+func (u Unit) Owned() bool { return u.share != nil && u.share.ValidFor() > 0 }
 
 // A UnitHandler does the work of a unit for as long as this peer owns it. It is to return
 // soon after ctx has ended, within the cancel grace if the ownership is lost; nobody else
