@@ -85,8 +85,12 @@ func TestTable(t *testing.T) {
 		say(2, "bob", machine.Live, nil, of("a b"))
 		write(slices.Clone(units), true)
 		shows(map[string][]string{"bob": {"a b", "öl"}, "idle": {}})
+		// A dead session is removed when its lease has ended; its grants are free then.
+		client.HDel(ctx, "{"+name+"}:sessions", string(session(2)))
+		write(slices.Clone(units), true)
+		shows(map[string][]string{"idle": {}, redisledger.Nobody: {"a b", "öl"}})
 		client.Del(ctx, list)
 		write(nil, true)
-		shows(map[string][]string{"bob": {}, "idle": {}})
+		shows(map[string][]string{"idle": {}})
 	})
 }

@@ -162,6 +162,9 @@ func (p *play) plot(ctx context.Context) error {
 		return err
 	}
 	with = p.owners()
+	asBefore := func(owners map[string]string) bool {
+		return p.fits(owners, "ann", "bob", "eve") && maps.Equal(owners, with)
+	}
 
 	p.say("ann is killed without goodbye: her sites wait for her lease to end")
 	p.killed["ann"] = true
@@ -178,8 +181,7 @@ func (p *play) plot(ctx context.Context) error {
 	if _, err := p.enter("ann"); err != nil {
 		return err
 	}
-	err = p.until(ctx, "ann to have her sites again", func(owners map[string]string) bool { return p.fits(owners, "ann", "bob", "eve") && maps.Equal(owners, with) })
-	if err != nil {
+	if err := p.until(ctx, "ann to have her sites again", asBefore); err != nil {
 		return err
 	}
 
@@ -195,8 +197,7 @@ func (p *play) plot(ctx context.Context) error {
 	if err := bob.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	err = p.until(ctx, "bob to have his sites again", func(owners map[string]string) bool { return p.fits(owners, "ann", "bob", "eve") && maps.Equal(owners, with) })
-	if err != nil {
+	if err := p.until(ctx, "bob to have his sites again", asBefore); err != nil {
 		return err
 	}
 
