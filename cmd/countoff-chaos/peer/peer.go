@@ -76,13 +76,14 @@ func Run(args []string) error {
 	if err != nil {
 		return err
 	}
+	// Before the journal: where that is, a SIGTERM is heard.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	out, err := journal.Create(cfg.Journal)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	watched := make(chan struct{})
 	defer func() { <-watched }() // before the journal is closed
 	over := make(chan struct{})

@@ -145,8 +145,29 @@ func (p *process) kill(kind string) {
 	<-p.ended
 }
 
+// awake waits until p hears signals, which a process that has just begun on a busy
+// machine does not: its journal is there then.
+func (p *process) awake() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	patience := time.After(leaving)
+	for {
+		if _, err := os.Stat(p.journal); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			return
+		case <-patience:
+			return
+		}
+	}
+}
+
 // leave tells p to hand over and end, and waits for it.
 func (p *process) leave() error {
+	p.awake()
 	p.mu.Lock()
 	p.told = true
 	p.mu.Unlock()
