@@ -140,6 +140,11 @@ func TestPausedProcess(t *testing.T) {
 			}
 		}
 		signal(syscall.SIGSTOP)
+		// It stops some time after it was told to; what follows it must not find before.
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			s.Fatalf("the owner does not stop: %v, %v", status, err)
+		}
 		fmt.Fprintln(in, "go on") // it finds that when it wakes up
 
 		s.epoch = 1
