@@ -25,7 +25,7 @@ type Footprint struct {
 }
 
 // Idle measures a peer of its own with so many partitions in this process.
-func Idle(ctx context.Context, client *redis.Client, partitions int) (Footprint, error) {
+func Idle(ctx context.Context, client *redis.Client, partitions int) (f Footprint, err error) {
 	before := processNow()
 	layout := partition.Config{Total: partitions}
 	if err := client.FlushAll(ctx).Err(); err != nil {
@@ -51,7 +51,11 @@ func Idle(ctx context.Context, client *redis.Client, partitions int) (Footprint,
 	if err := consumer.Start(ctx); err != nil {
 		return Footprint{}, err
 	}
-	defer consumer.Stop(context.WithoutCancel(ctx))
+	defer func() {
+		if stopped := consumer.Stop(context.WithoutCancel(ctx)); err == nil {
+			err = stopped
+		}
+	}()
 	for serving(consumer) < partitions {
 		select {
 		case <-time.After(10 * time.Millisecond):
@@ -59,7 +63,7 @@ func Idle(ctx context.Context, client *redis.Client, partitions int) (Footprint,
 			return Footprint{}, ctx.Err()
 		}
 	}
-	f := processNow()
+	f = processNow()
 	f.Partitions, f.Heap, f.Stacks, f.Goroutines = partitions, f.Heap-before.Heap, f.Stacks-before.Stacks, f.Goroutines-before.Goroutines
 	f.Store, err = keysMemory(ctx, client, "{"+name+":*")
 	return f, err
