@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/examples/mail-sender/service"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition/redisurl"
@@ -52,7 +53,7 @@ Without a command it runs the demo.
 	// variable may send it to one that is in use.
 	flagenv.Bind(demo.Flags(), prefix, map[string][]string{"redis": {}})
 	cmd.AddCommand(demo)
-	for _, c := range []*cobra.Command{workCommand(), sendCommand()} {
+	for _, c := range []*cobra.Command{service.Command(nil), sendCommand()} {
 		flagenv.Bind(c.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
 		cmd.AddCommand(c)
 	}

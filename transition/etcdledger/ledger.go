@@ -61,6 +61,14 @@ func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, err
 	}, nil
 }
 
+// Make returns what redisfx.Config.Ledger wants: the ledger of a consumer whose tasks stand
+// elsewhere.
+func Make(client *clientv3.Client, prefix, name string) func(partition.Config, transition.Timing, string) (transition.Ledger, error) {
+	return func(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error) {
+		return New(client, prefix, name, Config{Config: layout, Timing: timing, Deployment: deployment})
+	}
+}
+
 // Init makes name in a cluster that is known to be new, or never to have had the name, so
 // that its first peers begin at once: where nothing stands, a ledger otherwise assumes that
 // etcd lost it and lets nobody gain a partition for a lease.

@@ -43,6 +43,8 @@ type Config struct {
 	InboxLeft bool
 	HTTP      string // address of the probes; empty: none
 	Sender    sender.Config
+	// Ledger makes the ledger if it is to stand elsewhere than in the Redis of the mails.
+	Ledger func(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error)
 }
 
 // numbers are those of the consumer.
@@ -107,7 +109,7 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 		fx.Supply(cfg, log),
 		fx.Supply(fx.Annotate(client, fx.As(new(redis.UniversalClient)))),
 		fx.Provide(newProbes),
-		redisfx.Source(cfg.Name, redisfx.Config{Source: redissource.Config{
+		redisfx.Source(cfg.Name, redisfx.Config{Ledger: cfg.Ledger, Source: redissource.Config{
 			Partitions: cfg.Partitions,
 			Ingress:    cfg.ingress(),
 		}}),

@@ -65,6 +65,11 @@ type Config struct {
 	// the epochs: these rise then even if the ledger's own store is lost. See package quorum;
 	// "countoff epochs" sets them up. Default: the ledger's store alone.
 	Epochs []string
+	// Ledger makes the ledger where the record of who holds what is to stand in another
+	// store than the tasks, as in etcd: etcdledger.Make (module transition/etcdledger). What
+	// it is given is what the ledger is to be made with; WaitReplicas is not for it.
+	// Default: beside the tasks.
+	Ledger func(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error)
 }
 
 // DeploymentVariable is the environment variable that tells what a peer belongs to.
@@ -138,6 +143,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	if cfg.WaitReplicas < 0 {
 		errs = append(errs, fmt.Errorf("redisfx: WaitReplicas %d: want 0 or more", cfg.WaitReplicas))
 	}
+	if cfg.WaitReplicas > 0 && cfg.Ledger != nil {
+		errs = append(errs, errors.New("redisfx: WaitReplicas is for a ledger in Redis, and Ledger makes another"))
+	}
 	observer := new(atomic.Pointer[framework.Observer])
 	if cfg.Source.Stuck == nil {
 		cfg.Source.Stuck = func(s redissource.Stuck) { tell(observer, stuck(name, s)) }
@@ -161,15 +169,12 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing, witness *redisquorum.Quorum,
 	observer *atomic.Pointer[framework.Observer]) framework.Control {
 	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
-		inRedis, err := redisledger.New(client, name, redisledger.Config{
-			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
-		})
+		ledger, err := cfg.ledger(name, client, layout, timing)
 		if err != nil {
 			return nil, nil, err
 		}
-		var ledger transition.Ledger = inRedis
 		if witness != nil {
-			ledger = quorum.Witness(inRedis, witness.Counter, func(err error) {
+			ledger = quorum.Witness(ledger, witness.Counter, func(err error) {
 				if err != nil {
 					tell(observer, framework.MajorityMissed{Consumer: name, Err: err})
 				} else {
@@ -190,6 +195,15 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 		}
 		return ledger, indexer, nil
 	}
+}
+
+func (cfg Config) ledger(name string, client redis.UniversalClient, layout partition.Config, timing transition.Timing) (transition.Ledger, error) {
+	if cfg.Ledger != nil {
+		return cfg.Ledger(layout, timing, cfg.deployment())
+	}
+	return redisledger.New(client, name, redisledger.Config{
+		Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
+	})
 }
 
 // deployment is what the peer says that it belongs to.

@@ -83,7 +83,9 @@ func TestTasksOfRedisAreHandled(t *testing.T) {
 func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		redisfx.Source("mails", redisfx.Config{URL: "redis://:secret@host:notaport", Indexer: "moon"}),
-		redisfx.Source("orders", redisfx.Config{}),
+		redisfx.Source("orders", redisfx.Config{WaitReplicas: 1, Ledger: func(partition.Config, transition.Timing, string) (transition.Ledger, error) {
+			return nil, nil
+		}}),
 		redisfx.Source("bills", redisfx.Config{
 			URL: "redis://127.0.0.1:1", Indexer: redisfx.Interval, Interval: time.Millisecond, WaitReplicas: -1,
 			Source: redissource.Config{Partitions: -2, Hash: "md5"},
@@ -99,14 +101,14 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		`indexer "moon": want "roster" or "interval"`,
 		`consumer "orders": redisfx: no URL, and the application provides no redis.UniversalClient`,
-		"interval 1ms: want at least", "WaitReplicas -1", "-2 partitions", `hash "md5"`,
+		"interval 1ms: want at least", "WaitReplicas is for a ledger in Redis", "WaitReplicas -1", "-2 partitions", `hash "md5"`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if len(wrong.Faults) != 7 {
-		t.Errorf("%d faults, want 7:\n%v", len(wrong.Faults), wrong)
+	if len(wrong.Faults) != 8 {
+		t.Errorf("%d faults, want 8:\n%v", len(wrong.Faults), wrong)
 	}
 	if strings.Contains(wrong.Error(), "secret") {
 		t.Errorf("the password is told:\n%v", wrong)

@@ -1,11 +1,14 @@
-package main
+package service
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,14 +16,39 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/countoff/countoff/examples/mail-sender/service"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/transition"
 )
 
-func workCommand() *cobra.Command {
-	var cfg service.Config
-	var store, level, oldest string
+// A Store is where the record of who holds what stands, if not in the Redis of the mails.
+type Store interface {
+	// Ledger returns the ledger of a peer.
+	Ledger(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error)
+	// Reach returns nil once the store answers.
+	Reach(ctx context.Context) error
+	Close() error
+}
+
+// Stores open the store at a URL for the mails of name, by the scheme of the URL.
+type Stores map[string]func(url, name string) (Store, error)
+
+func (s Stores) open(url, name string) (Store, error) {
+	scheme, _, _ := strings.Cut(url, "://") // the rest may have a password in it
+	open := s[scheme]
+	if open == nil {
+		known := append([]string{"redis"}, slices.Sorted(maps.Keys(s))...)
+		return nil, fmt.Errorf("--ledger %s: this program knows %s (etcd: build transition/etcdledger/mail-sender)",
+			scheme, strings.Join(known, ", "))
+	}
+	return open(url, name)
+}
+
+// Command returns the command work, whose peers may keep their record in one of stores.
+func Command(stores Stores) *cobra.Command {
+	var cfg Config
+	var store, record, level, oldest string
 	var patience time.Duration
 	var withStdin bool
 	cmd := &cobra.Command{
@@ -52,6 +80,15 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			if !cmd.Flags().Changed("inbox") {
 				cfg.Inbox = cfg.Name + ":inbox"
 			}
+			var ledger Store
+			if record != "redis" {
+				opened, err := stores.open(record, cfg.Name)
+				if err == nil {
+					defer opened.Close()
+					ledger, cfg.Ledger = opened, opened.Ledger
+				}
+				errs = append(errs, err)
+			}
 			log, err := newLogger(level)
 			client, badURL := redisurl.Open(store)
 			if err := errors.Join(append(errs, err, badURL, cfg.Validate())...); err != nil {
@@ -61,11 +98,12 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			if withStdin {
 				go endWith(cmd.InOrStdin())
 			}
-			return work(cmd.Context(), cfg, client, store, patience, log)
+			return work(cmd.Context(), cfg, client, store, ledger, patience, log)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, several hosts for a cluster")
+	f.StringVar(&record, "ledger", "redis", "where the record of who holds what stands: redis, beside the mails, or a URL as etcd://host:port/prefix, if the program was built with it")
 	f.DurationVar(&patience, "wait", 10*time.Second, "how long to wait for the store at the start")
 	f.StringVar(&cfg.Sender.URL, "smtp", "smtp://127.0.0.1:25", "the SMTP server, as smtp://[user:password@]host[:port][?starttls=off|try|must] or smtps://")
 	f.StringVar(&cfg.Sender.From, "from", "mail-sender@localhost", "sender of mails that name none")
@@ -102,12 +140,17 @@ func zeros(cmd *cobra.Command, names ...string) []error {
 }
 
 // work runs a peer on the store.
-func work(ctx context.Context, cfg service.Config, client redis.UniversalClient, store string, patience time.Duration, log *zap.Logger) error {
+func work(ctx context.Context, cfg Config, client redis.UniversalClient, store string, ledger Store, patience time.Duration, log *zap.Logger) error {
 	defer log.Sync() //nolint:errcheck // a terminal cannot be synced
-	if err := service.Reach(ctx, func(ctx context.Context) error { return redisurl.Reach(ctx, client, store) }, patience, log); err != nil {
+	if err := Reach(ctx, func(ctx context.Context) error { return redisurl.Reach(ctx, client, store) }, patience, log); err != nil {
 		return exit.With(exit.Unreachable, err)
 	}
-	code, err := service.Run(cfg, client, log)
+	if ledger != nil {
+		if err := Reach(ctx, ledger.Reach, patience, log); err != nil {
+			return exit.With(exit.Unreachable, err)
+		}
+	}
+	code, err := Run(cfg, client, log)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}

@@ -1,0 +1,62 @@
+// Command mail-sender is `mail-sender work` of the example of that name, built with etcd:
+// its peers may keep the record of who holds what there, while their mails stay in Redis.
+//
+//	mail-sender work --ledger etcd://host:2379/prefix --redis redis://host:6379 …
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/examples/mail-sender/service"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/etcdledger"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	const prefix = "MAIL_SENDER_"
+	root := &cobra.Command{
+		Use:               "mail-sender",
+		Short:             "sends queued mails by peers that come and go, whose record may stand in etcd",
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+	}
+	work := service.Command(service.Stores{"etcd": open, "etcds": open})
+	flagenv.Bind(work.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
+	root.AddCommand(work)
+	return exit.Main(context.Background(), root)
+}
+
+// A store is the etcd of one name.
+type store struct {
+	*clientv3.Client
+	prefix, name string
+}
+
+func open(url, name string) (service.Store, error) {
+	client, prefix, err := etcdledger.Open(url)
+	if err != nil {
+		return nil, err
+	}
+	return store{client, prefix, name}, nil
+}
+
+// Ledger implements service.Store.
+func (s store) Ledger(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error) {
+	return etcdledger.Make(s.Client, s.prefix, s.name)(layout, timing, deployment)
+}
+
+// Reach implements service.Store.
+func (s store) Reach(ctx context.Context) error {
+	_, err := s.Get(ctx, s.prefix+"/"+s.name+"/config")
+	return err
+}
