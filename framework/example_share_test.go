@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/framework"
@@ -34,6 +35,32 @@ func ExampleShare() {
 					os.Remove(name)
 				}
 				a.Release()
+			}
+		}
+		return <-ended
+	}
+	_ = files
+}
+
+// The same loop with the bare pair, for who wants only that: this peer's index and how many
+// replicas there are. Nothing waits for anybody here: while the pair changes, two peers may work
+// on one file, or none. A Share has neither.
+func ExampleShare_bareIndex() {
+	files := func(ctx context.Context, ledger transition.Ledger, dir string) error {
+		roster, err := transition.NewRoster(transition.Config{Ledger: ledger})
+		if err != nil {
+			return err
+		}
+		var pair atomic.Pointer[partition.View]
+		ended := make(chan error, 1)
+		go func() { ended <- roster.Index(ctx, func(v partition.View) { pair.Store(&v) }) }()
+		for tick := time.NewTicker(time.Second); ctx.Err() == nil; <-tick.C {
+			v := pair.Load()
+			names, _ := filepath.Glob(filepath.Join(dir, "*.pdf"))
+			for _, name := range names {
+				if v != nil && v.Index >= 0 && int(partition.Of(name, v.Replicas)) == v.Index {
+					os.Remove(name)
+				}
 			}
 		}
 		return <-ended

@@ -1,0 +1,64 @@
+// Package poller is a poller over the rows of a PostgreSQL table that several processes run at
+// once: each row is one process's, by its key, and rows change hands without being worked on
+// twice. It is a module of its own, since it needs a driver.
+package poller
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+)
+
+// Poll works on the open rows of orders whose customers are this peer's, until ctx ends. The
+// caller runs the share, and ends ctx before it ends the share.
+func Poll(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx context.Context, id int64) error) error {
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		rows, err := db.QueryContext(ctx, `SELECT id, customer FROM orders WHERE done IS NULL ORDER BY id`)
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var id int64
+			var customer string
+			if err := rows.Scan(&id, &customer); err != nil {
+				return err
+			}
+			a, mine := share.Admit(ctx, customer)
+			if !mine {
+				continue // another peer's
+			}
+			if err := one(a, db, id, work); err != nil && a.Context().Err() == nil {
+				a.Release()
+				return err
+			}
+			a.Release() // only then can the customer's partition move
+		}
+		if err := rows.Close(); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// one works on a row that nobody has done since it was read. The epoch makes the table refuse
+// an owner that was replaced and does not know it.
+func one(a *framework.Admission, db *sql.DB, id int64, work func(ctx context.Context, id int64) error) error {
+	claim, err := db.ExecContext(a.Context(), `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id)
+	if err != nil {
+		return err
+	}
+	if n, err := claim.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	if err := work(a.Context(), id); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(a.Context(), `UPDATE orders SET done = now() WHERE id = $1 AND epoch = $2`, id, int64(a.Grant.Epoch))
+	return err
+}
