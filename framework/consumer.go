@@ -30,6 +30,7 @@ type Consumer struct {
 	health   func(context.Context) error
 	tags     string
 	strategy partition.Strategy
+	barrier  bool
 	random   func() float64
 
 	warnings []string
@@ -115,8 +116,15 @@ func WithHealth(check func(context.Context) error) Option {
 	return func(c *Consumer) { c.health = check }
 }
 
+// WithBarrier makes every change of the peers stop them all: each drains everything and
+// works on under the new table only when all have stopped (see transition.Config.Barrier).
+// It is for work that must never be under two tables at once, or for the simplest of
+// tables: partition id is for the peer with index id % replicas. All peers of a name do it or none. It needs the
+// ledger's rolls as the indexer. Default: partitions are handed over one by one.
+func WithBarrier() Option { return func(c *Consumer) { c.barrier = true } }
+
 // WithStrategy sets how the partitions are shared out over the peers; all peers
-// should use the same. Default: partition.Sticky.
+// should use the same. Default: partition.Sticky, with a barrier partition.Modulo.
 func WithStrategy(s partition.Strategy) Option { return func(c *Consumer) { c.strategy = s } }
 
 // WithRandom sets where the jitter of retries comes from: f returns numbers in

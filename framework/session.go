@@ -127,6 +127,7 @@ func (s *session) work() error {
 		Unwell:   s.c.health != nil,
 		Session:  s.id,
 		Strategy: s.c.strategy,
+		Barrier:  s.c.barrier,
 		Indexer:  found.indexer,
 		Observer: s.relay(),
 	})
@@ -220,6 +221,9 @@ func (s *session) askOnce() (f found, err error) {
 	}
 	if f.ledger, f.indexer, err = s.c.control(f.layout); err != nil {
 		return f, &controlError{err}
+	}
+	if f.indexer != nil && s.c.barrier {
+		return f, &controlError{errors.New("a barrier needs the ledger's rolls: the views of the configured indexer have no number that all peers reach")}
 	}
 	if f.indexer != nil && s.c.health != nil {
 		return f, &controlError{errors.New("a health check needs the ledger's rolls: the configured indexer does not ask who is well")}

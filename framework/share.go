@@ -29,7 +29,8 @@ type ShareConfig struct {
 	Peer       string
 	Weight     int                // share of the work relative to the other peers; default 1
 	Tags       partition.Tags     // what the peer has, for partitions that ask for some
-	Strategy   partition.Strategy // default partition.Sticky
+	Barrier    bool               // every change of the peers stops them all; see WithBarrier
+	Strategy   partition.Strategy // default partition.Sticky, with a barrier partition.Modulo
 	Indexer    partition.Indexer  // default: the ledger's rolls
 	Observer   Observer           // default: nobody listens
 }
@@ -79,7 +80,7 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
-		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Strategy: cfg.Strategy, Indexer: cfg.Indexer, Observer: observe,
+		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
 	})
 	if err := errors.Join(partition.CheckName(name), err); err != nil {
 		return nil, fmt.Errorf("share %q: %w", name, err)

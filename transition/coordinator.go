@@ -37,8 +37,17 @@ type Config struct {
 	// Session of this run. Default: a new one. It must never be used again.
 	Session partition.Session
 	// Strategy shares out the partitions when this peer seals a roll. Default
-	// partition.Sticky.
+	// partition.Sticky, and with Barrier partition.Modulo.
 	Strategy partition.Strategy
+	// Barrier makes every new roll stop everybody: each peer drains all it has, and works
+	// on under the new roll only when all have stopped that worked under an older one. So
+	// all peers use the same table at any moment, at the price that the slowest handler
+	// of all stops the work of all. Whose a partition is does not rest on it. It is
+	// for all peers of a name alike: who differs from those that live is refused with
+	// partition.ErrConfig. It cannot be had with an Indexer, whose views have no common
+	// number. Default: partitions are handed over one by one, and what does not move
+	// never pauses.
+	Barrier bool
 	// Indexer says which partitions this peer should have. Default: the rolls of the
 	// ledger.
 	Indexer partition.Indexer
@@ -123,6 +132,9 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	}
 	cfg.Config = cfg.Config.WithDefaults()
 	errs = append(errs, cfg.Config.Validate(), cfg.Timing.Validate())
+	if cfg.Barrier && cfg.Indexer != nil {
+		errs = append(errs, errors.New("transition: a barrier needs the ledger's rolls: the views of another indexer have no number that all peers reach"))
+	}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("transition: weight %d: must not be negative", cfg.Weight))
 	}
@@ -138,6 +150,9 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	}
 	if cfg.Strategy == nil {
 		cfg.Strategy = partition.Sticky{}
+		if cfg.Barrier {
+			cfg.Strategy = partition.Modulo{}
+		}
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = NewClock()
@@ -258,6 +273,7 @@ func (c *Coordinator) machineConfig() machine.Config {
 		Policy:       c.cfg.Policy,
 		Viewed:       c.cfg.Indexer != nil,
 		ClaimNothing: !c.claims,
+		Barrier:      c.cfg.Barrier,
 		Seed:         seed.Sum64(),
 	}
 }

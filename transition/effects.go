@@ -32,6 +32,8 @@ func (c *Coordinator) carryOut(inner context.Context, effects []machine.Effect, 
 		case machine.Adopt:
 			c.view.Store(&e.View)
 			c.cfg.Observer(RollSeen{e.View})
+		case machine.Waits:
+			c.cfg.Observer(BarrierClosed{e.Version})
 		case machine.Released:
 			c.cfg.Observer(Released{e.Grant, c.sinceDrained(e.Grant)})
 		case machine.Overdue:

@@ -62,6 +62,9 @@ type (
 type (
 	// RollSeen: the peer has a new view, of a roll or of another indexer.
 	RollSeen struct{ View partition.View }
+	// BarrierClosed: the peer knows of the roll Version and stops everything; with RollSeen
+	// it goes on. Only with Config.Barrier.
+	BarrierClosed struct{ Version uint64 }
 	// Sealed: this peer sealed a roll on top of another.
 	Sealed struct {
 		On       uint64 // version of the roll before
@@ -111,6 +114,7 @@ func (HintsLost) event()     {}
 func (Declared) event()      {}
 func (Left) event()          {}
 func (RollSeen) event()      {}
+func (BarrierClosed) event() {}
 func (Sealed) event()        {}
 func (SealFailed) event()    {}
 func (Served) event()        {}
@@ -125,7 +129,7 @@ func (Released) event()      {}
 func Events() []Event {
 	return []Event{
 		Joined{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Declared{}, Left{},
-		RollSeen{}, Sealed{}, SealFailed{},
+		RollSeen{}, BarrierClosed{}, Sealed{}, SealFailed{},
 		Served{}, Draining{}, DrainOverdue{}, Aborted{}, Drained{}, Released{},
 	}
 }

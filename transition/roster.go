@@ -14,10 +14,12 @@ import (
 // partitions it has a place among them and wishes for none.
 type Roster struct{ cfg Config }
 
-// NewRoster returns the indexer of a peer. Of cfg it uses all but Tenant, Indexer and
-// Weight: in the ledger its weight is 0, which says that it claims nothing. It returns everything that is wrong with cfg at once.
+// NewRoster returns the indexer of a peer. Of cfg it uses all but Tenant, Indexer, Barrier
+// and Weight: in the ledger its weight is 0, which says that it claims nothing, and it
+// neither stops for a barrier nor is waited for. It returns everything that is wrong with
+// cfg at once.
 func NewRoster(cfg Config) (*Roster, error) {
-	cfg.Indexer, cfg.Tenant = nil, nil
+	cfg.Indexer, cfg.Tenant, cfg.Barrier = nil, nil, false
 	if _, err := newCoordinator(cfg, false); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Ledger interface {
 	Sync(ctx context.Context, r Request) (Answer, error)
 	// Seal stores next, whose Version is that of the roll it replaces; the ledger
 	// gives it its number. It returns ErrStale if another roll was sealed since,
-	// or in grace.
+	// in grace, or while anybody is behind the newest roll (see Answer.Behind).
 	Seal(ctx context.Context, next Roll) error
 	// Census reads everything: for the sealer and for people.
 	Census(ctx context.Context) (Census, error)
@@ -40,8 +40,8 @@ type Ledger interface {
 }
 
 // ErrStale means that a roll was not stored, because another one was sealed since
-// it was read or because the ledger is in grace.
-var ErrStale = errors.New("another roll was sealed since, or the ledger is in grace")
+// it was read, because the ledger is in grace, or because a barrier is closed.
+var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")
 
 // A Tenant works on what is granted. The coordinator calls it from one goroutine;
 // no call may block.

@@ -215,7 +215,7 @@ func (o *Observer) coordinated(name string, e transition.Event) bool {
 			o.m.pause.WithLabelValues(name).Observe(d.Seconds())
 		}
 	case transition.Joined, transition.Synced, transition.ConfigRefused, transition.GraceOpened, transition.Left,
-		transition.Served, transition.DrainOverdue, transition.Drained: // told in other words, or not worth a number
+		transition.BarrierClosed, transition.Served, transition.DrainOverdue, transition.Drained: // told in other words, or not worth a number
 	default:
 		return false
 	}

@@ -50,6 +50,8 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 	case transition.RollSeen:
 		log.Info("new view", zap.Uint64("version", e.View.Version), zap.Int("index", e.View.Index),
 			zap.Int("replicas", e.View.Replicas), zap.Int("partitions", len(e.View.Wish)))
+	case transition.BarrierClosed:
+		log.Info("a newer roll: everything stops until all peers have", zap.Uint64("version", e.Version))
 	case transition.Sealed:
 		log.Info("sealed a roll", zap.Uint64("on", e.On), zap.Int("replicas", e.Replicas), took(e.Took))
 	case transition.SealFailed:

@@ -86,6 +86,9 @@ type (
 	}
 	// Adopt says that this is the peer's view from now on.
 	Adopt struct{ View partition.View }
+	// Waits says that the peer knows of a newer roll and has no view until all others have
+	// stopped for it too; then comes Adopt. It is of a peer with a barrier.
+	Waits struct{ Version uint64 }
 	// Released says that the ledger has taken the grant back.
 	Released struct{ Grant partition.Grant }
 	// Overdue says that a drain takes longer than it may.
@@ -113,6 +116,7 @@ func (Serve) effect()       {}
 func (Drain) effect()       {}
 func (Abort) effect()       {}
 func (Adopt) effect()       {}
+func (Waits) effect()       {}
 func (Released) effect()    {}
 func (Overdue) effect()     {}
 func (Lapsed) effect()      {}

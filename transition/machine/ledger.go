@@ -42,6 +42,11 @@ type Request struct {
 	Hold    []partition.Grant // worked on now
 	Release []partition.Grant // given up
 	Claim   []partition.ID    // wished and not held
+	// Barrier says that the sender goes from roll to roll by the barrier, and Arrived is
+	// where it stands: the roll that it works under, or has stopped for. All that was
+	// under an older one has ended here and is in no Hold. 0: it has begun nothing yet.
+	Barrier bool
+	Arrived uint64
 }
 
 // An Answer says all that is the sender's. What it does not list is lost.
@@ -61,6 +66,10 @@ type Answer struct {
 	// (whoever's it is), but no sooner than the end of a grace: a Sync right after
 	// it reaps a peer that died. At least 1 ms; 0: unknown.
 	Expiry time.Duration
+	// Behind is how many sessions have arrived at an older roll than the newest and at no
+	// newer one, and may work under it. It is at least 1 if the newest is older than the
+	// request's View. While there are any no roll is due.
+	Behind int
 	// Grace is what is left of the time in which nobody gains a partition,
 	// because the store restarted, failed over or lost its memory.
 	Grace time.Duration
@@ -127,6 +136,7 @@ type Seat struct {
 	Unwell  bool // has its place, and partitions are for others if any of them is well
 	Tags    partition.Tags
 	State   State
+	Arrived uint64        // the roll at whose barrier it stands or stood; see Request
 	Lease   time.Duration // what is left of it
 	Terms   Terms
 }

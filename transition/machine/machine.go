@@ -67,6 +67,9 @@ type Config struct {
 	// ClaimNothing makes a member that has an index but never asks for a partition.
 	// It has wishes only where no other member claims any.
 	ClaimNothing bool
+	// Barrier means that this peer stops everything when it learns of a newer roll, and
+	// goes on under it only when all others have stopped too. Not with Viewed.
+	Barrier bool
 	// Seed of the random phase and spacing of Syncs.
 	Seed uint64
 }
@@ -103,6 +106,7 @@ type Machine struct {
 	leaving leaving
 
 	standing standing
+	barrier  barrier
 }
 
 // view is what the peer knows of the others and should have itself.
@@ -117,7 +121,9 @@ type view struct {
 type call struct {
 	number uint64 // 0: none is outstanding
 	sent   Instant
-	state  State // that the request said
+	// State and arrived are what the request said.
+	state   State
+	arrived uint64
 }
 
 // New returns the machine of a peer that starts at now. Its first Wake is at once.

@@ -139,6 +139,7 @@ func (m *Machine) lapse(out *[]Effect) {
 	m.validUntil = 0
 	m.view.version = 0
 	m.seal.at = 0
+	m.astray()
 	*out = append(*out, Lapsed{})
 	m.abortAll(LeaseLapsed, out)
 }

@@ -75,7 +75,8 @@ func (m *Machine) syncIfDue(out *[]Effect) {
 		return
 	}
 	m.calls++
-	m.sync = call{number: m.calls, sent: m.now, state: m.state}
+	m.arrive()
+	m.sync = call{number: m.calls, sent: m.now, state: m.state, arrived: m.barrier.arrived}
 	m.pace.hints.spend(m.now, hintSpacing)
 	m.pace.drains.spend(m.now, drainSpacing)
 	m.pace.soon, m.pace.notBefore = 0, 0
@@ -95,6 +96,8 @@ func (m *Machine) request() Request {
 		View:    m.view.version,
 		Top:     m.top,
 		Claim:   m.claims(),
+		Barrier: m.cfg.Barrier,
+		Arrived: m.barrier.arrived,
 	}
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -110,9 +113,11 @@ func (m *Machine) request() Request {
 
 // claims returns what this peer should have and does nothing for yet. What it
 // aborts it does not ask for: the handlers of the old epoch have to return first. Who
-// is unwell asks for nothing, but works on what it has until somebody waits for it.
+// is unwell asks for nothing, but works on what it has until somebody waits for it. With a
+// barrier nobody waits for anybody, and who is unwell asks for what the roll gives it: if
+// anybody is well, nothing.
 func (m *Machine) claims() []partition.ID {
-	if m.state != Live || m.cfg.ClaimNothing || m.standing.unwell {
+	if m.state != Live || m.cfg.ClaimNothing || m.standing.unwell && !m.cfg.Barrier {
 		return nil
 	}
 	var ids []partition.ID
@@ -156,6 +161,7 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 	if a.Line != nil && a.Line.Version > m.view.version {
 		m.rolled(a.Line, out)
 	}
+	m.pass(a, out)
 	m.compareAll(a.Mine, out)
 	m.review(out)
 	m.askAgain(a)
@@ -186,7 +192,7 @@ func (m *Machine) compareAll(mine []Held, out *[]Effect) {
 // askAgain finds out when the next Sync could bring something.
 func (m *Machine) askAgain(a Answer) {
 	t := m.cfg.Times
-	if len(m.claims()) > 0 {
+	if len(m.claims()) > 0 || m.atBarrier() {
 		wait := m.random(t.Beat/8, t.Beat/4)
 		if a.Grace > 0 { // nothing is granted before
 			wait = a.Grace + m.random(0, t.Beat/8)
@@ -205,8 +211,13 @@ func (m *Machine) askAgain(a Answer) {
 // rolled takes in the line of a newer roll.
 func (m *Machine) rolled(l *Line, out *[]Effect) {
 	m.view.version, m.view.index, m.view.replicas = l.Version, l.Index, l.Replicas
-	if !m.cfg.Viewed {
-		m.wish(partition.View{Version: l.Version, Index: l.Index, Replicas: l.Replicas, Wish: l.Partitions}, out)
+	v := partition.View{Version: l.Version, Index: l.Index, Replicas: l.Replicas, Wish: l.Partitions}
+	switch {
+	case m.cfg.Viewed:
+	case m.cfg.Barrier:
+		m.halt(v, out)
+	default:
+		m.wish(v, out)
 	}
 }
 

@@ -1,6 +1,7 @@
 package memledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,6 +48,9 @@ type Store struct {
 	membership uint64 // number of the last membership change
 	changed    int64  // clock at the first change the roll does not know
 	grace      int64  // clock at which the grace is over
+	barrier    string // how the peers go from roll to roll: "yes", "no", or unknown, which is no
+	barred     bool   // somebody is behind the newest roll, as was found last
+	clear      int64  // clock at which nobody was any more
 
 	sessions map[partition.Session]seat
 	grants   map[partition.ID]grant
@@ -62,6 +66,7 @@ type seat struct {
 	unwell   bool
 	tags     partition.Tags
 	state    machine.State
+	arrived  uint64
 	deadline int64
 	terms    machine.Terms
 }
@@ -108,14 +113,14 @@ func (s *Store) init(c Call) {
 }
 
 // prologue is what every changing operation begins with: the clock, the grace and
-// the reaping.
-func (s *Store) prologue(c Call) error {
+// the reaping. It reports whether a barrier has opened, because a dead peer was waited for.
+func (s *Store) prologue(c Call) (opened bool, err error) {
 	if !s.known {
 		s.init(c)
-		return nil
+		return false, nil
 	}
 	if err := agree(s.config, c.Config); err != nil {
-		return err
+		return false, err
 	}
 	// A peer trusts its lease for a time that leaves room for one jump of its own
 	// clock step. With peers of different leases, one with a long lease would allow
@@ -133,6 +138,52 @@ func (s *Store) prologue(c Call) error {
 	if !s.inGrace() {
 		s.reap(millis(c.Timing.Settle))
 	}
+	return s.look(), nil
+}
+
+// look finds out whether the barrier before the newest roll is still closed. It reports
+// whether it has just opened.
+func (s *Store) look() (opened bool) {
+	barred := s.behind() > 0
+	opened = s.barred && !barred
+	if opened {
+		s.clear = s.clock
+	}
+	s.barred = barred
+	return opened
+}
+
+// behind counts those who may work under an older roll than the newest.
+func (s *Store) behind() int {
+	n := 0
+	for _, seat := range s.sessions {
+		if seat.arrived != 0 && seat.arrived < s.roll.Version {
+			n++
+		}
+	}
+	return n
+}
+
+// agreeOn lets the peers of a name go from roll to roll in one way: by the barrier, or
+// each partition for itself. The first decides, and again when all have left. Who claims
+// nothing has no part in it.
+func (s *Store) agreeOn(r machine.Request) error {
+	want := "no"
+	if r.Barrier {
+		want = "yes"
+	}
+	if cmp.Or(s.barrier, "no") == want || r.Weight <= 0 {
+		return nil
+	}
+	used := s.barrier != "" && s.inGrace() // those who live may not have said so yet
+	for id, seat := range s.sessions {
+		used = used || id != r.Session && seat.weight > 0 && seat.state != machine.Gone && seat.deadline >= s.clock
+	}
+	if used {
+		return fmt.Errorf("memledger: the name has peers that go from roll to roll with barrier %v, this peer wants %v: %w",
+			!r.Barrier, r.Barrier, partition.ErrConfig)
+	}
+	s.barrier = want
 	return nil
 }
 
@@ -177,10 +228,14 @@ func (s *Store) memberChange(at int64) {
 
 // Sync is transition.Ledger.Sync.
 func (s *Store) Sync(c Call, r machine.Request) (machine.Answer, Hints, error) {
-	if err := s.prologue(c); err != nil {
+	opened, err := s.prologue(c)
+	if err != nil {
 		return machine.Answer{}, Hints{}, err
 	}
 	defer s.keep()
+	if err := s.agreeOn(r); err != nil {
+		return machine.Answer{}, Hints{}, err
+	}
 	var h Hints
 	s.count = max(s.count, r.Top)
 	state := s.enter(c, r)
@@ -211,6 +266,7 @@ func (s *Store) Sync(c Call, r machine.Request) (machine.Answer, Hints, error) {
 			s.claim(id, r.Session, &h)
 		}
 	}
+	h.All = s.look() || opened
 	return s.answer(c, r), h, nil
 }
 
@@ -228,6 +284,13 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 	// late call of its earlier life finds it gone instead of unknown.
 	if now.state != machine.Gone || !known {
 		now.deadline = s.clock + millis(c.Timing.Lease)
+	}
+	// A late call of its earlier life takes nobody back; who is gone works under no roll.
+	if now.arrived = old.arrived; r.Barrier {
+		now.arrived = max(old.arrived, r.Arrived)
+	}
+	if now.state == machine.Gone {
+		now.arrived = 0
 	}
 	now.terms = c.Timing.Terms(c.Deployment)
 	s.sessions[r.Session] = now
@@ -279,11 +342,15 @@ func (s *Store) answer(c Call, r machine.Request) machine.Answer {
 	if s.roll.Version > r.View {
 		a.Line = line(s.roll, r.Session)
 	}
+	a.Behind = s.behind()
+	if r.View > s.roll.Version {
+		a.Behind++
+	}
 	if s.inGrace() {
 		a.Grace = duration(s.grace - s.clock)
-	} else if s.dirty() {
+	} else if s.dirty() && !s.barred {
 		a.Sealing = true
-		a.Due = duration(s.changed + millis(c.Timing.Settle) - s.clock)
+		a.Due = duration(max(s.changed, s.clear) + millis(c.Timing.Settle) - s.clock)
 	}
 	return a
 }
@@ -316,17 +383,18 @@ func line(roll machine.Roll, session partition.Session) *machine.Line {
 
 // Seal is transition.Ledger.Seal.
 func (s *Store) Seal(c Call, next machine.Roll) (Hints, error) {
-	if err := s.prologue(c); err != nil {
+	if _, err := s.prologue(c); err != nil {
 		return Hints{}, err
 	}
 	defer s.keep()
-	if s.inGrace() || next.Version != s.roll.Version {
+	if s.inGrace() || s.barred || next.Version != s.roll.Version {
 		return Hints{}, transition.ErrStale
 	}
 	next.Version = s.next()
 	s.roll = next
 	s.told(machine.Entry{What: machine.RollMade, Version: next.Version, Replicas: len(next.Members)})
 	s.changed = s.clock // matters if the membership moved on: then the roll is due again
+	s.look()
 	return Hints{All: true}, nil
 }
 
@@ -356,6 +424,7 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 			Unwell:  seat.unwell,
 			Tags:    seat.tags,
 			State:   seat.state,
+			Arrived: seat.arrived,
 			Lease:   duration(seat.deadline - clock),
 			Terms:   seat.terms,
 		})

@@ -157,8 +157,23 @@ func (p *parser) roll(c *machine.Census, roll map[string]string) {
 	})
 }
 
+// arrival notes at which roll session has arrived.
+func (p *parser) arrival(c *machine.Census, session partition.Session, version string) {
+	n, err := strconv.ParseUint(version, 10, 64)
+	p.note(err)
+	for i := range c.Sessions {
+		if c.Sessions[i].Session == session {
+			c.Sessions[i].Arrived = n
+		}
+	}
+}
+
 func (p *parser) grants(c *machine.Census, grants map[string]string) {
 	for id, value := range grants {
+		if s, ok := strings.CutPrefix(id, "arrived:"); ok {
+			p.arrival(c, partition.Session(s), value)
+			continue
+		}
 		w := strings.Fields(value) // session epoch [waiter]
 		if len(w) < 2 {
 			p.note(fmt.Errorf("partition %s: %q: want session epoch waiter", id, value))

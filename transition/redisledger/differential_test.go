@@ -64,6 +64,7 @@ type comparison struct {
 	ref     *memledger.Store
 	run     int
 	restart func(context.Context)
+	barrier bool // the sessions go from roll to roll by it
 
 	ids      []partition.ID
 	sessions []*caller
@@ -78,6 +79,7 @@ type caller struct {
 	state   machine.State
 	view    uint64
 	top     uint64
+	arrived uint64
 	mine    []partition.Grant
 	last    machine.Request
 }
@@ -87,6 +89,7 @@ func compare(t *testing.T, s *stage, seed uint64, restart func(context.Context))
 	ctx := t.Context()
 	cfg := partition.Config{Total: 8, Units: []string{"inbox"}}
 	c := &comparison{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), stage: s, restart: restart, ref: &memledger.Store{}}
+	c.barrier = seed%2 == 0
 	c.ids = cfg.WithDefaults().IDs()
 	c.drop()
 	c.ledger = newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
@@ -186,6 +189,13 @@ func (c *comparison) request() machine.Request {
 	if c.IntN(10) == 0 {
 		r.View += uint64(c.IntN(3))
 	}
+	if c.barrier {
+		r.Barrier = c.IntN(50) != 0 // or it is refused
+		if c.IntN(3) > 0 {
+			p.arrived = p.view
+		}
+		r.Arrived = p.arrived
+	}
 	if c.IntN(20) == 0 {
 		r.Top += uint64(c.IntN(50))
 	}
@@ -218,13 +228,14 @@ func (c *comparison) sync(ctx context.Context, r machine.Request) {
 	c.note("sync %+v", r)
 	c.sent = append(c.sent, r)
 	got, err := c.ledger.Sync(ctx, r)
-	if err != nil {
-		c.Errorf("sync: %v", err)
+	want, _, refused := c.ref.Sync(c.call(), r)
+	if errors.Is(refused, partition.ErrConfig) && errors.Is(err, partition.ErrConfig) {
+		c.note("  refused")
 		return
 	}
-	want, _, err := c.ref.Sync(c.call(), r)
-	if err != nil {
-		c.Fatal(err)
+	if err != nil || refused != nil {
+		c.Errorf("sync: redis says %v, the reference %v", err, refused)
+		return
 	}
 	c.note("  answered %+v", want)
 	if !reflect.DeepEqual(got, want) {
@@ -302,6 +313,7 @@ func (c *comparison) census(ctx context.Context) {
 	if got.Config.UnitsHash() == want.Config.UnitsHash() {
 		got.Config = want.Config // nil and empty lists
 	}
+	got.Refused = nil // the reference keeps none
 	if !reflect.DeepEqual(got, want) {
 		c.Errorf("census: redis says  %+v\nthe reference says %+v", got, want)
 	}

@@ -10,7 +10,8 @@
 //	{name}:sessions    session -> state weight stamp held peer
 //	{name}:leases      session by the clock at which its lease ends
 //	{name}:roll        session -> index: partitions (0: 0-3 7 9); _ -> version membership replicas
-//	{name}:transition  partition -> session epoch waiter: the grants
+//	{name}:transition  partition -> session epoch waiter: the grants; with the barrier
+//	                   arrived:<session> -> version of the roll it has arrived at
 //	{name}:events      channel: a new roll; {name}:events:<session>: something of one peer's
 //
 // What people want to see is plain text: HGETALL '{mail-sender}:transition' says who

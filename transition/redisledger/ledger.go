@@ -88,12 +88,17 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 			return before.again(reply)
 		}
 	}
-	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r))...)
+	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r))...)
 	switch {
 	case err != nil:
 		return transition.Answer{}, l.explain(ctx, "sync", err)
 	case reply[0] == "config":
 		return transition.Answer{}, l.refused(ctx)
+	case reply[0] == "barrier":
+		err := fmt.Errorf("redisledger: %s has peers that go from roll to roll with barrier %v, this peer wants %v: %w",
+			l.name, !r.Barrier, r.Barrier, partition.ErrConfig)
+		redisconfig.NoteRefused(ctx, l.client, l.name, err)
+		return transition.Answer{}, err
 	}
 	stamp, a, err := answer(reply)
 	if err != nil {

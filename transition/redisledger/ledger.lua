@@ -16,6 +16,8 @@
 --              clock step ever sent) count (last number given out) stamp (last
 --              stamp given out) membership (number of its last change) changed (clock at
 --              the first change no roll knows) grace (clock at its end) held (grants)
+--              arrived (sessions at a barrier or past one) behind (those of them that stand
+--              before an older roll than the newest) clear (clock at which nobody was any more)
 --              expired (rows of that state) untold (what a quiet Sync could not tell
 --              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
 --              the last doubt about the store's memory; greater with each)
@@ -24,18 +26,21 @@
 -- roll         session -> index: partitions,  session.peer -> weight up|down peer,
 --              _ -> version membership replicas,  _.peer -> seat since session tag,... peer
 --              of those who have a seat or whose seat is kept, one a line
--- transition   partition -> session epoch waiter
+-- transition   partition -> session epoch waiter, and where peers go from roll to roll by
+--              the barrier arrived:session -> version of the roll it has arrived at
 -- history      see history.lua
 -- peers        session -> what its peer says of itself, lease ms first,
 --              session.says -> weight well|unwell tag ..., as it is now
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
-local numbers = {'raw', 'clock', 'step', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold'}
+local numbers = {'raw', 'clock', 'step', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold',
+	'arrived', 'behind', 'clear'}
 local meta, touched = {}, false
 local run, since
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
 local rows, changed = {}, {}
+local opened = false -- the barrier before the newest roll, by this call
 
 local function set(field, value)
 	meta[field], touched = value, true
@@ -114,6 +119,29 @@ local function agree()
 	return nil
 end
 
+-- unarrive forgets at which roll session s has arrived.
+local function unarrive(s)
+	if meta.arrived > 0 then set('arrived', meta.arrived - redis.call('HDEL', KEYS[6], 'arrived:' .. s)) end
+end
+
+-- look finds out who is behind. Only where there is a barrier; O(sessions).
+local function look()
+	local behind = 0
+	local all = meta.arrived > 0 and redis.call('ZRANGE', KEYS[4], 0, -1) or {}
+	for i, s in ipairs(all) do all[i] = 'arrived:' .. s end
+	for i = 1, #all, 500 do -- unpack has a limit
+		for _, at in ipairs(redis.call('HMGET', KEYS[6], unpack(all, i, math.min(i + 499, #all)))) do
+			if at and tonumber(at) < version then behind = behind + 1 end
+		end
+	end
+	if behind == meta.behind then return end
+	if behind == 0 then
+		set('clear', meta.clock)
+		opened = true
+	end
+	set('behind', behind)
+end
+
 -- expired tells that session s, of row r, has been silent for too long, and forgets
 -- what it said of itself.
 local function expired(s, r)
@@ -133,6 +161,7 @@ local function reap()
 		local r = row(s)
 		expired(s, r)
 		redis.call('ZREM', KEYS[4], s)
+		unarrive(s)
 		-- The lease was patience enough: a roll without the dead is due at once.
 		if live(s) then moved(meta.clock - tonumber(ARGV[4])) end
 		if r and r.held > 0 then
@@ -148,13 +177,13 @@ end
 -- deleted by hand, and makes it none: with the grants gone everything would look free,
 -- with the leases gone nobody would ever expire. To be asked before anything is given.
 local function lost()
-	if redis.call('HLEN', KEYS[6]) == meta.held and
+	if redis.call('HLEN', KEYS[6]) == meta.held + meta.arrived and
 		redis.call('HLEN', KEYS[3]) == redis.call('ZCARD', KEYS[4]) + meta.expired then
 		return false
 	end
 	redis.call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6])
 	note('forgot', '', '', '', '', '')
-	for _, field in ipairs({'membership', 'changed', 'held', 'expired'}) do set(field, 0) end
+	for _, field in ipairs({'membership', 'changed', 'held', 'expired', 'arrived', 'behind', 'clear'}) do set(field, 0) end
 	return true
 end
 
@@ -225,6 +254,7 @@ local function begin(thorough)
 	if not KEYS[7] then return end
 	remember()
 	if not graceful() then reap() end
+	if meta.behind > 0 then look() end
 end
 
 -- commit writes what changed.
@@ -251,17 +281,17 @@ end
 
 -- stamp names everything an answer to s depends on beside the clock.
 local function stamp(s)
-	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(row(s).stamp)
+	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(meta.behind) .. ':' .. str(row(s).stamp)
 end
 
 -- times returns the count and what depends on the clock: in how many ms a roll is due,
--- or '' if none is; in how many ms the next lease has run out; what is left of the grace.
+-- or '' if none is, as while somebody is behind: one more roll would help nobody; in how many ms the next lease has run out; what is left of the grace.
 local function times()
 	local due, left = '', 0
 	if graceful() then
 		left = meta.grace - meta.clock
-	elseif meta.membership ~= basis then
-		due = str(meta.changed + tonumber(ARGV[4]) - meta.clock)
+	elseif meta.membership ~= basis and meta.behind == 0 then
+		due = str(math.max(meta.changed, meta.clear) + tonumber(ARGV[4]) - meta.clock)
 	end
 	local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 	-- Reaped is what is past its lease, not at its end.

@@ -5,14 +5,14 @@
 --         13 version of the roll it replaces  14 membership it was built on  15 replicas
 --         16 seats, see ledger.lua  17... session, 'index: partitions', 'weight up|down peer' of each member
 -- result  {'config'}: as in sync.lua; {'stale'}: another roll was sealed since, or
---         grace; {'sealed', version}
+--         grace, or a barrier is closed; {'sealed', version}
 -- cost    ~12 commands and one HSET for 200 members; O(members)
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
 local refusal = agree()
 if refusal then return refusal end
 begin(true)
-if graceful() or tonumber(ARGV[13]) ~= version then
+if graceful() or meta.behind > 0 or tonumber(ARGV[13]) ~= version then
 	commit()
 	return {'stale'}
 end
@@ -35,6 +35,8 @@ for i = 17, #ARGV, 3 do
 end
 if #fields > 0 then redis.call('HSET', KEYS[5], unpack(fields)) end
 note('sealed', '', '', '', '', sealed .. ' ' .. ARGV[15])
+version = tonumber(sealed)
+look()
 set('changed', meta.clock) -- counts if the membership moved on meanwhile: the roll is due again
 commit()
 tell(ARGV[6], sealed)

@@ -9,8 +9,11 @@
 --         23 what the caller says of itself once, its lease in ms first
 --         24 what it says of itself now: weight well|unwell tag .... While it is unwell 15 is 0,
 --         so that those who do not know of it give it nothing
--- result  {'config'}: the name has another configuration, nothing was done; or
---         {'full', stamp, count, due, expiry, grace,
+--         25 how it goes from roll to roll: '-' one by one, else by the barrier, and the
+--         version of the roll it has arrived at
+-- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
+--         its peers go from roll to roll in another way; or
+--         {'full', stamp, count, due, expiry, grace, behind,
 --          mine: p@e p@e* ... (* somebody live waits), ascending
 --          [, version, membership, replicas, line: 'index: partitions' or '']}
 -- cost    ~15 commands, one HMGET over the partitions listed, one HSET or HDEL for each
@@ -23,6 +26,33 @@ if refusal then return refusal end
 begin(true)
 
 local me, wanted = ARGV[13], ARGV[14]
+
+-- claims reports whether session s is one that asks for partitions.
+local function claims(s)
+	local says = redis.call('HGET', KEYS[8], s .. '.says') or row(s).weight
+	return string.match(says, '^%d+') ~= '0'
+end
+
+-- agreed makes the peers of a name go from roll to roll in one way. The first decides, and
+-- again when all have left. Who claims nothing has no part in it.
+local function agreed()
+	if string.match(ARGV[24], '^0 ') then return true end
+	local mode = ARGV[25] == '-' and 'no' or 'yes'
+	local stands = redis.call('HGET', KEYS[1], 'barrier')
+	if (stands or 'no') == mode then return true end
+	if stands and graceful() then return false end -- those who live may not have said so yet
+	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], str(meta.clock), '+inf')) do
+		if s ~= me and member(s) and row(s).state ~= 'gone' and claims(s) then return false end
+	end
+	redis.call('HSET', KEYS[1], 'barrier', mode)
+	return true
+end
+
+if not agreed() then
+	commit()
+	return {'barrier'}
+end
+
 local view, top = tonumber(ARGV[17]), tonumber(ARGV[18])
 if top > meta.count then set('count', top) end
 
@@ -58,6 +88,14 @@ if now ~= was and now ~= 'live' then
 	note(now, me, mine.peer, '', '', '')
 end
 
+-- Arrivals only rise: a late call of the sender's earlier life takes nothing back.
+if now == 'gone' then
+	unarrive(me)
+elseif ARGV[25] ~= '-' and tonumber(ARGV[25]) > tonumber(redis.call('HGET', KEYS[6], 'arrived:' .. me) or 0) then
+	set('arrived', meta.arrived + redis.call('HSET', KEYS[6], 'arrived:' .. me, ARGV[25]))
+end
+if meta.behind > 0 or tonumber(ARGV[25]) then look() end
+
 -- The sender knows a roll that the store does not: the store was set back. Only a new
 -- roll, with a number above all that was seen, makes them agree again.
 if view > version and meta.membership == basis then moved(meta.clock) end
@@ -69,6 +107,7 @@ local grants = {}
 local function grant(v)
 	if not v then return false end
 	local session, epoch, waiter = string.match(v, '^(%S+) (%d+) ?(%S*)$')
+	if not session then return false end -- an arrival
 	return {session = session, epoch = tonumber(epoch), waiter = waiter}
 end
 
@@ -94,7 +133,7 @@ if found ~= mine.held then
 	mine.held, changed[me] = 0, mine
 	for i = 1, #all, 2 do
 		local g = grant(all[i + 1])
-		if g.session == me then
+		if g and g.session == me then
 			grants[all[i]], mine.held = g, mine.held + 1
 		end
 	end
@@ -206,6 +245,7 @@ for i, p in ipairs(list) do
 	if g.waiter ~= me and live(g.waiter) then list[i] = list[i] .. '*' end
 end
 local answer = {'full', stamp(me), times()}
+answer[#answer + 1] = str(view > version and meta.behind + 1 or meta.behind)
 answer[#answer + 1] = table.concat(list, ' ')
 if version > view then
 	answer[#answer + 1] = str(version)
@@ -214,5 +254,6 @@ if version > view then
 	answer[#answer + 1] = redis.call('HGET', KEYS[5], me) or ''
 end
 commit()
+if opened then tell(ARGV[6], 'open') end
 for s, p in pairs(hints) do tell(ARGV[6] .. ':' .. s, p) end
 return answer

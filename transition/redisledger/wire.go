@@ -56,6 +56,14 @@ func says(r machine.Request) string {
 	return strings.TrimSpace(strconv.Itoa(r.Weight) + " " + wellWord(r.Unwell) + " " + string(r.Tags))
 }
 
+// way prints how a peer goes from roll to roll.
+func way(r machine.Request) string {
+	if !r.Barrier {
+		return "-"
+	}
+	return number(r.Arrived)
+}
+
 func wellWord(unwell bool) string {
 	if unwell {
 		return "unwell"
@@ -122,6 +130,7 @@ func answer(reply []string) (stamp string, a machine.Answer, err error) {
 	p := parser{words: reply[1:]}
 	stamp = p.next()
 	p.times(&a)
+	a.Behind = int(p.number())
 	for _, w := range strings.Fields(p.next()) {
 		g, wanted := strings.CutSuffix(w, "*")
 		grant, err := partition.ParseGrant(g)

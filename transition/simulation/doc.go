@@ -31,4 +31,6 @@
 //	   the roll names the living, and who left is gone
 //	P  then nothing moves
 //	M  a roll moves the least possible
+//	B  with the barrier nobody works under one roll while another works under another
+//	H  with the barrier work goes on again within a bound, however often rolls come
 package simulation

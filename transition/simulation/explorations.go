@@ -25,6 +25,14 @@ func Explorations() []Exploration {
 		{Name: "restart", Peers: 2, Partitions: 2, From: settled, For: 5 * time.Second, Faults: 2, Budget: Budget{Restart: 1, Leave: 1}},
 		{Name: "3peers", Peers: 2, Partitions: 1, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1, Crash: 1}},
 
+		{Name: "barrier-join-leave", Barrier: true, Peers: 1, Partitions: 2, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
+		{Name: "barrier-delay", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Late: 1, Lose: 1, Leave: 1}},
+		{Name: "barrier-crash", Barrier: true, Peers: 2, Partitions: 2, From: settled, For: lapse, Faults: 1, Budget: Budget{Crash: 1}},
+		{Name: "barrier-pause", Large: true, Barrier: true, Peers: 2, Partitions: 2, From: settled, For: lapse, Faults: 1, Budget: Budget{Pause: 1}},
+		{Name: "barrier-memloss", Barrier: true, Peers: 2, Partitions: 2, From: settled, For: lapse, Faults: 1, Budget: Budget{Forget: 1}},
+		{Name: "barrier-setback", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Setback: 1, Leave: 1}},
+
+		{Name: "barrier-3peers", Large: true, Barrier: true, Peers: 2, Partitions: 2, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
 		{Name: "large-join-leave", Large: true, Peers: 1, Partitions: 1, From: settled, For: 5 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Leave: 1, Lose: 1}},
 		{Name: "large-join-lossy", Large: true, Peers: 1, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Lose: 1, Late: 1, Twice: 1}},
 		{Name: "large-join-crash", Large: true, Peers: 1, Partitions: 2, From: settled, For: lapse, Faults: 2, Budget: Budget{Joined: 1, Crash: 1}},

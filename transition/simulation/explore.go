@@ -23,6 +23,7 @@ import (
 type Exploration struct {
 	Name       string
 	Large      bool // not for every test run
+	Barrier    bool
 	Peers      int
 	Partitions int
 	From       time.Duration // before, the peers start undisturbed; 0: they start within
@@ -112,7 +113,7 @@ func (x Exploration) Replay(way Way, tell func(string)) *Violation {
 
 func (x Exploration) begin(tell func(string)) *moment {
 	w := &World{
-		mix:    Mix{Name: x.Name, Handler: returnsIn, Disturbed: 1}, // after calm it may take as long as there
+		mix:    Mix{Name: x.Name, Barrier: x.Barrier, Handler: returnsIn, Disturbed: 1}, // after calm it may take as long as there
 		timing: transition.Timing{}.WithDefaults(),
 		random: *rand.NewPCG(1, 0x636f756e746f6666),
 		trace:  tell,

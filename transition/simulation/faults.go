@@ -262,6 +262,11 @@ func (w *World) unsettled() string {
 	if census.Membership != census.Roll.Membership || census.Grace > 0 {
 		return "a roll is due"
 	}
+	for _, p := range alive {
+		if w.mix.Barrier && p.view.Version != census.Roll.Version {
+			return fmt.Sprintf("%v is under roll %d, the newest is %d", p, p.view.Version, census.Roll.Version)
+		}
+	}
 	wished := make(map[partition.ID]*peer)
 	if w.mix.Views {
 		for _, p := range alive {

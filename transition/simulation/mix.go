@@ -15,6 +15,11 @@ type Mix struct {
 	Disturbed  float64       // share of calls that are lost, late or carried out twice
 	NoHints    bool
 	Views      bool // wishes come from an indexer that says something random
+	// Barrier lets the peers go from roll to roll by the barrier, and Halt is the longest
+	// time in which nobody may work on anything, not counted while somebody who died
+	// may be waited for; 0: any.
+	Barrier bool
+	Halt    time.Duration
 
 	// Weights of the faults.
 	Joins, BornDead, Leaves, Crashes, Pauses, Cuts, Jumps int
@@ -24,7 +29,20 @@ type Mix struct {
 	Every time.Duration
 }
 
-func (m Mix) strategy() partition.Strategy { return partition.Sticky{} }
+func (m Mix) strategy() partition.Strategy {
+	if m.Barrier {
+		return partition.Modulo{}
+	}
+	return partition.Sticky{}
+}
+
+const (
+	// barrierTakes is what a barrier takes beside the longest handler, if every hint is
+	// lost: a beat until the roll is known, a quarter of one until it is known that all
+	// have arrived, each with a timer that is late and a few calls.
+	barrierTakes = 3 * time.Second
+	mourning     = 12500 * time.Millisecond // until nobody waits for who died: lease, beat and a late timer
+)
 
 // Mixes returns all mixes.
 func Mixes() []Mix {
@@ -64,6 +82,29 @@ func Mixes() []Mix {
 			m.Disturbed, m.Handler = 0.2, 3*time.Second
 			m.Weighs, m.Moods, m.Every = 3, 6, 3*time.Second
 			m.Crashes, m.Pauses, m.Cuts, m.Restarts, m.Forgets = 1, 1, 1, 1, 1
+		}),
+		base("barrier", func(m *Mix) {
+			m.Barrier, m.Leaves = true, 3
+			m.Halt = m.Handler + barrierTakes
+		}),
+		base("barrier-storm", func(m *Mix) {
+			m.Barrier, m.Leaves, m.Weighs, m.NoHints = true, 4, 4, true
+			m.Every, m.Handler = 500*time.Millisecond, 5*time.Second
+			m.Halt = m.Handler + barrierTakes
+		}),
+		base("barrier-crash", func(m *Mix) {
+			m.Barrier, m.Crashes, m.BornDead = true, 1, 1
+			m.Every, m.Handler = 10*time.Second, 3*time.Second
+			m.Halt = m.Handler + barrierTakes
+		}),
+		base("barrier-pause", func(m *Mix) {
+			m.Barrier, m.Pauses, m.Cuts, m.Jumps, m.Handler = true, 4, 3, 2, 4*time.Second
+			m.Disturbed = lossy
+		}),
+		base("barrier-all", func(m *Mix) {
+			m.Barrier, m.Disturbed, m.Handler = true, lossy, 8*time.Second
+			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps, m.Moods = 1, 2, 3, 2, 1, 1
+			m.Restarts, m.Setbacks, m.Forgets, m.Outages, m.Disasters = 2, 2, 2, 1, 1
 		}),
 		base("chaos-wish", func(m *Mix) {
 			m.Views = true

@@ -45,8 +45,9 @@ type peer struct {
 // work is a grant on a peer, from Serve until nothing of it runs.
 type work struct {
 	epoch   partition.Epoch
-	running bool // the fence is installed: handlers run
-	ending  bool // drain or abort
+	roll    uint64 // that the peer worked under when it began
+	running bool   // the fence is installed: handlers run
+	ending  bool   // drain or abort
 	// excused handlers are those of a process that was stopped while its lease ran
 	// out: they go on for a moment when it wakes. The fence keeps them off the data.
 	excused bool
@@ -92,6 +93,9 @@ func (w *World) join(name string, bornDead bool) {
 		w.named++
 		name = fmt.Sprintf("p%d", w.named)
 	}
+	if len(w.living()) == 0 {
+		w.truth.died = w.now // without anybody to ask the store its clock stood still
+	}
 	p := &peer{
 		place:    len(w.peers),
 		name:     name,
@@ -107,6 +111,7 @@ func (w *World) join(name string, bornDead bool) {
 		Peer:    p.name,
 		Times:   w.timing.Times(),
 		Viewed:  w.mix.Views,
+		Barrier: w.mix.Barrier,
 		Seed:    uint64(w.between(0, 1<<62)),
 	}, p.clock(w.now))
 	w.peers = append(w.peers, p)
@@ -196,7 +201,7 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 	case machine.Serve:
 		w.stats.Serves++
 		w.say("%v serves %v", p, e.Grant)
-		p.works[e.Grant.ID] = work{epoch: e.Grant.Epoch}
+		p.works[e.Grant.ID] = work{epoch: e.Grant.Epoch, roll: p.view.Version}
 		w.after(w.upTo(openTakes), event{kind: kOpened, peer: p.place, grant: e.Grant})
 	case machine.Drain:
 		w.stats.Drains++
@@ -213,6 +218,8 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 	case machine.Adopt:
 		w.say("%v adopts %d: index %d of %d, wish %v", p, e.View.Version, e.View.Index, e.View.Replicas, e.View.Wish)
 		p.view = e.View
+	case machine.Waits:
+		w.say("%v stops for roll %d", p, e.Version)
 	case machine.Released:
 		if !w.truth.worked[token{e.Grant.ID, p.token(e.Grant.Epoch)}] {
 			w.stats.Stray++
@@ -262,7 +269,9 @@ func (w *World) opened(p *peer, g partition.Grant) {
 		w.stats.Gap = max(w.stats.Gap, w.now-since)
 	}
 	delete(w.truth.idle, g.ID)
+	w.worksAgain()
 	w.checkAlone(g.ID)
+	w.checkTable(p, k.roll)
 }
 
 // drained: nothing of g runs any more. A drain that was aborted ends twice; the
@@ -279,10 +288,12 @@ func (w *World) drained(p *peer, g partition.Grant) {
 }
 
 func (w *World) stopWork(p *peer, id partition.ID) {
-	if p.works[id].running {
-		w.truth.idle[id] = w.now
-	}
+	running := p.works[id].running
 	delete(p.works, id)
+	if running {
+		w.truth.idle[id] = w.now
+		w.stands()
+	}
 }
 
 // fetch asks the data of everything in work: a fence that is not ours says so.
@@ -339,7 +350,7 @@ func (w *World) crash(p *peer) {
 		return
 	}
 	w.say("%v crashes", p)
-	p.crashed = true
+	p.crashed, w.truth.died = true, w.now
 	for _, id := range sortedKeys(p.works) {
 		w.stopWork(p, id)
 	}

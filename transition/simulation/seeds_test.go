@@ -48,8 +48,8 @@ func TestSeeds(t *testing.T) {
 				}
 				sum = add(sum, stats)
 			}
-			t.Logf("%d seeds: %d rolls, %d serves, %d drains, %d aborts, %d stray; longest: settled after calm %v, leave %v, gap %v; %d steps",
-				last-first+1, sum.Rolls, sum.Serves, sum.Drains, sum.Aborts, sum.Stray, sum.Settled, sum.Leave, sum.Gap, sum.Steps)
+			t.Logf("%d seeds: %d rolls, %d serves, %d drains, %d aborts, %d stray; longest: settled after calm %v, leave %v, gap %v, halt %v; %d steps",
+				last-first+1, sum.Rolls, sum.Serves, sum.Drains, sum.Aborts, sum.Stray, sum.Settled, sum.Leave, sum.Gap, sum.Halt, sum.Steps)
 		})
 	}
 	if !found {
@@ -79,6 +79,7 @@ func add(a, b simulation.Stats) simulation.Stats {
 		Settled: max(a.Settled, b.Settled),
 		Leave:   max(a.Leave, b.Leave),
 		Gap:     max(a.Gap, b.Gap),
+		Halt:    max(a.Halt, b.Halt),
 		Steps:   a.Steps + b.Steps,
 	}
 }

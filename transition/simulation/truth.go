@@ -18,6 +18,8 @@ type truth struct {
 	claimed   map[partition.ID]map[partition.Session]bool
 	idle      map[partition.ID]time.Duration // nobody works on it since
 	jumped    time.Duration                  // of the store's clock, the last time
+	stood     time.Duration                  // nobody works on anything since; 0: somebody does
+	died      time.Duration                  // the last time that somebody did
 }
 
 // token is a fence of a partition.
@@ -83,10 +85,54 @@ func (w *World) checkAlone(id partition.ID) {
 	}
 }
 
+// checkTable is B: nobody works under another roll than p, which begins under this one.
+// Handlers that were told to end count as long as they run.
+func (w *World) checkTable(p *peer, roll uint64) {
+	if !w.mix.Barrier {
+		return
+	}
+	for _, q := range w.peers {
+		if !q.runs() || q.asleep {
+			continue
+		}
+		for _, id := range sortedKeys(q.works) {
+			if k := q.works[id]; k.running && !k.excused && k.roll != roll {
+				w.violate("B", "%v begins under roll %d while %v works on partition %d under %d", p, roll, q, id, k.roll)
+			}
+		}
+	}
+}
+
+// stands notes that nobody works on anything, if so.
+func (w *World) stands() {
+	for _, p := range w.peers {
+		for _, k := range p.works {
+			if p.runs() && k.running {
+				return
+			}
+		}
+	}
+	w.truth.stood = w.now
+}
+
+// worksAgain is H: what stood did not stand for too long.
+func (w *World) worksAgain() {
+	if since := w.truth.stood; since != 0 {
+		w.truth.stood = 0
+		if w.truth.died != 0 {
+			since = max(since, min(w.truth.died+mourning, w.now))
+		}
+		w.stats.Halt = max(w.stats.Halt, w.now-since)
+		if w.mix.Halt != 0 && w.now-since > w.mix.Halt {
+			w.violate("H", "nobody worked on anything for %v, the bound is %v", w.now-since, w.mix.Halt)
+		}
+	}
+}
+
 // checkDrain is D, and U for drains: a peer that stays drains only what it should
 // not have, and for somebody who asked.
 func (w *World) checkDrain(p *peer, g partition.Grant) {
-	if p.stopping {
+	if p.stopping || w.mix.Barrier { // then everything stops for a roll
 		return
 	}
 	w.checkPause(p, g, "drained")

@@ -53,6 +53,7 @@ type Stats struct {
 	Stray                         int           // grants that reached a peer which no longer wished them
 	Settled                       time.Duration // after calm
 	Leave, Gap                    time.Duration // longest: from stop to left, and of a partition without an owner
+	Halt                          time.Duration // longest: nobody worked on anything
 	Steps                         int
 }
 
