@@ -21,11 +21,11 @@ var update = flag.Bool("update", false, "rewrite the transcripts; read the diff 
 // says why, one that begins with > is what happens, the rest is what the machine
 // does about it:
 //
-//	> config policy=abandon viewed claim-nothing unwell
+//	> config policy=abandon viewed claim-nothing unwell barrier
 //	> 5s                   let time pass until then, in steps as Wake wants them
 //	> 5s count=9 mine=1@7  the same, and every Sync gets this answer at once, unseen
 //	> at 5s hint           what happens at 5s, before the machine has looked at its clock
-//	> synced count=9 mine=1@7,2@8! line=9:0/2:1,2 sealing due=1s grace=1s expiry=1s
+//	> synced count=9 mine=1@7,2@8! line=9:0/2:1,2 sealing due=1s grace=1s expiry=1s behind=1
 //	> failed · sealed ok · sealed failed · hint
 //	> weigh to=3 · well · unwell · view 7:0/2:1,2 · drained 1@7 · lost 1@7 stored=12 · stop · stop now
 //
@@ -94,6 +94,7 @@ func play(t *testing.T, script string) string {
 				cfg.Viewed = has(fields, "viewed")
 				cfg.ClaimNothing = has(fields, "claim-nothing")
 				cfg.Unwell = has(fields, "unwell")
+				cfg.Barrier = has(fields, "barrier")
 				continue
 			}
 			if p.m == nil {
@@ -214,6 +215,8 @@ func (p *player) answer(fields []string) machine.Answer {
 			a.Grace = p.duration(value)
 		case "expiry":
 			a.Expiry = p.duration(value)
+		case "behind":
+			a.Behind = int(p.number(value))
 		default:
 			p.t.Fatalf("what is %q in an answer?", f)
 		}
@@ -282,6 +285,9 @@ func describe(e machine.Effect) string {
 		if r.Unwell {
 			about += " unwell"
 		}
+		if r.Barrier {
+			about += fmt.Sprintf(" arrived=%d", r.Arrived)
+		}
 		return fmt.Sprintf("sync %d %v view=%d top=%d hold=%v release=%v claim=%v%s",
 			e.Call, r.State, r.View, r.Top, r.Hold, r.Release, r.Claim, about)
 	case machine.Seal:
@@ -294,6 +300,8 @@ func describe(e machine.Effect) string {
 		return fmt.Sprintf("abort %v: %v", e.Grant, e.Cause)
 	case machine.Adopt:
 		return fmt.Sprintf("adopt %d: index %d of %d, wish %v", e.View.Version, e.View.Index, e.View.Replicas, e.View.Wish)
+	case machine.Waits:
+		return fmt.Sprintf("waits at the barrier before %d", e.Version)
 	case machine.Released:
 		return fmt.Sprintf("released %v", e.Grant)
 	case machine.Overdue:
