@@ -47,6 +47,9 @@ type (
 		Changed    int64  `json:"changed"`
 		Grace      int64  `json:"grace"`
 		Step       int64  `json:"step"`
+		Barrier    string `json:"barrier,omitempty"`
+		Barred     bool   `json:"barred,omitempty"`
+		Clear      int64  `json:"clear,omitempty"`
 	}
 	wireSession struct {
 		Peer       string         `json:"peer"`
@@ -54,6 +57,7 @@ type (
 		Unwell     bool           `json:"unwell,omitempty"`
 		Tags       partition.Tags `json:"tags,omitempty"`
 		State      string         `json:"state"`
+		Arrived    uint64         `json:"arrived,omitempty"`
 		Lease      string         `json:"lease"`
 		Cancel     string         `json:"cancelGrace"`
 		Settle     string         `json:"settle"`
@@ -89,6 +93,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units, Requires: s.Config.Requires})
 	put(metaKey, wireMeta{
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step,
+		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear,
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
@@ -101,7 +106,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	kvs[transitionKey] = grants(s.Grants)
 	for id, x := range s.Sessions {
 		put(sessionsKeys+string(id), wireSession{
-			Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, State: x.State.String(),
+			Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, State: x.State.String(), Arrived: x.Arrived,
 			Lease: x.Terms.Lease.String(), Cancel: x.Terms.CancelGrace.String(), Settle: x.Terms.Settle.String(),
 			Drain: x.Terms.Drain.String(), Shutdown: x.Terms.Shutdown.String(), Deployment: x.Terms.Deployment,
 		})
@@ -145,6 +150,7 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		Config: partition.Config{Total: config.Total, Hash: config.Hash, Units: config.Units, Requires: config.Requires},
 		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step,
 		Count: meta.Count, Membership: meta.Membership, Changed: meta.Changed, Grace: meta.Grace,
+		Barrier: meta.Barrier, Barred: meta.Barred, Clear: meta.Clear,
 		Sessions: make(map[partition.Session]memledger.Seat),
 		Roll:     machine.Roll{Version: roll.Version, Membership: roll.Membership},
 	}
@@ -189,7 +195,7 @@ func (x wireSession) seat() (memledger.Seat, error) {
 		return d
 	}
 	seat := memledger.Seat{
-		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags,
+		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, Arrived: x.Arrived,
 		Terms: machine.Terms{
 			Lease: span(x.Lease), CancelGrace: span(x.Cancel), Settle: span(x.Settle),
 			Drain: span(x.Drain), Shutdown: span(x.Shutdown), Deployment: x.Deployment,

@@ -15,8 +15,11 @@ type State struct {
 	Step       int64 // most the clock advances in one call
 	Count      uint64
 	Membership uint64
-	Changed    int64 // the first change that the roll does not know
-	Grace      int64 // its end
+	Changed    int64  // the first change that the roll does not know
+	Grace      int64  // its end
+	Barrier    string // how the peers go from roll to roll: "yes", "no", or unknown
+	Barred     bool   // somebody is behind the newest roll
+	Clear      int64  // when nobody was any more
 	Sessions   map[partition.Session]Seat
 	Grants     map[partition.ID]Grant
 	Roll       machine.Roll
@@ -29,6 +32,7 @@ type Seat struct {
 	Unwell   bool
 	Tags     partition.Tags
 	State    machine.State
+	Arrived  uint64
 	Deadline int64
 	Terms    machine.Terms
 }
@@ -48,13 +52,14 @@ func Restore(state State) *Store {
 		config: state.Config, run: state.Run,
 		raw: state.Clock, clock: state.Clock, step: state.Step,
 		count: state.Count, membership: state.Membership, changed: state.Changed, grace: state.Grace,
+		barrier: state.Barrier, barred: state.Barred, clear: state.Clear,
 		sessions: make(map[partition.Session]seat, len(state.Sessions)),
 		grants:   make(map[partition.ID]grant, len(state.Grants)),
 		ghosts:   make(map[partition.Session]string),
 		roll:     state.Roll,
 	}
 	for id, x := range state.Sessions {
-		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, tags: x.Tags, state: x.State, deadline: x.Deadline, terms: x.Terms}
+		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, tags: x.Tags, state: x.State, arrived: x.Arrived, deadline: x.Deadline, terms: x.Terms}
 	}
 	for id, g := range state.Grants {
 		s.grants[id] = grant{session: g.Session, epoch: g.Epoch, waiter: g.Waiter}
@@ -72,12 +77,13 @@ func (s *Store) State() (State, bool) {
 		Config: s.config, Run: s.run,
 		Clock: s.clock, Step: s.step,
 		Count: s.count, Membership: s.membership, Changed: s.changed, Grace: s.grace,
+		Barrier: s.barrier, Barred: s.barred, Clear: s.clear,
 		Sessions: make(map[partition.Session]Seat, len(s.sessions)),
 		Grants:   make(map[partition.ID]Grant, len(s.grants)),
 		Roll:     s.roll,
 	}
 	for id, x := range s.sessions {
-		state.Sessions[id] = Seat{Peer: x.peer, Weight: x.weight, Unwell: x.unwell, Tags: x.tags, State: x.state, Deadline: x.deadline, Terms: x.terms}
+		state.Sessions[id] = Seat{Peer: x.peer, Weight: x.weight, Unwell: x.unwell, Tags: x.tags, State: x.state, Arrived: x.arrived, Deadline: x.deadline, Terms: x.terms}
 	}
 	for id, g := range s.grants {
 		state.Grants[id] = Grant{Session: g.session, Epoch: g.epoch, Waiter: g.waiter}
