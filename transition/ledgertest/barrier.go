@@ -89,7 +89,7 @@ var barrierClauses = []clause{
 		a, b := tb.peer("a"), tb.peer("b")
 		first := tb.seal(a, b)
 		a.at(first)
-		b.at(first)
+		b.barrier(machine.Request{Arrived: first, Claim: []partition.ID{5}}) // which it leaves behind
 		second := tb.seal(a, b)
 		tb.pass(tb.timing.Lease / 2)
 		tb.wantBehind(a.at(second), 1)
