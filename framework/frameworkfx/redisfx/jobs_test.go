@@ -166,7 +166,8 @@ func (d *day) run(long time.Duration) {
 			p.crash()
 			d.join()
 		default:
-			d.paused.Go(func() { p.pause(time.Duration(5+d.random.IntN(175)) * time.Second) })
+			long := time.Duration(5+d.random.IntN(175)) * time.Second
+			d.paused.Go(func() { p.pause(long) })
 		}
 	}
 	d.paused.Wait()
