@@ -36,6 +36,7 @@ func TestSameAsReference(t *testing.T) {
 		}
 		call := memledger.Call{Config: s.cfg.WithDefaults(), Timing: s.timing, Run: "one"}
 		made := call
+		made.Now = 1
 		made.Timing.Lease = 96 * time.Hour
 		ref := memledger.NewStore(made)
 		view, top := make(map[partition.Session]uint64), uint64(0)
@@ -57,7 +58,7 @@ func TestSameAsReference(t *testing.T) {
 				s.now += d
 				log = append(log, fmt.Sprint(d, " pass"))
 			}
-			call.Now = s.now.Milliseconds()
+			call.Now = 1 + s.now.Milliseconds()
 			l := ledgers[r.IntN(len(ledgers))]
 			if r.IntN(8) == 0 {
 				seen, _ := ref.Census(call)

@@ -178,6 +178,7 @@ func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) 
 		Config:  l.cfg.Config, Timing: l.cfg.Timing, Deployment: l.cfg.Deployment,
 	}
 	if !known {
+		call.Now = 1 // where the clock of a new name begins
 		return &memledger.Store{}, call, nil
 	}
 	if have, want := state.Config, l.cfg.Config; have.Total != want.Total || have.Hash != want.Hash || !slices.Equal(have.Units, want.Units) {

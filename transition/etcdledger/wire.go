@@ -69,6 +69,14 @@ type (
 		Version    uint64       `json:"version"`
 		Membership uint64       `json:"membership"`
 		Members    []wireMember `json:"members"`
+		Seats      []wireChair  `json:"seats,omitempty"`
+	}
+	wireChair struct {
+		Seat    int               `json:"seat"`
+		Session partition.Session `json:"session"`
+		Peer    string            `json:"peer"`
+		Tags    partition.Tags    `json:"tags,omitempty"`
+		Since   string            `json:"since,omitempty"`
 	}
 	wireMember struct {
 		Index      int               `json:"index"`
@@ -101,6 +109,13 @@ func encode(s memledger.State) (map[string]string, error) {
 		roll.Members = append(roll.Members, wireMember{
 			Index: m.Index, Session: m.Session, Peer: m.Peer, Weight: m.Weight, Down: m.Down, Tags: m.Tags, Partitions: ranges(m.Partitions),
 		})
+	}
+	for _, c := range s.Roll.Chairs {
+		w := wireChair{Seat: c.Seat, Session: c.Session, Peer: c.Peer, Tags: c.Tags}
+		if c.Since != 0 {
+			w.Since = c.Since.String()
+		}
+		roll.Seats = append(roll.Seats, w)
 	}
 	put(rollKey, roll)
 	kvs[transitionKey] = grants(s.Grants)
@@ -161,6 +176,14 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 			Member:     partition.Member{Session: m.Session, Peer: m.Peer, Index: m.Index, Weight: m.Weight, Down: m.Down, Tags: m.Tags},
 			Partitions: ids,
 		})
+	}
+	for _, w := range roll.Seats {
+		c := machine.Chair{Seat: w.Seat, Session: w.Session, Peer: w.Peer, Tags: w.Tags}
+		if w.Since != "" {
+			c.Since, err = time.ParseDuration(w.Since)
+			errs = append(errs, err)
+		}
+		s.Roll.Chairs = append(s.Roll.Chairs, c)
 	}
 	s.Grants, err = parseGrants(kvs[transitionKey])
 	errs = append(errs, err)

@@ -29,7 +29,7 @@ var full = memledger.State{
 	Roll: machine.Roll{Version: 40, Membership: 39, Members: []machine.RollMember{
 		{Member: partition.Member{Session: "a", Peer: "a", Index: 0, Weight: 2, Down: true, Tags: "eu"}, Partitions: []partition.ID{0, 1, 2, 5, 7, partition.FirstUnit}},
 		{Member: partition.Member{Session: "b", Peer: "b", Index: 1, Weight: 1}},
-	}},
+	}, Chairs: []machine.Chair{{Seat: 0, Session: "gone", Peer: "g", Tags: "eu", Since: 1234 * time.Millisecond}, {Seat: 2, Session: "a", Peer: "a"}}},
 }
 
 func TestWire(t *testing.T) {
@@ -63,7 +63,7 @@ func TestGoldenWire(t *testing.T) {
 		"leases/a":   "200",
 		"transition": "a 0@3 1@4>b\ndead 1048576@5\n",
 		"roll": `{"version":40,"membership":39,"members":[{"index":0,"session":"a","peer":"a","weight":2,"down":true,"tags":"eu","partitions":"0-2 5 7 1048576"},` +
-			`{"index":1,"session":"b","peer":"b","weight":1,"partitions":""}]}`,
+			`{"index":1,"session":"b","peer":"b","weight":1,"partitions":""}],"seats":[{"seat":0,"session":"gone","peer":"g","tags":"eu","since":"1.234s"},{"seat":2,"session":"a","peer":"a"}]}`,
 	} {
 		if kvs[key] != want {
 			t.Errorf("%s is\n%s\nwant\n%s", key, kvs[key], want)
@@ -114,6 +114,27 @@ func TestURL(t *testing.T) {
 		}
 		if err == nil && (cfg.TLS != nil) != strings.HasPrefix(address, "etcds") {
 			t.Errorf("%s: TLS %v", address, cfg.TLS)
+		}
+	}
+}
+
+// A field that is new has to be taken into the keys, or the number here be raised with a
+// reason.
+func TestNoFieldIsForgotten(t *testing.T) {
+	for v, fields := range map[reflect.Type]int{
+		reflect.TypeFor[memledger.State]():       11,
+		reflect.TypeFor[memledger.Seat]():        7,
+		reflect.TypeFor[memledger.Grant]():       3,
+		reflect.TypeFor[machine.Terms]():         6,
+		reflect.TypeFor[machine.Roll]():          4,
+		reflect.TypeFor[machine.Chair]():         5,
+		reflect.TypeFor[machine.RollMember]():    2,
+		reflect.TypeFor[partition.Member]():      7, // Seat is that of the roll's chairs
+		reflect.TypeFor[partition.Config]():      4,
+		reflect.TypeFor[partition.Requirement](): 4,
+	} {
+		if n := v.NumField(); n != fields {
+			t.Errorf("%v has %d fields, of %d it is known how they are kept", v, n, fields)
 		}
 	}
 }
