@@ -28,6 +28,7 @@ import (
 
 	"github.com/countoff/countoff/cmd/countoff-chaos/peer"
 	"github.com/countoff/countoff/cmd/countoff-chaos/play"
+	"github.com/countoff/countoff/partition/intervalindexer"
 )
 
 // The words with which the program runs itself again.
@@ -61,10 +62,11 @@ func main() {
 // options are the flags.
 type options struct {
 	play.Config
-	only   string
-	json   bool
-	keep   bool
-	report string
+	only    string
+	json    bool
+	keep    bool
+	report  string
+	indexer string
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
@@ -80,6 +82,8 @@ func parse(args []string, errs io.Writer) (options, error) {
 	flags.IntVar(&o.Concurrency, "concurrency", 8, "handlers of a peer at once")
 	flags.IntVar(&o.Rate, "rate", 160, "tasks a second")
 	flags.DurationVar(&o.Lease, "lease", 3*time.Second, "of the peers")
+	flags.StringVar(&o.indexer, "indexer", "roster", "who says which partitions a peer should have: roster (the ledger's rolls), or interval (counting off)")
+	flags.DurationVar(&o.Interval, "interval", time.Second, "of the indexer interval")
 	flags.BoolVar(&o.json, "json", false, "print only the summary, as one line of JSON")
 	flags.BoolVar(&o.keep, "keep", false, "keep the journals of a run that did not fail")
 	flags.StringVar(&o.report, "report", "", "also write the tables to this file, as Markdown")
@@ -97,6 +101,14 @@ func parse(args []string, errs io.Writer) (options, error) {
 		o.Seed = rand.Uint64N(1e9) + 1
 	}
 	errs2 := []error{play.CheckKinds(o.Kinds), peer.Timing(o.Lease).Validate()}
+	switch o.indexer {
+	case "roster":
+		o.Interval = 0
+	case "interval":
+		errs2 = append(errs2, intervalindexer.Config{Interval: o.Interval}.Validate())
+	default:
+		errs2 = append(errs2, fmt.Errorf("--indexer %s: want roster or interval", o.indexer))
+	}
 	for name, n := range map[string]int{"peers": o.Peers, "partitions": o.Partitions, "concurrency": o.Concurrency, "rate": o.Rate} {
 		if n < 1 {
 			errs2 = append(errs2, fmt.Errorf("--%s %d: want at least 1", name, n))

@@ -15,6 +15,8 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-chaos/journal"
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redissource"
@@ -41,6 +43,7 @@ type Config struct {
 	Partitions          int
 	Concurrency         int
 	Lease               time.Duration
+	Interval            time.Duration // of the interval indexer; 0: the ledger's rolls
 }
 
 // Args returns the flags that Run reads.
@@ -48,7 +51,7 @@ func (c Config) Args() []string {
 	return []string{
 		"-name", c.Name, "-peer", c.Peer, "-journal", c.Journal, "-control", c.Control, "-data", c.Data,
 		"-inbox", c.Inbox, "-partitions", fmt.Sprint(c.Partitions), "-concurrency", fmt.Sprint(c.Concurrency),
-		"-lease", c.Lease.String(),
+		"-lease", c.Lease.String(), "-interval", c.Interval.String(),
 	}
 }
 
@@ -64,6 +67,7 @@ func parse(args []string) (Config, error) {
 	flags.IntVar(&c.Partitions, "partitions", 0, "")
 	flags.IntVar(&c.Concurrency, "concurrency", 0, "")
 	flags.DurationVar(&c.Lease, "lease", 0, "")
+	flags.DurationVar(&c.Interval, "interval", 0, "")
 	return c, flags.Parse(args)
 }
 
@@ -120,7 +124,12 @@ func Run(args []string) error {
 		}),
 		framework.WithControl(func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
 			l, err := redisledger.New(control, cfg.Name, redisledger.Config{Config: layout, Timing: Timing(cfg.Lease)})
-			return l, nil, err
+			if err != nil || cfg.Interval == 0 {
+				return l, nil, err
+			}
+			x, err := intervalindexer.New(rediscounter.New(control), cfg.Name,
+				intervalindexer.Config{Interval: cfg.Interval, Partitions: layout})
+			return l, x, err
 		}),
 		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) { observe(out, e) })),
 	)

@@ -304,7 +304,7 @@ func (s *stage) scale(ctx context.Context) {
 	defer end()
 	for _, n := range []int{1, 8, 2, s.cfg.Peers} {
 		s.resize(n)
-		s.healthy(ctx, 2*s.watch.timing.Takeover())
+		s.healthy(ctx, 2*s.watch.bound())
 		pause(s.watch.timing.Settle, ctx.Done())
 	}
 }

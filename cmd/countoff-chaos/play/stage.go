@@ -32,11 +32,12 @@ type Config struct {
 	Concurrency int // handlers of a peer
 	Rate        int // tasks a second
 	Lease       time.Duration
-	Dir         string // for journals and logs
-	StoreDir    string // for the stores' files
-	Self        string // this program, to be run again
-	PeerCommand string // as a peer
-	BusyCommand string // as a process that takes a processor
+	Interval    time.Duration // of the interval indexer; 0: the ledger's rolls
+	Dir         string        // for journals and logs
+	StoreDir    string        // for the stores' files
+	Self        string        // this program, to be run again
+	PeerCommand string        // as a peer
+	BusyCommand string        // as a process that takes a processor
 	Log         io.Writer
 }
 
@@ -122,7 +123,7 @@ func Run(ctx context.Context, cfg Config, trio bool) (result Result, err error) 
 			return result, err
 		}
 	}
-	s.say("%d peers, %d partitions, lease %v, takeover bound %v, seed %d", cfg.Peers, cfg.Partitions, cfg.Lease, s.watch.timing.Takeover(), cfg.Seed)
+	s.say("%d peers, %d partitions, lease %v, takeover bound %v, seed %d", cfg.Peers, cfg.Partitions, cfg.Lease, s.watch.bound(), cfg.Seed)
 	if !s.healthy(ctx, 30*time.Second) {
 		return result, errors.New("the first peers do not come to own every partition")
 	}
@@ -177,7 +178,7 @@ func (s *stage) perform(ctx context.Context) {
 		}
 		done.Wait()
 		left -= len(b)
-		if !s.healthy(ctx, 3*s.watch.timing.Takeover()+s.watch.timing.Grace()) {
+		if !s.healthy(ctx, 3*s.watch.bound()+s.watch.timing.Grace()) {
 			s.say("not every partition has an owner again")
 		}
 		pause(time.Duration(s.random.IntN(300))*time.Millisecond, ctx.Done())
@@ -240,7 +241,7 @@ func (s *stage) result(f *feed, left checker.Store) (Result, error) {
 		}
 		h.Processes = append(h.Processes, x)
 	}
-	return Result{Report: checker.Check(h), History: h, Skipped: s.skipped, Bound: s.watch.timing.Takeover(), Stalled: s.watch.stalled(), Unplanned: s.flips}, nil
+	return Result{Report: checker.Check(h), History: h, Skipped: s.skipped, Bound: s.watch.bound(), Stalled: s.watch.stalled(), Unplanned: s.flips}, nil
 }
 
 // dismiss ends whoever still runs.

@@ -210,6 +210,11 @@ func (w *watch) end(id partition.ID, g *gap, owner partition.Session, now journa
 	w.gaps = append(w.gaps, checker.Gap{Part: int(id), Fault: g.kind, Span: checker.Span{From: g.from, Until: now}, Moved: owner != g.former})
 }
 
+// bound is how long a partition may be without an owner. Where intervals count the peers, it
+// takes four of them until the living have agreed on who is there, and as long again if
+// somebody was not counted meanwhile.
+func (w *watch) bound() time.Duration { return w.timing.Takeover() + 8*w.stage.cfg.Interval }
+
 // judge says how long a gap may have been: the bound, counted anew from each fault
 // that struck another peer meanwhile, since that may have been the successor, and
 // longer by the time in which the store was away or did not answer. After it was away
@@ -229,9 +234,9 @@ func (w *watch) judge(g checker.Gap, faults []checker.Fault) checker.Gap {
 			from = max(from, struck)
 		}
 	}
-	g.Bound = time.Duration(from-g.From) + w.timing.Takeover() + sample
+	g.Bound = time.Duration(from-g.From) + w.bound() + sample
 	for _, o := range w.outages {
-		if o.From <= end && o.Until+journal.Time(w.timing.Grace()+w.timing.Takeover()) >= g.From {
+		if o.From <= end && o.Until+journal.Time(w.timing.Grace()+w.bound()) >= g.From {
 			g.Bound += time.Duration(o.Until-o.From) + w.timing.Grace()
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/framework/promobserver"
 )
 
@@ -30,10 +31,11 @@ type probes struct {
 	observed *promobserver.Observer
 	runtime  atomic.Pointer[framework.Runtime]
 	away     atomic.Bool // in maintenance
+	counted  bool        // by intervals
 }
 
 func newProbes(cfg Config, l fx.Lifecycle) (*probes, error) {
-	p := &probes{registry: prometheus.NewRegistry()}
+	p := &probes{registry: prometheus.NewRegistry(), counted: cfg.Indexer == redisfx.Interval}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
 	if p.observed, err = promobserver.New(p.registry); err != nil {
@@ -114,6 +116,9 @@ func (p *probes) handler() http.Handler {
 	mux.Handle("PUT /maintenance", p.put(func(_ *framework.Runtime, body string) error {
 		if body != "on" && body != "off" {
 			return fmt.Errorf("maintenance %q: want on or off", body)
+		}
+		if p.counted {
+			return errors.New("the indexer interval does not ask who is in maintenance")
 		}
 		p.away.Store(body == "on")
 		return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	Peer        string                // peer id
 	Weight      int                   // share of the work relative to other peers
 	Strategy    string                // how partitions are shared out; see partition.StrategyByName
+	Indexer     redisfx.Indexer       // who says which partitions a peer should have
+	Interval    time.Duration         // of redisfx.Interval
 	Tags        []string              // what the peer has, for partitions that ask for some
 	Retry       framework.RetryPolicy // of mails that fail for now
 	Shutdown    time.Duration         // for mails being sent when told to stop
@@ -68,6 +71,14 @@ func (cfg Config) Validate() error {
 	_, badStrategy := partition.StrategyByName(cfg.Strategy)
 	_, badTag := partition.ParseTags(strings.Join(cfg.Tags, ","))
 	errs := []error{partition.CheckName(cfg.Name), err, badTag, badStrategy, cfg.numbers(timeout).Validate()}
+	if cfg.Indexer == redisfx.Interval {
+		errs = append(errs, intervalindexer.Config{Interval: cfg.Interval}.Validate())
+		if cfg.Weight > 1 || len(cfg.Tags) > 0 || cfg.Strategy == (partition.Sticky{}).Name() {
+			errs = append(errs, errors.New("the indexer interval knows no weights, tags and tables that were in force: choose another strategy, as in jump, or leave them out"))
+		}
+	} else if cfg.Indexer != redisfx.Roster && cfg.Indexer != "" {
+		errs = append(errs, fmt.Errorf("indexer %s: want %s or %s", cfg.Indexer, redisfx.Roster, redisfx.Interval))
+	}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("weight %d: want at least 1", cfg.Weight))
 	}
@@ -105,20 +116,26 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 	if err != nil {
 		return 0, err
 	}
+	counted := redisfx.Config{Ledger: cfg.Ledger, Source: redissource.Config{Partitions: cfg.Partitions, Ingress: cfg.ingress()}}
+	healthy := frameworkfx.Healthy(cfg.Name, (*probes).health)
+	if cfg.Indexer == redisfx.Interval {
+		counted.Indexer, counted.Interval = cfg.Indexer, cfg.Interval
+		if cfg.Strategy != "" {
+			counted.Strategy = strategy
+		}
+		healthy = fx.Options() // an interval does not ask who is well
+	}
 	return frameworkfx.Run(
 		fx.Supply(cfg, log),
 		fx.Supply(fx.Annotate(client, fx.As(new(redis.UniversalClient)))),
 		fx.Provide(newProbes),
-		redisfx.Source(cfg.Name, redisfx.Config{Ledger: cfg.Ledger, Source: redissource.Config{
-			Partitions: cfg.Partitions,
-			Ingress:    cfg.ingress(),
-		}}),
+		redisfx.Source(cfg.Name, counted),
 		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
 		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()),
 			framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...),
 			framework.WithStrategy(strategy)),
 		frameworkfx.Observe((*probes).observer),
-		frameworkfx.Healthy(cfg.Name, (*probes).health),
+		healthy,
 		fx.Invoke((*probes).watch),
 	), nil
 }
