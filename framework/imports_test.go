@@ -119,7 +119,8 @@ var mains = map[string][]string{
 // testRooms may be imported by the tests of every package: references, conformance
 // suites and servers for tests, and the modules made for tests.
 var testRooms = []string{
-	"partition/indexertest", "partition/redistest", "transition/ledgertest", "transition/memledger",
+	"partition/indexertest", "partition/redistest", "partition/intervalindexer", // measured beside the rolls
+	"transition/ledgertest", "transition/memledger",
 	"sources/sourcetest", "sources/memsource", "sources/progress/progresstest", "framework/frameworktest",
 	"sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
 }
