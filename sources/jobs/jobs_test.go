@@ -113,7 +113,7 @@ func TestDailyIsOnceADay(t *testing.T) {
 		}
 		first := time.Date(rapid.IntRange(2001, 2030).Draw(t, "year"), 1, 15, 12, 0, 0, 0, location)
 		n := 0
-		for at := s.Next(first); at.Before(first.AddDate(1, 0, 0)); at = s.Next(at) {
+		for at := s.Next(first); !at.After(first.AddDate(1, 0, 0)); at = s.Next(at) {
 			n++
 			local := at.In(location)
 			if local.Hour() != h || local.Minute() != m {

@@ -24,6 +24,7 @@ func bubble(t *testing.T, one bool) redis.UniversalClient {
 			}
 			return redistest.Pump(c), nil
 		},
+		PoolSize:                 1000, // nobody waits for a connection: see redistest.Bubble
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() { client.Close() })

@@ -1,6 +1,7 @@
 package asynqfx_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,7 @@ type stage struct {
 	name   string
 	client redis.UniversalClient
 	peers  []*exec.Cmd
+	said   map[*exec.Cmd]*bytes.Buffer // read it when the process has ended
 	born   int
 }
 
@@ -76,10 +78,12 @@ func (s *stage) spawn(i int) {
 	s.born++
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPeer$", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), peerVariable+"="+fmt.Sprintf("%s %s peer-%d", s.url, s.name, s.born))
+	said := new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.peers[i] = cmd
+	s.peers[i], s.said[cmd] = cmd, said
 	s.t.Cleanup(func() {
 		_ = cmd.Process.Kill() // most have ended
 		_ = cmd.Wait()
@@ -113,7 +117,7 @@ func TestPeersAreKilledAndPaused(t *testing.T) {
 		faults = n
 	}
 	server := redistest.Server(t)
-	s := &stage{t: t, url: "redis://" + server.Addr(), name: redistest.Name(t), client: server.Client(), peers: make([]*exec.Cmd, 3)}
+	s := &stage{t: t, url: "redis://" + server.Addr(), name: redistest.Name(t), client: server.Client(), peers: make([]*exec.Cmd, 3), said: map[*exec.Cmd]*bytes.Buffer{}}
 	if _, err := redisledger.Init(t.Context(), s.client, s.name, partition.Config{Total: 8}); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +186,7 @@ func TestPeersAreKilledAndPaused(t *testing.T) {
 	for _, p := range s.peers {
 		_ = p.Process.Signal(syscall.SIGTERM) // it is there
 		if err := p.Wait(); err != nil {
-			t.Errorf("a peer ended with %v", err)
+			t.Errorf("a peer ended with %v: %s", err, s.said[p])
 		}
 	}
 	inspector := asynq.NewInspectorFromRedisClient(s.client)
