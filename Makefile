@@ -48,7 +48,7 @@ guards: ## takes out each guard of the protocol and wants its tests to go red
 	.ci/guards
 
 .PHONY: soak
-soak: ## 10,000 seeds of 60 s of every mix, and the large explorations (an hour or so)
+soak: ## 10,000 seeds of 60 s of every mix, and the large explorations (some 15 minutes)
 	go test ./transition/simulation -run 'TestSeeds' -timeout 6h -v -seeds 10000
 	go test ./transition/simulation -run 'TestExplore' -timeout 6h -v -large
 	go test ./sources/progress/progresstest -run 'TestReference' -timeout 6h -v -progress.seeds 10000
