@@ -84,6 +84,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	flags.DurationVar(&o.Lease, "lease", 3*time.Second, "of the peers")
 	flags.StringVar(&o.indexer, "indexer", "roster", "who says which partitions a peer should have: roster (the ledger's rolls), or interval (counting off)")
 	flags.DurationVar(&o.Interval, "interval", time.Second, "of the indexer interval")
+	flags.BoolVar(&o.Barrier, "barrier", false, "every change of the peers stops them all (the eager barrier)")
 	flags.BoolVar(&o.json, "json", false, "print only the summary, as one line of JSON")
 	flags.BoolVar(&o.keep, "keep", false, "keep the journals of a run that did not fail")
 	flags.StringVar(&o.report, "report", "", "also write the tables to this file, as Markdown")
@@ -106,6 +107,9 @@ func parse(args []string, errs io.Writer) (options, error) {
 		o.Interval = 0
 	case "interval":
 		errs2 = append(errs2, intervalindexer.Config{Interval: o.Interval}.Validate())
+		if o.Barrier {
+			errs2 = append(errs2, errors.New("--barrier: the indexer interval has no rolls before which one could be closed"))
+		}
 	default:
 		errs2 = append(errs2, fmt.Errorf("--indexer %s: want roster or interval", o.indexer))
 	}

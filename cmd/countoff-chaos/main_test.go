@@ -65,7 +65,7 @@ func TestTwoHundredKills(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--only", "kill,earthquake"}, {"--peers", "0"}, {"--lease", "1s"}, {"extra"}, {"--rate", "-1"}, {"--nonsense"},
+		{"--only", "kill,earthquake"}, {"--peers", "0"}, {"--lease", "1s"}, {"extra"}, {"--rate", "-1"}, {"--barrier", "--indexer", "interval"}, {"--nonsense"},
 	} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), args, &out, &errs); code != 2 {

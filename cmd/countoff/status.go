@@ -39,7 +39,7 @@ func statusCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, findings")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, findings, and barrier while one is closed")
 	cmd.Flags().BoolVar(&all, "all", false, "list also the partitions that are owned and empty")
 	return cmd
 }

@@ -27,25 +27,53 @@ func lookOf(census transition.Census, stats []redissource.Stat) coverage.Look {
 	return l
 }
 
+// A past is the history of a name, which is read once and only if somebody asks for it.
+type past struct {
+	client  redis.UniversalClient
+	ledger  *redisledger.Ledger
+	read    bool
+	history machine.History
+	now     time.Time // of the store
+}
+
+func (p *past) load(ctx context.Context) (err error) {
+	if p.read {
+		return nil
+	}
+	if p.history, err = p.ledger.History(ctx, machine.HistoryKept); err != nil {
+		return err
+	}
+	p.now, err = p.client.Time(ctx).Result()
+	p.read = err == nil
+	return err
+}
+
+// sealed returns for how many ms the roll of that version has stood; -1: nobody knows.
+func (p *past) sealed(ctx context.Context, version uint64) (int64, error) {
+	if err := p.load(ctx); err != nil {
+		return 0, err
+	}
+	for _, e := range p.history {
+		if e.What == machine.RollMade && e.Version == version {
+			return max(p.now.Sub(e.At), 0).Milliseconds(), nil
+		}
+	}
+	return -1, nil
+}
+
 // findings judges l. Only if something lasts that may last for a while, the history is
 // read to find out for how long.
-func findings(ctx context.Context, client redis.UniversalClient, ledger *redisledger.Ledger, l coverage.Look) ([]Finding, error) {
-	var history machine.History
-	var now time.Time
+func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, error) {
 	for _, c := range coverage.Conditions(l) {
 		if c.Bound == 0 {
 			continue
 		}
-		var err error
-		if history, err = ledger.History(ctx, machine.HistoryKept); err != nil {
-			return nil, err
-		}
-		if now, err = client.Time(ctx).Result(); err != nil {
+		if err := then.load(ctx); err != nil {
 			return nil, err
 		}
 		break
 	}
-	since := begun(history)
+	since := begun(then.history)
 	out := []Finding{}
 	for _, f := range coverage.Judge(l, func(c coverage.Condition) time.Duration {
 		from := since.free
@@ -56,7 +84,7 @@ func findings(ctx context.Context, client redis.UniversalClient, ledger *redisle
 			from = since.granted
 		}
 		if at, ok := from[c.ID]; ok {
-			return max(now.Sub(at), 0)
+			return max(then.now.Sub(at), 0)
 		}
 		return -1
 	}) {

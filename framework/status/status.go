@@ -38,6 +38,9 @@ type Status struct {
 	// TakeoverMS is the published bound: by then a dead peer's partitions are granted
 	// to others. 0: no peer has told its times.
 	TakeoverMS int64 `json:"takeover_bound_ms"`
+	// Barrier is what the peers wait for where they go from roll to roll by the barrier;
+	// absent: nothing.
+	Barrier *Barrier `json:"barrier,omitempty"`
 	// Findings are what is wrong for longer than it may be.
 	Findings []Finding `json:"findings"`
 	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
@@ -53,6 +56,23 @@ type Finding struct {
 	Partitions []partition.ID `json:"partitions"` // empty: it is about the name
 	Text       string         `json:"text"`
 	ForMS      int64          `json:"for_ms"` // how long it has been so, as far as known
+}
+
+// A Barrier is one that is closed: whoever works under an older roll than the newest is
+// waited for, and nobody begins under the newest before.
+type Barrier struct {
+	Roll    uint64   `json:"roll"`    // the newest
+	Arrived []string `json:"arrived"` // peers that have stopped for it
+	Behind  []Behind `json:"behind"`  // those that are waited for, the one with the oldest roll first
+	ForMS   int64    `json:"for_ms"`  // how long the roll has been the newest; -1: unknown
+}
+
+// Behind is a peer that a barrier waits for.
+type Behind struct {
+	Peer string `json:"peer"`
+	Roll uint64 `json:"roll"` // at which it stands, and may work under
+	// LeaseMS is what is left of its lease: one that is dead is waited for as long.
+	LeaseMS int64 `json:"lease_ms"`
 }
 
 // A Roll is the newest sealed membership.
@@ -156,7 +176,13 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 		return Status{}, err
 	}
 	s := assemble(name, census, stats, pending, table)
-	s.Findings, err = findings(ctx, client, ledger, lookOf(census, stats))
+	then := &past{client: client, ledger: ledger}
+	if s.Barrier = barrierOf(census); s.Barrier != nil {
+		if s.Barrier.ForMS, err = then.sealed(ctx, s.Barrier.Roll); err != nil {
+			return Status{}, err
+		}
+	}
+	s.Findings, err = findings(ctx, then, lookOf(census, stats))
 	return s, err
 }
 
@@ -207,6 +233,26 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 		return cmp.Or(cmp.Compare(uint(a.Index), uint(b.Index)), cmp.Compare(a.ID, b.ID))
 	})
 	return s
+}
+
+// barrierOf returns the barrier of census that is closed, or nil.
+func barrierOf(census transition.Census) *Barrier {
+	b := &Barrier{Roll: census.Roll.Version, Arrived: []string{}, ForMS: -1}
+	for _, seat := range census.Sessions {
+		switch {
+		case seat.Arrived == 0: // it has begun nothing yet, and nobody waits for it
+		case seat.Arrived < b.Roll:
+			b.Behind = append(b.Behind, Behind{Peer: seat.Peer, Roll: seat.Arrived, LeaseMS: seat.Lease.Milliseconds()})
+		default:
+			b.Arrived = append(b.Arrived, seat.Peer)
+		}
+	}
+	if len(b.Behind) == 0 {
+		return nil
+	}
+	slices.Sort(b.Arrived)
+	slices.SortFunc(b.Behind, func(a, b Behind) int { return cmp.Or(cmp.Compare(a.Roll, b.Roll), cmp.Compare(a.Peer, b.Peer)) })
+	return b
 }
 
 // elsewhere reports whether the fences are not here: those of a topic whose progress is

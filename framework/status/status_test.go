@@ -162,3 +162,68 @@ func TestJSONFields(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestBarrier closes a barrier and wants to be told who has arrived, who is waited for and
+// since when, until all have.
+func TestBarrier(t *testing.T) {
+	m, client := redistest.Mini(t)
+	now := time.Unix(1_800_000_000, 0)
+	m.SetTime(now)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "mine")
+	say := func(session, peer string, arrived, view uint64) {
+		t.Helper()
+		sync(t, l, transition.Request{
+			Session: partition.Session(session), Peer: peer, Weight: 1, State: machine.Live, View: view, Barrier: true, Arrived: arrived,
+		})
+	}
+	roll := func(sessions ...string) uint64 {
+		t.Helper()
+		census, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := transition.Roll{Version: census.Roll.Version, Membership: census.Membership}
+		for i, s := range sessions {
+			next.Members = append(next.Members, machine.RollMember{Member: partition.Member{Session: partition.Session(s), Peer: s, Index: i, Weight: 1}})
+		}
+		if err := l.Seal(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		if census, err = l.Census(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return census.Roll.Version
+	}
+	closed := func(when string, want *Barrier) {
+		t.Helper()
+		if got := read(t, client, "n").Barrier; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", when, got, want)
+		}
+	}
+
+	say("aa", "ann", 0, 0)
+	say("bb", "bob", 0, 0)
+	first := roll("aa", "bb")
+	closed("nobody has begun", nil)
+	say("aa", "ann", first, first)
+	say("bb", "bob", first, first)
+	say("cc", "cid", 0, 0)
+	closed("all are under one roll", nil)
+	second := roll("aa", "bb", "cc")
+	say("aa", "ann", second, second)
+	m.SetTime(now.Add(1500 * time.Millisecond))
+	closed("one of two has stopped", &Barrier{
+		Roll: second, Arrived: []string{"ann"}, Behind: []Behind{{Peer: "bob", Roll: first, LeaseMS: 8500}}, ForMS: 1500,
+	})
+	if err := client.Del(t.Context(), "{n}:history").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if b := read(t, client, "n").Barrier; b == nil || b.ForMS != -1 {
+		t.Errorf("without a history: %+v", b)
+	}
+	say("bb", "bob", second, second)
+	closed("both have", nil)
+}

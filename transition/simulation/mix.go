@@ -97,6 +97,11 @@ func Mixes() []Mix {
 			m.Every, m.Handler = 10*time.Second, 3*time.Second
 			m.Halt = m.Handler + barrierTakes
 		}),
+		base("barrier-flap", func(m *Mix) { // peers come, die at once or soon, and come again
+			m.Barrier, m.Joins, m.BornDead, m.Crashes = true, 4, 3, 3
+			m.Every = 700 * time.Millisecond
+			m.Halt = m.Handler + barrierTakes
+		}),
 		base("barrier-pause", func(m *Mix) {
 			m.Barrier, m.Pauses, m.Cuts, m.Jumps, m.Handler = true, 4, 3, 2, 4*time.Second
 			m.Disturbed = lossy

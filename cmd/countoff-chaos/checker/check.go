@@ -18,6 +18,7 @@ func Check(h *History) *Report {
 	c.index()
 	c.finals()
 	c.overlaps()
+	c.tables()
 	c.orders()
 	c.doubles()
 	c.fences()

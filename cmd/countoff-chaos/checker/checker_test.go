@@ -307,6 +307,29 @@ func TestStale(t *testing.T) {
 	expect(t, s.run("b", 2, "p2", 4200).run("b", 2, "p3", 4200), "stale", "stale")
 }
 
+// With a barrier runs say under which roll they are.
+func TestTables(t *testing.T) {
+	two := func(rolls ...uint64) *story {
+		s := tell().push("p1", "k", 1, 0).push("p2", "l", 1, 0)
+		first, second := s.begin("a", 1, "p1", 10), s.begin("b", 2, "p2", 15)
+		s.end("a", 1, first, "p1", journal.Done, 20).end("b", 2, second, "p2", journal.Done, 30)
+		for i, name := range []string{"a", "b"} {
+			s.process(name).Records[0].Roll = rolls[i]
+		}
+		return s
+	}
+	expect(t, two(3, 4), "table")
+	expect(t, two(4, 3), "table")
+	expect(t, two(3, 3))
+	expect(t, two(0, 4)) // one of them does not say
+	// It was stopped for longer than its lease, and cannot be waited for.
+	s := two(3, 4).freeze("a", 11, 900)
+	s.process("b").Records[0].Time = 500 * ms
+	s.process("b").Records[1].Time = 510 * ms
+	s.process("a").Records[1].Time = 901 * ms
+	expect(t, s)
+}
+
 func TestEpochs(t *testing.T) {
 	expect(t, tell().open("a", 5, 10).open("b", 4, 20), "epoch")
 	expect(t, tell().open("a", 5, 10).open("b", 5, 20), "epoch")

@@ -15,5 +15,6 @@
 //	epoch       an epoch is worked by one session, and is not let in after a newer one
 //	buried      a task becomes a dead letter only if its handler said so or crashes did
 //	takeover    each partition has an owner again within the bound
+//	table       with a barrier, nobody works under one roll while another works under another
 //	peer        a peer ends when it is told to, and only then
 package checker

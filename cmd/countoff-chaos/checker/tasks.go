@@ -150,6 +150,30 @@ func (c *check) overlaps() {
 	}
 }
 
+// tables checks that handlers which run at once run under one roll, where runs say under
+// which they do.
+func (c *check) tables() {
+	var all, open []*run // open: those that have not ended when the next begins
+	for _, runs := range c.runs {
+		for _, r := range runs {
+			if r.began.Roll > 0 {
+				all = append(all, r)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *run) int { return cmp.Compare(a.began.Time, b.began.Time) })
+	for _, b := range all {
+		open = slices.DeleteFunc(open, func(a *run) bool { return a.end() <= b.began.Time })
+		for _, a := range open {
+			if a.began.Roll != b.began.Roll && !c.notActing(a, b) {
+				c.violate("table", fmt.Sprintf("a handler began under roll %d while another ran under roll %d", b.began.Roll, a.began.Roll),
+					append(a.evidence(), b.evidence()...)...)
+			}
+		}
+		open = append(open, b)
+	}
+}
+
 // notActing reports whether one of two runs that overlap was in a process that could
 // not act: it was kept from running longer than the margin of its lease before the
 // other began, or it was stopped between its last look at the lease and its first

@@ -61,6 +61,7 @@ type Record struct {
 	Seq     int    // Began: number in the key, from 1
 	Attempt int    // Began
 	Crashes int    // Began
+	Roll    uint64 // Began: with a barrier, the roll that the peer works under; otherwise 0
 	Outcome string // Ended: of the run; Opened, Settled, Closed: the answer; Lost: the cause
 
 	Tasks []Verdict // Settled
@@ -73,7 +74,7 @@ type Verdict struct{ Task, Outcome string }
 func (r *Record) Append(b []byte) []byte {
 	b = append(b, byte(r.Kind), ' ')
 	b = strconv.AppendInt(b, int64(r.Time), 10)
-	for _, n := range []uint64{uint64(r.Until), uint64(r.Part), r.Epoch, r.Run, uint64(r.Seq), uint64(r.Attempt), uint64(r.Crashes)} {
+	for _, n := range []uint64{uint64(r.Until), uint64(r.Part), r.Epoch, r.Run, uint64(r.Seq), uint64(r.Attempt), uint64(r.Crashes), r.Roll} {
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, n, 10)
 	}
@@ -98,7 +99,7 @@ func word(r rune) rune {
 	return r
 }
 
-const words = 13 // of a line without verdicts
+const words = 14 // of a line without verdicts
 
 // Parse reads one line without its end.
 func Parse(line string) (Record, error) {
@@ -106,22 +107,23 @@ func Parse(line string) (Record, error) {
 	if len(w) < words || len(w[0]) != 1 {
 		return Record{}, fmt.Errorf("journal: %q: want %d words", line, words)
 	}
-	var n [8]int64
+	var n [9]int64
 	for i := range n {
 		var err error
 		if n[i], err = strconv.ParseInt(w[1+i], 10, 64); err != nil {
 			return Record{}, fmt.Errorf("journal: %q: %w", line, err)
 		}
 	}
-	for i := range w[9:13] {
-		if w[9+i] == "-" {
-			w[9+i] = ""
+	texts := w[1+len(n) : words]
+	for i := range texts {
+		if texts[i] == "-" {
+			texts[i] = ""
 		}
 	}
 	r := Record{
 		Kind: Kind(w[0][0]), Time: Time(n[0]), Until: Time(n[1]), Part: int(n[2]), Epoch: uint64(n[3]),
-		Run: uint64(n[4]), Seq: int(n[5]), Attempt: int(n[6]), Crashes: int(n[7]),
-		Session: w[9], Task: w[10], Key: w[11], Outcome: w[12],
+		Run: uint64(n[4]), Seq: int(n[5]), Attempt: int(n[6]), Crashes: int(n[7]), Roll: uint64(n[8]),
+		Session: texts[0], Task: texts[1], Key: texts[2], Outcome: texts[3],
 	}
 	for _, v := range w[words:] {
 		task, outcome, ok := strings.Cut(v, ":")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,6 +45,7 @@ type Config struct {
 	Concurrency         int
 	Lease               time.Duration
 	Interval            time.Duration // of the interval indexer; 0: the ledger's rolls
+	Barrier             bool          // before every roll
 }
 
 // Args returns the flags that Run reads.
@@ -51,7 +53,7 @@ func (c Config) Args() []string {
 	return []string{
 		"-name", c.Name, "-peer", c.Peer, "-journal", c.Journal, "-control", c.Control, "-data", c.Data,
 		"-inbox", c.Inbox, "-partitions", fmt.Sprint(c.Partitions), "-concurrency", fmt.Sprint(c.Concurrency),
-		"-lease", c.Lease.String(), "-interval", c.Interval.String(),
+		"-lease", c.Lease.String(), "-interval", c.Interval.String(), "-barrier=" + strconv.FormatBool(c.Barrier),
 	}
 }
 
@@ -68,6 +70,7 @@ func parse(args []string) (Config, error) {
 	flags.IntVar(&c.Concurrency, "concurrency", 0, "")
 	flags.DurationVar(&c.Lease, "lease", 0, "")
 	flags.DurationVar(&c.Interval, "interval", 0, "")
+	flags.BoolVar(&c.Barrier, "barrier", false, "")
 	return c, flags.Parse(args)
 }
 
@@ -114,7 +117,8 @@ func Run(args []string) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := framework.New(cfg.Name, spy{source, out}, &handler{out: out},
+	work := &handler{out: out}
+	options := []framework.Option{
 		framework.WithPeer(cfg.Peer, 1),
 		framework.WithConfig(framework.Config{
 			Concurrency: cfg.Concurrency,
@@ -131,8 +135,19 @@ func Run(args []string) error {
 				intervalindexer.Config{Interval: cfg.Interval, Partitions: layout})
 			return l, x, err
 		}),
-		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) { observe(out, e) })),
-	)
+		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+			if c, ok := e.(framework.Coordinated); ok && cfg.Barrier {
+				if seen, ok := c.Event.(transition.RollSeen); ok {
+					work.roll.Store(seen.View.Version) // before anything is served under it
+				}
+			}
+			observe(out, e)
+		})),
+	}
+	if cfg.Barrier {
+		options = append(options, framework.WithBarrier())
+	}
+	consumer, err := framework.New(cfg.Name, spy{source, out}, work, options...)
 	if err != nil {
 		return err
 	}
@@ -204,6 +219,9 @@ func logf(format string, args ...any) {
 type handler struct {
 	out *journal.Writer
 	run atomic.Uint64
+	// roll is the one that the peer works under, with a barrier. While a handler may begin
+	// it does not change.
+	roll atomic.Uint64
 }
 
 func (h *handler) Handle(ctx context.Context, t *framework.Task) error {
@@ -213,7 +231,7 @@ func (h *handler) Handle(ctx context.Context, t *framework.Task) error {
 	}
 	r := journal.Record{
 		Kind: journal.Began, Time: journal.Now(), Part: int(t.Grant.ID), Epoch: uint64(t.Grant.Epoch), Session: string(t.Token.Session),
-		Run: h.run.Add(1), Task: t.ID, Key: t.Key, Seq: task.Seq, Attempt: t.Attempt, Crashes: t.Crashes,
+		Run: h.run.Add(1), Task: t.ID, Key: t.Key, Seq: task.Seq, Attempt: t.Attempt, Crashes: t.Crashes, Roll: h.roll.Load(),
 	}
 	h.out.Write(r)
 	err := h.work(ctx, t, &task)

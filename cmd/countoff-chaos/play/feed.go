@@ -39,6 +39,7 @@ const (
 	keys      = 48 // of the producer
 	inboxKeys = 12
 	tick      = 20 * time.Millisecond
+	slowest   = 500 * time.Millisecond // handler, if it is cancelled in its last moment
 )
 
 func newFeed(ctx context.Context, url, name, inbox string, rate int, seed uint64) (*feed, error) {

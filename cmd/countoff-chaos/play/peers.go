@@ -56,7 +56,7 @@ func (s *stage) enter(id string) (*process, error) {
 	p.journal = filepath.Join(s.dir, p.name+".journal")
 	cfg := peer.Config{
 		Name: s.name, Peer: id, Journal: p.journal, Inbox: s.inbox,
-		Partitions: s.cfg.Partitions, Concurrency: s.cfg.Concurrency, Lease: s.cfg.Lease, Interval: s.cfg.Interval,
+		Partitions: s.cfg.Partitions, Concurrency: s.cfg.Concurrency, Lease: s.cfg.Lease, Interval: s.cfg.Interval, Barrier: s.cfg.Barrier,
 		Control: s.store.URL(""), Data: s.store.URL(""),
 	}
 	var err error

@@ -33,6 +33,7 @@ type Config struct {
 	Rate        int // tasks a second
 	Lease       time.Duration
 	Interval    time.Duration // of the interval indexer; 0: the ledger's rolls
+	Barrier     bool          // before every roll
 	Dir         string        // for journals and logs
 	StoreDir    string        // for the stores' files
 	Self        string        // this program, to be run again

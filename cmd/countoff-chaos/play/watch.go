@@ -212,8 +212,15 @@ func (w *watch) end(id partition.ID, g *gap, owner partition.Session, now journa
 
 // bound is how long a partition may be without an owner. Where intervals count the peers, it
 // takes four of them until the living have agreed on who is there, and as long again if
-// somebody was not counted meanwhile.
-func (w *watch) bound() time.Duration { return w.timing.Takeover() + 8*w.stage.cfg.Interval }
+// somebody was not counted meanwhile. With a barrier all handlers end before the roll that
+// the dead one is still a member of, and again before the next.
+func (w *watch) bound() time.Duration {
+	bound := w.timing.Takeover() + 8*w.stage.cfg.Interval
+	if w.stage.cfg.Barrier {
+		bound += 2 * slowest
+	}
+	return bound
+}
 
 // judge says how long a gap may have been: the bound, counted anew from each fault
 // that struck another peer meanwhile, since that may have been the successor, and
@@ -227,8 +234,11 @@ func (w *watch) judge(g checker.Gap, faults []checker.Fault) checker.Gap {
 	from := g.From
 	for _, f := range faults {
 		struck := f.From
-		if f.Kind == Delay || f.Kind == DelayControl {
-			struck = min(f.Until, end) // each of its calls may have been the one that failed
+		late := f.Kind == Delay || f.Kind == DelayControl // each of its calls may have been the one that failed
+		// Before a roll all wait for a peer that cannot settle what it has done.
+		waited := w.stage.cfg.Barrier && (f.Kind == CutData || f.Kind == SilentData || f.Kind == DelayData)
+		if late || waited {
+			struck = min(f.Until, end)
 		}
 		if slices.ContainsFunc(ofPeers, func(k weighted) bool { return k.kind == f.Kind }) && struck <= end {
 			from = max(from, struck)

@@ -38,6 +38,8 @@ type Explanation struct {
 	Named   string            `json:"named"`    // peer that it gives the partition to; empty: nobody
 	GraceMS int64             `json:"grace_ms"` // nobody gains a partition for so long
 	Why     []past.Entry      `json:"why"`      // the last moves of the partition
+	// Barrier is the one that is closed, before which nobody works on anything.
+	Barrier *status.Barrier `json:"barrier,omitempty"`
 	// Ahead is how many open tasks stand before the first of the key, or before a new
 	// one if there is none. The log was looked through as far as Looked.
 	Ahead  int `json:"ahead"`
@@ -109,7 +111,8 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 	e := Explanation{
 		Name: s.Name, Key: key, Hash: s.Config.Hash, Total: s.Config.Total, Partition: s.Partitions[id],
 		Session: s.Partitions[id].Session, Roll: s.Roll.Version, GraceMS: s.GraceMS,
-		Why: []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
+		Barrier: s.Barrier,
+		Why:     []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
 	}
 	for _, m := range census.Roll.Members {
 		for _, p := range m.Partitions {
@@ -212,6 +215,8 @@ func (e Explanation) waits() []string {
 	var out []string
 	p := e.Partition
 	switch {
+	case p.Owner == "" && e.Barrier != nil:
+		out = append(out, fmt.Sprintf("for all peers to stop before roll %d: %s has not yet", e.Barrier.Roll, e.Barrier.Behind[0].Peer))
 	case p.Owner == "":
 		out = append(out, "for an owner: nothing of the partition is worked on")
 	case p.State == status.Opening:

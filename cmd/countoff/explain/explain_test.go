@@ -33,6 +33,7 @@ type situation struct {
 	queue []redissource.Queued
 	tried redissource.Tried
 	wrong []status.Finding
+	gate  *status.Barrier
 }
 
 func move(ago time.Duration, what machine.Change, peer, from string, epoch partition.Epoch) machine.Move {
@@ -89,6 +90,10 @@ func situations() map[string]situation {
 				{Kind: "overdue", Partitions: []partition.ID{3}, Text: "not this one"},
 			},
 		},
+		"barrier": {
+			held: status.Held{ID: 1, State: status.Unowned}, roll: 8, named: "worker-1", moves: []machine.Move{granted},
+			gate: &status.Barrier{Roll: 8, Arrived: []string{"worker-1"}, Behind: []status.Behind{{Peer: "worker-2", Roll: 6, LeaseMS: 900}}, ForMS: 300},
+		},
 		"grace": {held: status.Held{ID: 1, State: status.Unowned}, grace: 4200, moves: []machine.Move{move(5*time.Second, machine.Forgot, "", "", 0)}},
 		"new":   {held: status.Held{ID: 1, State: status.Unowned}},
 		"two-owners": {
@@ -104,7 +109,7 @@ func TestSituations(t *testing.T) {
 			p := c.stat
 			p.Held = c.held
 			s := status.Status{
-				Name: "mail-sender", Config: partition.Config{Total: 4}.WithDefaults(), Roll: status.Roll{Version: c.roll}, GraceMS: c.grace,
+				Name: "mail-sender", Config: partition.Config{Total: 4}.WithDefaults(), Roll: status.Roll{Version: c.roll}, GraceMS: c.grace, Barrier: c.gate,
 				Partitions: []status.Partition{{}, p, {}, {}}, Findings: c.wrong,
 			}
 			census := transition.Census{Roll: machine.Roll{Version: c.roll}}

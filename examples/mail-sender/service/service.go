@@ -37,6 +37,7 @@ type Config struct {
 	Strategy    string                // how partitions are shared out; see partition.StrategyByName
 	Indexer     redisfx.Indexer       // who says which partitions a peer should have
 	Interval    time.Duration         // of redisfx.Interval
+	Barrier     bool                  // every change of the peers stops them all; see framework.WithBarrier
 	Tags        []string              // what the peer has, for partitions that ask for some
 	Retry       framework.RetryPolicy // of mails that fail for now
 	Shutdown    time.Duration         // for mails being sent when told to stop
@@ -75,6 +76,9 @@ func (cfg Config) Validate() error {
 		errs = append(errs, intervalindexer.Config{Interval: cfg.Interval}.Validate())
 		if cfg.Weight > 1 || len(cfg.Tags) > 0 || cfg.Strategy == (partition.Sticky{}).Name() {
 			errs = append(errs, errors.New("the indexer interval knows no weights, tags and tables that were in force: choose another strategy, as in jump, or leave them out"))
+		}
+		if cfg.Barrier {
+			errs = append(errs, errors.New("the indexer interval has no rolls before which a barrier could be closed: leave one of the two out"))
 		}
 	} else if cfg.Indexer != redisfx.Roster && cfg.Indexer != "" {
 		errs = append(errs, fmt.Errorf("indexer %s: want %s or %s", cfg.Indexer, redisfx.Roster, redisfx.Interval))
@@ -125,15 +129,20 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 		}
 		healthy = fx.Options() // an interval does not ask who is well
 	}
+	options := []framework.Option{framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...)}
+	if cfg.Barrier {
+		options = append(options, framework.WithBarrier())
+	}
+	if cfg.Strategy != "" {
+		options = append(options, framework.WithStrategy(strategy))
+	}
 	return frameworkfx.Run(
 		fx.Supply(cfg, log),
 		fx.Supply(fx.Annotate(client, fx.As(new(redis.UniversalClient)))),
 		fx.Provide(newProbes),
 		redisfx.Source(cfg.Name, counted),
 		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
-		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()),
-			framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...),
-			framework.WithStrategy(strategy)),
+		frameworkfx.Configure(cfg.Name, cfg.numbers(mails.Timeout()), options...),
 		frameworkfx.Observe((*probes).observer),
 		healthy,
 		fx.Invoke((*probes).watch),

@@ -6,6 +6,7 @@
 package partitionmap
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,6 +46,9 @@ func (m *Map) Lines(s status.Status) []string {
 	lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   dead %d", t.Pending, t.InFlight, t.Delayed, t.Dead))
 	if s.TakeoverMS > 0 {
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
+	}
+	if s.Barrier != nil {
+		lines = append(lines, barrier(*s.Barrier)...)
 	}
 	for _, f := range s.Findings {
 		lines = append(lines, "  WRONG  "+f.String())
@@ -144,6 +148,28 @@ func state(p status.Peer) string {
 		return "unwell"
 	}
 	return p.State
+}
+
+// barrier says who has arrived at a closed barrier, and who is waited for.
+func barrier(b status.Barrier) []string {
+	head := fmt.Sprintf("  barrier: nobody works under roll %d before all have stopped", b.Roll)
+	if b.ForMS >= 0 {
+		head += fmt.Sprintf(", for %s now", Seconds(time.Duration(b.ForMS)*time.Millisecond))
+	}
+	const most = 8
+	arrived := cmp.Or(strings.Join(b.Arrived[:min(most, len(b.Arrived))], ", "), "nobody")
+	if n := len(b.Arrived) - most; n > 0 {
+		arrived += fmt.Sprintf(" and %d more", n)
+	}
+	lines := []string{head, "    arrived   " + arrived}
+	for i, p := range b.Behind {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("    waits for %d more", len(b.Behind)-most))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("    waits for %s, at roll %d, lease %s", p.Peer, p.Roll, Seconds(time.Duration(p.LeaseMS)*time.Millisecond)))
+	}
+	return lines
 }
 
 // letter returns the session's letter: A to Z, then AA, AB and so on.

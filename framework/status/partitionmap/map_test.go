@@ -55,6 +55,29 @@ func ExampleMap() {
 	//           …  1 partition owned and empty (--all lists them)
 }
 
+// While a barrier is closed the map says who has arrived, and who is waited for.
+func ExampleMap_barrier() {
+	var m Map
+	s := status.Status{Name: "n", Roll: status.Roll{Version: 9, Replicas: 3}, Barrier: &status.Barrier{
+		Roll: 9, ForMS: 1300, Arrived: []string{"ann", "cid"}, Behind: []status.Behind{{Peer: "bob", Roll: 7, LeaseMS: 2100}},
+	}}
+	fmt.Println(strings.Join(m.Lines(s)[9:], "\n"))
+	s.Barrier.ForMS, s.Barrier.Arrived = -1, nil
+	for i := range 10 {
+		s.Barrier.Behind = append(s.Barrier.Behind, status.Behind{Peer: fmt.Sprint("p", i), Roll: 8})
+	}
+	lines := m.Lines(s)
+	fmt.Println(strings.Join(append(lines[9:12:12], lines[len(lines)-1]), "\n"))
+	// Output:
+	//   barrier: nobody works under roll 9 before all have stopped, for 1.3 s now
+	//     arrived   ann, cid
+	//     waits for bob, at roll 7, lease 2.1 s
+	//   barrier: nobody works under roll 9 before all have stopped
+	//     arrived   nobody
+	//     waits for bob, at roll 7, lease 2.1 s
+	//     waits for 3 more
+}
+
 // A peer keeps its letter while others come and go.
 func TestLettersStay(t *testing.T) {
 	var m Map

@@ -1,0 +1,81 @@
+package main_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/countoff/countoff/framework/status"
+)
+
+// With a barrier before every roll: one joins, one leaves, one is killed, one comes and is
+// killed again and again, and one is stopped for longer than its lease, under the same
+// promises. While one is stopped the rest stand, and status says for whom they wait.
+func TestBarrier(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, slow)
+	workers := map[string]*worker{}
+	join := func(id string) { workers[id] = s.work(id, "--barrier") }
+	for i := range 3 {
+		join(fmt.Sprintf("w%d", i))
+	}
+	s.shared(3)
+	f := s.feed(150)
+	join("w3")
+	s.shared(4)
+	workers["w0"].leave()
+	s.shared(3)
+	s.until("the victim to be sending", func() error { return s.sending("w1") })
+	workers["w1"].kill()
+	s.shared(2)
+	for range 3 { // it is taken into a roll, or dies before, and comes again
+		join("flapping")
+		s.until("the flapping one to be there", func() error { return s.present("flapping") })
+		workers["flapping"].kill()
+	}
+	s.shared(2)
+
+	workers["w2"].signal(syscall.SIGSTOP)
+	join("w4") // a roll that w2 does not hear of
+	s.until("a barrier that waits for w2", func() error {
+		st, err := status.Read(t.Context(), s.client, s.name)
+		if err != nil {
+			return err
+		}
+		if b := st.Barrier; b == nil || len(b.Behind) != 1 || b.Behind[0].Peer != "w2" {
+			return fmt.Errorf("the barrier is %+v", b)
+		}
+		return nil
+	})
+	s.shared(2)
+	workers["w2"].signal(syscall.SIGCONT)
+	s.shared(3)
+	f.stop()
+	doubled := s.settled()
+	for _, id := range []string{"w1", "w2", "flapping"} {
+		delete(doubled, id)
+	}
+	if len(doubled) > 0 {
+		t.Errorf("doubled by peers that were neither killed nor stopped: %v", doubled)
+	}
+	if got := s.client.HGet(t.Context(), "{"+s.name+"}:config", "barrier").Val(); got != "yes" {
+		t.Errorf("the name says barrier %q", got)
+	}
+	if out, code := run(t, "mail-sender", "work", "--redis", s.url(), "--smtp", s.box.URL(), "--http", "", "--id", "other"); code != 4 {
+		t.Errorf("a peer without a barrier beside them: exit code %d\n%s", code, out)
+	}
+}
+
+// present returns nil while the store knows a living session of peer.
+func (s *stage) present(peer string) error {
+	st, err := status.Read(s.t.Context(), s.client, s.name)
+	if err != nil {
+		return err
+	}
+	for _, p := range st.Peers {
+		if p.ID == peer && p.Present() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not there", peer)
+}
