@@ -36,13 +36,16 @@ func (b *buffer) thirsty() bool {
 	return false
 }
 
-// next takes out the oldest record.
-func (b *buffer) next() *kgo.Record {
-	r := b.records[0]
-	b.records[0] = nil
-	b.records = b.records[1:]
-	b.bytes -= weight(r)
-	return r
+// next takes out the oldest records, limit at most. They are in the buffer's memory: who
+// has done with them clears it, before anything is put in.
+func (b *buffer) next(limit int) []*kgo.Record {
+	n := min(limit, len(b.records))
+	records := b.records[:n]
+	b.records = b.records[n:]
+	for _, r := range records {
+		b.bytes -= weight(r)
+	}
+	return records
 }
 
 // weight is about what a record takes.

@@ -8,9 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
-	"github.com/countoff/countoff/sources/progress"
 )
 
 // keyHash is what package progress knows of a key: 0 is no key.
@@ -21,34 +19,61 @@ func keyHash(key []byte) uint64 {
 	return max(1, xxhash.Sum64(key))
 }
 
-// delivery makes the task of a record that was tried before, or not. Of a header that
-// is there more than once the last counts.
-func delivery(r *kgo.Record, t progress.Tried, g partition.Grant, tok partition.Token) sources.Task {
-	task := sources.Task{
-		Key: string(r.Key), Payload: r.Value, Born: r.Timestamp,
-		Attempt: t.Tries + 1, Crashes: t.Crashes, NotBefore: t.NotBefore, FirstError: t.FirstError,
-		Grant: g, Token: tok, Receipt: sources.Receipt(r.Offset),
-	}
-	for _, h := range r.Headers {
-		switch h.Key {
+// deliver makes t, which knows already whose it is and what was tried, the task of a
+// record. Of a header that is there more than once the last counts.
+func deliver(t *sources.Task, r *kgo.Record, n *names) {
+	t.Key, t.Payload, t.Born, t.Receipt = n.text(r.Key), r.Value, r.Timestamp, sources.Receipt(r.Offset)
+	for i := range r.Headers {
+		switch h := &r.Headers[i]; h.Key {
 		case HeaderID:
-			task.ID = string(h.Value)
+			t.ID = n.text(h.Value)
 		case HeaderType:
-			task.Type = string(h.Value)
+			t.Type = n.text(h.Value)
 		default:
-			if task.Headers == nil {
-				task.Headers = make(map[string]string, len(r.Headers))
+			if t.Headers == nil {
+				t.Headers = make(map[string]string, len(r.Headers))
 			}
-			task.Headers[h.Key] = string(h.Value)
+			t.Headers[h.Key] = string(h.Value)
 		}
 	}
-	if task.ID == "" {
-		var id [64]byte // one allocation for all of it
-		b := append(append(id[:0], r.Topic...), '-')
-		b = append(strconv.AppendInt(b, int64(r.Partition), 10), '-')
-		task.ID = string(strconv.AppendInt(b, r.Offset, 10))
+	if t.ID == "" {
+		t.ID = n.id(r.Offset)
 	}
-	return task
+}
+
+// names are the keys and ids of tasks that are taken in together, in one piece of memory.
+// Like the tasks themselves and the payloads it is kept as long as somebody has one of them.
+type names struct {
+	prefix string
+	b      strings.Builder
+}
+
+// grow makes room for those of records, which have not got ids of their own.
+func (n *names) grow(records []*kgo.Record) {
+	if len(records) == 0 {
+		return
+	}
+	var digits [20]byte
+	size := len(records) * (len(n.prefix) + len(strconv.AppendInt(digits[:0], records[len(records)-1].Offset, 10)))
+	for _, r := range records {
+		size += len(r.Key)
+	}
+	n.b.Grow(size)
+}
+
+func (n *names) text(b []byte) string {
+	at := n.b.Len()
+	n.b.Write(b)
+	return n.b.String()[at:]
+}
+
+// id is that of a record that does not say one.
+func (n *names) id(offset int64) string {
+	at := n.b.Len()
+	var digits [20]byte
+	n.b.WriteString(n.prefix)
+	n.b.Write(strconv.AppendInt(digits[:0], offset, 10))
+	return n.b.String()[at:]
 }
 
 // firstOf is the first error of a task whose last run ended with reason.

@@ -39,7 +39,7 @@ func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c progress.C
 		s.content[seq] = c
 	}
 	if o != progress.Retry {
-		delete(s.records, pos)
+		s.records.remove(pos)
 		s.again.forget(pos)
 	}
 	return seq
@@ -48,7 +48,7 @@ func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c progress.C
 // die records that a task is dead. Its letter is on the dead topic before the store
 // hears of it. The caller holds mu.
 func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
-	r, before := s.records[pos], s.log.Seq()
+	r, before := s.records.at(pos), s.log.Seq()
 	seq := s.settle(pos, progress.Dead, d.Attempt, progress.Content{})
 	if s.log.Seq() != before && r != nil {
 		s.letters[seq] = &letter{record: bury(r, death{
@@ -62,7 +62,7 @@ func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
 // stays open where it is, and comes again as another delivery when its time has
 // come. The caller holds mu.
 func (s *stream) requeue(pos int64, d *sources.Settlement, now time.Time) uint64 {
-	if s.records[pos] == nil {
+	if s.records.at(pos) == nil {
 		return s.log.Seq() // it ended
 	}
 	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: short(firstOf(d.Task, d.Reason))})

@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type stream struct {
 	grant  partition.Grant
 	token  partition.Token
 	opened time.Time
+	prefix string // of the ids of its tasks
 
 	wake  chan struct{} // holds a value if the goroutine has something to look at
 	quit  chan struct{} // closed by Close
@@ -36,7 +38,7 @@ type stream struct {
 	content map[uint64]progress.Content // of verdicts that are not answered
 	letters map[uint64]*letter          // of dead tasks that are not answered
 	tried   map[int64]progress.Tried    // of positions that were not taken in yet
-	records map[int64]*kgo.Record       // of open positions that were taken in
+	records shelf                       // of open positions that were taken in
 	again   redeliveries                // of tasks that come again
 	held    []sources.Task              // taken in and not handed out, by position
 	hand    []int64                     // scratch
@@ -55,32 +57,43 @@ type stream struct {
 func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record) *stream {
 	s := &stream{
 		seat:   src.permit.NewSeat(),
-		source: src, grant: g, token: tok, opened: time.Now(),
+		source: src, grant: g, token: tok, opened: time.Now(), prefix: fmt.Sprintf("%s-%d-", src.cfg.Topic, g.ID),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 		log:     progress.New(src.limits(), f.Opened),
 		content: make(map[uint64]progress.Content),
 		letters: make(map[uint64]*letter),
 		tried:   f.Tried,
-		records: make(map[int64]*kgo.Record),
 		said:    time.Now(),
 	}
-	for _, r := range lifted {
-		s.take(r, true)
-	}
+	s.take(lifted, true)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	go s.run(ctx)
 	return s
 }
 
-// take takes in one record of the log. The caller holds mu, or nobody else knows s.
-func (s *stream) take(r *kgo.Record, lifted bool) {
+// take takes in records of the log, by position. The caller holds mu, or nobody else
+// knows s.
+func (s *stream) take(records []*kgo.Record, lifted bool) {
+	s.held = slices.Grow(s.held, len(records))
+	n := names{prefix: s.prefix}
+	n.grow(records)
+	for _, r := range records {
+		s.takeOne(r, lifted, &n)
+	}
+}
+
+func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 	if r.Attrs.IsControl() {
 		s.log.Skip(r.Offset + 1)
 		return
 	}
-	tried, had := s.tried[r.Offset]
-	delete(s.tried, r.Offset)
+	var tried progress.Tried
+	had := false
+	if len(s.tried) > 0 {
+		tried, had = s.tried[r.Offset]
+		delete(s.tried, r.Offset)
+	}
 	if lifted {
 		s.log.AddLifted(r.Offset, keyHash(r.Key))
 	} else if !s.log.Add(r.Offset, keyHash(r.Key)) {
@@ -92,8 +105,14 @@ func (s *stream) take(r *kgo.Record, lifted bool) {
 	if tried.Crashes > 0 {
 		s.log.Accused(r.Offset)
 	}
-	s.records[r.Offset] = r
-	s.held = append(s.held, delivery(r, tried, s.grant, s.token))
+	s.records.put(r)
+	s.held = append(s.held, sources.Task{})
+	t := &s.held[len(s.held)-1] // made where it stays: it is large
+	t.Grant, t.Token, t.Attempt = s.grant, s.token, 1
+	if had {
+		t.Attempt, t.Crashes, t.NotBefore, t.FirstError = tried.Tries+1, tried.Crashes, tried.NotBefore, tried.FirstError
+	}
+	deliver(t, r, n)
 }
 
 // arrive takes what the reader brings, and reports whether it is to pause.

@@ -141,12 +141,9 @@ func (s *stream) compose(t *trip, now time.Time) bool {
 	// What is read lies in this process: it is taken in now, and not when the answer
 	// comes, and may be started when the answer admits it. The gate is no higher than
 	// what was read, so that what is pushed later is no suspect after a crash.
-	if s.held == nil {
-		s.held = make([]sources.Task, 0, min(t.request.Fetch, len(s.buffer.records)))
-	}
-	for n := t.request.Fetch; n > 0 && len(s.buffer.records) > 0; n-- {
-		s.take(s.buffer.next(), false)
-	}
+	records := s.buffer.next(t.request.Fetch)
+	s.take(records, false)
+	clear(records)
 	if limit > 0 {
 		t.request.Gate = s.log.Read()
 	}
@@ -227,7 +224,7 @@ func (s *stream) unhold(pos int64) sources.Task {
 		s.held[0] = sources.Task{}
 		s.held = s.held[1:]
 	} else {
-		s.held = append(s.held[:i], s.held[i+1:]...)
+		s.held = slices.Delete(s.held, i, i+1)
 	}
 	return t
 }

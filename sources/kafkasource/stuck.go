@@ -23,7 +23,7 @@ func (s *stream) watch() {
 	changed := stuck != s.stuck
 	s.stuck = stuck
 	e := Stuck{Grant: s.grant, Position: pos, Over: !stuck}
-	if r := s.records[pos]; stuck && r != nil {
+	if r := s.records.at(pos); stuck && r != nil {
 		e.Key = string(r.Key)
 	}
 	s.mu.Unlock()

@@ -1,0 +1,96 @@
+package kafkasource
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// TestShelf compares it with a map, over positions with and without gaps, of which one
+// stays while all others come and go.
+func TestShelf(t *testing.T) {
+	t.Parallel()
+	for _, gap := range []int64{1, 3} {
+		var s shelf
+		want := map[int64]*kgo.Record{}
+		var open []int64
+		random := rand.New(rand.NewPCG(1, uint64(gap)))
+		pos := int64(100)
+		for i := range 20_000 {
+			if len(open) < 50 && random.IntN(2) == 0 {
+				pos += 1 + random.Int64N(gap)
+				r := &kgo.Record{Offset: pos}
+				s.put(r)
+				want[pos] = r
+				open = append(open, pos)
+			} else if len(open) > 1 {
+				at := 1 + random.IntN(min(len(open)-1, 8)) // the first one stays
+				s.remove(open[at])
+				s.remove(open[at]) // what is not there may be removed
+				delete(want, open[at])
+				open = append(open[:at], open[at+1:]...)
+			}
+			if s.open != len(want) {
+				t.Fatalf("gap %d, step %d: %d are open, want %d", gap, i, s.open, len(want))
+			}
+			for _, near := range []int64{open0(open), pos - random.Int64N(60), pos + 1, 99} {
+				if got := s.at(near); got != want[near] {
+					t.Fatalf("gap %d, step %d: at %d is %v, want %v", gap, i, near, got, want[near])
+				}
+			}
+		}
+		if most := 256; cap(s.row) > most {
+			t.Errorf("gap %d: %d places for at most 50 records", gap, cap(s.row))
+		}
+	}
+}
+
+func open0(open []int64) int64 {
+	if len(open) == 0 {
+		return 0
+	}
+	return open[0]
+}
+
+// TestTakeAllocations holds the price of a record on its way through a stream: what is
+// taken in together shares its memory.
+func TestTakeAllocations(t *testing.T) {
+	const batch = 256
+	s := &stream{log: progress.New(progress.Config{}, progress.Opened{}), prefix: "orders-7-"}
+	records, next := make([]*kgo.Record, batch), int64(0)
+	var tasks []sources.Task
+	through := func() {
+		for i := range records {
+			records[i] = &kgo.Record{Key: []byte("customer"), Value: []byte("order"), Offset: next}
+			next++
+		}
+		s.take(records, false)
+		tasks, s.held = s.held, nil
+		for i := range tasks {
+			s.settle(int64(tasks[i].Receipt), progress.Done, 1, progress.Content{})
+		}
+		var r progress.Request
+		s.log.Compose(0, false, s.log.Seq(), &r)
+		s.log.Apply(&r, progress.Answer{Status: progress.Admitted, Base: next, Gate: next})
+	}
+	made := testing.AllocsPerRun(1, func() {
+		for i := range records {
+			records[i] = &kgo.Record{Key: []byte("customer"), Value: []byte("order")}
+		}
+	})
+	through() // rings and rows grow to their size
+	if got := testing.AllocsPerRun(20, through) - made; got > batch/20 {
+		t.Errorf("%v allocations for %d records", got, batch)
+	}
+	for i, task := range tasks {
+		id := fmt.Sprint("orders-7-", next-batch+int64(i))
+		if task.ID != id || task.Key != "customer" || string(task.Payload) != "order" || task.Attempt != 1 {
+			t.Fatalf("task %d is %+v, want the ID %s", i, task, id)
+		}
+	}
+}
