@@ -18,17 +18,31 @@ func keyHash(key string) uint64 {
 	return max(1, xxhash.Sum64String(key))
 }
 
-// delivery makes the task of an envelope at a position that was tried before, or
-// not. Its strings share the memory of the envelope.
-func delivery(e *envelope, pos int64, t redisprogress.Tried, g partition.Grant, tok partition.Token) sources.Task {
-	first := e.firstError
-	if first == "" {
-		first = t.FirstError
+// deliver makes t, which is zero, the task of an envelope at a position that was tried
+// before, or not. Its strings share the memory of the envelope.
+//
+// It is written where it stays, and nothing that is zero anyway: while garbage is
+// collected each pointer that is written costs more than all the rest of its field.
+func deliver(t *sources.Task, e *envelope, pos int64, tried redisprogress.Tried, g partition.Grant, tok partition.Token) {
+	t.ID, t.Key, t.Born = e.id, e.key, e.born
+	if e.typ != "" {
+		t.Type = e.typ
 	}
-	return sources.Task{
-		ID: e.id, Type: e.typ, Key: e.key, Payload: e.payload, Headers: e.headers, Born: e.born,
-		Attempt: max(e.tries, t.Tries) + 1, Crashes: e.crashes + t.Crashes, NotBefore: t.NotBefore,
-		Grant: g, Token: tok, Receipt: sources.Receipt(pos), FirstError: first,
+	if len(e.payload) > 0 {
+		t.Payload = e.payload
+	}
+	if e.headers != nil {
+		t.Headers = e.headers
+	}
+	t.Attempt, t.Crashes = max(e.tries, tried.Tries)+1, e.crashes+tried.Crashes
+	if !tried.NotBefore.IsZero() {
+		t.NotBefore = tried.NotBefore
+	}
+	t.Grant, t.Token, t.Receipt = g, tok, sources.Receipt(pos)
+	if e.firstError != "" {
+		t.FirstError = e.firstError
+	} else if tried.FirstError != "" {
+		t.FirstError = tried.FirstError
 	}
 }
 

@@ -68,7 +68,7 @@ func parseLetter(s string) (letter, error) {
 	if r.err != nil {
 		return letter{}, r.err
 	}
-	l.body = r.s
+	l.body = r.s[r.at:]
 	return l, nil
 }
 

@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	"errors"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -79,8 +80,12 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, s
 // take takes in one element of the log. The caller holds mu, or nobody else knows s.
 func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
 	e, err := parseEnvelope(element)
-	tried, had := s.tried[pos]
-	delete(s.tried, pos)
+	var tried redisprogress.Tried
+	had := false
+	if len(s.tried) > 0 {
+		tried, had = s.tried[pos]
+		delete(s.tried, pos)
+	}
 	if lifted {
 		s.log.AddLifted(pos, keyHash(e.key))
 	} else if !s.log.Add(pos, keyHash(e.key)) {
@@ -100,7 +105,18 @@ func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
 		s.settle(pos, progress.Dead, 0, redisprogress.Content{Body: buryUnread(pos, element, tried, err, true, now)})
 		return
 	}
-	s.held = append(s.held, delivery(&e, pos, tried, s.grant, s.token))
+	deliver(s.hold(), &e, pos, tried, s.grant, s.token)
+}
+
+// hold returns the place of one more task in held, zero. The caller holds mu.
+func (s *stream) hold() *sources.Task {
+	n := len(s.held)
+	if n < cap(s.held) {
+		s.held = s.held[:n+1] // what left it was cleared
+	} else {
+		s.held = append(s.held, sources.Task{})
+	}
+	return &s.held[n]
 }
 
 // settle records a verdict. The caller holds mu.
@@ -208,7 +224,7 @@ func (s *stream) give(now time.Time, limit int) []sources.Task {
 			s.held[0] = sources.Task{}
 			s.held = s.held[1:]
 		} else {
-			s.held = append(s.held[:i], s.held[i+1:]...)
+			s.held = slices.Delete(s.held, i, i+1)
 		}
 	}
 	return tasks
