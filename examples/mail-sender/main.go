@@ -53,7 +53,7 @@ Without a command it runs the demo.
 	// variable may send it to one that is in use.
 	flagenv.Bind(demo.Flags(), prefix, map[string][]string{"redis": {}})
 	cmd.AddCommand(demo)
-	for _, c := range []*cobra.Command{service.Command(nil), sendCommand()} {
+	for _, c := range []*cobra.Command{service.Command(service.Stores{}), sendCommand()} {
 		flagenv.Bind(c.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
 		cmd.AddCommand(c)
 	}

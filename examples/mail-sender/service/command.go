@@ -18,6 +18,7 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 )
@@ -31,24 +32,38 @@ type Store interface {
 	Close() error
 }
 
-// Stores open the store at a URL for the mails of name, by the scheme of the URL.
-type Stores map[string]func(url, name string) (Store, error)
+// A Counter is where peers count themselves, if not in the Redis of the mails.
+type Counter interface {
+	intervalindexer.Counter
+	// Reach returns nil once the store answers.
+	Reach(ctx context.Context) error
+	Close() error
+}
 
-func (s Stores) open(url, name string) (Store, error) {
+// Stores are those that a program was built with besides Redis, by the scheme of their URLs:
+// each opens the one at a URL for the mails of name.
+type Stores struct {
+	Ledgers  map[string]func(url, name string) (Store, error)
+	Counters map[string]func(url, name string) (Counter, error)
+}
+
+// open opens what flag says with that of known which knows the URL.
+func open[S any](flag, url, name string, known map[string]func(url, name string) (S, error), elsewhere string) (S, error) {
 	scheme, _, _ := strings.Cut(url, "://") // the rest may have a password in it
-	open := s[scheme]
+	open := known[scheme]
 	if open == nil {
-		known := append([]string{"redis"}, slices.Sorted(maps.Keys(s))...)
-		return nil, fmt.Errorf("--ledger %s: this program knows %s (etcd: build transition/etcdledger/mail-sender)",
-			scheme, strings.Join(known, ", "))
+		var none S
+		all := append([]string{"redis"}, slices.Sorted(maps.Keys(known))...)
+		return none, fmt.Errorf("--%s %s: this program knows %s (%s)", flag, scheme, strings.Join(all, ", "), elsewhere)
 	}
 	return open(url, name)
 }
 
-// Command returns the command work, whose peers may keep their record in one of stores.
+// Command returns the command work, whose peers may keep their record, and be counted, in one
+// of stores.
 func Command(stores Stores) *cobra.Command {
 	var cfg Config
-	var store, record, level, oldest string
+	var store, record, count, level, oldest string
 	var patience time.Duration
 	var withStdin bool
 	cmd := &cobra.Command{
@@ -80,12 +95,20 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			if !cmd.Flags().Changed("inbox") {
 				cfg.Inbox = cfg.Name + ":inbox"
 			}
-			var ledger Store
+			var others []func(context.Context) error // that are to be reached
 			if record != "redis" {
-				opened, err := stores.open(record, cfg.Name)
+				opened, err := open("ledger", record, cfg.Name, stores.Ledgers, "etcd: build transition/etcdledger/mail-sender")
 				if err == nil {
 					defer opened.Close()
-					ledger, cfg.Ledger = opened, opened.Ledger
+					others, cfg.Ledger = append(others, opened.Reach), opened.Ledger
+				}
+				errs = append(errs, err)
+			}
+			if count != "redis" {
+				opened, err := open("counter", count, cfg.Name, stores.Counters, "nats: build partition/intervalindexer/natscounter/mail-sender")
+				if err == nil {
+					defer opened.Close()
+					others, cfg.Counter = append(others, opened.Reach), opened
 				}
 				errs = append(errs, err)
 			}
@@ -98,7 +121,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			if withStdin {
 				go endWith(cmd.InOrStdin())
 			}
-			return work(cmd.Context(), cfg, client, store, ledger, patience, log)
+			return work(cmd.Context(), cfg, client, store, others, patience, log)
 		}),
 	}
 	f := cmd.Flags()
@@ -118,6 +141,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.BoolVar(&cfg.Barrier, "barrier", false, "every change of the peers stops them all, and they go on together under the new table; the same for all peers")
 	f.StringVar((*string)(&cfg.Indexer), "indexer", "roster", "who says which partitions a peer should have: roster (the ledger's rolls), or interval (counting off, without weights, tags and maintenance)")
 	f.DurationVar(&cfg.Interval, "interval", 2*time.Second, "of the indexer interval: how often a peer is counted")
+	f.StringVar(&count, "counter", "redis", "of the indexer interval: where peers are counted: redis, beside the mails, or a URL as nats://host:port/bucket, if the program was built with it")
 	f.StringSliceVar(&cfg.Tags, "tags", nil, "what the peer has, as in gpu,eu: partitions that ask for tags go to peers that have them (countoff require)")
 	f.IntVar(&cfg.Retry.Tries, "tries", 20, "runs of a mail that is refused for now, before it becomes a dead letter")
 	f.DurationVar(&cfg.Retry.First, "backoff", time.Second, "before the second try; doubled each time")
@@ -143,13 +167,13 @@ func zeros(cmd *cobra.Command, names ...string) []error {
 }
 
 // work runs a peer on the store.
-func work(ctx context.Context, cfg Config, client redis.UniversalClient, store string, ledger Store, patience time.Duration, log *zap.Logger) error {
+func work(ctx context.Context, cfg Config, client redis.UniversalClient, store string, others []func(context.Context) error, patience time.Duration, log *zap.Logger) error {
 	defer log.Sync() //nolint:errcheck // a terminal cannot be synced
 	if err := Reach(ctx, func(ctx context.Context) error { return redisurl.Reach(ctx, client, store) }, patience, log); err != nil {
 		return exit.With(exit.Unreachable, err)
 	}
-	if ledger != nil {
-		if err := Reach(ctx, ledger.Reach, patience, log); err != nil {
+	for _, other := range others {
+		if err := Reach(ctx, other, patience, log); err != nil {
 			return exit.With(exit.Unreachable, err)
 		}
 	}

@@ -32,15 +32,16 @@ type Config struct {
 	Partitions  int // written under a new name, compared otherwise; 0: what stands
 	Concurrency int // mails being sent at once
 	Lease       time.Duration
-	Peer        string                // peer id
-	Weight      int                   // share of the work relative to other peers
-	Strategy    string                // how partitions are shared out; see partition.StrategyByName
-	Indexer     redisfx.Indexer       // who says which partitions a peer should have
-	Interval    time.Duration         // of redisfx.Interval
-	Barrier     bool                  // every change of the peers stops them all; see framework.WithBarrier
-	Tags        []string              // what the peer has, for partitions that ask for some
-	Retry       framework.RetryPolicy // of mails that fail for now
-	Shutdown    time.Duration         // for mails being sent when told to stop
+	Peer        string                  // peer id
+	Weight      int                     // share of the work relative to other peers
+	Strategy    string                  // how partitions are shared out; see partition.StrategyByName
+	Indexer     redisfx.Indexer         // who says which partitions a peer should have
+	Interval    time.Duration           // of redisfx.Interval
+	Counter     intervalindexer.Counter // of redisfx.Interval, if not in the Redis of the mails
+	Barrier     bool                    // every change of the peers stops them all; see framework.WithBarrier
+	Tags        []string                // what the peer has, for partitions that ask for some
+	Retry       framework.RetryPolicy   // of mails that fail for now
+	Shutdown    time.Duration           // for mails being sent when told to stop
 	// Inbox is a plain list of mails in JSON that any program fills. Empty: none.
 	Inbox string
 	// InboxLeft says that its oldest mail is at the left end: producers RPUSH.
@@ -83,6 +84,9 @@ func (cfg Config) Validate() error {
 	} else if cfg.Indexer != redisfx.Roster && cfg.Indexer != "" {
 		errs = append(errs, fmt.Errorf("indexer %s: want %s or %s", cfg.Indexer, redisfx.Roster, redisfx.Interval))
 	}
+	if cfg.Counter != nil && cfg.Indexer != redisfx.Interval {
+		errs = append(errs, fmt.Errorf("--counter is for --indexer %s", redisfx.Interval))
+	}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("weight %d: want at least 1", cfg.Weight))
 	}
@@ -123,7 +127,7 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 	counted := redisfx.Config{Ledger: cfg.Ledger, Source: redissource.Config{Partitions: cfg.Partitions, Ingress: cfg.ingress()}}
 	healthy := frameworkfx.Healthy(cfg.Name, (*probes).health)
 	if cfg.Indexer == redisfx.Interval {
-		counted.Indexer, counted.Interval = cfg.Indexer, cfg.Interval
+		counted.Indexer, counted.Interval, counted.Counter = cfg.Indexer, cfg.Interval, cfg.Counter
 		if cfg.Strategy != "" {
 			counted.Strategy = strategy
 		}

@@ -53,6 +53,9 @@ type Config struct {
 	Indexer  Indexer
 	Interval time.Duration
 	Strategy partition.Strategy
+	// Counter is where peers count themselves if not beside the tasks, for Interval: as in
+	// etcd (module transition/etcdledger) or NATS (module partition/intervalindexer/natscounter).
+	Counter intervalindexer.Counter
 	// Deployment says what the consumer belongs to, so that two deployments which were
 	// given one name by mistake are noticed. It must be the same for all versions of
 	// one. Default: the environment variable COUNTOFF_DEPLOYMENT, else the path of the
@@ -130,6 +133,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 	default:
 		errs = append(errs, fmt.Errorf("redisfx: indexer %q: want %q or %q", cfg.Indexer, Roster, Interval))
 	}
+	if cfg.Counter != nil && cfg.Indexer != Interval {
+		errs = append(errs, fmt.Errorf("redisfx: Counter is for the indexer %q", Interval))
+	}
 	var witness *redisquorum.Quorum
 	if len(cfg.Epochs) > 0 {
 		opened, err := redisquorum.Open(name, cfg.Epochs, quorum.Config{})
@@ -185,7 +191,11 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 		if cfg.Indexer != Interval {
 			return ledger, nil, nil
 		}
-		indexer, err := intervalindexer.New(rediscounter.New(client), name,
+		counter := cfg.Counter
+		if counter == nil {
+			counter = rediscounter.New(client)
+		}
+		indexer, err := intervalindexer.New(counter, name,
 			intervalindexer.Config{Interval: cfg.Interval, Partitions: layout, Strategy: cfg.Strategy},
 			intervalindexer.WithMissed(func(number uint64, err error) {
 				tell(observer, framework.Miscounted{Consumer: name, Interval: number, Err: err})

@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -39,6 +40,7 @@ func TestTasksOfRedisAreHandled(t *testing.T) {
 	}{
 		{"roster", redisfx.Config{}, false},
 		{"interval", redisfx.Config{Indexer: redisfx.Interval, Interval: 100 * time.Millisecond, Strategy: partition.Rendezvous{}}, false},
+		{"counted elsewhere", redisfx.Config{Indexer: redisfx.Interval, Interval: 100 * time.Millisecond, Counter: new(intervalindexer.Memory)}, false},
 		{"without init", redisfx.Config{Source: redissource.Config{Partitions: 4}}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,7 +85,7 @@ func TestTasksOfRedisAreHandled(t *testing.T) {
 func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		redisfx.Source("mails", redisfx.Config{URL: "redis://:secret@host:notaport", Indexer: "moon"}),
-		redisfx.Source("orders", redisfx.Config{WaitReplicas: 1, Ledger: func(partition.Config, transition.Timing, string) (transition.Ledger, error) {
+		redisfx.Source("orders", redisfx.Config{WaitReplicas: 1, Counter: new(intervalindexer.Memory), Ledger: func(partition.Config, transition.Timing, string) (transition.Ledger, error) {
 			return nil, nil
 		}}),
 		redisfx.Source("bills", redisfx.Config{
@@ -101,14 +103,14 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		`indexer "moon": want "roster" or "interval"`,
 		`consumer "orders": redisfx: no URL, and the application provides no redis.UniversalClient`,
-		"interval 1ms: want at least", "WaitReplicas is for a ledger in Redis", "WaitReplicas -1", "-2 partitions", `hash "md5"`,
+		"interval 1ms: want at least", "WaitReplicas is for a ledger in Redis", `Counter is for the indexer "interval"`, "WaitReplicas -1", "-2 partitions", `hash "md5"`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if len(wrong.Faults) != 8 {
-		t.Errorf("%d faults, want 8:\n%v", len(wrong.Faults), wrong)
+	if len(wrong.Faults) != 9 {
+		t.Errorf("%d faults, want 9:\n%v", len(wrong.Faults), wrong)
 	}
 	if strings.Contains(wrong.Error(), "secret") {
 		t.Errorf("the password is told:\n%v", wrong)

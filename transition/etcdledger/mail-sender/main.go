@@ -30,7 +30,9 @@ func run() int {
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
 	}
-	work := service.Command(service.Stores{"etcd": open, "etcds": open})
+	work := service.Command(service.Stores{
+		Ledgers: map[string]func(url, name string) (service.Store, error){"etcd": open, "etcds": open},
+	})
 	flagenv.Bind(work.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
 	root.AddCommand(work)
 	return exit.Main(context.Background(), root)
