@@ -4,16 +4,24 @@ import "time"
 
 // An entry is a task in a lane, from Fetch until it is finished.
 type entry struct {
-	task *Task // as Fetch returned it
-	run  *Task // as the handler gets it: task, or a copy that counts later tries
-	key  *keyQueue
-	next *entry
-	due  time.Time // parked until then
+	task  *Task // as Fetch returned it
+	again *Task // a copy that counts later tries; nil before the first retry
+	key   *keyQueue
+	next  *entry
+	due   time.Time // parked until then
 
 	// Where its newest settlement stands: pending[place-1] while the lane's batch
 	// is still batch. A newer one takes its place there.
 	batch uint64
 	place int
+}
+
+// run is the task as the handler gets it.
+func (e *entry) run() *Task {
+	if e.again != nil {
+		return e.again
+	}
+	return e.task
 }
 
 // A queue is a list of entries, first in, first out.
@@ -23,7 +31,9 @@ type queue struct {
 }
 
 func (q *queue) push(e *entry) {
-	e.next = nil
+	if e.next != nil {
+		e.next = nil
+	}
 	if q.tail == nil {
 		q.head = e
 	} else {
@@ -84,7 +94,9 @@ func (p *parking) Pop() any {
 }
 
 // spares are entries and key queues to use again, so that a task costs no
-// allocation on its way through a lane. The pool's lock guards them.
+// allocation on its way through a lane. What comes here is made zero, but no pointer is
+// written that is zero anyway: while garbage is collected each costs more than all the
+// rest. The pool's lock guards them.
 type spares struct {
 	entries *entry
 	keys    *keyQueue
@@ -95,14 +107,24 @@ func (s *spares) entry(t *Task) *entry {
 	if e == nil {
 		e = new(entry)
 	} else {
-		s.entries = e.next
+		s.entries, e.next = e.next, nil
 	}
-	*e = entry{task: t, run: t}
+	e.task = t
 	return e
 }
 
 func (s *spares) free(e *entry) {
-	*e = entry{next: s.entries}
+	e.task, e.next = nil, s.entries
+	if e.key != nil {
+		e.key = nil
+	}
+	if e.again != nil {
+		e.again = nil
+	}
+	if !e.due.IsZero() {
+		e.due = time.Time{}
+	}
+	e.batch, e.place = 0, 0
 	s.entries = e
 }
 
@@ -111,13 +133,14 @@ func (s *spares) keyQueue(key string, hash uint64) *keyQueue {
 	if k == nil {
 		k = new(keyQueue)
 	} else {
-		s.keys = k.next
+		s.keys, k.next = k.next, nil
 	}
-	*k = keyQueue{key: key, hash: hash}
+	k.key, k.hash = key, hash
 	return k
 }
 
+// freeKey takes back a queue in which nothing waits.
 func (s *spares) freeKey(k *keyQueue) {
-	*k = keyQueue{next: s.keys}
+	k.key, k.hash, k.parked, k.next = "", 0, false, s.keys
 	s.keys = k
 }

@@ -26,6 +26,7 @@ const (
 // that a verdict is the worker's until ended has passed it.
 type run struct {
 	lane    *lane     // nil: the worker has nothing
+	from    time.Time // when it began
 	began   time.Time // the first that is not in the books
 	tasks   [mostRun]runTask
 	n       int          // so many are the worker's
@@ -41,9 +42,20 @@ type runTask struct {
 	verdict verdict
 }
 
+// clear makes t zero, and writes no pointer that is zero anyway: while garbage is
+// collected each costs more than all the rest.
+func (t *runTask) clear() {
+	t.entry = nil
+	v := &t.verdict
+	v.refused, v.outcome, v.delay, v.at = false, 0, 0, 0
+	if v.err != nil {
+		v.err = nil
+	}
+}
+
 // begin makes r a run of the first n of its tasks. The caller holds mu.
 func (p *pool) begin(r *run, l *lane, n int, now time.Time) {
-	r.lane, r.began, r.n, r.booked, r.alarmed = l, now, n, 0, false
+	r.lane, r.from, r.began, r.n, r.booked, r.alarmed = l, now, now, n, 0, false
 	r.ended.Store(0)
 	r.next.Store(0)
 	if n > 1 {
@@ -65,8 +77,8 @@ func (p *pool) do(r *run, l *lane, n int) (began, ended time.Time) {
 			break
 		}
 		t := &r.tasks[i]
-		p.run(l, t.entry, ended, &t.verdict)
-		ended = t.verdict.ended
+		ended = p.run(l, t.entry, ended, &t.verdict)
+		t.verdict.at = ended.Sub(r.from)
 		refused := t.verdict.refused
 		r.ended.Store(int32(i + 1)) // from here on it is no longer ours
 		if refused {
@@ -90,14 +102,17 @@ func (p *pool) recall(r *run) {
 			l.phase.shed++
 		}
 		l.book.back(r.tasks[r.n].entry)
-		r.tasks[r.n] = runTask{}
+		r.tasks[r.n].clear()
 	}
-	for ended := int(r.ended.Load()); r.booked < ended; r.booked++ {
+	ended := r.began
+	for n := int(r.ended.Load()); r.booked < n; r.booked++ {
 		t := &r.tasks[r.booked]
-		r.began, r.alarmed = t.verdict.ended, false
-		p.finish(l, t.entry, &t.verdict)
-		*t = runTask{}
+		ended = r.from.Add(t.verdict.at)
+		p.finish(l, t.entry, &t.verdict, ended)
+		t.clear()
+		r.alarmed = false
 	}
+	r.began = ended
 	if r.long {
 		r.long = false
 		p.long--

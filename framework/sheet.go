@@ -29,14 +29,18 @@ func newSheet() sheet { return sheet{flush: make(chan struct{}, 1)} }
 // unsettled is how many outcomes the source has not answered for.
 func (s *sheet) unsettled() int { return len(s.pending) + s.sending }
 
-// line returns where to write down what became of e. A newer outcome of a task that
-// was run again before the former was sent takes its place: in one batch a task stands
-// once.
+// line returns where to write down what became of e, over whatever stands there. A
+// newer outcome of a task that was run again before the former was sent takes its place:
+// in one batch a task stands once.
 func (s *sheet) line(e *entry) *sources.Settlement {
 	if e.place > 0 && e.batch == s.batch {
 		return &s.pending[e.place-1]
 	}
-	s.pending = append(s.pending, sources.Settlement{})
+	if n := len(s.pending); n < cap(s.pending) {
+		s.pending = s.pending[:n+1]
+	} else {
+		s.pending = append(s.pending, sources.Settlement{})
+	}
 	e.batch, e.place = s.batch, len(s.pending)
 	return &s.pending[e.place-1]
 }
@@ -76,7 +80,10 @@ func (l *lane) due() bool {
 func (l *lane) note(e *entry, v *verdict) {
 	s := l.sheet.line(e)
 	s.Task = e.task
-	s.Outcome, s.Attempt, s.Delay, s.Reason = v.outcome, e.run.Attempt, v.delay, reason(v.err)
+	s.Outcome, s.Attempt, s.Delay = v.outcome, e.run().Attempt, v.delay
+	if why := reason(v.err); why != s.Reason {
+		s.Reason = why
+	}
 	if !l.sheet.settling {
 		l.sheet.settling = true
 		l.pool.lives.Add(1)

@@ -16,7 +16,7 @@ type verdict struct {
 	outcome sources.Outcome // 0: the run was for nothing, the next owner repeats it
 	delay   time.Duration   // of Retry and Requeue
 	err     error
-	ended   time.Time
+	at      time.Duration // when it ended, since its run began
 }
 
 // worker runs handlers until the pool closes. A handler that ends its goroutine
@@ -61,7 +61,8 @@ func (p *pool) abandoned(r *run) {
 	t := &r.tasks[r.booked] // the one that is left
 	l, began := r.lane, r.began
 	p.mu.Unlock()
-	p.judge(l, t.entry, errGoexit, began, &t.verdict)
+	ended := p.judge(l, t.entry, errGoexit, began, &t.verdict)
+	t.verdict.at = ended.Sub(r.from)
 	r.ended.Add(1)
 	p.mu.Lock()
 	p.recall(r)
@@ -69,18 +70,19 @@ func (p *pool) abandoned(r *run) {
 	p.mu.Unlock()
 }
 
-// run runs the handler, if it may still start. now was read just before.
+// run runs the handler, if it may still start, and returns when it ended. now was read
+// just before; v is zero.
 //
 // The question comes last before the start, and the answer counts suspend: a
 // process that was stopped past its lease and goes on finds here that nothing may
 // start, before anybody has told it so.
-func (p *pool) run(l *lane, e *entry, now time.Time, v *verdict) {
+func (p *pool) run(l *lane, e *entry, now time.Time, v *verdict) time.Time {
 	if !p.gate.Valid(now) || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil {
-		*v = verdict{refused: true, ended: time.Now()}
-		return
+		v.refused = true
+		return time.Now()
 	}
-	err := p.call(l.ctxs.handlers, e.run)
-	p.judge(l, e, err, now, v)
+	err := p.call(l.ctxs.handlers, e.run())
+	return p.judge(l, e, err, now, v)
 }
 
 // call calls the handler with its context. A panic is an error.
@@ -98,15 +100,22 @@ func (p *pool) call(ctx context.Context, t *Task) (err error) {
 	return p.handler.Handle(ctx, t)
 }
 
-// judge decides what becomes of a task whose run ended with err.
+// judge decides what becomes of a task whose run has just ended with err, and returns
+// the time.
 //
 // A run that was ended from outside is no failure of the task, so it costs no try.
 // After a loss nothing can be said about it any more; when the drain time is over
 // what the handler did count as done or given up still can.
-func (p *pool) judge(l *lane, e *entry, err error, began time.Time, v *verdict) {
-	*v = verdict{err: err, ended: time.Now()}
+func (p *pool) judge(l *lane, e *entry, err error, began time.Time, v *verdict) (ended time.Time) {
+	ended = time.Now()
+	if err != nil {
+		v.err = err
+	}
 	asked, after := sources.Asked(err)
-	cause := context.Cause(l.ctxs.handlers)
+	var cause error
+	if l.ctxs.handlers.Err() != nil {
+		cause = context.Cause(l.ctxs.handlers)
+	}
 	switch {
 	case cause != nil && !errors.Is(cause, ErrDrainOver):
 	case asked == sources.Done:
@@ -114,21 +123,22 @@ func (p *pool) judge(l *lane, e *entry, err error, began time.Time, v *verdict) 
 	case cause != nil && (asked != sources.Dead || cancelled(err)):
 	case asked == sources.Dead:
 		v.outcome = sources.Dead
-	case e.run.Attempt >= p.cfg.Retry.Tries && !counted(err):
+	case e.run().Attempt >= p.cfg.Retry.Tries && !counted(err):
 		v.outcome = sources.Dead
-		v.err = fmt.Errorf("gave up after %d tries: %w", e.run.Attempt, err)
+		v.err = fmt.Errorf("gave up after %d tries: %w", e.run().Attempt, err)
 	default:
 		v.outcome, v.delay = sources.Retry, after
 		if asked == 0 {
-			v.delay = p.cfg.Retry.Delay(e.run.Attempt, p.random())
+			v.delay = p.cfg.Retry.Delay(e.run().Attempt, p.random())
 		}
 		if e.task.Key == "" || p.cfg.Pass {
 			v.outcome = sources.Requeue
 		}
 	}
 	if p.observer != nil {
-		observeHandled(p.observer, Handled{Where: l.where, Task: e.run, Outcome: v.outcome, Delay: v.delay, Took: v.ended.Sub(began), Err: v.err})
+		observeHandled(p.observer, Handled{Where: l.where, Task: e.run(), Outcome: v.outcome, Delay: v.delay, Took: ended.Sub(began), Err: v.err})
 	}
+	return ended
 }
 
 // counted reports whether somebody else counts the tries.
@@ -141,10 +151,9 @@ func cancelled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// finish puts what e's run came to into the lane's books. The caller holds mu and
-// calls changed.
-func (p *pool) finish(l *lane, e *entry, v *verdict) {
-	now := v.ended
+// finish puts what e's run, which ended at now, came to into the lane's books. The
+// caller holds mu and calls changed.
+func (p *pool) finish(l *lane, e *entry, v *verdict, now time.Time) {
 	switch {
 	case v.refused:
 		if l.over() {
@@ -163,7 +172,7 @@ func (p *pool) finish(l *lane, e *entry, v *verdict) {
 			if l.over() {
 				l.phase.shed++ // the next owner tries again
 			}
-			e.run = again(e.run, v.err)
+			e.again = again(e.run(), v.err)
 			l.book.park(e, now.Add(v.delay))
 		} else {
 			l.book.finish(e, now)
