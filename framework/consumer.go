@@ -110,8 +110,9 @@ func WithTags(tags ...string) Option {
 // lacks and others have, such as room on a disk: of what all lack nobody is helped by
 // giving it away. A panic of check is a failure. Default: a peer is always well.
 //
-// It needs the ledger's rolls as the indexer: another one does not ask who is well, so that
-// New's consumer ends with an error when its control has one.
+// It needs the ledger's rolls as the indexer: another one does not ask who is well. A consumer
+// whose control has one ends with an error that names all it cannot have with it: a health
+// check, a weight above 1, tags and a barrier.
 func WithHealth(check func(context.Context) error) Option {
 	return func(c *Consumer) { c.health = check }
 }
@@ -191,22 +192,25 @@ func (c *Consumer) Config() Config { return c.cfg }
 
 // SetWeight changes the peer's share of the work relative to the other peers, to at least
 // 1: see [WithPeer]. It holds for the current run and the next ones. The others hear of it
-// at once, and of one change in a lease at most: of several the last counts.
+// at once, and of one change in a lease at most: of several the last counts. With another
+// indexer than the ledger's rolls, which counts every peer once, it is an error.
 func (c *Consumer) SetWeight(weight int) error {
 	if weight < 1 {
 		return fmt.Errorf("consumer %q: weight %d: want at least 1", c.name, weight)
 	}
 	c.mu.Lock()
-	c.weight = weight
-	s := c.session
-	c.mu.Unlock()
-	if s != nil {
+	defer c.mu.Unlock()
+	var co *transition.Coordinator
+	if s := c.session; s != nil {
 		s.mu.Lock()
-		co := s.coordinator
-		s.mu.Unlock()
-		if co != nil {
-			co.SetWeight(weight)
+		defer s.mu.Unlock()
+		if co = s.coordinator; s.counted && weight > 1 {
+			return fmt.Errorf("consumer %q: weight %d needs the ledger's rolls: the configured indexer counts every peer once", c.name, weight)
 		}
+	}
+	c.weight = weight
+	if co != nil {
+		co.SetWeight(weight)
 	}
 	return nil
 }

@@ -180,18 +180,47 @@ func TestNobodyIsWell(t *testing.T) {
 	})
 }
 
-// An indexer that does not ask who is well is not silently taken.
-func TestHealthNeedsTheRolls(t *testing.T) {
+// An indexer that does not ask who is well, and knows no weights, tags and barrier, is not
+// silently taken: what cannot be had with it is said at once.
+func TestWhatOnlyTheRollsHave(t *testing.T) {
+	counted := func(f *fleet) framework.Option {
+		return framework.WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+			return f.ledger, noIndexer{}, nil
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
-		a := f.moody("a", framework.WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) {
-			return f.ledger, noIndexer{}, nil
-		}))
+		a := f.moody("a", counted(f), framework.WithPeer("a", 3), framework.WithTags("gpu"), framework.WithBarrier())
 		<-a.Done()
-		if err := a.Err(); err == nil || !strings.Contains(err.Error(), "health check") {
-			t.Errorf("it ended with %v", err)
+		for _, want := range []string{"health check", "weight 3", "tags gpu", "barrier"} {
+			if err := a.Err(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("it ended with %v, want it to name the %s", err, want)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		a := f.consumer("a", f.handler("a", 0), counted(f))
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := a.SetWeight(2); err == nil || !strings.Contains(err.Error(), "counts every peer once") {
+			t.Errorf("a weight of 2: %v", err)
+		}
+		if err := a.SetWeight(1); err != nil {
+			t.Errorf("a weight of 1: %v", err)
+		}
+		if err := a.Stop(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
 
+// noIndexer never says anything.
 type noIndexer struct{ partition.Indexer }
+
+func (noIndexer) Index(ctx context.Context, _ func(partition.View)) error {
+	<-ctx.Done()
+	return nil
+}

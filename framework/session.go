@@ -33,6 +33,7 @@ type session struct {
 	troubled    error // why it has not started to take part yet
 	pool        *pool // nil before it takes part
 	coordinator *transition.Coordinator
+	counted     bool        // by another indexer than the ledger's rolls
 	asked       time.Time   // to stop; zero: not yet
 	harden      *time.Timer // turns the stop hard
 }
@@ -136,7 +137,7 @@ func (s *session) work() error {
 	}
 	p.gate = turnstile{co, co.Filter()}
 	s.mu.Lock()
-	s.pool, s.coordinator = p, co
+	s.pool, s.coordinator, s.counted = p, co, found.indexer != nil
 	asked := s.asked
 	s.mu.Unlock()
 	co.SetWeight(s.c.share()) // it may have changed before there was anybody to tell
@@ -221,12 +222,6 @@ func (s *session) askOnce() (f found, err error) {
 	}
 	if f.ledger, f.indexer, err = s.c.control(f.layout); err != nil {
 		return f, &controlError{err}
-	}
-	if f.indexer != nil && s.c.barrier {
-		return f, &controlError{errors.New("a barrier needs the ledger's rolls: the views of the configured indexer have no number that all peers reach")}
-	}
-	if f.indexer != nil && s.c.health != nil {
-		return f, &controlError{errors.New("a health check needs the ledger's rolls: the configured indexer does not ask who is well")}
 	}
 	if f.peer, err = peerID(ctx, s.c.peer, f.ledger); err != nil {
 		return f, fmt.Errorf("read the ledger: %w", err)

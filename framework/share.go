@@ -31,7 +31,7 @@ type ShareConfig struct {
 	Tags       partition.Tags     // what the peer has, for partitions that ask for some
 	Barrier    bool               // every change of the peers stops them all; see WithBarrier
 	Strategy   partition.Strategy // default partition.Sticky, with a barrier partition.Modulo
-	Indexer    partition.Indexer  // default: the ledger's rolls
+	Indexer    partition.Indexer  // default: the ledger's rolls, which Weight, Tags and Barrier need
 	Observer   Observer           // default: nobody listens
 }
 
@@ -119,7 +119,7 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 }
 
 // SetWeight changes the share of the work relative to the other peers, to at least 1; see
-// [Consumer.SetWeight].
+// [Consumer.SetWeight]. An Indexer does not ask for it.
 func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 
 // View returns the newest view, this peer's index and how many replicas there are; its

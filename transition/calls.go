@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -100,8 +101,13 @@ func (c *Coordinator) listen(ctx context.Context) {
 // index passes the views of another indexer on. A peer without views must leave: it
 // would sit on what it has.
 func (c *Coordinator) index(ctx context.Context) {
+	views := make(chan partition.View)
+	c.calls.Go(func() { c.sift(ctx, views) })
 	err := c.cfg.Indexer.Index(ctx, func(v partition.View) {
-		c.mailbox.put(mail{event: machine.Viewed{View: v}})
+		select {
+		case views <- v:
+		case <-ctx.Done():
+		}
 	})
 	if ctx.Err() != nil {
 		return
@@ -110,4 +116,47 @@ func (c *Coordinator) index(ctx context.Context) {
 		err = errors.New("it ended by itself")
 	}
 	c.mailbox.put(mail{event: machine.Stop{}, fatal: fmt.Errorf("the indexer cannot go on: %w", err)})
+}
+
+// sift passes views on without the partitions that ask for tags: this peer has none, or would
+// have been refused. What they ask for is looked at with each view, and once in a lease.
+func (c *Coordinator) sift(ctx context.Context, views <-chan partition.View) {
+	var latest partition.View
+	var asks []partition.Requirement
+	viewed, asked, news := false, false, false
+	timer := time.NewTimer(c.cfg.Timing.Lease)
+	defer timer.Stop()
+	for {
+		select {
+		case latest = <-views:
+			viewed, news = true, true
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		again := c.cfg.Timing.Lease
+		if found, err := c.requirements(ctx); err == nil {
+			news = news || !slices.Equal(found, asks)
+			asks, asked = found, true
+		} else if again = c.cfg.Timing.Beat(); !asked {
+			timer.Reset(again) // it grants nothing either as long as it does not answer
+			continue
+		}
+		timer.Reset(again)
+		if !viewed || !news {
+			continue
+		}
+		news = false
+		layout, v := c.cfg.Config, latest
+		layout.Requires = asks
+		v.Wish = slices.DeleteFunc(slices.Clone(v.Wish), func(id partition.ID) bool { return layout.Asks(id) != "" })
+		c.mailbox.put(mail{event: machine.Viewed{View: v}})
+	}
+}
+
+func (c *Coordinator) requirements(ctx context.Context) ([]partition.Requirement, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timing.CallTimeout())
+	defer cancel()
+	census, err := c.cfg.Ledger.Census(ctx)
+	return census.Config.Requires, err
 }

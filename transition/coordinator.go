@@ -49,7 +49,8 @@ type Config struct {
 	// never pauses.
 	Barrier bool
 	// Indexer says which partitions this peer should have. Default: the rolls of the
-	// ledger.
+	// ledger. Another one knows nothing of its peers but how many they are: with it Weight,
+	// Tags, Unwell and Barrier are refused, and what asks for tags is asked for by nobody.
 	Indexer partition.Indexer
 	// Policy says what becomes of a drain that takes longer than Timing.Drain.
 	// Default machine.Hold.
@@ -116,6 +117,25 @@ type holding struct {
 	ends  bool      // it is drained or aborted
 }
 
+// onlyRolls says what of cfg cannot be had with an Indexer: all that peers must know of one
+// another, since views say nothing of the others but how many they are.
+func (cfg Config) onlyRolls() (errs []error) {
+	refuse := func(what string) { errs = append(errs, errors.New("transition: "+what)) }
+	if cfg.Barrier {
+		refuse("a barrier needs the ledger's rolls: the views of another indexer have no number that all peers reach")
+	}
+	if cfg.Weight > 1 {
+		refuse(fmt.Sprintf("weight %d needs the ledger's rolls: another indexer counts every peer once; leave it out, or run more peers where there is more room", cfg.Weight))
+	}
+	if cfg.Tags != "" {
+		refuse(fmt.Sprintf("tags %v need the ledger's rolls: another indexer does not know who has which; leave them out, and give what asks for them a name of its own", cfg.Tags))
+	}
+	if cfg.Unwell {
+		refuse("a health check needs the ledger's rolls: another indexer does not ask who is well; leave it out, and stop a peer that is not")
+	}
+	return errs
+}
+
 // NewCoordinator returns a coordinator that has not begun. It returns everything
 // that is wrong with cfg at once.
 func NewCoordinator(cfg Config) (*Coordinator, error) {
@@ -132,8 +152,8 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	}
 	cfg.Config = cfg.Config.WithDefaults()
 	errs = append(errs, cfg.Config.Validate(), cfg.Timing.Validate())
-	if cfg.Barrier && cfg.Indexer != nil {
-		errs = append(errs, errors.New("transition: a barrier needs the ledger's rolls: the views of another indexer have no number that all peers reach"))
+	if cfg.Indexer != nil {
+		errs = append(errs, cfg.onlyRolls()...)
 	}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("transition: weight %d: must not be negative", cfg.Weight))

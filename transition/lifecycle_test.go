@@ -180,6 +180,52 @@ func TestOtherIndexer(t *testing.T) {
 	})
 }
 
+// What peers would have to know of one another is refused with an indexer that knows only how
+// many they are, all at once.
+func TestOnlyTheRollsKnowOfOthers(t *testing.T) {
+	cfg := transition.Config{Weight: 2, Tags: "gpu", Unwell: true, Barrier: true, Indexer: &views{}}
+	_, err := transition.NewCoordinator(cfg)
+	for _, want := range []string{"weight 2", "tags gpu", "health check", "barrier"} {
+		if err == nil || !strings.Contains(err.Error(), want+" need") {
+			t.Errorf("nothing about %s in: %v", want, err)
+		}
+	}
+	cfg.Indexer = nil
+	if _, err := transition.NewCoordinator(cfg); err == nil || strings.Contains(err.Error(), "need") {
+		t.Errorf("with the rolls: %v", err)
+	}
+}
+
+// Who has the tags that a partition asks for no other indexer knows: nobody asks for it, from
+// when it is known that it asks for some until it does not.
+func TestOtherIndexerLeavesOutWhatAsksForTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		n.ledger.Require(partition.Requirement{First: 2, Last: 4, Tags: "gpu"})
+		views := &views{emits: make(chan partition.View), fails: make(chan error)}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Indexer = views }).start(t.Context())
+		serves := func(want ...partition.ID) {
+			t.Helper()
+			if got := slices.Sorted(maps.Keys(a.holds())); !slices.Equal(got, want) {
+				t.Errorf("it serves %v, want %v", got, want)
+			}
+		}
+		views.emits <- partition.View{Version: 1, Index: 0, Replicas: 1, Wish: []partition.ID{1, 2, 3, 4, 5}}
+		pass(5 * time.Second)
+		serves(1, 5)
+		n.ledger.Require(partition.Requirement{First: 3, Last: 4, Tags: "gpu"})
+		pass(20 * time.Second)
+		serves(1, 2, 5)
+		views.emits <- partition.View{Version: 2, Index: 0, Replicas: 1, Wish: []partition.ID{3, 6}}
+		pass(5 * time.Second)
+		if v := a.co.View(); !slices.Equal(v.Wish, []partition.ID{6}) {
+			t.Errorf("it wishes for %v, want 6 alone", v.Wish)
+		}
+		a.co.Stop()
+		a.ends()
+	})
+}
+
 func TestNewCoordinatorSaysAllThatIsWrong(t *testing.T) {
 	_, err := transition.NewCoordinator(transition.Config{
 		Config: partition.Config{Total: -1},
