@@ -46,6 +46,9 @@ type Source struct {
 	// Listen is given the consumer's observer, for what the source itself has to
 	// tell. Nil: nothing.
 	Listen func(framework.Observer)
+	// Concurrency is how many handlers run at once where the consumer's setting does
+	// not say. 0: the framework's default.
+	Concurrency int
 	// Err is why there is neither: it is listed with all else that is wrong,
 	// while the error of a constructor would hide the others.
 	Err error
@@ -206,6 +209,9 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 	if wrong != nil {
 		// The numbers are checked all the same, with stand-ins for what is missing.
 		handler, source = placeholder{}, Source{Source: placeholder{}, Control: placeholder{}.control}
+	}
+	if setting.Config.Concurrency == 0 {
+		setting.Config.Concurrency = source.Concurrency
 	}
 	opts := []framework.Option{framework.WithConfig(setting.Config)}
 	if source.Control != nil {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/zapobserver"
 	"github.com/countoff/countoff/partition"
 )
 
@@ -56,7 +57,8 @@ const afterCut = time.Second
 // (handlers are cancelled), a third does not wait for anything. The stop timeout is
 // the longest Config.StopTimeout of the consumers, whatever fx.StopTimeout says:
 // by default Q + C + 2 s. fx's own events go to the application's *zap.Logger, if
-// there is one, at the debug level.
+// there is one, at the debug level. If there is none, what goes wrong with a consumer is
+// written to stderr, a line each; provide zap.NewNop() to hear nothing.
 func Run(opts ...fx.Option) int {
 	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -65,8 +67,10 @@ func Run(opts ...fx.Option) int {
 }
 
 func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
+	locked := zapcore.Lock(zapcore.AddSync(stderr)) // events come from many goroutines
+	stderr = locked
 	var r *framework.Runtime
-	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), fx.Populate(&r)}, opts...)...)
+	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), fx.Populate(&r), lines(locked)}, opts...)...)
 	fail := func(err error) int {
 		var wrong *StartError
 		if errors.As(err, &wrong) {
@@ -159,6 +163,22 @@ func logger(p struct {
 	l := &fxevent.ZapLogger{Logger: p.Logger.Named("fx")}
 	l.UseLogLevel(zapcore.DebugLevel)
 	return l
+}
+
+// lines writes what goes wrong to stderr if the application has no logger: a peer that
+// waits for its store, or for a plain server to go, must not do so in silence.
+func lines(stderr zapcore.WriteSyncer) fx.Option {
+	return fx.Provide(fx.Annotate(func(p struct {
+		fx.In
+		Logger *zap.Logger `optional:"true"`
+	}) framework.Observer {
+		if p.Logger != nil {
+			return framework.ObserverFunc(func(framework.Event) {}) // the logger tells
+		}
+		cfg := zap.NewProductionEncoderConfig()
+		cfg.EncodeTime = zapcore.ISO8601TimeEncoder
+		return zapobserver.New(zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), stderr, zapcore.WarnLevel)))
+	}, fx.ResultTags(ObserverGroup)))
 }
 
 // Logger provides the application with a *zap.Logger that writes JSON to stderr

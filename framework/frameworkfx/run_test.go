@@ -1,16 +1,17 @@
 package frameworkfx
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/fx"
+	"go.uber.org/zap"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
@@ -23,8 +24,26 @@ import (
 // A program is an application being run.
 type program struct {
 	signals chan os.Signal
-	stderr  bytes.Buffer
+	stderr  saying
 	code    chan int
+}
+
+// saying is a buffer that is read while somebody may still write.
+type saying struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *saying) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *saying) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func launch(opts ...fx.Option) *program {
@@ -40,7 +59,7 @@ func (p *program) exits(t *testing.T, want int, says string) {
 		if code != want || !strings.Contains(p.stderr.String(), says) {
 			t.Errorf("exit code %d, said %q; want %d and %q", code, p.stderr.String(), want, says)
 		}
-		if want == ExitOK && p.stderr.Len() > 0 {
+		if want == ExitOK && p.stderr.String() != "" {
 			t.Errorf("said %q although nothing is wrong", p.stderr.String())
 		}
 	case <-time.After(20 * time.Second):
@@ -114,6 +133,47 @@ func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	p.exits(t, ExitHard, "with handlers still running")
 	close(release)
 	<-ended
+}
+
+// down is a source that does not answer.
+type down struct {
+	sources.Source
+	asked chan struct{}
+}
+
+func (d down) Layout(context.Context) (partition.Config, error) {
+	d.asked <- struct{}{}
+	return partition.Config{}, errors.New("the store is down")
+}
+
+// A peer that waits for its store says so, whether the application has thought of a
+// logger or not, and at most once.
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  fx.Option
+		says int
+	}{
+		"without a logger":    {fx.Options(), 1},
+		"the logger tells it": {fx.Provide(zap.NewNop), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan struct{})
+			p := launch(c.opt,
+				From("test", down{asked: asked}, memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{})),
+				Configure("test", framework.Config{PodGrace: time.Minute}),
+				Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
+			)
+			<-asked
+			<-asked // the first failure was told
+			p.signals <- syscall.SIGTERM
+			if code := <-p.code; code != ExitOK {
+				t.Errorf("exit code %d", code)
+			}
+			if n := strings.Count(p.stderr.String(), "the store is down"); n < c.says || n > 2*c.says {
+				t.Errorf("said %q", p.stderr.String())
+			}
+		})
+	}
 }
 
 func TestExitCodesSayWhy(t *testing.T) {

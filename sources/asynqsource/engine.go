@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,9 +82,10 @@ var (
 )
 
 // Handler makes the engine of a source: h is what a plain asynq.Server would run, cfg
-// what it would be made with. Of cfg, Concurrency, Queues, StrictPriority,
-// TaskCheckInterval, DelayedTaskCheckInterval and ShutdownTimeout are not used: queues
-// are what the source has, and the rest is the consumer's.
+// what it would be made with. Of cfg, Concurrency, TaskCheckInterval,
+// DelayedTaskCheckInterval and ShutdownTimeout are not used: they are the consumer's.
+// Queues need not be there; one that is and that the source does not consume is an
+// error, and so is StrictPriority. Their weights are not used.
 //
 // A source has at most one engine, and needs none for handlers of the framework. It
 // must be made before the first Open.
@@ -92,6 +95,14 @@ func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
 	}
 	if g := cfg.GroupGracePeriod; g != 0 && g < time.Second {
 		return nil, fmt.Errorf("asynqsource: GroupGracePeriod %v: asynq wants at least a second", g)
+	}
+	if cfg.StrictPriority {
+		return nil, errors.New("asynqsource: StrictPriority: queues take turns here; take it out, and give what is urgent a consumer of its own")
+	}
+	for _, q := range slices.Sorted(maps.Keys(cfg.Queues)) {
+		if !s.consumes(q) {
+			return nil, fmt.Errorf("asynqsource: the server's Queues have %q, which the source does not consume: name it in Queues or Ingress of the source, or take it out", q)
+		}
 	}
 	e := &Engine{source: s, handler: h, cfg: cfg, offers: make(chan *run), runs: make(map[runKey]*run)}
 	s.mu.Lock()

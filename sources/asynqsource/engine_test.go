@@ -3,6 +3,7 @@ package asynqsource
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -52,5 +53,33 @@ func TestAMuxRunsWhatAClientEnqueues(t *testing.T) {
 	}
 	if keys := redistest.Keys(t, s.UniversalClient, "*"+QueueOf(s.name, 0)+"*:t:*"); len(keys) > 0 {
 		t.Errorf("left over: %v", keys)
+	}
+}
+
+// What a plain server was told and an engine cannot do is refused, not forgotten.
+func TestWhatAnEngineCannotDoIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		src  Config
+		cfg  asynq.Config
+		says string
+	}{
+		{"queues of the source", Config{Queues: []string{"critical", "low"}}, asynq.Config{Queues: map[string]int{"critical": 6}}, ""},
+		{"a queue that is forgotten", Config{Queues: []string{"critical"}}, asynq.Config{Queues: map[string]int{"critical": 6, "low": 1}}, `"low"`},
+		{"queues by key", Config{}, asynq.Config{Queues: map[string]int{"mails:0": 1, "mails:11": 1}}, ""},
+		{"another name's", Config{}, asynq.Config{Queues: map[string]int{"default": 1}}, `"default"`},
+		{"an ingress", Config{Ingress: []string{"default"}}, asynq.Config{Queues: map[string]int{"default": 1}}, ""},
+		{"strict priority", Config{}, asynq.Config{StrictPriority: true}, "StrictPriority"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			src, err := New(nil, "mails", c.src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = src.Handler(asynq.NewServeMux(), c.cfg)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("it says %v, want %q", err, c.says)
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,6 +87,17 @@ func (s *Source) queues(total int) []string {
 		list[i] = s.queue(partition.ID(i))
 	}
 	return append(list, s.cfg.Ingress...)
+}
+
+// consumes reports whether a queue is one of the source, as far as is known before the
+// number of its partitions is.
+func (s *Source) consumes(queue string) bool {
+	if slices.Contains(s.cfg.Queues, queue) || slices.Contains(s.cfg.Ingress, queue) {
+		return true
+	}
+	number, ours := strings.CutPrefix(queue, s.name+":")
+	_, err := strconv.ParseInt(number, 10, 32)
+	return ours && err == nil && len(s.cfg.Queues) == 0
 }
 
 // fieldQueues is where {name}:config has the list of queues.

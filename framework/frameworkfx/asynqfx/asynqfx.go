@@ -37,7 +37,8 @@ type Config struct {
 	// set: events tell of it.
 	Source asynqsource.Config
 	// Server is what a plain asynq.Server would be made with, for Mux; see
-	// asynqsource.Source.Handler.
+	// asynqsource.Source.Handler. Its Concurrency counts where the consumer's
+	// configuration does not say how many handlers run at once.
 	Server asynq.Config
 	// Deployment says what the consumer belongs to, so that two deployments which were
 	// given one name by mistake are noticed. Default: the environment variable
@@ -68,6 +69,7 @@ func Source(consumer string, cfg Config) fx.Option {
 func Mux(consumer string, cfg Config, h any) fx.Option {
 	both := func(l fx.Lifecycle, provided given, h asynq.Handler) result {
 		src, s := cfg.source(consumer, l, provided.Client)
+		s.Concurrency = cfg.Server.Concurrency
 		r := result{Source: s, Route: frameworkfx.Route{Consumer: consumer, Route: framework.Route{Any: true, Handler: stopped{}}}}
 		if s.Err != nil {
 			return r

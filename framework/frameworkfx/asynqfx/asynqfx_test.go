@@ -138,6 +138,7 @@ func TestAnIngressIsMovedAndHandled(t *testing.T) {
 func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		asynqfx.Mux("mails", asynqfx.Config{URL: "redis://127.0.0.1:1", Server: asynq.Config{GroupGracePeriod: time.Millisecond}}, asynq.NewServeMux()),
+		asynqfx.Mux("bills", asynqfx.Config{URL: "redis://127.0.0.1:1", Server: asynq.Config{Concurrency: 1 << 20}}, asynq.NewServeMux()),
 		asynqfx.Mux("orders", asynqfx.Config{Source: asynqsource.Config{Queues: []string{"a{b"}}}, asynq.NewServeMux()),
 	)
 	var wrong *frameworkfx.StartError
@@ -146,6 +147,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	}
 	for _, want := range []string{
 		`consumer "mails": asynqsource: GroupGracePeriod 1ms`,
+		`consumer "bills": framework: concurrency 1048576`,
 		`consumer "orders": asynqfx: no URL, and the application provides no redis.UniversalClient`,
 		`queue "a{b"`,
 	} {
