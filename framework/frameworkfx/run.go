@@ -87,14 +87,17 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 		return fail(err)
 	}
 	var code int
+	heard := true // of the first signal
 	if !interrupted {
 		select {
 		case <-signals:
 		case s := <-app.Wait():
-			code = s.ExitCode
+			// fx listens for signals as well, and may be the first to tell of the one
+			// that is still in our channel: there it is no second one.
+			code, heard = s.ExitCode, false
 		}
 	}
-	if err := stop(app, r, signals); err != nil {
+	if err := stop(app, r, signals, heard); err != nil {
 		if code == ExitOK {
 			return fail(err)
 		}
@@ -126,17 +129,20 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 }
 
 // stop stops app: softly, at once after another signal, and without waiting after
-// one more.
-func stop(app *fx.App, r *framework.Runtime, signals <-chan os.Signal) error {
+// one more. heard says that the signal that began it was taken out of signals.
+func stop(app *fx.App, r *framework.Runtime, signals <-chan os.Signal, heard bool) error {
 	within, grace := r.StopTimeout(), r.CancelGrace()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- app.Stop(ctx) }()
-	select {
-	case err := <-stopped:
-		return err
-	case <-signals:
+	for again := false; !again; {
+		select {
+		case err := <-stopped:
+			return err
+		case <-signals:
+			again, heard = heard, true
+		}
 	}
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

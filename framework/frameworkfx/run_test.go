@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,6 +96,32 @@ func TestASignalDrains(t *testing.T) {
 	}))
 	<-started
 	p.signals <- syscall.SIGTERM
+	close(release)
+	p.exits(t, ExitOK, "")
+}
+
+// fx listens for signals, too, and may tell of one before the program has heard it: one
+// signal is one, whoever is first.
+func TestOneSignalIsNoSecondOne(t *testing.T) {
+	var shut fx.Shutdowner
+	started, release := make(chan struct{}), make(chan struct{})
+	p := launch(fx.Populate(&shut), consumer(t, func(ctx context.Context, _ *framework.Task) error {
+		close(started)
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}))
+	<-started
+	if err := shut.Shutdown(); err != nil { // as fx does when it hears one
+		t.Fatal(err)
+	}
+	p.signals <- syscall.SIGTERM
+	for len(p.signals) > 0 {
+		runtime.Gosched()
+	}
 	close(release)
 	p.exits(t, ExitOK, "")
 }
