@@ -82,12 +82,14 @@ var rooms = map[string][]string{
 
 	"sources/unitsource": {"partition", "partition/redisconfig", goRedis},
 
-	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/logstream", "sources/progress", asynq, xxhash, goRedis},
+	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/asynqsource/queuestat", "sources/logstream", "sources/progress",
+		asynq, xxhash, goRedis},
+	"sources/asynqsource/queuestat": {"partition", "partition/redisconfig", goRedis},
 
 	"framework": {"partition", "sources", "transition", "transition/coverage", "transition/machine"},
 	// For programs: what stands in the store about a name, how it is drawn, and how a
 	// command line of cobra ends and takes its flags. cmd and examples share them.
-	"framework/status": {"partition", "partition/redisconfig", "sources/redissource", "transition", "transition/coverage",
+	"framework/status": {"partition", "partition/redisconfig", "sources/asynqsource/queuestat", "sources/redissource", "transition", "transition/coverage",
 		"transition/machine", "transition/redisledger", goRedis},
 	"framework/status/partitionmap": {"framework/status", "partition", xTerm},
 	"framework/program/exit":        {"partition", "transition/redisledger", cobra, goRedis},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/redissource"
 )
@@ -59,16 +61,27 @@ func onTopic(ctx context.Context, client redis.UniversalClient, name string) boo
 	return err == nil && cfg.Hash == partition.Murmur2
 }
 
-// notInRedis is an error if the dead letters of a name are on a topic.
+// notInRedis is an error if the dead letters of a name are on a topic, or in asynq's
+// archive.
 func notInRedis(ctx context.Context, client redis.UniversalClient, name string) error {
+	if queues, ok, err := queuestat.Read(ctx, client, name); err != nil || ok {
+		return cmp.Or(err, fmt.Errorf("%s works queues of asynq, whose archive has its dead letters: use asynqmon, or: asynq task ls --queue=%s --state=archived",
+			name, queues.Of(0)))
+	}
 	if !onTopic(ctx, client, name) {
 		return nil
 	}
 	return fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: say --kafka URL, and --topic if that is not called %s", name, name)
 }
 
-// listsOnly is an error if a name works a topic: what is put into lists nobody would find.
-func listsOnly(ctx context.Context, client redis.UniversalClient, name, instead string) error {
+// listsOnly is an error if a name works a topic or queues of asynq: what is put into lists
+// nobody would find.
+func listsOnly(ctx context.Context, client redis.UniversalClient, name, instead, insteadOfQueues string) error {
+	if _, ok, err := queuestat.Read(ctx, client, name); err != nil {
+		return err
+	} else if ok {
+		return exit.With(exit.Config, fmt.Errorf("%s works queues of asynq: %s", name, insteadOfQueues))
+	}
 	if !onTopic(ctx, client, name) {
 		return nil
 	}

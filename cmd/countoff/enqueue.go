@@ -38,7 +38,8 @@ func enqueueCommand() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			if err := listsOnly(ctx, client, args[0], "write to that one with a producer of Kafka"); err != nil {
+			if err := listsOnly(ctx, client, args[0], "write to that one with a producer of Kafka",
+				"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
 				return err
 			}
 			p, err := redissource.NewProducer(ctx, client, args[0], redissource.ProducerConfig{Partitions: partitions})

@@ -30,7 +30,8 @@ work under the name; broken off, it goes on where it was when it is called again
 			return sharesFault(cmd, partitions)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name := args[0]
-			if err := listsOnly(ctx, client, name, "give that one more partitions, and the peers share them out"); err != nil {
+			if err := listsOnly(ctx, client, name, "give that one more partitions, and the peers share them out",
+				"let the peers finish them, and take another name for another number"); err != nil {
 				return err
 			}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
@@ -157,7 +158,7 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 	for i := range ids {
 		ids[i] = partition.ID(i)
 	}
-	stats, err := redissource.Stats(ctx, client, name, ids)
+	stats, queues, err := dataOf(ctx, client, name, ids)
 	if err != nil {
 		return Status{}, err
 	}
@@ -167,6 +168,9 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 	}
 	pending := make([]int64, len(cfg.Units))
 	for i, list := range cfg.Units {
+		if queues {
+			list = queuestat.Pending(list)
+		}
 		if pending[i], err = client.LLen(ctx, list).Result(); err != nil {
 			return Status{}, err
 		}
@@ -184,6 +188,27 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 	}
 	s.Findings, err = findings(ctx, then, lookOf(census, stats))
 	return s, err
+}
+
+// dataOf reads what partitions hold, and says whether they are queues of asynq.
+func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) (stats []redissource.Stat, asynq bool, err error) {
+	queues, asynq, err := queuestat.Read(ctx, client, name)
+	if err != nil {
+		return nil, false, err
+	}
+	if !asynq {
+		stats, err = redissource.Stats(ctx, client, name, ids)
+		return stats, false, err
+	}
+	found, err := queues.Stats(ctx, client, ids)
+	stats = make([]redissource.Stat, len(found))
+	for i, f := range found {
+		stats[i] = redissource.Stat{
+			ID: f.ID, Fence: f.Fence, Epoch: f.Fence.Epoch,
+			Pending: f.Pending, InFlight: f.Active, Delayed: f.Delayed, Dead: f.Archived,
+		}
+	}
+	return stats, true, err
 }
 
 // assemble puts together what the ledger and the data say.

@@ -42,9 +42,9 @@ func NewClient(ctx context.Context, client redis.UniversalClient, name string, c
 	if err != nil {
 		return nil, err
 	}
-	queues, err := client.HGet(ctx, redisconfig.Key(name), fieldQueues).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("asynqsource: read %s: %w", redisconfig.Key(name), err)
+	queues, err := agreeField(ctx, client, name, "") // tools know by it where the tasks are
+	if err != nil {
+		return nil, err
 	}
 	if queues != "" {
 		return nil, fmt.Errorf("asynqsource: the partitions of %s are queues with names of their own (%q): fill them with asynq's client: %w",

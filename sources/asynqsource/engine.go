@@ -152,6 +152,7 @@ func (e *Engine) stop() {
 // the handler has. It may be called concurrently; two runs of one task wait for each
 // other.
 func (e *Engine) Handle(ctx context.Context, t *sources.Task) error {
+	begun := time.Now() // before the locks: a pause while one is waited for counts
 	stream := e.source.holder(t.Grant, t.Token)
 	if stream == nil {
 		return notRun(errForeign)
@@ -161,7 +162,7 @@ func (e *Engine) Handle(ctx context.Context, t *sources.Task) error {
 		return notRun(errFinished)
 	}
 	r := &run{
-		ctx: ctx, task: t, stream: stream, key: runKey{stream.queue, t.ID}, raw: raw, begun: time.Now(),
+		ctx: ctx, task: t, stream: stream, key: runKey{stream.queue, t.ID}, raw: raw, begun: begun,
 		verdict: make(chan struct{}),
 	}
 	quit, err := e.enter(ctx, r)

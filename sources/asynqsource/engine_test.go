@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
 )
 
 func TestAMuxRunsWhatAClientEnqueues(t *testing.T) {
@@ -53,6 +55,61 @@ func TestAMuxRunsWhatAClientEnqueues(t *testing.T) {
 	}
 	if keys := redistest.Keys(t, s.UniversalClient, "*"+QueueOf(s.name, 0)+"*:t:*"); len(keys) > 0 {
 		t.Errorf("left over: %v", keys)
+	}
+}
+
+// A task that failed keeps its key and its place with the next owner, whichever version of
+// asynq has written down that it failed.
+func TestAFailedTaskKeepsItsKey(t *testing.T) {
+	for name, outcome := range map[string]sources.Outcome{"parked": sources.Retry, "given up": sources.Requeue} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			if _, err := s.client(t, 1).Enqueue("ann", asynq.NewTask("t", nil)); err != nil {
+				t.Fatal(err)
+			}
+			src, _, _ := s.peer(t, Config{Partitions: 1})
+			e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return errors.New("no") }), silent(asynq.Config{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := s.open(t, src, 0, 1)
+			task := st.all(t, 1)[0]
+			if err := e.Handle(t.Context(), &task); err == nil {
+				t.Fatal("it did not fail")
+			}
+			if err := st.Settle(t.Context(), sources.Settlement{Task: &task, Outcome: outcome, Attempt: 1, Reason: "no"}); err != nil {
+				t.Fatal(err)
+			}
+			if outcome == sources.Requeue {
+				if err := s.inspector().RunTask(st.queue, task.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next, _, _ := s.peer(t, Config{Partitions: 1})
+			if again := s.open(t, next, 0, 2).all(t, 1)[0]; again.Key != "ann" || again.Attempt != 2 {
+				t.Errorf("it comes back with key %q, attempt %d", again.Key, again.Attempt)
+			}
+		})
+	}
+}
+
+// asynq before v0.26 drops the headers of what it changes.
+func TestHeadersAreRestored(t *testing.T) {
+	raw := string(appendHeader(appendText(nil, fieldID, "1"), HeaderKey, "ann"))
+	for _, c := range []struct {
+		name    string
+		message []byte
+		want    string
+	}{
+		{"dropped", appendText(nil, fieldID, "1"), "ann"},
+		{"kept", appendHeader(nil, HeaderKey, "bob"), "bob"},
+	} {
+		n := &native{args: []any{"1", c.message, int64(3)}}
+		n.restore(raw)
+		m, err := parseMessage(string(appendText([]byte(n.message()), fieldID, "1")))
+		if err != nil || m.key != c.want {
+			t.Errorf("%s: the key is %q, %v", c.name, m.key, err)
+		}
 	}
 }
 

@@ -178,6 +178,17 @@ func appendHeader(b []byte, name, value string) []byte {
 	return appendText(b, fieldHeaders, string(appendText(appendText(nil, 1, name), 2, value)))
 }
 
+// headersOf returns the headers of raw, as they are encoded.
+func headersOf(raw string) (headers []byte) {
+	_ = fields(raw, func(field int, _ uint64, s string) error { // what cannot be read has none
+		if field == fieldHeaders {
+			headers = appendText(headers, fieldHeaders, s)
+		}
+		return nil
+	})
+	return headers
+}
+
 // failed is raw after one more run that failed: retried as often as given, with its
 // error and when that was.
 func failed(raw string, retried int, reason string, at time.Time) string {

@@ -31,6 +31,21 @@ func (n *native) message() string {
 	return ""
 }
 
+// restore puts the headers of raw back into the message. asynq before v0.26 does not know
+// them and drops them from what it changes, and with them the key.
+func (n *native) restore(raw string) {
+	for i, a := range n.args {
+		b, ok := a.([]byte)
+		if !ok {
+			continue
+		}
+		if kept := headersOf(raw); len(kept) > 0 && len(headersOf(string(b))) == 0 {
+			n.args[i] = append(slices.Clip(b), kept...)
+		}
+		return
+	}
+}
+
 // id is the task it settles.
 func (n *native) id() string {
 	if len(n.args) == 0 {

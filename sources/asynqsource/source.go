@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/logstream"
 )
 
@@ -100,9 +101,6 @@ func (s *Source) consumes(queue string) bool {
 	return ours && err == nil && len(s.cfg.Queues) == 0
 }
 
-// fieldQueues is where {name}:config has the list of queues.
-const fieldQueues = "queues"
-
 // Layout returns the configuration of the name. The first call writes it if none
 // stands, and fails with an error that wraps partition.ErrConfig if another does. It
 // also checks what the source relies on in asynq and in Redis, and that no plain
@@ -139,18 +137,33 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 // another order would work on what another has.
 func (s *Source) agreeQueues(ctx context.Context) error {
 	want, key := strings.Join(s.cfg.Queues, "\n"), redisconfig.Key(s.name)
-	if err := s.client.HSetNX(ctx, key, fieldQueues, want).Err(); err != nil {
-		return fmt.Errorf("asynqsource: write %s: %w", key, err)
-	}
-	got, err := s.client.HGet(ctx, key, fieldQueues).Result()
+	got, err := agreeField(ctx, s.client, s.name, want)
 	if err != nil {
-		return fmt.Errorf("asynqsource: read %s: %w", key, err)
+		return err
 	}
 	if got != want {
 		return fmt.Errorf("asynqsource: %s: the queues are %q there, this program has %q: %w",
 			key, strings.Split(got, "\n"), s.cfg.Queues, partition.ErrConfig)
 	}
 	return nil
+}
+
+// agreeField returns the list of queues that stands, and writes want where none does. It
+// reads first: a full store refuses writes, and a peer must be able to start there.
+func agreeField(ctx context.Context, client redis.UniversalClient, name, want string) (string, error) {
+	key := redisconfig.Key(name)
+	for written := false; ; written = true {
+		got, err := client.HGet(ctx, key, queuestat.Field).Result()
+		if err == nil {
+			return got, nil
+		}
+		if written || !errors.Is(err, redis.Nil) {
+			return "", fmt.Errorf("asynqsource: read %s: %w", key, err)
+		}
+		if err := client.HSetNX(ctx, key, queuestat.Field, want).Err(); err != nil {
+			return "", fmt.Errorf("asynqsource: write %s: %w", key, err)
+		}
+	}
 }
 
 // opened is what the store said when the fence was installed.

@@ -283,6 +283,7 @@ func (s *stream) said(pos int64, n *native) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it := s.items[pos]; it != nil {
+		n.restore(it.raw)
 		it.native = n
 	}
 }

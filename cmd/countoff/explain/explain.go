@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
@@ -48,6 +49,8 @@ type Explanation struct {
 	// First is the first of them; absent: there is none.
 	First    *Task            `json:"first,omitempty"`
 	Findings []status.Finding `json:"findings"`
+	// Queue is asynq's, where the tasks are: then nothing is said of them here.
+	Queue string `json:"queue,omitempty"`
 
 	why []string
 	now time.Time
@@ -71,6 +74,14 @@ func Read(ctx context.Context, client redis.UniversalClient, name, key string) (
 	if err != nil {
 		return Explanation{}, err
 	}
+	queues, asynq, err := queuestat.Read(ctx, client, name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	if queues.Named() {
+		return Explanation{}, fmt.Errorf("the partitions of %s are queues of asynq with names of their own: a task is where its producer has put it, whatever its key; see countoff status %s",
+			name, name)
+	}
 	id, err := s.Config.Hash.Of(key, s.Config.Total)
 	if err != nil {
 		return Explanation{}, err
@@ -87,15 +98,20 @@ func Read(ctx context.Context, client redis.UniversalClient, name, key string) (
 	if err != nil {
 		return Explanation{}, err
 	}
-	queue, err := redissource.Peek(ctx, client, name, id, peeked)
-	if err != nil {
-		return Explanation{}, err
+	var queue []redissource.Queued
+	if !asynq {
+		if queue, err = redissource.Peek(ctx, client, name, id, peeked); err != nil {
+			return Explanation{}, err
+		}
 	}
 	now, err := client.Time(ctx).Result()
 	if err != nil {
 		return Explanation{}, err
 	}
 	e := assemble(s, census, history.Moves(id), queue, id, key, now)
+	if asynq {
+		e.Queue = queues.Of(id)
+	}
 	if e.First != nil {
 		tried, err := redissource.TriedOf(ctx, client, name, id, e.First.Position)
 		if err != nil {
@@ -225,6 +241,8 @@ func (e Explanation) waits() []string {
 		out = append(out, "for the running handlers to end, if it is not running: the partition moves")
 	}
 	switch {
+	case e.Queue != "":
+		out = append(out, fmt.Sprintf("for its turn in queue %q: the tools of asynq show what is in it", e.Queue))
 	case e.First == nil:
 		out = append(out, fmt.Sprintf("nothing of this key is open; a task put in now would stand behind %d of others", e.Ahead))
 	case e.First.NotBefore != nil:

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// Of a name that works queues of asynq the commands tell what stands in them, and put
+// nothing where nobody would find it.
+func TestQueuesOfAsynq(t *testing.T) {
+	mini, _ := redistest.Mini(t)
+	s := shell{t, "redis://" + mini.Addr(), ""}
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for name, queues := range map[string]string{"n": "", "named": "critical\nlow"} {
+		if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, queues).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pending := range []string{"n:0", "n:1", "low"} {
+		if err := client.LPush(t.Context(), queuestat.Pending(pending), "a", "b", "c").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := s.run("status n"); !strings.Contains(out, "pending 6") {
+		t.Error(out)
+	}
+	if out := s.run("status named"); !strings.Contains(out, "pending 3") {
+		t.Error(out)
+	}
+	if out := s.run("explain n ann"); !strings.Contains(out, `for its turn in queue "n:`) || !strings.Contains(out, "pending 3") {
+		t.Error(out)
+	}
+	for _, line := range []string{"dead list n", "dead show n x", "dead drop n --all", "dead requeue n --all"} {
+		if said := s.fails(exit.Failed, line); !strings.Contains(said, "asynq task ls --queue=n:0") {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
+	for line, code := range map[string]int{"enqueue n {}": exit.Config, "resize n --partitions 4": exit.Config, "explain named ann": exit.Failed} {
+		if said := s.fails(code, line); !strings.Contains(said, "queues of asynq") {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
+}

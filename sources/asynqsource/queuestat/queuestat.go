@@ -1,0 +1,125 @@
+// Package queuestat reads what stands in Redis about the queues of an asynqsource.Source,
+// for tools and observers. It links nothing of asynq.
+package queuestat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+)
+
+// Field is where the configuration of a name says that its partitions are queues of asynq:
+// their names, one a line, or nothing where they are name:0 .. name:P-1.
+const Field = "queues"
+
+// A Queues is the queues of a name.
+type Queues struct {
+	name  string
+	named []string // nil: by number
+}
+
+// Read returns the queues of name, and whether its partitions are queues of asynq at all.
+func Read(ctx context.Context, client redis.UniversalClient, name string) (q Queues, ok bool, err error) {
+	text, err := client.HGet(ctx, redisconfig.Key(name), Field).Result()
+	if errors.Is(err, redis.Nil) {
+		return q, false, nil
+	}
+	if err != nil {
+		return q, false, fmt.Errorf("queuestat: read %s: %w", redisconfig.Key(name), err)
+	}
+	q.name = name
+	if text != "" {
+		q.named = strings.Split(text, "\n")
+	}
+	return q, true, nil
+}
+
+// Named reports whether the queues have names of their own: then it is not the hash of a
+// key that says where a task is.
+func (q Queues) Named() bool { return len(q.named) > 0 }
+
+// Of is the queue of a partition; empty if there is none.
+func (q Queues) Of(id partition.ID) string {
+	switch {
+	case len(q.named) == 0:
+		return q.name + ":" + id.String()
+	case id >= 0 && int(id) < len(q.named):
+		return q.named[id]
+	}
+	return ""
+}
+
+// Pending is the key of the list of tasks that wait in a queue.
+func Pending(queue string) string { return prefix(queue) + "pending" }
+
+func prefix(queue string) string { return "asynq:{" + queue + "}:" }
+
+// A Stat is what one queue holds.
+type Stat struct {
+	ID partition.ID
+	// Fence is the token that may fetch and settle now; zero while nobody may.
+	Fence partition.Token
+	// Pending tasks wait. Active ones are in the hands of the owner: they run, wait for
+	// their turn in it, or for their retry.
+	Pending, Active int
+	Delayed         int // scheduled, or retried later by asynq
+	Archived        int
+}
+
+const statKeys = 6
+
+// Stats reads what the partitions ids hold, in one round trip. Each partition is a moment
+// of its own.
+func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []partition.ID) ([]Stat, error) {
+	pipe := client.Pipeline()
+	for _, id := range ids {
+		queue := q.Of(id)
+		of := prefix(queue)
+		pipe.HGet(ctx, "{"+queue+"}:fence", "t")
+		pipe.LLen(ctx, Pending(queue))
+		pipe.LLen(ctx, of+"active")
+		pipe.ZCard(ctx, of+"scheduled")
+		pipe.ZCard(ctx, of+"retry")
+		pipe.ZCard(ctx, of+"archived")
+	}
+	cmds, err := pipe.Exec(ctx)
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("queuestat: %s: %w", q.name, err)
+	}
+	out := make([]Stat, len(ids))
+	for i, id := range ids {
+		if out[i], err = stat(id, cmds[i*statKeys:(i+1)*statKeys]); err != nil {
+			return nil, fmt.Errorf("queuestat: queue %q: %w", q.Of(id), err)
+		}
+	}
+	return out, nil
+}
+
+func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
+	s := Stat{ID: id}
+	token, err := cmds[0].(*redis.StringCmd).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return s, err
+	}
+	if token != "" {
+		if s.Fence, err = partition.ParseToken(token); err != nil {
+			return s, err
+		}
+	}
+	var n [statKeys - 1]int
+	for i, cmd := range cmds[1:] {
+		count, err := cmd.(*redis.IntCmd).Result()
+		if err != nil {
+			return s, err
+		}
+		n[i] = int(count)
+	}
+	s.Pending, s.Active, s.Delayed, s.Archived = n[0], n[1], n[2]+n[3], n[4]
+	return s, nil
+}

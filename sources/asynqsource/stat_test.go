@@ -1,0 +1,69 @@
+package asynqsource
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
+)
+
+// Tools that link nothing of asynq see of a queue what its inspector sees, and whose it is.
+func TestToolsSeeWhatTheInspectorSees(t *testing.T) {
+	s := newStore(t)
+	read := func() (queuestat.Queues, bool) {
+		t.Helper()
+		q, ok, err := queuestat.Read(t.Context(), s, s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q, ok
+	}
+	if _, ok := read(); ok {
+		t.Error("a name that nobody has used is asynq's")
+	}
+	other := s.name + "-urgent"
+	src, _, _ := s.peer(t, Config{Queues: []string{QueueOf(s.name, 0), other}})
+	for range 3 {
+		s.enqueue(t, 0, asynq.NewTask("t", nil))
+	}
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.ProcessIn(time.Hour))
+	st := s.open(t, src, 0, 7)
+	if tasks, err := st.Fetch(t.Context(), 1); err != nil || len(tasks) != 1 {
+		t.Fatal(tasks, err)
+	}
+	q, ok := read()
+	if !ok || !q.Named() || q.Of(1) != other || q.Of(2) != "" {
+		t.Errorf("the queues are %+v, %v", q, ok)
+	}
+	got, err := q.Stats(t.Context(), s, []partition.ID{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.inspector().GetQueueInfo(QueueOf(s.name, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := queuestat.Stat{
+		ID: 0, Fence: st.token, Pending: info.Pending, Active: info.Active,
+		Delayed: info.Scheduled + info.Retry, Archived: info.Archived,
+	}
+	if got[0] != want || want.Delayed != 1 || want.Pending+want.Active != 3 {
+		t.Errorf("seen %+v, want %+v", got[0], want)
+	}
+	if got[1] != (queuestat.Stat{ID: 1}) {
+		t.Errorf("of a queue that nobody has used is seen %+v", got[1])
+	}
+}
+
+// Who only enqueues by key has said as well that the partitions are queues of asynq.
+func TestAClientSaysWhereTheTasksAre(t *testing.T) {
+	s := newStore(t)
+	s.client(t, 4)
+	q, ok, err := queuestat.Read(t.Context(), s, s.name)
+	if err != nil || !ok || q.Named() || q.Of(3) != QueueOf(s.name, 3) {
+		t.Errorf("the queues are %+v, %v, %v", q, ok, err)
+	}
+}
