@@ -119,44 +119,56 @@ func (c *Coordinator) index(ctx context.Context) {
 }
 
 // sift passes views on without the partitions that ask for tags: this peer has none, or would
-// have been refused. What they ask for is looked at with each view, and once in a lease.
+// have been refused. A view waits for no call but the first: one that takes a wish back must
+// not come after what is asked for by it.
 func (c *Coordinator) sift(ctx context.Context, views <-chan partition.View) {
+	changes := make(chan []partition.Requirement)
+	c.calls.Go(func() { c.followRequirements(ctx, changes) })
+	layout := c.cfg.Config
 	var latest partition.View
-	var asks []partition.Requirement
-	viewed, asked, news := false, false, false
-	timer := time.NewTimer(c.cfg.Timing.Lease)
-	defer timer.Stop()
+	viewed, known := false, false
 	for {
 		select {
 		case latest = <-views:
-			viewed, news = true, true
-		case <-timer.C:
+			viewed = true
+		case layout.Requires = <-changes:
+			known = true
 		case <-ctx.Done():
 			return
 		}
-		again := c.cfg.Timing.Lease
-		if found, err := c.requirements(ctx); err == nil {
-			news = news || !slices.Equal(found, asks)
-			asks, asked = found, true
-		} else if again = c.cfg.Timing.Beat(); !asked {
-			timer.Reset(again) // it grants nothing either as long as it does not answer
-			continue
+		if viewed && known {
+			v := latest
+			v.Wish = slices.DeleteFunc(slices.Clone(v.Wish), func(id partition.ID) bool { return layout.Asks(id) != "" })
+			c.mailbox.put(mail{event: machine.Viewed{View: v}})
 		}
-		timer.Reset(again)
-		if !viewed || !news {
-			continue
-		}
-		news = false
-		layout, v := c.cfg.Config, latest
-		layout.Requires = asks
-		v.Wish = slices.DeleteFunc(slices.Clone(v.Wish), func(id partition.ID) bool { return layout.Asks(id) != "" })
-		c.mailbox.put(mail{event: machine.Viewed{View: v}})
 	}
 }
 
-func (c *Coordinator) requirements(ctx context.Context) ([]partition.Requirement, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timing.CallTimeout())
-	defer cancel()
-	census, err := c.cfg.Ledger.Census(ctx)
-	return census.Config.Requires, err
+// followRequirements tells what partitions ask for, at first and when it changes: it looks
+// once in a lease, and each beat as long as it does not know.
+func (c *Coordinator) followRequirements(ctx context.Context, changes chan<- []partition.Requirement) {
+	var last []partition.Requirement
+	known := false
+	for {
+		inner, cancel := context.WithTimeout(ctx, c.cfg.Timing.CallTimeout())
+		census, err := c.cfg.Ledger.Census(inner)
+		cancel()
+		if found := census.Config.Requires; err == nil && (!known || !slices.Equal(found, last)) {
+			select {
+			case changes <- found:
+				last, known = found, true
+			case <-ctx.Done():
+				return
+			}
+		}
+		again := c.cfg.Timing.Lease
+		if !known {
+			again = c.cfg.Timing.Beat()
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
