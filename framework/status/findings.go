@@ -30,14 +30,14 @@ func lookOf(census transition.Census, stats []redissource.Stat) coverage.Look {
 // A past is the history of a name, which is read once and only if somebody asks for it.
 type past struct {
 	client  redis.UniversalClient
-	ledger  *redisledger.Ledger
+	ledger  *redisledger.Ledger // nil: there is no history
 	read    bool
 	history machine.History
 	now     time.Time // of the store
 }
 
 func (p *past) load(ctx context.Context) (err error) {
-	if p.read {
+	if p.read || p.ledger == nil {
 		return nil
 	}
 	if p.history, err = p.ledger.History(ctx, machine.HistoryKept); err != nil {

@@ -44,6 +44,9 @@ type Status struct {
 	Barrier *Barrier `json:"barrier,omitempty"`
 	// Findings are what is wrong for longer than it may be.
 	Findings []Finding `json:"findings"`
+	// TasksUnknown says that nobody has looked at what partitions hold: it was not said
+	// where the tasks are.
+	TasksUnknown bool `json:"tasks_unknown,omitempty"`
 	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
 	// The row "_" has those that nobody owns.
 	Table map[string][]string `json:"table,omitempty"`
@@ -143,16 +146,46 @@ type Coverage struct {
 	Double  []partition.ID `json:"double"`
 }
 
-// Read looks at name. It returns an error that wraps redisconfig.ErrNone if nobody
-// has used the name yet.
+// A Place is where what is known of a name stands.
+type Place struct {
+	// Client of the Redis where the tasks are. Nil, where Ledger is set: nobody has said
+	// where they are, and what partitions hold is not known.
+	Client redis.UniversalClient
+	// Ledger is one that stands elsewhere, and Config what its peers agree on. It has no
+	// history that could be read. Nil: the ledger stands beside the tasks.
+	Ledger transition.Ledger
+	Config partition.Config
+}
+
+// Read looks at name, whose ledger stands beside its tasks. It returns an error that wraps
+// redisconfig.ErrNone if nobody has used the name yet.
 func Read(ctx context.Context, client redis.UniversalClient, name string) (Status, error) {
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err != nil {
-		return Status{}, err
+	return Place{Client: client}.Read(ctx, name)
+}
+
+// Read is the function of that name, for a name at that place.
+func (at Place) Read(ctx context.Context, name string) (Status, error) {
+	client, cfg, ledger, then := at.Client, at.Config, at.Ledger, &past{client: at.Client}
+	if ledger == nil {
+		var err error
+		if cfg, err = redisconfig.Read(ctx, client, name); err != nil {
+			return Status{}, err
+		}
+		if then.ledger, err = redisledger.New(client, name, redisledger.Config{Config: cfg}); err != nil {
+			return Status{}, err
+		}
+		ledger = then.ledger
 	}
-	ledger, err := redisledger.New(client, name, redisledger.Config{Config: cfg})
-	if err != nil {
-		return Status{}, err
+	if client == nil {
+		census, err := ledger.Census(ctx)
+		if err != nil {
+			return Status{}, err
+		}
+		stats := make([]redissource.Stat, cfg.Total)
+		for i := range stats {
+			stats[i].ID = partition.ID(i)
+		}
+		return conclude(ctx, then, assemble(name, census, stats, nil, nil), census, stats)
 	}
 	ids := make([]partition.ID, cfg.Total)
 	for i := range ids {
@@ -179,8 +212,27 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 	if err != nil {
 		return Status{}, err
 	}
-	s := assemble(name, census, stats, pending, table)
-	then := &past{client: client, ledger: ledger}
+	return conclude(ctx, then, assemble(name, census, stats, pending, table), census, stats)
+}
+
+// Census is what the ledger of a name at that place knows.
+func (at Place) Census(ctx context.Context, name string) (transition.Census, error) {
+	if at.Ledger != nil {
+		return at.Ledger.Census(ctx)
+	}
+	cfg, err := redisconfig.Read(ctx, at.Client, name)
+	if err != nil {
+		return transition.Census{}, err
+	}
+	ledger, err := redisledger.New(at.Client, name, redisledger.Config{Config: cfg})
+	if err != nil {
+		return transition.Census{}, err
+	}
+	return ledger.Census(ctx)
+}
+
+// conclude adds to s what its past is asked for.
+func conclude(ctx context.Context, then *past, s Status, census transition.Census, stats []redissource.Stat) (_ Status, err error) {
 	if s.Barrier = barrierOf(census); s.Barrier != nil {
 		if s.Barrier.ForMS, err = then.sealed(ctx, s.Barrier.Roll); err != nil {
 			return Status{}, err
@@ -211,10 +263,11 @@ func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids 
 	return stats, true, err
 }
 
-// assemble puts together what the ledger and the data say.
+// assemble puts together what the ledger and the data say. pending is nil if nobody has
+// looked at the data.
 func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64, table map[string][]string) Status {
 	s := Status{
-		Name: name, Config: census.Config, Table: table,
+		Name: name, Config: census.Config, Table: table, TasksUnknown: pending == nil,
 		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},
 		GraceMS:    census.Grace.Milliseconds(),
 		TakeoverMS: coverage.Takeover(census).Milliseconds(),
@@ -237,7 +290,7 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 		}
 		return h
 	}
-	fenced := table == nil && !elsewhere(census.Config, stats) // units have no data of ours to fence
+	fenced := table == nil && !s.TasksUnknown && !elsewhere(census.Config, stats) // units have no data of ours to fence
 	for _, stat := range stats {
 		s.Partitions = append(s.Partitions, Partition{
 			Held:    hold(stat.ID, stat.Fence, fenced),
@@ -245,10 +298,11 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 		})
 	}
 	for i, list := range census.Config.Units {
-		s.Units = append(s.Units, Unit{
-			Held: hold(partition.FirstUnit+partition.ID(i), partition.Token{}, false),
-			Name: list, Pending: int(pending[i]),
-		})
+		u := Unit{Held: hold(partition.FirstUnit+partition.ID(i), partition.Token{}, false), Name: list}
+		if pending != nil {
+			u.Pending = int(pending[i])
+		}
+		s.Units = append(s.Units, u)
 	}
 	for _, seat := range census.Sessions {
 		s.Peers = append(s.Peers, *peers[seat.Session])

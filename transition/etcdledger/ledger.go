@@ -91,6 +91,25 @@ func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg
 	return made && err == nil, err
 }
 
+// ReadConfig returns what all peers of name agree on, and whether the name is known at all.
+func ReadConfig(ctx context.Context, client *clientv3.Client, prefix, name string) (cfg partition.Config, known bool, err error) {
+	l, err := New(client, prefix, name, Config{})
+	if err != nil {
+		return cfg, false, err
+	}
+	resp, err := client.Get(ctx, l.prefix+configKey)
+	if err != nil {
+		return cfg, false, l.explain("read the configuration", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return cfg, false, nil
+	}
+	if cfg, err = decodeConfig(string(resp.Kvs[0].Value)); err != nil {
+		return cfg, true, fmt.Errorf("etcdledger: %s: %w", name, err)
+	}
+	return cfg, true, nil
+}
+
 // Sync implements transition.Ledger. A session is named by letters and digits.
 func (l *Ledger) Sync(ctx context.Context, r transition.Request) (a transition.Answer, err error) {
 	if err := checkSession(r.Session); err != nil {

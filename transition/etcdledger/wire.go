@@ -152,17 +152,14 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		}
 		return n
 	}
-	var config wireConfig
+	config, err := decodeConfig(kvs[configKey])
+	errs = append(errs, err)
 	var meta wireMeta
 	var roll wireRoll
-	get(configKey, &config)
 	get(metaKey, &meta)
 	get(rollKey, &roll)
-	if config.Protocol != partition.Protocol {
-		errs = append(errs, fmt.Errorf("protocol %d stands there, this program has %d: %w", config.Protocol, partition.Protocol, partition.ErrConfig))
-	}
 	s = memledger.State{
-		Config: partition.Config{Total: config.Total, Hash: config.Hash, Units: config.Units, Requires: config.Requires},
+		Config: config,
 		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step,
 		Count: meta.Count, Membership: meta.Membership, Changed: meta.Changed, Grace: meta.Grace,
 		Barrier: meta.Barrier, Barred: meta.Barred, Clear: meta.Clear,
@@ -208,6 +205,19 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		s.Sessions[partition.Session(id)] = seat
 	}
 	return s, true, broken, errors.Join(errs...)
+}
+
+// decodeConfig reads the value of config.
+func decodeConfig(value string) (partition.Config, error) {
+	var w wireConfig
+	if err := json.Unmarshal([]byte(value), &w); err != nil {
+		return partition.Config{}, fmt.Errorf("key %s: %w", configKey, err)
+	}
+	cfg := partition.Config{Total: w.Total, Hash: w.Hash, Units: w.Units, Requires: w.Requires}
+	if w.Protocol != partition.Protocol {
+		return cfg, fmt.Errorf("protocol %d stands there, this program has %d: %w", w.Protocol, partition.Protocol, partition.ErrConfig)
+	}
+	return cfg, nil
 }
 
 func (x wireSession) seat() (memledger.Seat, error) {

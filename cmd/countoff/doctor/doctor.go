@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition/redisconfig"
 )
 
@@ -67,14 +68,27 @@ func Worst(all []Finding) Severity {
 	return worst
 }
 
-// Examine examines the store and name, the worst first. A name that nobody has used is
-// no error. now is the local time.
-func Examine(ctx context.Context, client redis.UniversalClient, name string, now func() time.Time) ([]Finding, error) {
-	all, err := nodes(ctx, client, now)
+// Examine examines the Redis of the tasks, the store of the ledger and name, which of says
+// where to find, the worst first. A nil client: nobody said where the tasks are; a nil
+// store: the ledger stands beside them. A name that nobody has used is no error. now is
+// the local time.
+func Examine(ctx context.Context, client redis.UniversalClient, store func(context.Context) ([]Finding, error), name string,
+	of func(context.Context) (status.Place, error), now func() time.Time) (all []Finding, err error) {
+	if client != nil {
+		all, err = nodes(ctx, client, now)
+	} else {
+		all = []Finding{{Check: "tasks", Severity: Note, What: "nobody said where the tasks are: what waits, and what their store may lose, was not looked at",
+			Do: "give --redis"}}
+	}
+	if err == nil && store != nil {
+		var found []Finding
+		found, err = store(ctx)
+		all = append(all, found...)
+	}
 	if err != nil {
 		return nil, err
 	}
-	own, err := ofName(ctx, client, name)
+	own, err := ofName(ctx, name, of)
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
 		own = []Finding{{Check: "name", Severity: Note, What: "nobody has used " + name + " yet",

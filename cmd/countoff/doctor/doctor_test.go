@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/cmd/countoff/doctor"
+	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
@@ -22,7 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func examine(t *testing.T, client redis.UniversalClient, name string) []doctor.Finding {
 	t.Helper()
-	all, err := doctor.Examine(t.Context(), client, name, time.Now)
+	of := func(context.Context) (status.Place, error) { return status.Place{Client: client}, nil }
+	all, err := doctor.Examine(t.Context(), client, nil, name, of, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

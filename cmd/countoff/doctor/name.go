@@ -7,31 +7,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/framework/status"
-	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
 // ofName examines what stands under a name.
-func ofName(ctx context.Context, client redis.UniversalClient, name string) ([]Finding, error) {
-	cfg, err := redisconfig.Read(ctx, client, name)
+func ofName(ctx context.Context, name string, of func(context.Context) (status.Place, error)) ([]Finding, error) {
+	at, err := of(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := redisledger.New(client, name, redisledger.Config{Config: cfg})
+	s, err := at.Read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	s, err := status.Read(ctx, client, name)
-	if err != nil {
-		return nil, err
-	}
-	census, err := ledger.Census(ctx)
+	census, err := at.Census(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
@@ -51,6 +49,8 @@ type Explanation struct {
 	Findings []status.Finding `json:"findings"`
 	// Queue is asynq's, where the tasks are: then nothing is said of them here.
 	Queue string `json:"queue,omitempty"`
+	// TasksUnknown says that nobody has looked for tasks: it was not said where they are.
+	TasksUnknown bool `json:"tasks_unknown,omitempty"`
 
 	why []string
 	now time.Time
@@ -68,15 +68,19 @@ type Task struct {
 	FirstError string     `json:"first_error,omitempty"`
 }
 
-// Read explains key of name.
-func Read(ctx context.Context, client redis.UniversalClient, name, key string) (Explanation, error) {
-	s, err := status.Read(ctx, client, name)
+// Read explains key of name at that place.
+func Read(ctx context.Context, at status.Place, name, key string) (Explanation, error) {
+	client := at.Client
+	s, err := at.Read(ctx, name)
 	if err != nil {
 		return Explanation{}, err
 	}
-	queues, asynq, err := queuestat.Read(ctx, client, name)
-	if err != nil {
-		return Explanation{}, err
+	var queues queuestat.Queues
+	var asynq bool
+	if client != nil {
+		if queues, asynq, err = queuestat.Read(ctx, client, name); err != nil {
+			return Explanation{}, err
+		}
 	}
 	if queues.Named() {
 		return Explanation{}, fmt.Errorf("the partitions of %s are queues of asynq with names of their own: a task is where its producer has put it, whatever its key; see countoff status %s",
@@ -86,17 +90,22 @@ func Read(ctx context.Context, client redis.UniversalClient, name, key string) (
 	if err != nil {
 		return Explanation{}, err
 	}
-	ledger, err := redisledger.New(client, name, redisledger.Config{Config: s.Config})
+	census, err := at.Census(ctx, name)
 	if err != nil {
 		return Explanation{}, err
 	}
-	census, err := ledger.Census(ctx)
-	if err != nil {
-		return Explanation{}, err
+	var history machine.History
+	if at.Ledger == nil {
+		ledger, err := redisledger.New(client, name, redisledger.Config{Config: s.Config})
+		if err != nil {
+			return Explanation{}, err
+		}
+		if history, err = ledger.History(ctx, machine.HistoryKept); err != nil {
+			return Explanation{}, err
+		}
 	}
-	history, err := ledger.History(ctx, machine.HistoryKept)
-	if err != nil {
-		return Explanation{}, err
+	if client == nil {
+		return assemble(s, census, nil, nil, id, key, time.Time{}), nil
 	}
 	var queue []redissource.Queued
 	if !asynq {
@@ -127,8 +136,8 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 	e := Explanation{
 		Name: s.Name, Key: key, Hash: s.Config.Hash, Total: s.Config.Total, Partition: s.Partitions[id],
 		Session: s.Partitions[id].Session, Roll: s.Roll.Version, GraceMS: s.GraceMS,
-		Barrier: s.Barrier,
-		Why:     []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
+		Barrier: s.Barrier, TasksUnknown: s.TasksUnknown,
+		Why: []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
 	}
 	for _, m := range census.Roll.Members {
 		for _, p := range m.Partitions {
@@ -192,7 +201,7 @@ func (e Explanation) Lines() []string {
 	}
 	lines = append(lines, "why")
 	if len(e.why) == 0 {
-		lines = append(lines, "  the history says nothing of it")
+		lines = append(lines, "  there is no history that says anything of it")
 	}
 	for _, w := range e.why {
 		lines = append(lines, "  "+w)
@@ -239,6 +248,9 @@ func (e Explanation) waits() []string {
 		out = append(out, "for its owner to open the partition")
 	case p.State == status.Moving:
 		out = append(out, "for the running handlers to end, if it is not running: the partition moves")
+	}
+	if e.TasksUnknown {
+		return append(out, "what else is not known: nobody said where the tasks are")
 	}
 	switch {
 	case e.Queue != "":

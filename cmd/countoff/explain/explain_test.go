@@ -167,7 +167,7 @@ func TestRead(t *testing.T) {
 	if err := client.HSet(t.Context(), redissource.KeysOf(name, id).Tries, "0", "3 1 9999999999999 it broke").Err(); err != nil {
 		t.Fatal(err)
 	}
-	e, err := Read(t.Context(), client, name, "ann")
+	e, err := Read(t.Context(), status.Place{Client: client}, name, "ann")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,10 +40,18 @@ func (m *Map) Lines(s status.Status) []string {
 	lines = append(lines, "", "  "+Legend, "")
 	lines = append(lines, m.peers(s)...)
 	for _, u := range s.Units {
-		lines = append(lines, fmt.Sprintf("  ingress %s: %s, %s, %d lines wait", u.Name, u.State, owner(u.Held), u.Pending))
+		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held))
+		if !s.TasksUnknown {
+			line += fmt.Sprintf(", %d lines wait", u.Pending)
+		}
+		lines = append(lines, line)
 	}
-	t := s.Totals()
-	lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   dead %d", t.Pending, t.InFlight, t.Delayed, t.Dead))
+	if s.TasksUnknown {
+		lines = append(lines, "  what the partitions hold is not known: nobody said where the tasks are")
+	} else {
+		t := s.Totals()
+		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   dead %d", t.Pending, t.InFlight, t.Delayed, t.Dead))
+	}
 	if s.TakeoverMS > 0 {
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
 	}
@@ -214,6 +222,10 @@ func Table(s status.Status, all bool) []string {
 	for _, p := range s.Partitions {
 		if !all && p.State == status.Owned && p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
 			left++
+			continue
+		}
+		if s.TasksUnknown {
+			lines = append(lines, fmt.Sprintf("  %9d  %-32s %-8s %8s %9s %8s %6s", int(p.ID), owner(p.Held), p.State, "?", "?", "?", "?"))
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("  %9d  %-32s %-8s %8d %9d %8d %6d",

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func resizeCommand() *cobra.Command {
 all peers first: it is refused while any live. From its begin to its end nobody can
 work under the name; broken off, it goes on where it was when it is called again.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onStore(true, func(cmd *cobra.Command, _ []string) error {
+		RunE: onlyInRedis("stop all peers, move the tasks to a name with another number of partitions by a consumer that enqueues them there, and destroy the old one", onStore(true, func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("partitions") {
 				return errors.New("want --partitions")
 			}
@@ -48,7 +48,7 @@ work under the name; broken off, it goes on where it was when it is called again
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d to %d partitions; %d tasks, %d delayed, %d dead; %s %d\n",
 				name, out.From, out.To, out.Tasks, out.Delayed, out.Dead, verb, out.Moving)
 			return nil
-		}),
+		})),
 	}
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many there are to be")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move")
@@ -64,7 +64,7 @@ func destroyCommand() *cobra.Command {
 dead. Ingress lists and lists of units stay: they are their producers'. It looks at every
 key of the store.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onStore(true, func(*cobra.Command, []string) error {
+		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis alone", onStore(true, func(*cobra.Command, []string) error {
 			if !yes {
 				return errors.New("this removes tasks for good: say --yes")
 			}
@@ -90,7 +90,7 @@ key of the store.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is gone, with %d keys of its partitions\n", args[0], n)
 			return nil
-		}),
+		})),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "yes, remove it")
 	return cmd

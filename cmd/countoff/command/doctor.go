@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/cmd/countoff/doctor"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
 )
 
-func doctorCommand() *cobra.Command {
+func doctorCommand(stores Stores) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor NAME",
@@ -23,8 +23,13 @@ in it (coverage, peers that were refused, two deployments, the peers' times). It
 changes nothing. It ends with 7 if something is a danger, with --strict also for a
 warning.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			found, err := doctor.Examine(ctx, client, args[0], time.Now)
+		RunE: onLedger(stores, false, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			of := func(ctx context.Context) (status.Place, error) { return at.of(ctx, args[0]) }
+			var store func(context.Context) ([]doctor.Finding, error)
+			if at.store != nil {
+				store = at.store.Examine
+			}
+			found, err := doctor.Examine(ctx, at.client, store, args[0], of, time.Now)
 			if err != nil {
 				return err
 			}

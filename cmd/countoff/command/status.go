@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/status"
@@ -18,14 +17,18 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func statusCommand() *cobra.Command {
+func statusCommand(stores Stores) *cobra.Command {
 	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
 		Short: "peers, index, lease left; partitions with owner@epoch and what they hold",
 		Args:  cobra.ExactArgs(1),
-		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			s, err := status.Read(ctx, client, args[0])
+		RunE: onLedger(stores, false, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			place, err := at.of(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			s, err := place.Read(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -68,18 +71,18 @@ func unitLines(s status.Status, all bool) []string {
 // fastest is how often watch may look.
 const fastest = 100 * time.Millisecond
 
-func watchCommand() *cobra.Command {
+func watchCommand(stores Stores) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "watch NAME",
 		Short: "the same, live, until interrupted",
 		Args:  cobra.ExactArgs(1),
-		RunE: onStore(true, func(*cobra.Command, []string) error {
+		RunE: onLedger(stores, true, func(*cobra.Command, []string) error {
 			if every < fastest {
 				return fmt.Errorf("--every %v: want at least %v", every, fastest)
 			}
 			return nil
-		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			screen := partitionmap.NewScreen(os.Stdout)
 			m := partitionmap.Map{}
 			if screen != nil {
@@ -91,7 +94,11 @@ func watchCommand() *cobra.Command {
 				// A store that does not answer is what one watches for: say so and go on.
 				lines := []string{args[0]}
 				look, cancel := context.WithTimeout(ctx, 5*time.Second)
-				s, err := status.Read(look, client, args[0])
+				var s status.Status
+				place, err := at.of(look, args[0])
+				if err == nil {
+					s, err = place.Read(look, args[0])
+				}
 				cancel()
 				if err != nil {
 					lines = append(lines, "  "+err.Error())

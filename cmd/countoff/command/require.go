@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -28,7 +28,7 @@ up to date first. With --none nothing asks for anything, and they are let in aga
   countoff require mail-sender
   countoff require mail-sender --none`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: onStore(false, func(_ *cobra.Command, args []string) error {
+		RunE: onlyInRedis("elsewhere nobody can be told yet what partitions ask for", onStore(false, func(_ *cobra.Command, args []string) error {
 			_, err := requirements(args[1:])
 			if none && len(args) > 1 {
 				err = errors.Join(err, errors.New("--none: nothing may be asked for beside it"))
@@ -55,7 +55,7 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: no partition asks for anything\n", args[0])
 			}
 			return nil
-		}),
+		})),
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "nothing asks for anything")
 	return cmd

@@ -1,24 +1,27 @@
-package main
+package command
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/cmd/countoff/explain"
 )
 
-func explainCommand() *cobra.Command {
+func explainCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain NAME KEY",
 		Short: "where a key is, whose, why, and what waits before it",
 		Args:  cobra.ExactArgs(2),
-		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			e, err := explain.Read(ctx, client, args[0], args[1])
+		RunE: onLedger(stores, false, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			place, err := at.of(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			e, err := explain.Read(ctx, place, args[0], args[1])
 			if err != nil {
 				return err
 			}

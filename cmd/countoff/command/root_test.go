@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -58,7 +58,7 @@ func newShell(t *testing.T) shell {
 
 // start runs a command line until ctx ends or it does.
 func (s shell) start(ctx context.Context, out *output, line string, more ...string) error {
-	cmd := root()
+	cmd := Root(nil)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append(append(strings.Fields(line), more...), "--redis", s.url))
 	cmd.SetOut(out)

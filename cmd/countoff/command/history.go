@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func historyCommand() *cobra.Command {
 
 --at takes a time as in RFC 3339, or a duration for "so long ago".`,
 		Args: cobra.ExactArgs(1),
-		RunE: onStore(false, func(cmd *cobra.Command, _ []string) error {
+		RunE: onlyInRedis("others keep no history; the logs of the peers tell what each got and gave up, and status who owns what now", onStore(false, func(cmd *cobra.Command, _ []string) error {
 			one = cmd.Flags().Changed("key") || cmd.Flags().Changed("partition")
 			var errs []error
 			if at != "" && !one {
@@ -98,7 +98,7 @@ func historyCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), l)
 			}
 			return nil
-		}),
+		})),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().StringVar(&at, "at", "", "who owned it at this time: RFC 3339, or a duration ago as in 90s")

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package command
 
 import (
 	"bufio"
@@ -33,12 +33,12 @@ const play = "COUNTOFF_TEST_PLAY"
 // part plays what the environment says, if it says anything.
 func part() {
 	if len(os.Args) > 1 && os.Args[1] == guardCommand {
-		main()
+		os.Exit(Main(nil))
 	}
 	switch os.Getenv(play) {
 	case "countoff":
 		os.Setenv(play, "worker") // for the command
-		main()
+		os.Exit(Main(nil))
 	case "worker":
 		worker(os.Args[1], os.Args[2])
 		os.Exit(0)
@@ -343,7 +343,7 @@ func TestRunUsage(t *testing.T) {
 		"run --name n -- no-such-command-anywhere",
 	} {
 		words := strings.Fields(line)
-		cmd := root()
+		cmd := Root(nil)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(append([]string{words[0], "--redis", s.url}, words[1:]...))
 		err := cmd.ExecuteContext(t.Context())

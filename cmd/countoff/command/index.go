@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -7,17 +7,14 @@ import (
 	"os"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func indexCommand() *cobra.Command {
+func indexCommand(stores Stores) *cobra.Command {
 	var follow bool
 	var peer string
 	var lease time.Duration
@@ -36,21 +33,17 @@ It takes a place and serves no partition: where consumers work under NAME it cou
 among their replicas, and the partitions stay theirs. NAME must be known: countoff init
 makes one.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onStore(true, func(*cobra.Command, []string) error {
+		RunE: onLedger(stores, true, func(*cobra.Command, []string) error {
 			if lease <= 0 {
 				return fmt.Errorf("--lease %v: want more than 0", lease)
 			}
 			return transition.Timing{Lease: lease}.Validate()
-		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			timing := transition.Timing{Lease: lease}
-			cfg, err := redisconfig.Read(ctx, client, name)
+			ledger, cfg, err := at.ledger(ctx, name, timing)
 			if err != nil {
 				return err
-			}
-			ledger, err := redisledger.New(client, name, redisledger.Config{Config: cfg, Timing: timing})
-			if err != nil {
-				return exit.With(exit.Usage, err)
 			}
 			if peer == "" {
 				if peer, err = os.Hostname(); err != nil {

@@ -1,18 +1,18 @@
-package main
+package command
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func initCommand() *cobra.Command {
+func initCommand(stores Stores) *cobra.Command {
 	var cfg partition.Config
 	var hash string
 	var asks []string
@@ -25,22 +25,28 @@ peers wait one lease: a store that holds nothing may be one that forgot.
 Peers with ingress lists must find the same ones here: mail-sender's is NAME:inbox.`,
 		Example: `  countoff init mail-sender --partitions 64 --unit mail-sender:inbox`,
 		Args:    cobra.ExactArgs(1),
-		RunE: onStore(false, func(cmd *cobra.Command, _ []string) error {
+		RunE: onLedger(stores, false, func(cmd *cobra.Command, _ []string) error {
 			cfg.Hash = partition.Hash(hash)
 			named := partition.Config{Total: 1, Hash: cfg.Hash}
 			_, err := requirements(asks)
+			if ledger := cmd.Flags().Lookup("ledger").Value.String(); len(asks) > 0 && ledger != besideTasks {
+				err = errors.Join(err, errors.New("--require: only a ledger in Redis can be told what partitions ask for"))
+			}
 			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), err)
-		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			made, err := redisledger.Init(ctx, client, args[0], cfg.WithDefaults())
+		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			made, err := at.init(ctx, args[0], cfg.WithDefaults())
 			if err != nil {
 				return err
+			}
+			if at.store != nil && at.client == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), "made in the ledger alone: give --redis too where the tasks are in Redis, for their producers")
 			}
 			if cmd.Flags().Changed("require") {
 				all, err := requirements(asks)
 				if err != nil {
 					return err
 				}
-				if err := redisledger.Require(ctx, client, args[0], all); err != nil {
+				if err := redisledger.Require(ctx, at.client, args[0], all); err != nil {
 					return err
 				}
 			}
@@ -57,4 +63,17 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 	cmd.Flags().StringSliceVar(&cfg.Units, "unit", nil, "ingress lists that are granted beside the partitions")
 	cmd.Flags().StringArrayVar(&asks, "require", nil, "tags that partitions ask of their owners, as in 0-15=gpu,eu; may be given several times (see countoff require)")
 	return cmd
+}
+
+// init makes name: in the ledger, and where its producers look.
+func (at *stand) init(ctx context.Context, name string, cfg partition.Config) (made bool, err error) {
+	if at.store == nil {
+		return redisledger.Init(ctx, at.client, name, cfg)
+	}
+	if at.client != nil {
+		if _, err := redisconfig.Agree(ctx, at.client, name, cfg); err != nil {
+			return false, err
+		}
+	}
+	return at.store.Init(ctx, name, cfg)
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -63,7 +63,7 @@ If the ownership may be over the command gets SIGTERM and soon after SIGKILL, wi
 it has started, also when this program is killed or stands still.`,
 		Example: `  countoff run --name crawler --notify change -- sh -c 'for u in $COUNTOFF_UNITS; do watch-site "$u" & done; wait'`,
 		Args:    cobra.MinimumNArgs(1),
-		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
+		RunE: onlyInRedis("units are shared out beside their list", func(cmd *cobra.Command, args []string) error {
 			timing := transition.Timing{Lease: lease, Drain: drain}
 			number, known := signals[strings.TrimPrefix(strings.ToUpper(sig), "SIG")]
 			if strings.EqualFold(sig, "none") {

@@ -1,0 +1,151 @@
+// Package command is the program countoff. It is apart from its main package so that a
+// module with another store can build one that reads ledgers there too.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/cmd/countoff/seat"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+)
+
+// Main runs the program and returns the code to exit with. Ledgers may stand in stores.
+func Main(stores Stores) int {
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		return seat.Guard(os.Args[2:])
+	}
+	redis.SetLogger(quiet{})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return exit.Main(ctx, Root(stores))
+}
+
+// quiet drops what the client would log: its calls return the same as errors.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// sharesFault says what is wrong with --partitions, if it was given.
+func sharesFault(cmd *cobra.Command, partitions int) error {
+	if f := cmd.Flags().Lookup("partitions"); !f.Changed {
+		return nil
+	}
+	if err := (partition.Config{Total: partitions, Hash: partition.XXHash64}).Validate(); err != nil {
+		return fmt.Errorf("--partitions %d: want 1 to %d", partitions, partition.MaxTotal)
+	}
+	return nil
+}
+
+// Root returns the command countoff, with all of its commands.
+func Root(stores Stores) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "countoff",
+		Short: "who takes part in a task processing, who owns what, what waits",
+		Long: `countoff shows and tends the names of task processings in Redis.
+
+  countoff status mail-sender          peers, partitions and what they hold
+  countoff watch mail-sender           the same, live
+  countoff dead list mail-sender       what could not be done, and why
+
+` + exit.Help,
+		// Sub-commands inherit it: variables count before anything runs.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+	}
+	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, several hosts for a cluster")
+	cmd.PersistentFlags().String("ledger", besideTasks, "where the record of who holds what stands: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; without --redis only the record is looked at then")
+	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
+	cmd.AddCommand(statusCommand(stores), watchCommand(stores), indexCommand(stores), initCommand(stores), resizeCommand(), destroyCommand(),
+		enqueueCommand(), deadCommand(), versionCommand())
+	cmd.AddCommand(historyCommand(), explainCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(), jobsCommand())
+	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
+	return cmd
+}
+
+// A faultFinder says all that is wrong with a command's flags and arguments.
+type faultFinder func(cmd *cobra.Command, args []string) error
+
+// onStore runs do with a client of the store that --redis names, within --timeout
+// unless the command runs until it is told to stop. The first argument is a name.
+// What is wrong with the command line, of which faults knows what only this command
+// does, is said at once, and the store is left alone. faults may be nil. It is for
+// commands on tasks: where the ledger stands is nothing to them.
+func onStore(endless bool, faults faultFinder, do func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return run(endless, faults, func(string) (*stand, error) { return &stand{}, nil },
+		func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			return do(ctx, at.client, cmd, args)
+		})
+}
+
+// onLedger is onStore for commands that look at the ledger, which may stand in stores.
+func onLedger(stores Stores, endless bool, faults faultFinder, do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return run(endless, faults, stores.open, do)
+}
+
+func run(endless bool, faults faultFinder, open func(ledger string) (*stand, error),
+	do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return exit.Run(func(cmd *cobra.Command, args []string) error {
+		raw, err := cmd.Flags().GetString("redis")
+		if err != nil {
+			return err
+		}
+		ledger, err := cmd.Flags().GetString("ledger")
+		if err != nil {
+			return err
+		}
+		timeout, err := cmd.Flags().GetDuration("timeout")
+		if err != nil {
+			return err
+		}
+		errs := []error{partition.CheckName(args[0])}
+		if timeout <= 0 {
+			errs = append(errs, fmt.Errorf("--timeout %v: want more than 0", timeout))
+		}
+		if faults != nil {
+			errs = append(errs, faults(cmd, args))
+		}
+		at, err := open(ledger)
+		errs = append(errs, err)
+		if at == nil {
+			at = &stand{}
+		}
+		defer at.close()
+		if at.store == nil || cmd.Flags().Changed("redis") {
+			at.client, err = redisurl.Open(raw)
+			errs = append(errs, err)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		if at.client != nil {
+			err = redisurl.Reach(ctx, at.client, raw)
+		}
+		if at.store != nil && err == nil {
+			err = at.store.Reach(ctx)
+		}
+		if err != nil {
+			return exit.With(exit.Unreachable, err)
+		}
+		if endless {
+			ctx = cmd.Context()
+		}
+		err = do(ctx, at, cmd, args)
+		if endless && errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil // told to stop
+		}
+		return err
+	})
+}

@@ -1,0 +1,114 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/cmd/countoff/doctor"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+// besideTasks is what --ledger says of a record in the Redis of the tasks.
+const besideTasks = "redis"
+
+// A Store is where ledgers stand, if not in the Redis of the tasks.
+type Store interface {
+	// Ledger returns the ledger of name for a peer with those times, and what its peers
+	// agree on. Where nobody has used the name yet, the error wraps [redisconfig.ErrNone].
+	Ledger(ctx context.Context, name string, timing transition.Timing) (transition.Ledger, partition.Config, error)
+	// Init makes name, unless it is there already with the same configuration.
+	Init(ctx context.Context, name string, cfg partition.Config) (made bool, err error)
+	// Examine says what of the store may cost tasks or time.
+	Examine(ctx context.Context) ([]doctor.Finding, error)
+	// Reach returns nil once the store answers.
+	Reach(ctx context.Context) error
+	Close() error
+}
+
+// Stores open the store at a URL, by the scheme of the URL.
+type Stores map[string]func(url string) (Store, error)
+
+// open opens what --ledger names.
+func (s Stores) open(url string) (*stand, error) {
+	if url == besideTasks {
+		return &stand{}, nil
+	}
+	scheme, _, _ := strings.Cut(url, "://") // the rest may have a password in it
+	open := s[scheme]
+	if open == nil {
+		known := append([]string{besideTasks}, slices.Sorted(maps.Keys(s))...)
+		return nil, fmt.Errorf("--ledger %s: this program knows %s (etcd: build transition/etcdledger/countoff)", scheme, strings.Join(known, ", "))
+	}
+	store, err := open(url)
+	if err != nil {
+		return nil, err
+	}
+	return &stand{store: store}, nil
+}
+
+// A stand is where a command finds what it looks at.
+type stand struct {
+	client redis.UniversalClient // of the tasks; nil: nobody said where they are
+	store  Store                 // of the ledger; nil: beside the tasks
+}
+
+func (at *stand) close() {
+	if at.client != nil {
+		_ = at.client.Close() // nothing was left in it
+	}
+	if at.store != nil {
+		_ = at.store.Close()
+	}
+}
+
+// of returns where name is looked at.
+func (at *stand) of(ctx context.Context, name string) (status.Place, error) {
+	if at.store == nil {
+		return status.Place{Client: at.client}, nil
+	}
+	ledger, cfg, err := at.store.Ledger(ctx, name, transition.Timing{})
+	return status.Place{Client: at.client, Ledger: ledger, Config: cfg}, err
+}
+
+// ledger returns the ledger of name for a peer.
+func (at *stand) ledger(ctx context.Context, name string, timing transition.Timing) (transition.Ledger, partition.Config, error) {
+	if at.store != nil {
+		return at.store.Ledger(ctx, name, timing)
+	}
+	cfg, err := redisconfig.Read(ctx, at.client, name)
+	if err != nil {
+		return nil, cfg, err
+	}
+	ledger, err := redisledger.New(at.client, name, redisledger.Config{Config: cfg, Timing: timing})
+	if err != nil {
+		return nil, cfg, exit.With(exit.Usage, err)
+	}
+	return ledger, cfg, nil
+}
+
+// onlyInRedis keeps a command from a name whose ledger stands elsewhere; instead says what
+// to do there.
+func onlyInRedis(instead string, do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return exit.Run(func(cmd *cobra.Command, args []string) error {
+		ledger, err := cmd.Flags().GetString("ledger")
+		if err != nil {
+			return err
+		}
+		if ledger != besideTasks {
+			return exit.With(exit.Usage, errors.New("--ledger: "+cmd.Name()+" works with a ledger in Redis only: "+instead))
+		}
+		return do(cmd, args)
+	})
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/cmd/countoff/command"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// countoff runs a command line and returns what it printed, and its error.
+func countoff(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := command.Root(stores)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// says runs a command line that must succeed and print all of want.
+func says(t *testing.T, line string, want ...string) string {
+	t.Helper()
+	out, err := countoff(t, strings.Fields(line)...)
+	if err != nil {
+		t.Errorf("countoff %s: %v", line, err)
+	}
+	for _, w := range want {
+		if !strings.Contains(out, w) {
+			t.Errorf("countoff %s does not say %q:\n%s", line, w, out)
+		}
+	}
+	return out
+}
+
+// fails runs a command line that must fail with that code and say all of want.
+func fails(t *testing.T, code int, line string, want ...string) {
+	t.Helper()
+	_, err := countoff(t, strings.Fields(line)...)
+	var coded *exit.Error
+	switch {
+	case err == nil:
+		t.Errorf("countoff %s: it succeeded", line)
+		return
+	case errors.As(err, &coded) && coded.Code != code, coded == nil && code != exit.Usage:
+		t.Errorf("countoff %s: %v, want code %d", line, err, code)
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("countoff %s does not say %q: %v", line, w, err)
+		}
+	}
+}
+
+// TestLedgerInEtcd looks at a name whose ledger is in etcd, with its tasks in Redis and
+// without knowing where they are. What cannot be seen is said.
+func TestLedgerInEtcd(t *testing.T) {
+	server := etcdtest.Start(t)
+	mini, redis := redistest.Mini(t)
+	url := strings.Replace(server.Client().Endpoints()[0], "http", "etcd", 1) + "/there"
+	ledger := " --ledger " + url
+	both := ledger + " --redis redis://" + mini.Addr()
+
+	fails(t, exit.Failed, "status n"+ledger, "/there/n", "no configuration yet")
+	says(t, "doctor n"+both, "nobody has used n yet")
+	says(t, "init n --partitions 4"+both, "4 partitions")
+	says(t, "init n --partitions 4"+both, "there already")
+	fails(t, exit.Config, "init n --partitions 5"+both, "4", "5")
+	says(t, "init other --partitions 2"+ledger, "in the ledger alone", "2 partitions")
+
+	opened, err := open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	l, cfg, err := opened.Ledger(t.Context(), "n", transition.Timing{})
+	if err != nil || cfg.Total != 4 {
+		t.Fatalf("%+v, %v", cfg, err)
+	}
+	a, err := l.Sync(t.Context(), transition.Request{
+		Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1, 2, 3}, Barrier: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := redissource.Message{Key: "k", Payload: []byte("x")}
+	producer, err := redissource.NewProducer(t.Context(), redis, "n", redissource.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.Enqueue(t.Context(), tasks, tasks); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+
+	says(t, "status n --all"+both, "1 peer", "A ann", "4 opening", "ann@", "pending 2")
+	says(t, "status n --all"+ledger, "1 peer", "A ann", "4 owned", "ann@", "nobody said where the tasks are", "?")
+	for line, unknown := range map[string]bool{"status n --json" + both: false, "status n --json" + ledger: true} {
+		var s status.Status
+		if err := json.Unmarshal([]byte(says(t, line)), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.TasksUnknown != unknown || len(s.Partitions) != 4 || s.Partitions[0].Epoch != a.Mine[0].Grant.Epoch {
+			t.Errorf("countoff %s: %+v", line, s)
+		}
+	}
+	says(t, "explain n k"+both, "ann, epoch", "no history", "1 of this key wait behind it")
+	says(t, "explain n k"+ledger, "ann, epoch", "no history", "nobody said where the tasks are")
+	says(t, "doctor n"+both, "it has one member", "4 partitions")
+	says(t, "doctor n"+ledger, "it has one member", "what waits", "give --redis")
+	says(t, "jobs n"+both, "schedule") // on tasks: the ledger is nothing to it
+	says(t, "dead list n"+both, "no dead letters")
+
+	for line, instead := range map[string]string{
+		"history n": "logs of the peers", "require n 0=gpu": "elsewhere", "resize n --partitions 8": "stop all peers",
+		"destroy n --yes": "etcdctl del", "run --name n -- true": "units",
+	} {
+		line, cmd, _ := strings.Cut(line, " -- ")
+		if cmd != "" {
+			cmd = " -- " + cmd
+		}
+		fails(t, exit.Usage, line+both+cmd, "in Redis only", instead)
+	}
+	fails(t, exit.Usage, "init m --require 0=gpu"+ledger, "--require")
+	fails(t, exit.Usage, "status n --ledger consul://h", "this program knows redis, etcd, etcds")
+	fails(t, exit.Usage, "status n --ledger etcd://", "etcd://[user:password@]host")
+	fails(t, exit.Unreachable, "status n --timeout 1s --ledger etcd://127.0.0.1:1", "does not answer")
+}
+
+// TestIndex counts off in etcd.
+func TestIndex(t *testing.T) {
+	server := etcdtest.Start(t)
+	ledger := " --ledger " + strings.Replace(server.Client().Endpoints()[0], "http", "etcd", 1)
+	says(t, "init n --partitions 4"+ledger)
+	began := time.Now()
+	if out := says(t, "index n --lease 3s --id me"+ledger); out != "0 1\n" {
+		t.Errorf("after %v: %q", time.Since(began), out)
+	}
+}
