@@ -4,7 +4,7 @@
 //
 //	go -C cmd/countoff-bench run . --quick
 //	go -C cmd/countoff-bench run . --rounds 8 --json bench.json
-//	go -C cmd/countoff-bench run . --only 'countoff-c10$|asynq-c10$' --profile /tmp
+//	go -C cmd/countoff-bench run . --only 'countoff-c10$|asynq-c10$' --profile profiles
 //	go -C cmd/countoff-bench run . --transition --kafka host:port
 //	go -C cmd/countoff-bench run . --scale
 //

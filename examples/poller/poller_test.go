@@ -23,7 +23,7 @@ import (
 func TestEachRowOnce(t *testing.T) {
 	url := os.Getenv("COUNTOFF_POSTGRES")
 	if url == "" {
-		t.Skip("no PostgreSQL: initdb -D /tmp/pg && postgres -D /tmp/pg, and COUNTOFF_POSTGRES=postgres://localhost/postgres")
+		t.Skip("no PostgreSQL: d=$(mktemp -d) && initdb -D $d && postgres -D $d, and COUNTOFF_POSTGRES=postgres://localhost/postgres")
 	}
 	db, err := sql.Open("pgx", url)
 	if err != nil {

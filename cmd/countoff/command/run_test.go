@@ -72,7 +72,7 @@ func worker(dir, peer string) {
 			f.WriteAt([]byte(peer), 0)
 			locks[unit] = f
 		case "moved", "removed":
-			time.Sleep(50 * time.Millisecond) // what has to be put in order
+			<-time.After(50 * time.Millisecond) // putting things in order takes its time: whoever has the unit too early meets the lock
 			locks[unit].Truncate(0)
 			locks[unit].Close()
 			delete(locks, unit)
@@ -109,6 +109,45 @@ func newFloor(t *testing.T, units int) *floor {
 		f.client.SAdd(t.Context(), "{"+f.name+"}:units", f.units[i])
 	}
 	return f
+}
+
+// A pipe is a named pipe: what commands write there the test reads.
+type pipe struct {
+	t     *testing.T
+	path  string
+	file  *os.File
+	lines *bufio.Scanner
+}
+
+func (f *floor) pipe() *pipe {
+	f.t.Helper()
+	path := filepath.Join(f.dir, "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	// For reading and writing: it never ends, whoever comes and goes at the other end.
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { file.Close() })
+	return &pipe{f.t, path, file, bufio.NewScanner(file)}
+}
+
+// comes reads until a line comes.
+func (p *pipe) comes(want string) {
+	p.t.Helper()
+	if err := p.file.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
+		p.t.Fatal(err)
+	}
+	var got []string
+	for p.lines.Scan() {
+		got = append(got, p.lines.Text())
+		if p.lines.Text() == want {
+			return
+		}
+	}
+	p.t.Fatalf("%q does not come, only %q: %v", want, got, p.lines.Err())
 }
 
 // run starts countoff run for a command.
@@ -264,17 +303,9 @@ func TestRunEndsWhoDoesNotRelease(t *testing.T) {
 	f := newFloor(t, 8)
 	f.worker("ann")
 	f.until("ann to have all", func(_, owner string) bool { return owner == "ann" })
-	deaf := f.run("deaf", []string{"--drain", "1s"}, "sh", "-c", `trap '' HUP TERM; touch `+f.dir+`/deaf; while :; do sleep 0.1; done`)
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		if _, err := os.Stat(filepath.Join(f.dir, "deaf")); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("deaf gets nothing")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	said := f.pipe()
+	deaf := f.run("deaf", []string{"--drain", "1s"}, "sh", "-c", `trap '' HUP TERM; echo begun >`+said.path+`; while :; do sleep 0.1; done`)
+	said.comes("begun")
 	deaf.signal(t, syscall.SIGTERM)
 	if code := deaf.code(t); code != exit.OK {
 		t.Errorf("it ended with %d: %s", code, deaf.log.String())
@@ -289,27 +320,13 @@ func TestRunEndsWhoDoesNotRelease(t *testing.T) {
 // again with what it has now.
 func TestRunStartsAnewWithTheEnvironment(t *testing.T) {
 	f := newFloor(t, 2)
-	r := f.run("ann", []string{"--notify", "change"}, "sh", "-c",
-		`printf '%s\n' "$COUNTOFF_UNITS" >`+f.dir+`/now.tmp; mv `+f.dir+`/now.tmp `+f.dir+`/now; sleep 1000`)
-	sees := func(want string) {
-		t.Helper()
-		deadline := time.Now().Add(60 * time.Second)
-		for {
-			got, _ := os.ReadFile(filepath.Join(f.dir, "now"))
-			if string(got) == want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("it sees %q, want %q", got, want)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
-	sees("unit 00\nunit 01\n")
+	said := f.pipe()
+	r := f.run("ann", []string{"--notify", "change"}, "sh", "-c", `echo $COUNTOFF_UNITS >`+said.path+`; sleep 1000`)
+	said.comes("unit 00 unit 01")
 	f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 02")
-	sees("unit 00\nunit 01\nunit 02\n")
+	said.comes("unit 00 unit 01 unit 02")
 	f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
-	sees("unit 01\nunit 02\n")
+	said.comes("unit 01 unit 02")
 	r.signal(t, syscall.SIGTERM)
 	if code := r.code(t); code != exit.OK {
 		t.Errorf("it ended with %d: %s", code, r.log.String())

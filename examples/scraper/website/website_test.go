@@ -33,7 +33,9 @@ func TestTwoOwnersAreNoticed(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = visit("ann", old) })
-	for deadline := time.Now().Add(30 * time.Second); server.Book().Visits < 2; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); server.Book().Visits < 2; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("the visit does not begin")
 		}
