@@ -105,6 +105,9 @@ func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
+	if err := redisurl.Reach(ctx, client, url); err != nil {
+		return err
+	}
 
 	fmt.Fprintf(out, "1. a plain asynq.Server, %d at once\n", atOnce)
 	before, err := plain(ctx, client, name+"-plain")

@@ -40,7 +40,15 @@ func run(args []string) int {
 		command, args = args[0], args[1:]
 	}
 	if err := flags.Parse(args); err != nil {
-		return 2
+		return frameworkfx.ExitWrong
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "asynq-migration: %q: want peer, or nothing for the demo\n", flags.Arg(0))
+		return frameworkfx.ExitWrong
+	}
+	if command == "peer" && *url == "" {
+		fmt.Fprintln(os.Stderr, "asynq-migration: peer: want --redis URL, as in redis://localhost:6379")
+		return frameworkfx.ExitWrong
 	}
 	if command == "peer" {
 		return peer(*url, *name, *id)

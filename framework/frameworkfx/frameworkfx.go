@@ -116,7 +116,9 @@ func (e *StartError) Error() string {
 	lines := make([]string, 0, len(e.Faults)+1)
 	lines = append(lines, "cannot start:")
 	for _, f := range e.Faults {
-		lines = append(lines, f.Error())
+		if line := f.Error(); !slices.Contains(lines, line) { // two rooms may have looked at one value
+			lines = append(lines, line)
+		}
 	}
 	return strings.Join(lines, "\n  ")
 }

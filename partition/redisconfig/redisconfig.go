@@ -94,7 +94,7 @@ func write(ctx context.Context, client redis.UniversalClient, name string, want 
 		return nil, err
 	}
 	var all *redis.MapStringStringCmd
-	_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		kv := pairs(c, units)
 		for i := 0; i < len(kv); i += 2 {
 			p.HSetNX(ctx, Key(name), kv[i].(string), kv[i+1])
@@ -103,7 +103,13 @@ func write(ctx context.Context, client redis.UniversalClient, name string, want 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("redisconfig: write %s: %w", Key(name), err)
+		for _, cmd := range cmds { // EXECABORT hides why
+			if why := cmd.Err(); redis.HasErrorPrefix(err, "EXECABORT") && why != nil && !redis.HasErrorPrefix(why, "EXECABORT") {
+				err = why
+				break
+			}
+		}
+		return nil, failed("write", name, err)
 	}
 	return all.Val(), nil
 }
@@ -114,7 +120,7 @@ func read(ctx context.Context, client redis.UniversalClient, name string) (map[s
 	}
 	fields, err := client.HGetAll(ctx, Key(name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redisconfig: read %s: %w", Key(name), err)
+		return nil, failed("read", name, err)
 	}
 	return fields, nil
 }

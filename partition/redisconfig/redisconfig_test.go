@@ -234,6 +234,25 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// Who cannot read or write the configuration is told what to do, also where the server
+// hides the reason behind a transaction that was discarded.
+func TestARefusalSaysWhatToDo(t *testing.T) {
+	p := redistest.Server(t)
+	taken := redistest.Name(t)
+	if err := p.Client().Set(t.Context(), redisconfig.Key(taken), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisconfig.Agree(t.Context(), p.Client(), taken, partition.Config{}); err == nil || !strings.Contains(err.Error(), "another program writes keys of this name") {
+		t.Errorf("of a key that is something else it says %v", err)
+	}
+	if err := p.Client().Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisconfig.Agree(t.Context(), p.Client(), taken+"-2", partition.Config{}); err == nil || !strings.Contains(err.Error(), "this is a replica") {
+		t.Errorf("of a replica it says %v", err)
+	}
+}
+
 // A peer can start on a store that refuses writes because it is full, and an
 // unreachable store is no refusal.
 func TestFullOrUnreachable(t *testing.T) {

@@ -99,7 +99,7 @@ func Client(url string) fx.Option {
 	return fx.Provide(func(l fx.Lifecycle) (redis.UniversalClient, error) {
 		c, err := redisurl.Open(url)
 		if err != nil {
-			return nil, err
+			return nil, &frameworkfx.StartError{Faults: []error{err}}
 		}
 		l.Append(fx.StopHook(c.Close))
 		return c, nil
