@@ -5,6 +5,8 @@ import (
 	_ "embed" // the script is a file
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,37 +34,35 @@ type Survey struct {
 	client redis.UniversalClient
 	place  func(partition.ID) (fence, log string)
 	turn   int
+
+	// Of the last look, since the next one is most often at the same.
+	ids  []partition.ID
+	out  []Fenced // without fences
+	args []any    // of the script, the keys from the fourth on
 }
 
 // NewSurvey returns a survey of the partitions whose fence and log place names: keys in
-// one slot. Those without a fence are left out; those without a log have it elsewhere.
+// one slot, always the same for one partition. Those without a fence are left out; those
+// without a log have it elsewhere.
 func NewSurvey(client redis.UniversalClient, place func(partition.ID) (fence, log string)) *Survey {
 	return &Survey{client: client, place: place}
 }
 
 // Look reads the partitions ids, or one of them.
 func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error) {
-	var out []Fenced
-	var keys []string
-	for _, id := range ids {
-		if fence, log := s.place(id); fence != "" {
-			if log == "" {
-				log = fence
-			}
-			out, keys = append(out, Fenced{ID: id}), append(keys, fence, log)
-		}
-	}
-	if len(out) == 0 {
+	s.prepare(ids)
+	if len(s.out) == 0 {
 		return nil, nil
 	}
+	out := slices.Clone(s.out)
 	var err error
 	if _, single := s.client.(*redis.Client); single {
-		err = s.all(ctx, keys, out)
+		err = s.all(ctx, out)
 	} else {
 		s.turn++
 		i := s.turn % len(out)
 		out = out[i : i+1]
-		err = s.one(ctx, keys[2*i], keys[2*i+1], &out[0])
+		err = s.one(ctx, s.args[firstKey+2*i].(string), s.args[firstKey+2*i+1].(string), &out[0])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redisprogress: fences: %w", err)
@@ -70,17 +70,49 @@ func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error)
 	return out, nil
 }
 
-func (s *Survey) all(ctx context.Context, keys []string, out []Fenced) error {
-	reply, err := surveyScript.Run(ctx, s.client, keys).StringSlice()
-	if err == nil && len(reply) != len(keys) {
-		err = errors.New("the script's answer is too short")
+// firstKey is where the keys begin in args.
+const firstKey = 3
+
+// prepare makes ready to look at ids.
+func (s *Survey) prepare(ids []partition.ID) {
+	if slices.Equal(ids, s.ids) {
+		return
 	}
-	for i := range out {
-		if err == nil {
-			err = out[i].read(reply[2*i], reply[2*i+1] != "0")
+	s.ids = slices.Clone(ids)
+	s.out, s.args = s.out[:0], append(s.args[:0], "evalsha", surveyScript.Hash(), 0)
+	for _, id := range ids {
+		if fence, log := s.place(id); fence != "" {
+			if log == "" {
+				log = fence
+			}
+			s.out, s.args = append(s.out, Fenced{ID: id}), append(s.args, fence, log)
 		}
 	}
-	return err
+	s.args[2] = 2 * len(s.out)
+}
+
+func (s *Survey) all(ctx context.Context, out []Fenced) error {
+	text, err := s.client.Do(ctx, s.args...).Text()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		s.args[0], s.args[1] = "eval", surveySource
+		text, err = s.client.Do(ctx, s.args...).Text()
+		s.args[0], s.args[1] = "evalsha", surveyScript.Hash()
+	}
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(text, "\n") + 1; n != 2*len(out) {
+		return fmt.Errorf("the script's answer has %d lines, want %d", n, 2*len(out))
+	}
+	for i := range out {
+		var token, log string
+		token, text, _ = strings.Cut(text, "\n")
+		log, text, _ = strings.Cut(text, "\n")
+		if err := out[i].read(token, log != "0"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Survey) one(ctx context.Context, fence, log string, out *Fenced) error {

@@ -55,15 +55,17 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("in turn: %+v, want %+v", got, want)
 	}
 
-	single, ok := client.(*redis.Client)
-	if !ok {
-		return
-	}
-	got, err := redisprogress.NewSurvey(single, place).Look(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("at once: %+v, want %+v", got, want)
+	survey = redisprogress.NewSurvey(redistest.Single(t, client), place)
+	for _, look := range []struct {
+		ids  []partition.ID
+		want []redisprogress.Fenced
+	}{{ids[:2], want[:2]}, {ids[2:4], want[2:]}, {ids, want}, {ids, want}, {ids[4:], nil}} {
+		got, err := survey.Look(t.Context(), look.ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, look.want) {
+			t.Errorf("%v at once: %+v, want %+v", look.ids, got, look.want)
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -218,6 +220,7 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 func (w *waker) sweepEach(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	var s sweep
 	_, single := w.client.(*redis.Client)
 	for turn := 0; ; turn++ {
 		select {
@@ -225,12 +228,13 @@ func (w *waker) sweepEach(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		idle := w.idle()
+		s.idle = w.idle(s.idle[:0])
+		idle := s.idle
 		if len(idle) > 0 && !single {
 			i := turn % len(idle)
 			idle = idle[i : i+1]
 		}
-		w.sweep(ctx, idle)
+		s.look(ctx, w.client, idle)
 	}
 }
 
@@ -240,40 +244,86 @@ type idler struct {
 	writes int64 // of its log, at least
 }
 
-// idle returns the streams that wait at the end of their lists, in a stable order.
-func (w *waker) idle() []idler {
+// idle returns the streams that wait at the end of their lists, in a stable order, in the
+// memory of idle, which is empty.
+func (w *waker) idle(idle []idler) []idler {
 	w.mu.Lock()
-	all := make([]*stream, 0, len(w.streams))
 	for _, streams := range w.streams {
-		all = append(all, streams...)
+		for _, s := range streams {
+			idle = append(idle, idler{s: s})
+		}
 	}
 	w.mu.Unlock()
-	idle := make([]idler, 0, len(all))
-	for _, s := range all {
-		if i, ok := s.idle(); ok {
+	all := idle
+	idle = idle[:0]
+	for _, i := range all {
+		if i, ok := i.s.idle(); ok {
 			idle = append(idle, i)
 		}
 	}
+	clear(all[len(idle):])
 	slices.SortFunc(idle, func(a, b idler) int { return int(a.s.grant.ID) - int(b.s.grant.ID) })
 	return idle
 }
 
-// sweep rings for those of the streams whose logs are not as they know them.
-func (w *waker) sweep(ctx context.Context, idle []idler) {
+// A sweep is the call that looks at lists. Its words and its memory serve for the next
+// one too: who has nothing to do asks the same again and again.
+type sweep struct {
+	idle  []idler
+	args  []any
+	of    []*stream // whose keys are in args
+	found []int64
+}
+
+// look rings for those of the streams whose logs are not as they know them.
+func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []idler) {
+	s.ask(idle)
 	if len(idle) == 0 {
 		return
 	}
-	keys := make([]string, 2*len(idle))
-	for i := range idle {
-		keys[i], keys[len(idle)+i] = idle[i].s.keys.Pending, idle[i].s.keys.Fence
+	text, err := client.Do(ctx, s.args...).Text()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		s.args[0], s.args[1] = "eval", sweepSource
+		text, err = client.Do(ctx, s.args...).Text()
+		s.args[0], s.args[1] = "evalsha", sweepScript.Hash()
 	}
-	found, err := sweepScript.Run(ctx, w.client, keys).Int64Slice()
-	if err != nil || len(found) != len(keys) {
+	if err != nil || !s.read(text, len(idle)) {
 		return
 	}
 	for i := range idle {
-		if found[2*i] != idle[i].length || found[2*i+1] < idle[i].writes {
+		if s.found[2*i] != idle[i].length || s.found[2*i+1] < idle[i].writes {
 			idle[i].s.ring()
 		}
 	}
+}
+
+// ask makes the call's words.
+func (s *sweep) ask(idle []idler) {
+	if slices.EqualFunc(s.of, idle, func(was *stream, i idler) bool { return was == i.s }) {
+		return
+	}
+	clear(s.of)
+	clear(s.args)
+	s.of = s.of[:0]
+	s.args = append(s.args[:0], "evalsha", sweepScript.Hash(), 2*len(idle))
+	for i := range idle {
+		s.of = append(s.of, idle[i].s)
+		s.args = append(s.args, idle[i].s.keys.Pending)
+	}
+	for i := range idle {
+		s.args = append(s.args, idle[i].s.keys.Fence)
+	}
+}
+
+// read reads two numbers for each of n lists.
+func (s *sweep) read(text string, n int) (ok bool) {
+	s.found = s.found[:0]
+	for word := range strings.SplitSeq(text, " ") {
+		x, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return false
+		}
+		s.found = append(s.found, x)
+	}
+	return len(s.found) == 2*n
 }

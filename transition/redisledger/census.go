@@ -70,9 +70,17 @@ func texts(list any) []string {
 	words, _ := list.([]any)
 	out := make([]string, len(words))
 	for i, w := range words {
-		out[i] = fmt.Sprint(w)
+		out[i] = word(w)
 	}
 	return out
+}
+
+// word reads a word of a reply; almost all are texts.
+func word(w any) string {
+	if s, ok := w.(string); ok {
+		return s
+	}
+	return fmt.Sprint(w)
 }
 
 // pairs reads a flat list of fields and values.
@@ -80,7 +88,7 @@ func pairs(list any) map[string]string {
 	words, _ := list.([]any)
 	m := make(map[string]string, len(words)/2)
 	for i := 0; i+1 < len(words); i += 2 {
-		m[fmt.Sprint(words[i])] = fmt.Sprint(words[i+1])
+		m[word(words[i])] = word(words[i+1])
 	}
 	return m
 }

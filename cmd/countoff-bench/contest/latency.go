@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/meter"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
@@ -73,6 +74,51 @@ func countoffLatency() Contestant {
 				return r.Wait(ctx)
 			})
 			return measures, err
+		},
+	}
+}
+
+// bellLatency is what the machine allows: two round trips one after the other with a
+// message between them, as countoff has, and nothing else.
+func bellLatency() Contestant {
+	const bell = "bell"
+	return Contestant{
+		Tag: "bell-latency", What: "go-redis, idle: RPUSH and PUBLISH, whoever hears it LPOPs: no safety", Kind: Latency, Tasks: 1000, Quick: 300,
+		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
+			client := r.Client()
+			defer client.Close()
+			ps := client.Subscribe(ctx, bell)
+			defer ps.Close()
+			if _, err := ps.Receive(ctx); err != nil { // the subscription
+				return nil, err
+			}
+			handled := make(chan time.Time, 1)
+			go func() {
+				for {
+					if _, err := ps.ReceiveMessage(ctx); err != nil {
+						return
+					}
+					s, err := client.LPop(ctx, rawList).Result()
+					if err != nil {
+						return // the run waits in vain, and says so
+					}
+					now := time.Now()
+					r.Meter.SawString(s)
+					handled <- now
+				}
+			}()
+			measures, err := pushes(ctx, r, 5*time.Millisecond, handled, func(i int) error {
+				_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+					pipe.RPush(ctx, rawList, meter.Payload(i))
+					pipe.Publish(ctx, bell, "")
+					return nil
+				})
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			return measures, r.Wait(ctx)
 		},
 	}
 }

@@ -50,7 +50,7 @@ func producers() []Contestant {
 }
 
 func latencies() []Contestant {
-	return []Contestant{countoffLatency(), asynqLatency()}
+	return []Contestant{countoffLatency(), bellLatency(), asynqLatency()}
 }
 
 func idles() []Contestant {
