@@ -69,7 +69,12 @@ chaos: ## 100 faults on real peers and a real redis-server, checked from outside
 
 .PHONY: chaos-kills
 chaos-kills: ## 200 kills, each taken over within the published bound: some 2 minutes
-	COUNTOFF_CHAOS=1 go test -count 1 -v -run TestTwoHundredKills -timeout 10m ./cmd/countoff-chaos
+	COUNTOFF_CHAOS=1 go test -count 1 -v -run TestTwoHundredKills -timeout 10m ./cmd/countoff-chaos/command
+
+.PHONY: chaos-etcd
+chaos-etcd: ## 100 faults on peers whose ledger is in etcd, which is killed, stopped and cut off: some 3 minutes
+	go -C transition/etcdledger build -o ../../bin/countoff-chaos-etcd ./countoff-chaos
+	bin/countoff-chaos-etcd --faults 100 --peers 12
 
 .PHONY: chaos-long
 chaos-long: ## the 1,000 faults of docs/reliability.md: some 20 minutes

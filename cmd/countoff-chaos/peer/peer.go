@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-chaos/journal"
 	"github.com/countoff/countoff/framework"
@@ -77,8 +80,9 @@ func parse(args []string) (Config, error) {
 // Timing are the times of a peer with that lease.
 func Timing(lease time.Duration) transition.Timing { return transition.Timing{Lease: lease} }
 
-// Run is the life of a peer: until a SIGTERM, and what follows it.
-func Run(args []string) error {
+// Run is the life of a peer: until a SIGTERM, and what follows it. open opens ledgers that
+// do not stand in Redis; it may be nil.
+func Run(args []string, open Open) error {
 	cfg, err := parse(args)
 	if err != nil {
 		return err
@@ -100,11 +104,20 @@ func Run(args []string) error {
 		watchClock(out, Timing(cfg.Lease).WithDefaults().Margin(), over)
 	}()
 
-	control, err := redisurl.Open(cfg.Control)
-	if err != nil {
-		return err
+	elsewhere := !strings.HasPrefix(cfg.Control, "redis://")
+	var control redis.UniversalClient
+	if !elsewhere {
+		if control, err = redisurl.Open(cfg.Control); err != nil {
+			return err
+		}
+		defer func() { _ = control.Close() }()
 	}
-	defer func() { _ = control.Close() }()
+	var ledger OpenLedger // that is to be closed in the end
+	defer func() {
+		if ledger != nil {
+			_ = ledger.Close()
+		}
+	}()
 	data, err := redisurl.Open(cfg.Data)
 	if err != nil {
 		return err
@@ -127,6 +140,11 @@ func Run(args []string) error {
 			PodGrace:    time.Minute,
 		}),
 		framework.WithControl(func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+			if elsewhere {
+				var err error
+				ledger, err = open(cfg.Control, cfg.Name, layout, Timing(cfg.Lease))
+				return ledger, nil, err
+			}
 			l, err := redisledger.New(control, cfg.Name, redisledger.Config{Config: layout, Timing: Timing(cfg.Lease)})
 			if err != nil || cfg.Interval == 0 {
 				return l, nil, err

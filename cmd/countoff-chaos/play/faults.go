@@ -22,6 +22,12 @@ func (s *stage) fault(kind string) func(context.Context) {
 	case Restart, Wipe:
 		down := s.upTo(lease / 2)
 		return func(ctx context.Context) { s.restart(ctx, kind, down) }
+	case LedgerRestart:
+		down := s.upTo(lease)
+		return func(ctx context.Context) { s.breakLedger(ctx, kind, down) }
+	case LedgerPause, LedgerCut:
+		d := lease/2 + s.upTo(lease) // sometimes longer than the leases
+		return func(ctx context.Context) { s.breakLedger(ctx, kind, d) }
 	case Failover:
 		return s.failover
 	case Clock:

@@ -61,14 +61,18 @@ func (s *stage) enter(id string) (*process, error) {
 	}
 	var err error
 	if !s.store.HasReplica() {
-		if p.control, err = proxy.Start(s.store.Addr()); err != nil {
+		to, url := s.store.Addr(), s.store.URL
+		if s.cfg.Ledger != nil {
+			to, url = s.cfg.Ledger.Addr(), s.cfg.Ledger.URL
+		}
+		if p.control, err = proxy.Start(to); err != nil {
 			return nil, err
 		}
 		if p.data, err = proxy.Start(s.store.Addr()); err != nil {
 			p.close()
 			return nil, err
 		}
-		cfg.Control, cfg.Data = s.store.URL(p.control.Addr()), s.store.URL(p.data.Addr())
+		cfg.Control, cfg.Data = url(p.control.Addr()), s.store.URL(p.data.Addr())
 	}
 	if p.log, err = os.Create(filepath.Join(s.dir, p.name+".log")); err != nil {
 		p.close()

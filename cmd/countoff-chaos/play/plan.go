@@ -30,6 +30,10 @@ const (
 	Clock         = "clock"  // the store's clock steps
 	OOM           = "oom"    // the store refuses what needs memory
 	Starve        = "starve" // busy processes take the processors
+
+	LedgerRestart = "ledger-restart" // the ledger's own store is killed and comes back with its disk
+	LedgerPause   = "ledger-pause"   // is stopped past the lease
+	LedgerCut     = "ledger-cut"     // nobody reaches it
 )
 
 // ofPeers are the faults that strike one peer, so that several can strike at once.
@@ -48,6 +52,9 @@ var ofAll = []weighted{
 // ofTrio are those that come where there is a replica.
 var ofTrio = []weighted{{Failover, 1}}
 
+// ofLedger are those that come alone where the ledger has a store of its own.
+var ofLedger = []weighted{{LedgerRestart, 6}, {LedgerPause, 4}, {LedgerCut, 4}}
+
 type weighted struct {
 	kind   string
 	weight int
@@ -56,17 +63,29 @@ type weighted struct {
 // Kinds lists all kinds of faults.
 func Kinds() []string {
 	var all []string
-	for _, w := range slices.Concat(ofPeers, ofAll, ofTrio) {
+	for _, w := range slices.Concat(ofPeers, ofAll, ofTrio, ofLedger) {
 		all = append(all, w.kind)
 	}
 	return all
 }
 
+// KindsOf lists those that there are where the ledger stands beside the tasks, or
+// elsewhere. Then what only makes a ledger in Redis forget or jump is left out.
+func KindsOf(elsewhere bool) []string {
+	return slices.DeleteFunc(Kinds(), func(k string) bool {
+		if elsewhere {
+			return k == Wipe || k == Clock || k == Failover
+		}
+		return slices.ContainsFunc(ofLedger, func(w weighted) bool { return w.kind == k })
+	})
+}
+
 // CheckKinds says what is wrong with a choice of kinds.
-func CheckKinds(kinds []string) error {
+func CheckKinds(elsewhere bool, kinds []string) error {
+	known := KindsOf(elsewhere)
 	for _, k := range kinds {
-		if !slices.Contains(Kinds(), k) {
-			return fmt.Errorf("no such fault: %q; there are: %s", k, strings.Join(Kinds(), ", "))
+		if !slices.Contains(known, k) {
+			return fmt.Errorf("no such fault: %q; there are: %s", k, strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -80,7 +99,7 @@ func plan(random *rand.Rand, n, several int, kinds []string) []bundle {
 	choose := func(from []weighted) []weighted {
 		return slices.DeleteFunc(slices.Clone(from), func(w weighted) bool { return !slices.Contains(kinds, w.kind) })
 	}
-	peers, all := choose(ofPeers), slices.Concat(choose(ofAll), choose(ofTrio))
+	peers, all := choose(ofPeers), slices.Concat(choose(ofAll), choose(ofTrio), choose(ofLedger))
 	var out []bundle
 	for n > 0 {
 		if len(out) == 0 && slices.Contains(kinds, Failover) {

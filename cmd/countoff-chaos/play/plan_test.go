@@ -43,7 +43,8 @@ func TestPlan(t *testing.T) {
 			}
 		}
 	}
-	if CheckKinds([]string{Kill, "earthquake"}) == nil || CheckKinds(Kinds()) != nil {
+	if CheckKinds(false, []string{Kill, "earthquake"}) == nil || CheckKinds(false, KindsOf(false)) != nil ||
+		CheckKinds(true, KindsOf(true)) != nil || CheckKinds(false, KindsOf(true)) == nil {
 		t.Error("CheckKinds")
 	}
 }

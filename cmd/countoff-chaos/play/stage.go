@@ -17,6 +17,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-chaos/peer"
 	"github.com/countoff/countoff/cmd/countoff-chaos/store"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -34,6 +35,7 @@ type Config struct {
 	Lease       time.Duration
 	Interval    time.Duration // of the interval indexer; 0: the ledger's rolls
 	Barrier     bool          // before every roll
+	Ledger      LedgerServer  // where the ledger stands; nil: beside the tasks
 	Dir         string        // for journals and logs
 	StoreDir    string        // for the stores' files
 	Self        string        // this program, to be run again
@@ -155,8 +157,14 @@ func (s *stage) introduce(ctx context.Context, layout partition.Config) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	_, err = redisledger.Init(ctx, client, s.name, layout)
-	return err
+	if s.cfg.Ledger == nil {
+		_, err = redisledger.Init(ctx, client, s.name, layout)
+		return err
+	}
+	if _, err := redisconfig.Agree(ctx, client, s.name, layout); err != nil {
+		return err
+	}
+	return s.cfg.Ledger.Init(ctx, s.name, layout)
 }
 
 // perform does the faults.
@@ -203,6 +211,8 @@ func (s *stage) finale(ctx context.Context, f *feed) (checker.Store, error) {
 		}
 		pause(200*time.Millisecond, ctx.Done())
 	}
+	pause(2*sample, ctx.Done()) // the watch may not have seen the last fault
+	s.healthy(ctx, 3*s.watch.bound()+s.watch.timing.Grace())
 	s.watch.close() // from here on there need not be owners
 	var wg sync.WaitGroup
 	for _, p := range s.playing() {

@@ -7,14 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/cmd/countoff-chaos/checker"
 	"github.com/countoff/countoff/cmd/countoff-chaos/journal"
+	"github.com/countoff/countoff/cmd/countoff-chaos/peer"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
 // sample is how often the watch looks: takeovers are measured to so much.
@@ -24,8 +21,7 @@ const sample = 30 * time.Millisecond
 // owner that could work.
 type watch struct {
 	stage  *stage
-	client redis.UniversalClient
-	ledger *redisledger.Ledger
+	ledger peer.OpenLedger
 	timing transition.Timing
 	stop   chan struct{}
 	ended  chan struct{}
@@ -53,17 +49,17 @@ type gap struct {
 }
 
 func newWatch(s *stage, layout partition.Config, timing transition.Timing) (*watch, error) {
-	client, err := redisurl.Open(s.store.URL(""))
-	if err != nil {
-		return nil, err
+	open, url := peer.OpenRedis, s.store.URL("")
+	if s.cfg.Ledger != nil {
+		open, url = s.cfg.Ledger.Open, s.cfg.Ledger.URL(s.cfg.Ledger.Addr())
 	}
-	l, err := redisledger.New(client, s.name, redisledger.Config{Config: layout, Timing: timing})
+	l, err := open(url, s.name, layout, timing)
 	if err != nil {
 		return nil, err
 	}
 	return &watch{
 		stop: make(chan struct{}), ended: make(chan struct{}),
-		stage: s, client: client, ledger: l, timing: timing.WithDefaults(),
+		stage: s, ledger: l, timing: timing.WithDefaults(),
 		open: map[partition.ID]*gap{}, owners: map[partition.ID]partition.Session{}, session: map[partition.Session]*process{},
 	}, nil
 }
@@ -77,7 +73,7 @@ func (w *watch) close() {
 // run looks until the watch is closed.
 func (w *watch) run(ctx context.Context) {
 	defer close(w.ended)
-	defer func() { _ = w.client.Close() }()
+	defer func() { _ = w.ledger.Close() }()
 	ticker := time.NewTicker(sample)
 	defer ticker.Stop()
 	for {
@@ -263,7 +259,9 @@ func (w *watch) judge(g checker.Gap, faults []checker.Fault) checker.Gap {
 func (w *watch) stalled() time.Duration {
 	var total time.Duration
 	for _, s := range w.stalls {
-		total += time.Duration(s.Until - s.From)
+		if !slices.ContainsFunc(w.outages, func(o checker.Span) bool { return o.From <= s.Until && s.From <= o.Until }) {
+			total += time.Duration(s.Until - s.From)
+		}
 	}
 	return total
 }

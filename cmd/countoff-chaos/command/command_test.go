@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"encoding/json"
@@ -16,8 +16,7 @@ import (
 // TestMain lets this test be the peers that it starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == peerCommand || os.Args[1] == busyCommand) {
-		main()
-		return
+		os.Exit(Main(nil))
 	}
 	os.Exit(m.Run())
 }
@@ -30,7 +29,7 @@ func chaos(t *testing.T, args ...string) play.Summary {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, errs strings.Builder
-	code := run(t.Context(), append([]string{"--json", "--keep"}, args...), &out, &errs)
+	code := run(t.Context(), nil, append([]string{"--json", "--keep"}, args...), &out, &errs)
 	var sum play.Summary
 	if err := json.Unmarshal([]byte(strings.TrimSpace(out.String())), &sum); err != nil {
 		t.Fatalf("exit code %d, last line %q: %v\n%s", code, out.String(), err, errs.String())
@@ -65,22 +64,22 @@ func TestTwoHundredKills(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--only", "kill,earthquake"}, {"--peers", "0"}, {"--lease", "1s"}, {"extra"}, {"--rate", "-1"}, {"--barrier", "--indexer", "interval"}, {"--nonsense"},
+		{"--only", "kill,earthquake"}, {"--peers", "0"}, {"--lease", "1s"}, {"extra"}, {"--rate", "-1"}, {"--barrier", "--indexer", "interval"}, {"--only", "ledger-pause"}, {"--nonsense"},
 	} {
 		var out, errs strings.Builder
-		if code := run(t.Context(), args, &out, &errs); code != 2 {
+		if code := run(t.Context(), nil, args, &out, &errs); code != 2 {
 			t.Errorf("%q: exit code %d, want 2", args, code)
 		}
 		if errs.Len() == 0 {
 			t.Errorf("%q: not a word why", args)
 		}
 	}
-	o, err := parse(nil, os.Stderr)
-	if err != nil || o.Seed == 0 || len(o.Kinds) != len(play.Kinds()) {
+	o, err := parse(false, nil, os.Stderr)
+	if err != nil || o.Seed == 0 || len(o.Kinds) != len(play.KindsOf(false)) {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 	// A short lease is refused with the least that is legal.
-	if _, err := parse([]string{"--lease", "1s"}, os.Stderr); err == nil || errors.Unwrap(err) != nil && !strings.Contains(err.Error(), "least") {
+	if _, err := parse(false, []string{"--lease", "1s"}, os.Stderr); err == nil || errors.Unwrap(err) != nil && !strings.Contains(err.Error(), "least") {
 		t.Errorf("a lease of 1 s: %v", err)
 	}
 }
