@@ -179,6 +179,10 @@ func TestQuiet(t *testing.T) {
 		"waiter is dead":           func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
 		"not opened and empty":     func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
 		"nothing read of data":     func(l *coverage.Look) { l.Data = nil },
+		"its owner has what it asks for": func(l *coverage.Look) {
+			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
+			l.Census.Sessions[1].Tags = "eu gpu"
+		},
 	} {
 		l := healthy()
 		change(&l)
