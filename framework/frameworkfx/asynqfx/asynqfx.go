@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/hibiken/asynq"
@@ -48,9 +46,6 @@ type Config struct {
 	// counts; see redisledger.Config. Default 0.
 	WaitReplicas int
 }
-
-// DeploymentVariable is the environment variable that tells what a peer belongs to.
-const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
 
 // Source makes queues of asynq the source of consumer, and Redis its ledger. Its handlers
 // are those of the framework: see frameworkfx.Handle.
@@ -150,7 +145,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClie
 func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing) framework.Control {
 	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
 		ledger, err := redisledger.New(client, name, redisledger.Config{
-			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
+			Config: layout, Timing: timing, Deployment: frameworkfx.Deployment(cfg.Deployment), WaitReplicas: cfg.WaitReplicas,
 		})
 		return ledger, nil, err
 	}
@@ -167,18 +162,4 @@ func survey(client redis.UniversalClient, src *asynqsource.Source) framework.Sur
 		}
 		return data, err
 	}
-}
-
-// deployment is what the peer says that it belongs to.
-func (cfg Config) deployment() string {
-	if cfg.Deployment != "" {
-		return cfg.Deployment
-	}
-	if d := os.Getenv(DeploymentVariable); d != "" {
-		return d
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Path
-	}
-	return ""
 }

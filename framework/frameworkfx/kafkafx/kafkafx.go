@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -61,9 +59,6 @@ type Config struct {
 	// counts; see redisledger.Config. Default 0.
 	WaitReplicas int
 }
-
-// DeploymentVariable is the environment variable that tells what a peer belongs to.
-const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
 
 // Source makes a topic the source of consumer, and Redis its ledger.
 func Source(consumer string, cfg Config) fx.Option {
@@ -181,7 +176,7 @@ func (cfg Config) keep(name string, client redis.UniversalClient) (kept, error) 
 func (cfg Config) control(t *told, client redis.UniversalClient, timing transition.Timing) framework.Control {
 	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
 		ledger, err := redisledger.New(client, t.name, redisledger.Config{
-			Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas, Grows: true,
+			Config: layout, Timing: timing, Deployment: frameworkfx.Deployment(cfg.Deployment), WaitReplicas: cfg.WaitReplicas, Grows: true,
 		})
 		if err == nil {
 			t.ledger.Store(ledger)
@@ -217,18 +212,4 @@ func (t *told) observe(e framework.Event) {
 	if o := t.observer.Load(); o != nil {
 		(*o).Observe(e)
 	}
-}
-
-// deployment is what the peer says that it belongs to.
-func (cfg Config) deployment() string {
-	if cfg.Deployment != "" {
-		return cfg.Deployment
-	}
-	if d := os.Getenv(DeploymentVariable); d != "" {
-		return d
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Path
-	}
-	return ""
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -74,9 +72,6 @@ type Config struct {
 	// Default: beside the tasks.
 	Ledger func(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error)
 }
-
-// DeploymentVariable is the environment variable that tells what a peer belongs to.
-const DeploymentVariable = "COUNTOFF_DEPLOYMENT"
 
 // Source makes Redis the source and the ledger of consumer.
 func Source(consumer string, cfg Config) fx.Option {
@@ -209,25 +204,11 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 
 func (cfg Config) ledger(name string, client redis.UniversalClient, layout partition.Config, timing transition.Timing) (transition.Ledger, error) {
 	if cfg.Ledger != nil {
-		return cfg.Ledger(layout, timing, cfg.deployment())
+		return cfg.Ledger(layout, timing, frameworkfx.Deployment(cfg.Deployment))
 	}
 	return redisledger.New(client, name, redisledger.Config{
-		Config: layout, Timing: timing, Deployment: cfg.deployment(), WaitReplicas: cfg.WaitReplicas,
+		Config: layout, Timing: timing, Deployment: frameworkfx.Deployment(cfg.Deployment), WaitReplicas: cfg.WaitReplicas,
 	})
-}
-
-// deployment is what the peer says that it belongs to.
-func (cfg Config) deployment() string {
-	if cfg.Deployment != "" {
-		return cfg.Deployment
-	}
-	if d := os.Getenv(DeploymentVariable); d != "" {
-		return d
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Path
-	}
-	return ""
 }
 
 // survey reads the fences for whoever watches over the coverage.
