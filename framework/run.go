@@ -1,8 +1,11 @@
 package framework
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/countoff/countoff/sources"
 )
 
 const (
@@ -127,6 +130,23 @@ func (p *pool) recallAll(l *lane) {
 			p.recall(r)
 		}
 	}
+}
+
+// hole returns the first of the tasks of l that a worker has, or the last receipt there
+// is if none has one or l is to end. The caller holds mu.
+func (p *pool) hole(l *lane) sources.Receipt {
+	first := sources.Receipt(math.MaxInt64)
+	if l.over() {
+		return first
+	}
+	for i := range p.runs {
+		if r := &p.runs[i]; r.lane == l {
+			for k := r.booked; k < r.n; k++ { // not the verdicts, which are the worker's
+				first = min(first, r.tasks[k].entry.task.Receipt)
+			}
+		}
+	}
+	return first
 }
 
 // running returns the task that r runs, or nil. The caller holds mu.

@@ -17,6 +17,7 @@ type sheet struct {
 	pending  []sources.Settlement
 	spare    []sources.Settlement // the former batch's memory
 	most     int                  // the largest batch since tidy
+	kept     int                  // so many pending ones were kept back once
 	batch    uint64               // counts the pending slices
 	sending  int                  // in the settler's hands
 	settling bool                 // a settler exists
@@ -45,18 +46,33 @@ func (s *sheet) line(e *entry) *sources.Settlement {
 	return &s.pending[e.place-1]
 }
 
-// take hands out the pending settlements.
-func (s *sheet) take() []sources.Settlement {
-	batch := s.pending
+// take hands out the pending settlements, but keeps back once those of tasks behind
+// hole, which a worker is about to end: a log whose beginning is done forgets it, while
+// each task that is done behind one that is not has to be said, and kept, by name. What
+// is not done goes at once; its entry knows where it stands.
+func (s *sheet) take(hole sources.Receipt) []sources.Settlement {
+	batch, n := s.pending, 0
+	s.most = max(s.most, len(batch))
 	s.pending, s.spare = s.spare[:0], nil
+	for i := range batch {
+		d := &batch[i]
+		if i >= s.kept && d.Outcome == sources.Done && d.Task.Receipt > hole {
+			s.pending = append(s.pending, *d)
+			continue
+		}
+		if n < i {
+			batch[n] = *d
+		}
+		n++
+	}
+	s.kept = len(s.pending)
 	s.batch++
-	s.sending = len(batch)
-	return batch
+	s.sending = n
+	return batch[:n]
 }
 
 // sent takes the batch's memory back.
 func (s *sheet) sent(batch []sources.Settlement) {
-	s.most = max(s.most, len(batch))
 	s.spare = batch[:0]
 	s.sending = 0
 }
@@ -116,9 +132,11 @@ func (l *lane) settler() {
 				break
 			}
 		}
-		batch := l.sheet.take()
+		batch := l.sheet.take(p.hole(l))
 		p.mu.Unlock()
-		l.settle(batch)
+		if len(batch) > 0 {
+			l.settle(batch)
+		}
 		p.mu.Lock()
 		l.sheet.sent(batch)
 		l.nudge()
