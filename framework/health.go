@@ -4,33 +4,43 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
 
 	"github.com/countoff/countoff/transition"
 )
 
-// checkup asks once a beat how the peer is, until ctx ends.
-func (s *session) checkup(ctx context.Context, co *transition.Coordinator) {
-	beat := s.c.cfg.Timing.Beat()
+// A checkup asks once a beat how a peer is.
+type checkup struct {
+	name    string
+	check   func(context.Context) error
+	beat    time.Duration
+	observe func(Event)
+	ill     atomic.Pointer[error] // what check last returned; nil: well, or none yet
+}
+
+// run asks until ctx ends.
+func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 	first := true
 	for {
-		inner, cancel := context.WithTimeout(ctx, beat)
-		err := runCheck(inner, s.c.health)
+		inner, cancel := context.WithTimeout(ctx, c.beat)
+		err := runCheck(inner, c.check)
 		cancel()
 		if ctx.Err() != nil {
 			return // that it was interrupted says nothing
 		}
 		co.Report(err == nil)
-		was := s.ill.Load()
+		was := c.ill.Load()
 		if err == nil {
-			s.ill.Store(nil)
+			c.ill.Store(nil)
 		} else {
-			s.ill.Store(&err)
+			c.ill.Store(&err)
 		}
 		if first || (was == nil) != (err == nil) {
-			s.observe(Checked{Consumer: s.c.name, Err: err})
+			c.observe(Checked{Consumer: c.name, Err: err})
 		}
 		first = false
-		if !sleep(ctx, beat) {
+		if !sleep(ctx, c.beat) {
 			return
 		}
 	}
@@ -46,8 +56,8 @@ func runCheck(ctx context.Context, check func(context.Context) error) (err error
 }
 
 // healthy says why the peer is not well, as far as is known.
-func (s *session) healthy() error {
-	if err := s.ill.Load(); err != nil {
+func (c *checkup) healthy() error {
+	if err := c.ill.Load(); err != nil {
 		return fmt.Errorf("unwell: %w", *err)
 	}
 	return nil

@@ -34,7 +34,7 @@ func (s *session) ready() error {
 	case view.Version == 0 || view.Index < 0:
 		return errors.New("not a member of a roll yet")
 	}
-	if err := s.healthy(); err != nil {
+	if err := s.checkup.healthy(); err != nil {
 		return err
 	}
 	if bad := p.unready(view.Wish); len(bad) > 0 {

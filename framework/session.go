@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -26,7 +25,7 @@ type session struct {
 	prepare, run         context.Context // end with a stop; with a hard stop
 	stopPrepare, stopRun context.CancelFunc
 
-	ill atomic.Pointer[error] // what the last health check returned; nil: well, or none yet
+	checkup checkup
 
 	mu          sync.Mutex
 	ended       bool  // nothing changes err and hard any more, though done may still be open
@@ -40,6 +39,7 @@ type session struct {
 
 func newSession(c *Consumer) *session {
 	s := &session{c: c, id: transition.NewSession(), done: make(chan struct{})}
+	s.checkup.name, s.checkup.check, s.checkup.beat, s.checkup.observe = c.name, c.health, c.cfg.Timing.Beat(), s.observe
 	s.run, s.stopRun = context.WithCancel(context.Background())
 	s.prepare, s.stopPrepare = context.WithCancel(s.run)
 	go s.live()
@@ -157,7 +157,7 @@ func (s *session) work() error {
 		})
 	}
 	if s.c.health != nil {
-		looks.Go(func() { s.checkup(looking, co) })
+		looks.Go(func() { s.checkup.run(looking, co) })
 	}
 	defer looks.Wait()
 	defer enough()

@@ -27,12 +27,15 @@ type ShareConfig struct {
 	Partitions partition.Config
 	Timing     transition.Timing
 	Peer       string
-	Weight     int                // share of the work relative to the other peers; default 1
-	Tags       partition.Tags     // what the peer has, for partitions that ask for some
-	Barrier    bool               // every change of the peers stops them all; see WithBarrier
-	Strategy   partition.Strategy // default partition.Sticky, with a barrier partition.Modulo
-	Indexer    partition.Indexer  // default: the ledger's rolls, which Weight, Tags and Barrier need
-	Observer   Observer           // default: nobody listens
+	Weight     int            // share of the work relative to the other peers; default 1
+	Tags       partition.Tags // what the peer has, for partitions that ask for some
+	// Health says how the peer is; see [WithHealth]. What it says is told as [Checked].
+	// Default: always well.
+	Health   func(ctx context.Context) error
+	Barrier  bool               // every change of the peers stops them all; see WithBarrier
+	Strategy partition.Strategy // default partition.Sticky, with a barrier partition.Modulo
+	Indexer  partition.Indexer  // default: the ledger's rolls, which Weight, Tags and Barrier need
+	Observer Observer           // default: nobody listens
 }
 
 // A Share is a peer without a source: it says which keys are this process's to work on, for
@@ -46,6 +49,7 @@ type Share struct {
 	name        string
 	cfg         ShareConfig
 	coordinator *transition.Coordinator
+	checkup     checkup
 
 	mu      sync.Mutex
 	serving map[partition.ID]*place
@@ -80,12 +84,18 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
-		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
+		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil, Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
 	})
 	if err := errors.Join(partition.CheckName(name), err); err != nil {
 		return nil, fmt.Errorf("share %q: %w", name, err)
 	}
 	s.coordinator = co
+	s.checkup.name, s.checkup.check, s.checkup.beat = name, cfg.Health, cfg.Timing.Beat()
+	s.checkup.observe = func(e Event) {
+		if cfg.Observer != nil {
+			cfg.Observer.Observe(e)
+		}
+	}
 	return s, nil
 }
 
@@ -107,7 +117,14 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 		time.AfterFunc(s.cfg.Timing.Shutdown+s.cfg.Timing.CancelGrace, cut)
 	})
 	defer leave()
+	var looks sync.WaitGroup
+	looking, enough := context.WithCancel(run)
+	if s.cfg.Health != nil {
+		looks.Go(func() { s.checkup.run(looking, s.coordinator) })
+	}
 	err := s.coordinator.Run(run)
+	enough()
+	looks.Wait()
 	s.mu.Lock()
 	s.over = true
 	close(s.changed)

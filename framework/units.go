@@ -82,6 +82,17 @@ type UnitsConfig struct {
 	// peer has that already.
 	Peer   string
 	Weight int // share of the work relative to the other peers; default 1
+	// Tags are what the peer has, for units that ask for some (countoff require NAME UNIT=TAGS).
+	// A unit asks with all others of its partition. That nobody has them is told as [Uncovered].
+	Tags partition.Tags
+	// Health says how the peer is; see [WithHealth]. Who is unwell keeps its seat and hands its
+	// units to those that are well. Default: always well.
+	Health func(ctx context.Context) error
+	// Even has the units shared out evenly, by weight, to one unit: 10 over 3 peers are 4, 3
+	// and 3. A unit that is removed may move another then, and the table depends on what came
+	// first. All peers of a name do it or none; Strategy must not be given. Default: a table
+	// that depends on the peers alone, in which shares of few units are even by chance.
+	Even bool
 	// Strategy turns the peers into a table. Default partition.Rendezvous: the same peers
 	// and units always give the same table, and what a peer leaves or gets moves nothing
 	// between the others.
@@ -94,7 +105,7 @@ func (c UnitsConfig) withDefaults() UnitsConfig {
 	if c.Every == 0 {
 		c.Every = time.Second
 	}
-	if c.Strategy == nil {
+	if c.Strategy == nil && !c.Even {
 		c.Strategy = partition.Rendezvous{}
 	}
 	if c.Weight == 0 {
@@ -130,6 +141,9 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	}
 	if cfg.Every < 0 {
 		errs = append(errs, fmt.Errorf("framework: the list is looked at every %v: want more than 0", cfg.Every))
+	}
+	if cfg.Even && cfg.Strategy != nil {
+		errs = append(errs, fmt.Errorf("framework: units are shared out evenly or by %s: choose one", cfg.Strategy.Name()))
 	}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", cfg.Weight))

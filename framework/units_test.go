@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/memledger"
 )
@@ -202,6 +203,152 @@ func TestUnitsTable(t *testing.T) {
 			}
 			w.leave(all...)
 		}
+	})
+}
+
+// Even shares of few units: to one, whoever comes or goes and whatever is added or removed;
+// nothing moves between those who stay that need not.
+func TestUnitsAreEven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		even := func(c *framework.UnitsConfig) { c.Even = true }
+		peers, ledgers := map[string]*framework.Units{}, map[string]*severable{}
+		enter := func(peer string) { peers[peer], ledgers[peer] = w.enter(peer, even) }
+		shares := func(what string, want ...int) map[string]string {
+			t.Helper()
+			time.Sleep(30 * time.Second)
+			table, _ := w.table()
+			count := map[string]int{}
+			for _, owner := range table {
+				count[owner]++
+			}
+			if got := slices.Sorted(maps.Values(count)); !slices.Equal(got, want) {
+				t.Errorf("%s: shares %v, want %v", what, count, want)
+			}
+			return table
+		}
+		moved := func(before, after map[string]string) (n int) {
+			for unit, owner := range before {
+				if after[unit] != "" && after[unit] != owner {
+					n++
+				}
+			}
+			return n
+		}
+		for _, peer := range []string{"ann", "bob", "eve"} {
+			enter(peer)
+		}
+		time.Sleep(30 * time.Second)
+		all := names(10)
+		w.set(all...) // after the roll of the three was sealed
+		table := shares("ten over three", 3, 3, 4)
+		calm := table
+		if table = shares("nothing happens", 3, 3, 4); moved(calm, table) != 0 {
+			t.Error("and yet something moves")
+		}
+
+		ledgers["bob"].cut.Store(true)
+		without := shares("bob is lost", 5, 5)
+		for unit, owner := range table {
+			if owner != "bob" && without[unit] != owner {
+				t.Errorf("%s moved from %s to %s because bob was lost", unit, owner, without[unit])
+			}
+		}
+		ledgers["bob"].cut.Store(false)
+		back := shares("bob is back", 3, 3, 4)
+		if n := moved(without, back); n > 4 {
+			t.Errorf("%d units moved for a share of at most 4", n)
+		}
+		enter("dan")
+		four := shares("dan joins", 2, 2, 3, 3)
+		if n := moved(back, four); n > 3 {
+			t.Errorf("%d units moved for dan's share of at most 3", n)
+		}
+		w.set(names(12)...)
+		more := shares("two are added", 3, 3, 3, 3)
+		for unit, owner := range four {
+			if more[unit] != owner {
+				t.Errorf("%s moved from %s to %s because others were added", unit, owner, more[unit])
+			}
+		}
+		w.set(names(12)[4:]...)
+		shares("four are removed", 2, 2, 2, 2)
+		w.leave(peers["dan"])
+		shares("dan leaves", 2, 3, 3)
+		w.leave(peers["ann"], peers["bob"], peers["eve"])
+	})
+}
+
+// Shares of units follow weights, units that ask for tags are given to those who have them,
+// and that nobody has is told; who is unwell keeps its seat, and its units go to others.
+func TestUnitsOfPeersThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(12)...)
+		var mu sync.Mutex
+		told := map[coverage.Kind]int{}
+		listen := func(c *framework.UnitsConfig) {
+			c.Even = true
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch e := e.(type) {
+				case framework.Uncovered:
+					told[e.Finding.Kind]++
+				case framework.Covered:
+					told[e.Kind] = 0
+				}
+			})
+		}
+		tells := func(kind coverage.Kind) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return told[kind] > 0
+		}
+		var ill atomic.Bool
+		ann, _ := w.enter("ann", listen, func(c *framework.UnitsConfig) {
+			c.Weight = 2
+			c.Health = func(context.Context) error {
+				if ill.Load() {
+					return errors.New("the disk is full")
+				}
+				return nil
+			}
+		})
+		bob, _ := w.enter("bob", listen)
+		time.Sleep(30 * time.Second)
+		if a, b := len(ann.Owned()), len(bob.Owned()); a != 8 || b != 4 {
+			t.Errorf("of 12 units the peer of weight 2 has %d, the other %d", a, b)
+		}
+		ill.Store(true)
+		time.Sleep(30 * time.Second)
+		if a, b := len(ann.Owned()), len(bob.Owned()); a != 0 || b != 12 || ann.View().Replicas != 2 || ann.Ready() == nil {
+			t.Errorf("ann is unwell and has %d, bob %d, of %d replicas; ready: %v", a, b, ann.View().Replicas, ann.Ready())
+		}
+		ill.Store(false)
+		time.Sleep(60 * time.Second)
+		if a, b := len(ann.Owned()), len(bob.Owned()); a != 8 || b != 4 {
+			t.Errorf("ann is well again and has %d, bob %d", a, b)
+		}
+
+		id, err := w.layout.Hash.Of("unit-00", w.layout.Total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ledger.Require(partition.Requirement{First: id, Last: id, Tags: "gpu"})
+		w.set(names(11)...) // a roll is not due by itself: the reference does not say so
+		time.Sleep(60 * time.Second)
+		if !tells(coverage.NoneEligible) {
+			t.Errorf("nobody has what a unit asks for, and it is not told: %v", told)
+		}
+		eve, _ := w.enter("eve", listen, func(c *framework.UnitsConfig) { c.Tags = "gpu" })
+		time.Sleep(30 * time.Second)
+		if table, _ := w.table(); table["unit-00"] != "eve" {
+			t.Errorf("what asks for a tag is %s's, eve has it", table["unit-00"])
+		}
+		if tells(coverage.NoneEligible) {
+			t.Error("somebody has what is asked for, and it is not told")
+		}
+		w.leave(ann, bob, eve)
 	})
 }
 

@@ -8,9 +8,11 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/coverage"
 )
 
 // A unitsSession is one run of a Units, from Start until the last goroutine has returned.
@@ -24,6 +26,10 @@ type unitsSession struct {
 	err  error         // why it could not go on
 	poke chan struct{} // what this peer owns has changed, or a keeper has ended
 	all  sync.WaitGroup
+
+	busy  atomic.Pointer[[]partition.ID] // of the units, in the order in which they were seen first
+	order []string                       // of the units; the follower's
+	fair  uint64                         // version of the roll that was found even; the follower's
 
 	mu       sync.Mutex
 	share    *Share // nil before it takes part
@@ -77,6 +83,9 @@ func (s *unitsSession) work() error {
 	}
 	looking, enough := context.WithCancel(context.Background())
 	s.all.Go(func() { s.follow(looking, share) })
+	if s.u.cfg.Observer != nil {
+		s.all.Go(func() { s.patrol(looking, share) })
+	}
 	err = share.runUntil(s.run, s.hard)
 	// Every keeper ends: what it had was taken away, and what it waits for will not come.
 	enough()
@@ -133,9 +142,13 @@ func (s *unitsSession) beginOnce() (*Share, partition.Config, error) {
 	if err != nil {
 		return nil, layout, fmt.Errorf("read the ledger: %w", err)
 	}
+	strategy := cfg.Strategy
+	if cfg.Even {
+		strategy = evenly{&s.busy}
+	}
 	share, err := NewShare(s.u.name, ShareConfig{
 		Ledger: ledger, Partitions: layout, Timing: cfg.Timing, Peer: peer, Weight: cfg.Weight,
-		Strategy: cfg.Strategy, Indexer: indexer, Observer: cfg.Observer,
+		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: indexer, Observer: cfg.Observer,
 	})
 	if err != nil {
 		return nil, layout, &controlError{err}
@@ -187,6 +200,9 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) err
 		changed = true
 		s.u.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
 	}
+	if err := s.even(inner, share, added+removed > 0); err != nil {
+		return err
+	}
 	if s.u.cfg.Publish == nil || !changed && share.View().Index != 0 {
 		return nil
 	}
@@ -194,6 +210,73 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) err
 		return fmt.Errorf("write the table of units: %w", err)
 	}
 	return nil
+}
+
+// evenly is partition.Even of the units there are at the moment.
+type evenly struct {
+	busy *atomic.Pointer[[]partition.ID]
+}
+
+// Name implements partition.Strategy.
+func (evenly) Name() string { return partition.Even{}.Name() }
+
+// Assign implements partition.Strategy.
+func (e evenly) Assign(ids []partition.ID, members []partition.Member, previous partition.Table) partition.Table {
+	var busy []partition.ID
+	if known := e.busy.Load(); known != nil {
+		busy = *known
+	}
+	return partition.Even{Busy: busy}.Assign(ids, members, previous)
+}
+
+// even takes note of where the units are, and has the peer with index 0 share them out anew
+// when the list has changed, and when somebody sealed a roll who may not have known of it.
+func (s *unitsSession) even(ctx context.Context, share *Share, changed bool) error {
+	if !s.u.cfg.Even {
+		return nil
+	}
+	if changed || s.busy.Load() == nil {
+		s.order = slices.DeleteFunc(s.order, func(name string) bool {
+			_, there := slices.BinarySearch(s.units, name)
+			return !there
+		})
+		known := make(map[string]bool, len(s.order))
+		for _, name := range s.order {
+			known[name] = true
+		}
+		for _, name := range s.units {
+			if !known[name] {
+				s.order = append(s.order, name)
+			}
+		}
+		busy := make([]partition.ID, 0, len(s.order))
+		for _, name := range s.order {
+			if id, err := share.cfg.Partitions.Hash.Of(name, share.cfg.Partitions.Total); err == nil {
+				busy = append(busy, id)
+			}
+		}
+		s.busy.Store(&busy)
+		s.fair = 0
+	}
+	v := share.View()
+	if v.Index != 0 || v.Version == s.fair {
+		return nil
+	}
+	if err := share.coordinator.Reshare(ctx); err != nil {
+		return err
+	}
+	s.fair = v.Version
+	return nil
+}
+
+// patrol tells of holes in the coverage, as where nobody has what a unit asks for.
+func (s *unitsSession) patrol(ctx context.Context, share *Share) {
+	p := patrol{
+		name: s.u.name, ledger: share.cfg.Ledger, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
+		view: share.View, observe: s.u.observe,
+		survey: func(context.Context, []partition.ID) ([]coverage.Datum, error) { return nil, nil }, // units have no data
+	}
+	p.run(ctx)
 }
 
 // adopt starts keepers of what is new and removes those of what is gone.
@@ -321,6 +404,8 @@ func (s *unitsSession) ready() error {
 		return errors.New("starting")
 	case share.ValidFor() == 0:
 		return errors.New("no lease: the ledger has not answered in time")
+	case share.checkup.healthy() != nil:
+		return share.checkup.healthy()
 	case share.View().Index < 0:
 		return errors.New("not a member of a roll yet")
 	case !listed:

@@ -73,6 +73,30 @@ func (c *Coordinator) nextRoll(ctx context.Context) (next Roll, due bool, err er
 	return next, due, nil
 }
 
+// Reshare has the partitions shared out anew though nobody has come or gone, for strategies
+// that look at more than the members. Nothing is done if nothing would move, where a roll is
+// due anyhow, in a grace and while a barrier is closed; of several at once one counts. It
+// may be called at any time, also concurrently.
+func (c *Coordinator) Reshare(ctx context.Context) error {
+	began := time.Now()
+	census, err := c.cfg.Ledger.Census(ctx)
+	if err != nil {
+		return fmt.Errorf("read the ledger to share out anew: %w", err)
+	}
+	next, news := machine.Reshare(census, c.cfg.Strategy)
+	if !news {
+		return nil
+	}
+	switch err := c.cfg.Ledger.Seal(ctx, next); {
+	case errors.Is(err, ErrStale): // another peer was faster
+	case err != nil:
+		return fmt.Errorf("share out anew: %w", err)
+	default:
+		c.mailbox.put(mail{event: machine.Hinted{}, report: []Event{Sealed{On: next.Version, Replicas: len(next.Members), Took: time.Since(began)}}})
+	}
+	return nil
+}
+
 // listen passes hints on, and asks for them again when they end. After each break
 // something may have been missed.
 func (c *Coordinator) listen(ctx context.Context) {

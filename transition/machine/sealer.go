@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/countoff/countoff/partition"
@@ -31,6 +32,32 @@ func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 	if c.Grace > 0 || c.Membership == c.Roll.Membership {
 		return Roll{}, false
 	}
+	return roll(c, s), true
+}
+
+// Reshare returns a roll for the members of the one in c that shares out otherwise, ready for
+// the ledger's Seal; false means that s would share out as it was, or that a roll is due
+// anyhow. It is for strategies that look at more than the members.
+func Reshare(c Census, s partition.Strategy) (Roll, bool) {
+	if c.Grace > 0 || c.Membership != c.Roll.Membership {
+		return Roll{}, false
+	}
+	next := roll(c, s)
+	return next, !maps.Equal(tableOf(next), tableOf(c.Roll))
+}
+
+func tableOf(r Roll) partition.Table {
+	table := make(partition.Table)
+	for _, m := range r.Members {
+		for _, id := range m.Partitions {
+			table[id] = m.Session
+		}
+	}
+	return table
+}
+
+// roll shares out by s among those who are there.
+func roll(c Census, s partition.Strategy) Roll {
 	present := living(c.Sessions)
 	heir := heirs(c.Roll, present)
 	members := seated(c.Roll, present, heir)
@@ -61,7 +88,7 @@ func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
 			m.Partitions = append(m.Partitions, id)
 		}
 	}
-	return next, true
+	return next
 }
 
 // Claimed reports whether somebody takes part who claims partitions.

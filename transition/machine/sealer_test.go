@@ -161,6 +161,38 @@ func TestNextRollOnlyWhenDue(t *testing.T) {
 	}
 }
 
+// A roll for the same members is made only if it shares out otherwise, where none is due
+// anyhow.
+func TestReshare(t *testing.T) {
+	census := machine.Census{Config: partition.Config{Total: 8}, Membership: 7}
+	for _, s := range []partition.Session{"a", "b"} {
+		census.Sessions = append(census.Sessions, machine.Seat{Session: s, State: machine.Live, Weight: 1})
+	}
+	even := partition.Even{Busy: []partition.ID{0, 1}}
+	if _, ok := machine.Reshare(census, even); ok {
+		t.Error("shared out anew where a roll is due anyhow")
+	}
+	next, _ := machine.NextRoll(census, partition.Sticky{})
+	next.Membership, next.Version = census.Membership, 8
+	census.Roll = next // 0 and 1 are both the first's
+	if _, ok := machine.Reshare(census, partition.Sticky{}); ok {
+		t.Error("shared out anew as it was")
+	}
+	again, ok := machine.Reshare(census, even)
+	if !ok || again.Version != 8 || again.Membership != 7 {
+		t.Fatalf("not shared out anew: %+v, %v", again, ok)
+	}
+	for _, m := range again.Members {
+		if slices.Contains(m.Partitions, 0) == slices.Contains(m.Partitions, 1) {
+			t.Errorf("%s has %v, want one of 0 and 1", m.Session, m.Partitions)
+		}
+	}
+	census.Grace = 1
+	if _, ok := machine.Reshare(census, even); ok {
+		t.Error("shared out anew in a grace")
+	}
+}
+
 func TestNextRollByWeight(t *testing.T) {
 	census := machine.Census{Config: partition.Config{Total: 8}, Membership: 1}
 	for _, s := range []machine.Seat{{Session: "a", Weight: 1}, {Session: "b", Weight: 3}} {

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/unitsource"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -19,7 +23,8 @@ func requireCommand() *cobra.Command {
 		Use:   "require NAME [PARTITIONS=TAG,...]...",
 		Short: "say which tags the partitions of NAME ask of their owners, or show it",
 		Long: `Partitions, ingress lists and work units that ask for tags are shared out among the peers
-that have all of them; what nobody is eligible for is told as none-eligible. What is said
+that have all of them; what nobody is eligible for is told as none-eligible. A work unit
+that is in the list of NAME asks by its partition, and what is in that asks with it. What is said
 takes the place of all that was said before, and counts at once, while peers work.
 
 Builds that do not know of tags are refused from then on, peers and producers: bring all
@@ -38,6 +43,9 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 			if none || len(args) > 1 {
 				all, err := requirements(args[1:])
 				if err != nil {
+					return err
+				}
+				if all, err = ofUnits(ctx, client, args[0], all, cmd.OutOrStdout()); err != nil {
 					return err
 				}
 				if err := redisledger.Require(ctx, client, args[0], all); err != nil {
@@ -59,6 +67,46 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "nothing asks for anything")
 	return cmd
+}
+
+// ofUnits puts the partitions of work units in the place of their names: a unit is granted
+// with its partition, and asks with it.
+func ofUnits(ctx context.Context, client redis.UniversalClient, name string, all []partition.Requirement, out io.Writer) ([]partition.Requirement, error) {
+	if !slices.ContainsFunc(all, func(r partition.Requirement) bool { return r.Unit != "" }) {
+		return all, nil
+	}
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	source, err := unitsource.New(client, name, unitsource.Config{})
+	if err != nil {
+		return nil, err
+	}
+	listed, err := source.Units(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range all {
+		if _, there := slices.BinarySearch(listed, r.Unit); r.Unit == "" || slices.Contains(cfg.Units, r.Unit) || !there {
+			continue
+		}
+		id, err := cfg.Hash.Of(r.Unit, cfg.Total)
+		if err != nil {
+			return nil, err
+		}
+		var beside []string
+		for _, other := range listed {
+			if at, err := cfg.Hash.Of(other, cfg.Total); err == nil && at == id && other != r.Unit {
+				beside = append(beside, other)
+			}
+		}
+		if len(beside) > 0 {
+			fmt.Fprintf(out, "%s is in partition %v with %s, which ask for %v with it\n", r.Unit, id, strings.Join(beside, ", "), r.Tags)
+		}
+		all[i] = partition.Requirement{First: id, Last: id, Tags: r.Tags}
+	}
+	return all, nil
 }
 
 // requirements reads all of texts, or says all that is wrong with them.

@@ -37,6 +37,8 @@ func runCommand() *cobra.Command {
 	var name, id, sig, list, notify string
 	var lease, drain time.Duration
 	var partitions, weight int
+	var tags []string
+	var even bool
 	cmd := &cobra.Command{
 		Use:   "run --name NAME -- COMMAND [ARGUMENT...]",
 		Short: "hold a seat among the peers of NAME for a command, and hand it its units",
@@ -84,6 +86,8 @@ it has started, also when this program is killed or stands still.`,
 			if weight < 1 {
 				errs = append(errs, fmt.Errorf("--weight %d: want at least 1", weight))
 			}
+			has, badTag := partition.ParseTags(strings.Join(tags, ","))
+			errs = append(errs, badTag)
 			if _, err := exec.LookPath(args[0]); err != nil {
 				errs = append(errs, err)
 			}
@@ -104,7 +108,7 @@ it has started, also when this program is killed or stands still.`,
 			}
 			return holdSeat(cmd, client, unitfx.Config{
 				Source: unitsource.Config{Key: list, Partitions: partitions},
-				Units:  framework.UnitsConfig{Timing: timing, Peer: id, Weight: weight},
+				Units:  framework.UnitsConfig{Timing: timing, Peer: id, Weight: weight, Tags: has, Even: even},
 			}, seat.Config{Name: name, Command: args, Signal: number, OnChange: notify == "change", Drain: drain})
 		}),
 	}
@@ -118,6 +122,8 @@ it has started, also when this program is killed or stands still.`,
 	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
 	f.IntVar(&partitions, "partitions", partition.DefaultTotal, "shares that the units are granted in")
 	f.IntVar(&weight, "weight", 1, "share of the units relative to the other peers")
+	f.StringSliceVar(&tags, "tags", nil, "what this peer has, as in gpu,eu: units that ask for tags go to peers that have them (countoff require)")
+	f.BoolVar(&even, "even", false, "share units out evenly, to one, though one that comes or goes may move another; the same for all peers of NAME")
 	_ = cmd.MarkFlagRequired("name")
 	return cmd
 }
@@ -166,6 +172,8 @@ func tellTrouble(out io.Writer, e framework.Event) {
 	switch e := e.(type) {
 	case framework.StartFailed:
 		say("not started yet: %v", e.Err)
+	case framework.Uncovered:
+		say("%v", e.Finding)
 	case framework.UnitsTroubled:
 		say("%v", e.Err)
 	case framework.Coordinated:

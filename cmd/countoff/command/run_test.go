@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -298,6 +300,47 @@ func TestRunKeepsOneOwner(t *testing.T) {
 	}
 }
 
+// Few units are shared out evenly: ten over three are four, three and three; those of a peer
+// that is killed are dealt out to the others, whose own stay. What asks for a tag goes to who has it.
+func TestRunSharesEvenly(t *testing.T) {
+	f := newFloor(t, 10)
+	f.worker("ann", "--even")
+	bob := f.worker("bob", "--even")
+	f.worker("eve", "--even", "--tags", "gpu,eu")
+	shares := func(want ...int) map[string]string {
+		t.Helper()
+		return f.until(fmt.Sprint("shares of ", want), func(string, string) bool {
+			count := map[string]int{}
+			for _, owner := range f.owners() {
+				count[owner]++
+			}
+			return slices.Equal(slices.Sorted(maps.Values(count)), want)
+		})
+	}
+	all := shares(3, 3, 4)
+	bob.signal(t, syscall.SIGKILL)
+	without := shares(5, 5)
+	for unit, owner := range all {
+		if owner != "bob" && without[unit] != owner {
+			t.Errorf("%s moved from %s to %s because bob was killed", unit, owner, without[unit])
+		}
+	}
+	var asks string
+	for unit, owner := range without {
+		if owner == "ann" {
+			asks = unit
+			break
+		}
+	}
+	cmd := Root(nil)
+	cmd.SetOut(io.Discard)
+	cmd.SetArgs([]string{"require", f.name, asks + "=gpu", "--redis", "redis://" + f.server.Addr()})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.until(asks+" to be eve's", func(unit, owner string) bool { return unit != asks || owner == "eve" })
+}
+
 // A command that never answers is ended, and what it had moves only then.
 func TestRunEndsWhoDoesNotRelease(t *testing.T) {
 	f := newFloor(t, 8)
@@ -357,6 +400,7 @@ func TestRunUsage(t *testing.T) {
 		"run --name n --lease 1s -- true",
 		"run --name n --drain 0s -- true",
 		"run --name n --weight 0 -- true",
+		"run --name n --tags a,b! -- true",
 		"run --name n -- no-such-command-anywhere",
 	} {
 		words := strings.Fields(line)
