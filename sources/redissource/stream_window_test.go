@@ -108,10 +108,12 @@ func TestStreamMovesWhatIsDue(t *testing.T) {
 	p := newProducer(t, w.client, w.name, ProducerConfig{Partitions: 1})
 	s := w.open()
 	w.nothing(s)
+	var all []Message
 	for i, delay := range []time.Duration{60, 20, 40} {
-		if _, err := p.Enqueue(t.Context(), Message{ID: fmt.Sprint(i), Delay: delay * time.Millisecond}); err != nil {
-			t.Fatal(err)
-		}
+		all = append(all, Message{ID: fmt.Sprint(i), Delay: delay * time.Millisecond})
+	}
+	if _, err := p.Enqueue(t.Context(), all...); err != nil { // one call, one instant
+		t.Fatal(err)
 	}
 	w.done(s, w.fetch(s, 1, "1", "2", "0")...)
 	w.close(s)
