@@ -127,6 +127,15 @@ var testRooms = []string{
 	"sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
 }
 
+// besides is what the tests of a package may import as well: those of frameworkfx hold
+// the sources beside each other.
+var besides = map[string][]string{
+	"framework/frameworkfx": {
+		"framework/frameworkfx/asynqfx", "framework/frameworkfx/kafkafx", "framework/frameworkfx/redisfx",
+		"sources/asynqsource", "sources/kafkasource", "sources/redissource", "transition/redisledger", asynq,
+	},
+}
+
 // pure packages decide and do nothing else: these are all the standard packages
 // they may use. "time" is for values and units (see pureTime).
 var pure = map[string][]string{
@@ -169,7 +178,7 @@ func TestImports(t *testing.T) {
 			}
 			what := strings.TrimPrefix(name, module+"/")
 			switch {
-			case isTest && (what == dir || covers(testRooms, what)):
+			case isTest && (what == dir || covers(testRooms, what) || covers(besides[dir], what)):
 			case standard(name):
 				if std := pure[dir]; std != nil && !isTest && !slices.Contains(std, name) {
 					t.Errorf("%s: %s is pure: it must not import %s", file, dir, name)
