@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -122,17 +123,13 @@ func (c *Coordinator) listen(ctx context.Context) {
 	}
 }
 
-// index passes the views of another indexer on. A peer without views must leave: it
-// would sit on what it has.
+// index passes the views of another indexer on, without the partitions that ask for tags:
+// this peer has none, or would have been refused. A peer without views must leave: it would
+// sit on what it has.
 func (c *Coordinator) index(ctx context.Context) {
-	views := make(chan partition.View)
-	c.calls.Go(func() { c.sift(ctx, views) })
-	err := c.cfg.Indexer.Index(ctx, func(v partition.View) {
-		select {
-		case views <- v:
-		case <-ctx.Done():
-		}
-	})
+	s := &sieve{layout: c.cfg.Config, put: func(v partition.View) { c.mailbox.put(mail{event: machine.Viewed{View: v}}) }}
+	c.calls.Go(func() { c.followRequirements(ctx, s.requires) })
+	err := c.cfg.Indexer.Index(ctx, s.views)
 	if ctx.Err() != nil {
 		return
 	}
@@ -142,35 +139,45 @@ func (c *Coordinator) index(ctx context.Context) {
 	c.mailbox.put(mail{event: machine.Stop{}, fatal: fmt.Errorf("the indexer cannot go on: %w", err)})
 }
 
-// sift passes views on without the partitions that ask for tags: this peer has none, or would
-// have been refused. A view waits for no call but the first: one that takes a wish back must
-// not come after what is asked for by it.
-func (c *Coordinator) sift(ctx context.Context, views <-chan partition.View) {
-	changes := make(chan []partition.Requirement)
-	c.calls.Go(func() { c.followRequirements(ctx, changes) })
-	layout := c.cfg.Config
-	var latest partition.View
-	viewed, known := false, false
-	for {
-		select {
-		case latest = <-views:
-			viewed = true
-		case layout.Requires = <-changes:
-			known = true
-		case <-ctx.Done():
-			return
-		}
-		if viewed && known {
-			v := latest
-			v.Wish = slices.DeleteFunc(slices.Clone(v.Wish), func(id partition.ID) bool { return layout.Asks(id) != "" })
-			c.mailbox.put(mail{event: machine.Viewed{View: v}})
-		}
+// A sieve takes what asks for tags out of views. A view waits for no call but the first, and
+// for no other goroutine: one that takes a wish back must not come after what a peer that
+// was stopped asks for by the old one.
+type sieve struct {
+	put func(partition.View)
+
+	mu            sync.Mutex
+	layout        partition.Config
+	latest        partition.View
+	viewed, known bool
+}
+
+func (s *sieve) views(v partition.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest, s.viewed = v, true
+	s.pass()
+}
+
+func (s *sieve) requires(r []partition.Requirement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.layout.Requires, s.known = r, true
+	s.pass()
+}
+
+// pass puts the latest view. The caller holds mu: views stay in order.
+func (s *sieve) pass() {
+	if !s.viewed || !s.known {
+		return
 	}
+	v := s.latest
+	v.Wish = slices.DeleteFunc(slices.Clone(v.Wish), func(id partition.ID) bool { return s.layout.Asks(id) != "" })
+	s.put(v)
 }
 
 // followRequirements tells what partitions ask for, at first and when it changes: it looks
 // once in a lease, and each beat as long as it does not know.
-func (c *Coordinator) followRequirements(ctx context.Context, changes chan<- []partition.Requirement) {
+func (c *Coordinator) followRequirements(ctx context.Context, tell func([]partition.Requirement)) {
 	var last []partition.Requirement
 	known := false
 	for {
@@ -178,12 +185,8 @@ func (c *Coordinator) followRequirements(ctx context.Context, changes chan<- []p
 		census, err := c.cfg.Ledger.Census(inner)
 		cancel()
 		if found := census.Config.Requires; err == nil && (!known || !slices.Equal(found, last)) {
-			select {
-			case changes <- found:
-				last, known = found, true
-			case <-ctx.Done():
-				return
-			}
+			tell(found)
+			last, known = found, true
 		}
 		again := c.cfg.Timing.Lease
 		if !known {
