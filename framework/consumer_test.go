@@ -365,6 +365,38 @@ func TestStartAndStopInAnyOrder(t *testing.T) {
 	})
 }
 
+// TestASigtermBeforeTheStart: a deploy may end a process that has not started yet.
+func TestASigtermBeforeTheStart(t *testing.T) {
+	ctx, term := context.WithCancel(t.Context())
+	term()
+	f := newFleet(t, 4)
+	c := f.consumer("ann", f.handler("ann", 0))
+	if err := c.Run(ctx); err != nil {
+		t.Errorf("the consumer: %v", err)
+	}
+	u, err := framework.NewUnits("units", framework.UnitsConfig{
+		Source:  newTown(t),
+		Handler: func(context.Context, framework.Unit) error { return nil },
+		Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return f.ledger, nil, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Run(ctx); err != nil {
+		t.Errorf("the units: %v", err)
+	}
+	r, err := framework.RuntimeOf([]*framework.Consumer{c}, []*framework.Units{u})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(ctx); err != nil {
+		t.Errorf("the runtime: %v", err)
+	}
+	if c.Done() != nil || u.Done() != nil {
+		t.Error("something was started")
+	}
+}
+
 func TestARuntimeEndsWithTheFirstThatCannotGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)

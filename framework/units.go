@@ -216,9 +216,10 @@ func (u *Units) Stop(ctx context.Context) error {
 }
 
 // Run starts the peer, waits until ctx ends or the peer cannot go on, and stops it. It
-// returns why it could not go on, or what Stop returned.
+// returns why it could not go on, or what Stop returned. A ctx that has ended before
+// anything started is an orderly stop as well; see [Consumer.Run].
 func (u *Units) Run(ctx context.Context) error {
-	if err := u.Start(ctx); err != nil {
+	if err := u.Start(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	select {

@@ -55,6 +55,9 @@ func Run(ctx, now context.Context, cfg Config) error {
 	}
 	s.units = units
 	if err := units.Start(ctx); err != nil {
+		if ctx.Err() != nil { // told to end before it had anything
+			return nil
+		}
 		return err
 	}
 	ended := make(chan error, 1)
