@@ -105,14 +105,6 @@ func Conditions(l Look) []Condition {
 	for _, d := range l.Data {
 		data[d.ID] = d
 	}
-	// Who asked last may have been given something else by a later roll: then he waits for
-	// nothing. Where views come from another indexer this cannot be known.
-	named := make(map[partition.ID]partition.Session)
-	for _, m := range l.Census.Roll.Members {
-		for _, id := range m.Partitions {
-			named[id] = m.Session
-		}
-	}
 	ill := machine.Claimed(l.Census) && !machine.Well(l.Census)
 	claimed := machine.Claimed(l.Census) || len(l.Census.Grants) > 0
 	due := l.Census.Membership != l.Census.Roll.Membership
@@ -143,7 +135,7 @@ func Conditions(l Look) []Condition {
 			c.Kind, c.Bound = Double, 0
 			c.Text = fmt.Sprintf("the ledger granted it to %s under epoch %d, the data admits epoch %d of %s",
 				owner.Peer, g.Grant.Epoch, d.Fence.Epoch, name(seats, d.Fence.Session))
-		case awaited && named[id] == waiter.Session && waiter.Session != owner.Session:
+		case awaited && waiter.Session != owner.Session:
 			c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
 			c.Text = fmt.Sprintf("%s waits for it, and %s has not handed it over", waiter.Peer, owner.Peer)
 		case looked && d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):

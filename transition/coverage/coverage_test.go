@@ -97,10 +97,7 @@ var faults = map[string]struct {
 		coverage.TwoNames, 0, `"d" (peer-a) and "e" (peer-b)`,
 	},
 	"not handed over": {
-		func(l *coverage.Look) {
-			l.Census.Grants[0].Waiter = "b"
-			l.Census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: "b"}, Partitions: []partition.ID{0, 2, 3}}}
-		},
+		func(l *coverage.Look) { l.Census.Grants[0].Waiter = "b" },
 		coverage.Overdue, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "peer-b waits for it, and peer-a",
 	},
 	"not opened": {
@@ -171,14 +168,13 @@ func TestJudge(t *testing.T) {
 // What is under way is no finding.
 func TestQuiet(t *testing.T) {
 	for what, change := range map[string]func(*coverage.Look){
-		"grace":                    func(l *coverage.Look) { l.Census.Grants, l.Census.Grace = nil, time.Second },
-		"old refusal":              func(l *coverage.Look) { l.Census.Refused = []machine.Refusal{{Who: "w", Ago: time.Hour}} },
-		"no deployment":            func(l *coverage.Look) { l.Census.Sessions[0].Terms.Deployment = "" },
-		"waits for itself":         func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
-		"waiter is not to have it": func(l *coverage.Look) { l.Census.Grants[0].Waiter = "b" },
-		"waiter is dead":           func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
-		"not opened and empty":     func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
-		"nothing read of data":     func(l *coverage.Look) { l.Data = nil },
+		"grace":                func(l *coverage.Look) { l.Census.Grants, l.Census.Grace = nil, time.Second },
+		"old refusal":          func(l *coverage.Look) { l.Census.Refused = []machine.Refusal{{Who: "w", Ago: time.Hour}} },
+		"no deployment":        func(l *coverage.Look) { l.Census.Sessions[0].Terms.Deployment = "" },
+		"waits for itself":     func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
+		"waiter is dead":       func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
+		"not opened and empty": func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
+		"nothing read of data": func(l *coverage.Look) { l.Data = nil },
 		"its owner has what it asks for": func(l *coverage.Look) {
 			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
 			l.Census.Sessions[1].Tags = "eu gpu"

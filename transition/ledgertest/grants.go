@@ -100,6 +100,42 @@ var grantClauses = []clause{
 			tb.Fatalf("the partition went to %+v, want c", o)
 		}
 	}},
+	{"who claims no longer what it asked for waits no longer", Abilities{}, func(tb *table) {
+		a, b, c := tb.peer("a"), tb.peer("b"), tb.peer("c")
+		g, other := a.gets(3), a.gets(4)
+		b.claims(3, 4)
+		c.claims(3)
+		b.claims(4) // 3 is what c waits for now: that is not b's to take back
+		c.join()
+		if o := tb.owner(3); o.Grant != g || o.Session != a.session || o.Waiter != "" {
+			tb.Fatalf("the partition stands as %+v, want %v of a, for which nobody waits", o, g)
+		}
+		for _, m := range a.join().Mine {
+			if m.Wanted != (m.Grant == other) {
+				tb.Errorf("the owner is told %+v; b waits for %v alone", m, other)
+			}
+		}
+		tb.wantGrants(a.sync(machine.Request{Release: []partition.Grant{g, other}}))
+		if o := tb.owner(3); o.Grant.Epoch != 0 {
+			tb.Errorf("partition 3 went to %+v, and nobody waited", o)
+		}
+		if o := tb.owner(4); o.Session != b.session {
+			tb.Errorf("partition 4 went to %+v, want b", o)
+		}
+	}},
+	{"a late claim is taken back by the next Sync", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.gets(3)
+		b.join()
+		b.join() // as quiet as can be
+		late := *b
+		late.ledger = tb.peer("who carries it").ledger
+		late.claims(3)
+		b.join()
+		if o := tb.owner(3); o.Waiter != "" {
+			tb.Errorf("the partition stands as %+v, and b does not ask for it", o)
+		}
+	}},
 	{"nothing is handed to a waiter that is no longer live", Abilities{}, func(tb *table) {
 		a, b, c := tb.peer("a"), tb.peer("b"), tb.peer("c")
 		first, second := a.gets(3), a.gets(4)

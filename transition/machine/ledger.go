@@ -41,7 +41,7 @@ type Request struct {
 	Top     uint64            // highest number ever seen: the ledger lifts its count to it
 	Hold    []partition.Grant // worked on now
 	Release []partition.Grant // given up
-	Claim   []partition.ID    // wished and not held
+	Claim   []partition.ID    // wished and not held; whoever claims waits for no other partition
 	// Barrier says that the sender goes from roll to roll by the barrier, and Arrived is
 	// where it stands: the roll that it works under, or has stopped for. All that was
 	// under an older one has ended here and is in no Hold. 0: it has begun nothing yet.

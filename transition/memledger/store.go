@@ -213,6 +213,7 @@ func (s *Store) reap(settle int64) {
 		}
 		s.expired(id)
 		delete(s.sessions, id)
+		s.waitFor(id, nil)
 	}
 }
 
@@ -266,8 +267,23 @@ func (s *Store) Sync(c Call, r machine.Request) (machine.Answer, Hints, error) {
 			s.claim(id, r.Session, &h)
 		}
 	}
+	if state != machine.Live {
+		r.Claim = nil
+	}
+	s.waitFor(r.Session, r.Claim)
 	h.All = s.look() || opened
 	return s.answer(c, r), h, nil
+}
+
+// waitFor takes session off all that it waits for but ids. It is done here and not by the
+// peer, who may have given up what an earlier call of its, late or carried out twice, asks
+// for once more: the next Sync puts that right, as all else.
+func (s *Store) waitFor(session partition.Session, ids []partition.ID) {
+	for id, g := range s.grants {
+		if g.waiter == session && !slices.Contains(ids, id) {
+			s.grants[id] = grant{session: g.session, epoch: g.epoch}
+		}
+	}
 }
 
 // enter makes the sender known, moves its state forward and extends its lease.

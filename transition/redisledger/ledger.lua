@@ -30,7 +30,8 @@
 --              the barrier arrived:session -> version of the roll it has arrived at
 -- history      see history.lua
 -- peers        session -> what its peer says of itself, lease ms first,
---              session.says -> weight well|unwell tag ..., as it is now
+--              session.says -> weight well|unwell tag ..., as it is now,
+--              session.asks -> the partitions that it stands for as who waits
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
@@ -142,6 +143,17 @@ local function look()
 	set('behind', behind)
 end
 
+-- unask takes session s off all that it waits for.
+local function unask(s)
+	local asked = redis.call('HGET', KEYS[8], s .. '.asks')
+	for p in string.gmatch(asked or '', '%d+') do
+		local v = redis.call('HGET', KEYS[6], p)
+		if v and string.match(v, '^%S+ %d+ (%S+)$') == s then
+			redis.call('HSET', KEYS[6], p, string.match(v, '^%S+ %d+'))
+		end
+	end
+end
+
 -- expired tells that session s, of row r, has been silent for too long, and forgets
 -- what it said of itself.
 local function expired(s, r)
@@ -150,7 +162,8 @@ local function expired(s, r)
 		local late = meta.clock - tonumber(redis.call('ZSCORE', KEYS[4], s) or meta.clock)
 		note('expired', s, r.peer, '', '', str(late + tonumber(lease)))
 	end
-	redis.call('HDEL', KEYS[8], s, s .. '.says')
+	unask(s)
+	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks')
 end
 
 -- reap removes sessions past their lease, a few at a time. What they held stays where

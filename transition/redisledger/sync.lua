@@ -69,7 +69,8 @@ elseif was == 'expired' then
 	set('expired', meta.expired - 1)
 end
 -- A membership is who is there, and what of the work is for whom.
-local says = redis.call('HGET', KEYS[8], me .. '.says') ~= ARGV[24]
+local said, asked = unpack(redis.call('HMGET', KEYS[8], me .. '.says', me .. '.asks'))
+local says = said ~= ARGV[24]
 if says then redis.call('HSET', KEYS[8], me .. '.says', ARGV[24]) end
 if (was == 'live') ~= (now == 'live') or (now == 'live' and says) then moved(meta.clock) end
 -- The row of a session that is gone stays for the rest of its lease and no longer: a
@@ -115,6 +116,7 @@ local ids = {}
 for list = 19, 22 do
 	for p in string.gmatch(ARGV[list], '(%d+)%S*') do ids[#ids + 1] = p end
 end
+for p in string.gmatch(asked or '', '%d+') do ids[#ids + 1] = p end
 for i = 1, #ids, 500 do -- unpack has a limit
 	local last = math.min(i + 499, #ids)
 	for j, v in ipairs(redis.call('HMGET', KEYS[6], unpack(ids, i, last))) do
@@ -236,6 +238,33 @@ if now == 'gone' then
 	for _, p in ipairs(owned()) do yield(p) end -- its last word: it works on nothing
 elseif now == 'live' then
 	for p in string.gmatch(ARGV[21], '%d+') do claim(p) end
+end
+
+-- Who does not claim any longer what it asked for waits no longer. What the sender waits
+-- for is kept beside what it says of itself, since the grants are never looked through. A
+-- late call of it may ask once more for what it has given up: that makes another stamp,
+-- so that the next one is no quiet Sync and puts it right.
+local waits, waiting = {}, {}
+if now == 'live' then
+	for p in string.gmatch(ARGV[21], '%d+') do
+		if grants[p] and grants[p].waiter == me then waits[#waits + 1], waiting[p] = p, true end
+	end
+end
+waits = table.concat(waits, ' ')
+if waits ~= (asked or '') then
+	for p in string.gmatch(asked or '', '%d+') do
+		local g = grants[p]
+		if g and g.waiter == me and not waiting[p] then
+			store(p, g.session, g.epoch, '')
+			if member(g.session) then touch(g.session) end
+		end
+	end
+	if waits == '' then
+		redis.call('HDEL', KEYS[8], me .. '.asks')
+	else
+		redis.call('HSET', KEYS[8], me .. '.asks', waits)
+	end
+	touch(me)
 end
 
 local list = owned()

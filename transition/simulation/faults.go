@@ -288,6 +288,11 @@ func (w *World) unsettled() string {
 			}
 		}
 	}
+	for _, g := range census.Grants {
+		if p := wished[g.Grant.ID]; g.Waiter != "" && (p == nil || p.session != g.Waiter) && w.waits(g.Waiter) {
+			return fmt.Sprintf("%s stands as waiting for partition %d, which is promised to %v", g.Waiter, g.Grant.ID, p)
+		}
+	}
 	for _, id := range w.config.IDs() {
 		p := wished[id]
 		if p == nil {
@@ -301,4 +306,9 @@ func (w *World) unsettled() string {
 		}
 	}
 	return ""
+}
+
+// waits reports whether session is of somebody who could be handed a partition.
+func (w *World) waits(session partition.Session) bool {
+	return slices.ContainsFunc(w.living(), func(p *peer) bool { return p.session == session })
 }
