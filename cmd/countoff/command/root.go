@@ -137,6 +137,9 @@ func run(endless bool, faults faultFinder, open func(ledger string) (*stand, err
 			err = at.store.Reach(ctx)
 		}
 		if err != nil {
+			if endless && cmd.Context().Err() != nil {
+				return nil // told to stop
+			}
 			return exit.With(exit.Unreachable, err)
 		}
 		if endless {

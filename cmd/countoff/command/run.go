@@ -28,6 +28,10 @@ import (
 // guardCommand is the word that makes this program a guard; see package seat.
 const guardCommand = "run-guard"
 
+// ending is what the end of a command may take that has not released a unit in time: what it
+// has is handed over after that.
+const ending = 2 * time.Second
+
 // signals are those that may tell a command that something has changed.
 var signals = map[string]os.Signal{
 	"none": nil, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT,
@@ -36,6 +40,7 @@ var signals = map[string]os.Signal{
 func runCommand() *cobra.Command {
 	var name, id, sig, list, notify string
 	var lease, drain time.Duration
+	var health seat.Health
 	var partitions, weight int
 	var tags []string
 	var even bool
@@ -61,12 +66,16 @@ COUNTOFF_REPLICAS say where it stands. A command that ends because of the signal
 ended, is started again with what is left: so one that knows of nothing but COUNTOFF_UNITS is
 served as well, best with --notify change.
 
+With --health this peer is well as long as CMD ends with 0: a new peer takes nothing before
+the first time; one that is not well keeps its seat and hands its units to those that are.
+
 If the ownership may be over the command gets SIGTERM and soon after SIGKILL, with all that
 it has started, also when this program is killed or stands still.`,
 		Example: `  countoff run --name crawler --notify change -- sh -c 'for u in $COUNTOFF_UNITS; do watch-site "$u" & done; wait'`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: onlyInRedis("units are shared out beside their list", func(cmd *cobra.Command, args []string) error {
-			timing := transition.Timing{Lease: lease, Drain: drain}
+			timing := transition.Timing{Lease: lease, Drain: drain}.WithDefaults()
+			timing.Shutdown = timing.Drain + ending
 			number, known := signals[strings.TrimPrefix(strings.ToUpper(sig), "SIG")]
 			if strings.EqualFold(sig, "none") {
 				number, known = nil, true
@@ -86,6 +95,7 @@ it has started, also when this program is killed or stands still.`,
 			if weight < 1 {
 				errs = append(errs, fmt.Errorf("--weight %d: want at least 1", weight))
 			}
+			errs = append(errs, healthFault(cmd, &health, timing))
 			has, badTag := partition.ParseTags(strings.Join(tags, ","))
 			errs = append(errs, badTag)
 			if _, err := exec.LookPath(args[0]); err != nil {
@@ -104,12 +114,15 @@ it has started, also when this program is killed or stands still.`,
 			reach, done := context.WithTimeout(cmd.Context(), timeout)
 			defer done()
 			if err := redisurl.Reach(reach, client, raw); err != nil {
+				if cmd.Context().Err() != nil { // told to end before it had anything
+					return nil
+				}
 				return exit.With(exit.Unreachable, err)
 			}
 			return holdSeat(cmd, client, unitfx.Config{
 				Source: unitsource.Config{Key: list, Partitions: partitions},
 				Units:  framework.UnitsConfig{Timing: timing, Peer: id, Weight: weight, Tags: has, Even: even},
-			}, seat.Config{Name: name, Command: args, Signal: number, OnChange: notify == "change", Drain: drain})
+			}, seat.Config{Name: name, Command: args, Signal: number, OnChange: notify == "change", Drain: drain, Health: health})
 		}),
 	}
 	f := cmd.Flags()
@@ -118,14 +131,32 @@ it has started, also when this program is killed or stands still.`,
 	f.StringVar(&list, "units", "", "key of the list of units (default {NAME}:units)")
 	f.StringVar(&sig, "signal", "HUP", "what the command is sent when a unit leaves: HUP, INT, TERM, QUIT or none")
 	f.StringVar(&notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")
-	f.DurationVar(&drain, "drain", 30*time.Second, "how long the command may take to release a unit before it is ended")
+	f.DurationVar(&drain, "drain", 25*time.Second, "how long the command may take to release a unit, and in all at the end, before it is ended")
 	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
 	f.IntVar(&partitions, "partitions", partition.DefaultTotal, "shares that the units are granted in")
 	f.IntVar(&weight, "weight", 1, "share of the units relative to the other peers")
 	f.StringSliceVar(&tags, "tags", nil, "what this peer has, as in gpu,eu: units that ask for tags go to peers that have them (countoff require)")
 	f.BoolVar(&even, "even", false, "share units out evenly, to one, though one that comes or goes may move another; the same for all peers of NAME")
+	f.StringVar(&health.Command, "health", "", "shell command that ends with 0 while this peer is well, as in 'test -w /data'; one that is not gives its units away and keeps its seat")
+	f.DurationVar(&health.Every, "health-interval", 0, "pause between two runs of it (default a fifth of the lease)")
+	f.DurationVar(&health.Timeout, "health-timeout", 5*time.Second, "how long a run may take; longer is not well")
 	_ = cmd.MarkFlagRequired("name")
 	return cmd
+}
+
+// healthFault says what is wrong with the flags of the health command, and fills in what
+// was not said.
+func healthFault(cmd *cobra.Command, health *seat.Health, timing transition.Timing) error {
+	f := cmd.Flags()
+	switch {
+	case health.Command == "" && (f.Changed("health-interval") || f.Changed("health-timeout")):
+		return errors.New("--health-interval, --health-timeout: there is no --health")
+	case f.Changed("health-interval") && health.Every <= 0 || health.Timeout <= 0:
+		return fmt.Errorf("--health-interval %v, --health-timeout %v: want more than 0", health.Every, health.Timeout)
+	case health.Every == 0:
+		health.Every = timing.Beat()
+	}
+	return nil
 }
 
 // holdSeat runs until it is told to stop, or the command ends.
@@ -157,8 +188,9 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 		cut()
 	}()
 	err = seat.Run(cmd.Context(), now, cfg)
+	_, stuck := errors.AsType[*transition.StuckError](err)
 	switch {
-	case errors.Is(err, framework.ErrStopped):
+	case errors.Is(err, framework.ErrStopped), stuck:
 		return exit.With(exit.Hard, err)
 	case errors.Is(err, seat.ErrStart):
 		return exit.With(exit.Usage, err)
@@ -176,6 +208,12 @@ func tellTrouble(out io.Writer, e framework.Event) {
 		say("%v", e.Finding)
 	case framework.UnitsTroubled:
 		say("%v", e.Err)
+	case framework.Checked:
+		if e.Err != nil {
+			say("not well, and if that lasts its units go to others: %v", e.Err)
+		} else {
+			say("well")
+		}
 	case framework.Coordinated:
 		switch e := e.Event.(type) {
 		case transition.Lapsed:

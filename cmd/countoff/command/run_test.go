@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -100,10 +102,12 @@ type floor struct {
 	units  []string
 }
 
-func newFloor(t *testing.T, units int) *floor {
+func newFloor(t *testing.T, units int) *floor { return newFloorOf(t, units, partition.Config{}) }
+
+func newFloorOf(t *testing.T, units int, cfg partition.Config) *floor {
 	f := &floor{t: t, dir: t.TempDir(), name: redistest.Name(t), server: redistest.Server(t)}
 	f.client = f.server.Client()
-	if _, err := redisledger.Init(t.Context(), f.client, f.name, partition.Config{}); err != nil {
+	if _, err := redisledger.Init(t.Context(), f.client, f.name, cfg); err != nil {
 		t.Fatal(err)
 	}
 	for i := range units {
@@ -376,6 +380,173 @@ func TestRunStartsAnewWithTheEnvironment(t *testing.T) {
 	}
 }
 
+// A command may have released everything already when the signal ends it, or what it reads
+// from: that is not the end of its work.
+func TestRunStartsAnewWhoTookTheSignalForTheEnd(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 2)
+	said := f.pipe()
+	r := f.run("ann", nil, "sh", "-c", `trap '' HUP; echo $COUNTOFF_UNITS >`+said.path+`
+		while read -r word token unit; do
+			case $word in removed) echo released $token $unit >&3; sleep 0.3; exit ${unit#unit 0} ;; moved) exit ;; esac
+		done`)
+	said.comes("unit 00 unit 01")
+	f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00") // it ends with 0
+	said.comes("unit 01")
+	f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 02")
+	f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 01") // and with 1
+	said.comes("unit 02")
+	r.signal(t, syscall.SIGTERM)
+	if code := r.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+	if log := r.log.String(); strings.Count(log, "started again") != 1 || !strings.Contains(log, "code 1 soon after") {
+		t.Errorf("it says %q", log)
+	}
+}
+
+// The scripts of docs/units.md do as they say, also when two units share a token.
+func TestRunScriptsOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/units.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := regexp.MustCompile("(?ms)^```(?:sh|python)\n(#!(\\S+(?: \\S+)?)\n.*?)^```$").FindAllStringSubmatch(string(text), -1)
+	if len(scripts) != 2 {
+		t.Fatalf("docs/units.md has %d scripts", len(scripts))
+	}
+	for _, s := range scripts {
+		interpreter := s[2][strings.LastIndexAny(s[2], "/ ")+1:]
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(interpreter); err != nil {
+				t.Skip(err)
+			}
+			f := newFloorOf(t, 2, partition.Config{Total: 1})
+			said := f.pipe()
+			script := filepath.Join(f.dir, "script")
+			watch := "#!/bin/sh\ntrap 'echo ends $1 >" + said.path + "; exit' TERM\necho begins $1 >" + said.path + "\nwhile :; do sleep 0.05; done\n"
+			for path, content := range map[string]string{script: s[1], filepath.Join(f.dir, "watch-site"): watch} {
+				if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := f.run("ann", []string{"--partitions", "1"}, "env", "PATH="+f.dir+":"+os.Getenv("PATH"), interpreter, script)
+			said.comes("begins unit 01")
+			f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
+			said.comes("ends unit 00")
+			f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 00")
+			said.comes("begins unit 00")
+			r.signal(t, syscall.SIGTERM)
+			said.comes("ends unit 01")
+			if code := r.code(t); code != exit.OK || r.log.Len() > 0 {
+				t.Errorf("it ended with %d and says %q", code, r.log.String())
+			}
+		})
+	}
+}
+
+// A peer that is not well keeps its seat and gives its units away; one that has not been
+// well yet takes none.
+func TestRunUnwellGivesItsUnitsAway(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 8)
+	well := filepath.Join(f.dir, "well-ann")
+	ann := f.worker("ann", "--health", "test -e "+well+" || { echo what is lacking; echo; exit 3; }", "--health-interval", "100ms")
+	f.worker("bob", "--health", "true")
+	f.until("bob to have all", func(_, owner string) bool { return owner == "bob" })
+	if err := os.WriteFile(well, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	of := func(want string) map[string]string {
+		t.Helper()
+		return f.until("shares of "+want, func(string, string) bool {
+			return slices.Contains(slices.Collect(maps.Values(f.owners())), want)
+		})
+	}
+	of("ann")
+	ledger, err := redisledger.New(f.client, f.name, redisledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := func() int {
+		t.Helper()
+		census, err := ledger.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range census.Roll.Members {
+			if m.Peer == "ann" {
+				return m.Index
+			}
+		}
+		t.Fatalf("ann is not in %+v", census.Roll)
+		return 0
+	}
+	before := index()
+	if err := os.Remove(well); err != nil {
+		t.Fatal(err)
+	}
+	f.until("bob to have all", func(_, owner string) bool { return owner == "bob" })
+	if after := index(); after != before {
+		t.Errorf("ann had the index %d, and has %d", before, after)
+	}
+	ann.signal(t, syscall.SIGTERM)
+	if code := ann.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, ann.log.String())
+	}
+	if log := ann.log.String(); !strings.Contains(log, "not well") || !strings.Contains(log, "exit status 3: what is lacking") {
+		t.Errorf("it says %q", log)
+	}
+}
+
+// A health command that hangs is not well, and does not outlive its time.
+func TestRunHealthTimeout(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 1)
+	said := f.pipe()
+	r := f.run("ann", []string{"--health", "echo begins >" + said.path + "; sleep 1000 & wait", "--health-timeout", "100ms"}, "true")
+	said.comes("begins")
+	said.comes("begins")
+	r.signal(t, syscall.SIGTERM)
+	if code := r.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+	if log := r.log.String(); !strings.Contains(log, "did not end within 100ms") {
+		t.Errorf("it says %q", log)
+	}
+}
+
+// A deploy may end it before the store has answered.
+func TestRunToldToStopBeforeTheStart(t *testing.T) {
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	for _, line := range []string{"run --name n -- true", "index n", "watch n"} {
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			called, err := deaf.Accept()
+			if err != nil {
+				return
+			}
+			stop()
+			<-ctx.Done()
+			called.Close()
+		}()
+		words := strings.Fields(line)
+		cmd := Root(nil)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append([]string{words[0], "--redis", "redis://" + deaf.Addr().String()}, words[1:]...))
+		if err := cmd.ExecuteContext(ctx); err != nil {
+			t.Errorf("countoff %s: %v", line, err)
+		}
+		stop()
+	}
+}
+
 func TestRunEndsWithItsCommand(t *testing.T) {
 	f := newFloor(t, 1)
 	for command, want := range map[string]int{"exit 0": exit.OK, "exit 3": exit.Failed} {
@@ -401,6 +572,9 @@ func TestRunUsage(t *testing.T) {
 		"run --name n --drain 0s -- true",
 		"run --name n --weight 0 -- true",
 		"run --name n --tags a,b! -- true",
+		"run --name n --health-interval 1s -- true",
+		"run --name n --health true --health-interval 0s -- true",
+		"run --name n --health true --health-timeout 0s -- true",
 		"run --name n -- no-such-command-anywhere",
 	} {
 		words := strings.Fields(line)

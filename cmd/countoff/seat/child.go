@@ -31,7 +31,7 @@ type child struct {
 	closed  bool
 	ordered bool      // it was told to end
 	awaited int       // units that it was told to release, and has not
-	poked   time.Time // when it was last signalled because of a change
+	poked   time.Time // when it was last signalled, because a unit left or came
 }
 
 // start starts a command.
@@ -194,13 +194,28 @@ func (c *child) await(n int) {
 	c.awaited += n
 }
 
-// asked reports whether the command, which has ended, did so because it was told to, or may
-// have taken for that what it was told.
+// asked reports whether the command, which has ended, did so because it was told to.
 func (c *child) asked() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ordered || c.awaited > 0 || c.code < 0 || // its guard was killed, and it with that
-		c.cfg.OnChange && !c.poked.IsZero() && time.Since(c.poked) < c.cfg.Drain
+	return c.ordered || c.awaited > 0 || c.code < 0 // its guard was killed, and it with that
+}
+
+// mistook reports whether the command, which has ended, may have taken its signal for the
+// order to end: many do, if only because a signal ends what they read from. That it had
+// released already what was to leave changes nothing.
+func (c *child) mistook() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.poked.IsZero() && time.Since(c.poked) < c.cfg.Drain
+}
+
+// signalled is the code of a command that its signal has ended; -1: there is none.
+func (c *child) signalled() int {
+	if n, ok := c.cfg.Signal.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return -1
 }
 
 func (c *child) order(text string) {

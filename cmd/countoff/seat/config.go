@@ -22,10 +22,20 @@ type Config struct {
 	OnChange bool
 	// Drain is how long the command may take to release a unit, and to end in the end.
 	Drain time.Duration
+	// Health says how this peer is; without a Command it is well.
+	Health Health
 	// Out and Err are the command's; Err gets what the seat has to say, too.
 	Out, Err io.Writer
 	// Guard is how the guard is started: a program and its arguments. The command follows.
 	Guard []string
+}
+
+// A Health is a command that says how the peer is: it ends with 0 if that is well. One that is
+// not keeps its seat and hands its units over; see framework.WithHealth.
+type Health struct {
+	Command string        // for sh -c
+	Every   time.Duration // pause between two runs
+	Timeout time.Duration // what a run may take; then it is killed, and the peer not well
 }
 
 // An ExitError says that the command ended by itself, and not well.

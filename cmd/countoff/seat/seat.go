@@ -30,6 +30,7 @@ type seat struct {
 	last     time.Time      // when the last one came
 	signal   bool           // the child is to be signalled because of units that came
 	stopping bool
+	stopBy   time.Time     // when the child of a peer that stops is to have ended
 	changed  chan struct{} // something of the above may call for a child
 }
 
@@ -49,6 +50,15 @@ func Run(ctx, now context.Context, cfg Config) error {
 	timing := cfg.Units.Timing.WithDefaults()
 	s := &seat{cfg: cfg, grace: timing.CancelGrace / 2, held: map[string]*hold{}, changed: make(chan struct{}, 1)}
 	s.cfg.Units.Handler = s.hold
+	if cfg.Health.Command != "" {
+		p := newProbe(cfg.Name, cfg.Health)
+		s.cfg.Units.Health = p.check
+		probing, enough := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		all.Go(func() { p.run(probing) })
+		defer all.Wait()
+		defer enough()
+	}
 	units, err := framework.NewUnits(cfg.Name, s.cfg.Units)
 	if err != nil {
 		return err
@@ -72,7 +82,7 @@ func Run(ctx, now context.Context, cfg Config) error {
 		tended = true
 	}
 	s.mu.Lock()
-	s.stopping = true
+	s.stopping, s.stopBy = true, time.Now().Add(cfg.Drain)
 	s.mu.Unlock()
 	within, cancel := context.WithTimeout(now, units.StopTimeout())
 	err = units.Stop(within)
@@ -248,7 +258,10 @@ func (s *seat) watch(ctx context.Context, c *child, look *time.Ticker) error {
 		select {
 		case <-over:
 			over = nil
-			c.end(s.cfg.Drain, "")
+			s.mu.Lock()
+			left := time.Until(s.stopBy)
+			s.mu.Unlock()
+			c.end(max(left, s.grace), "")
 		case <-look.C:
 			c.live()
 			s.news(c)
@@ -279,9 +292,13 @@ func (s *seat) buried(ctx context.Context, c *child) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.child = nil
+	left := 0
 	for _, h := range s.held {
 		if h.told == c {
 			h.told = nil
+		}
+		if !h.leaves {
+			left++
 		}
 	}
 	switch {
@@ -289,8 +306,15 @@ func (s *seat) buried(ctx context.Context, c *child) error {
 		return c.failed
 	case c.asked(), ctx.Err() != nil:
 		return nil
+	case c.mistook():
+		if c.code != 0 && c.code != c.signalled() {
+			fmt.Fprintf(s.cfg.Err, "countoff run: the command ended with code %d soon after it was signalled: it is started again with the %d units left\n", c.code, left)
+		}
+		return nil
 	case c.code != 0:
 		return &ExitError{Code: c.code}
+	case left > 0:
+		fmt.Fprintf(s.cfg.Err, "countoff run: the command ended by itself with code 0: this peer leaves, and its %d units go to others\n", left)
 	}
 	return errDone
 }
