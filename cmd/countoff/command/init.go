@@ -46,6 +46,9 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 				if err != nil {
 					return err
 				}
+				if all, err = ofUnits(ctx, at.client, args[0], "", all, cmd.OutOrStdout()); err != nil {
+					return err
+				}
 				if err := redisledger.Require(ctx, at.client, args[0], all); err != nil {
 					return err
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/unitsource"
@@ -19,12 +20,14 @@ import (
 
 func requireCommand() *cobra.Command {
 	var none bool
+	var list string
 	cmd := &cobra.Command{
 		Use:   "require NAME [PARTITIONS=TAG,...]...",
 		Short: "say which tags the partitions of NAME ask of their owners, or show it",
 		Long: `Partitions, ingress lists and work units that ask for tags are shared out among the peers
 that have all of them; what nobody is eligible for is told as none-eligible. A work unit
-that is in the list of NAME asks by its partition, and what is in that asks with it. What is said
+that is in the list of NAME ({NAME}:units, or the key --units) asks by its partition, and what is
+in that asks with it. A name that is neither an ingress list nor in that list is refused. What is said
 takes the place of all that was said before, and counts at once, while peers work.
 
 Builds that do not know of tags are refused from then on, peers and producers: bring all
@@ -45,7 +48,7 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 				if err != nil {
 					return err
 				}
-				if all, err = ofUnits(ctx, client, args[0], all, cmd.OutOrStdout()); err != nil {
+				if all, err = ofUnits(ctx, client, args[0], list, all, cmd.OutOrStdout()); err != nil {
 					return err
 				}
 				if err := redisledger.Require(ctx, client, args[0], all); err != nil {
@@ -65,13 +68,15 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 			return nil
 		})),
 	}
+	cmd.Flags().StringVar(&list, "units", "", "key of the list of work units, as of countoff run (default {NAME}:units)")
 	cmd.Flags().BoolVar(&none, "none", false, "nothing asks for anything")
 	return cmd
 }
 
-// ofUnits puts the partitions of work units in the place of their names: a unit is granted
-// with its partition, and asks with it.
-func ofUnits(ctx context.Context, client redis.UniversalClient, name string, all []partition.Requirement, out io.Writer) ([]partition.Requirement, error) {
+// ofUnits puts the partitions of the work units in list in the place of their names: a unit is
+// granted with its partition, and asks with it. A name that is nobody's would ask for nothing
+// without a word: it is refused.
+func ofUnits(ctx context.Context, client redis.UniversalClient, name, list string, all []partition.Requirement, out io.Writer) ([]partition.Requirement, error) {
 	if !slices.ContainsFunc(all, func(r partition.Requirement) bool { return r.Unit != "" }) {
 		return all, nil
 	}
@@ -79,7 +84,7 @@ func ofUnits(ctx context.Context, client redis.UniversalClient, name string, all
 	if err != nil {
 		return nil, err
 	}
-	source, err := unitsource.New(client, name, unitsource.Config{})
+	source, err := unitsource.New(client, name, unitsource.Config{Key: list})
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +92,13 @@ func ofUnits(ctx context.Context, client redis.UniversalClient, name string, all
 	if err != nil {
 		return nil, err
 	}
+	var unknown []error
 	for i, r := range all {
-		if _, there := slices.BinarySearch(listed, r.Unit); r.Unit == "" || slices.Contains(cfg.Units, r.Unit) || !there {
+		if r.Unit == "" || slices.Contains(cfg.Units, r.Unit) {
+			continue
+		}
+		if _, there := slices.BinarySearch(listed, r.Unit); !there {
+			unknown = append(unknown, fmt.Errorf("%s is neither an ingress list of %s nor in %s: add it first, or say with --units which key has the list", r.Unit, name, source.Key()))
 			continue
 		}
 		id, err := cfg.Hash.Of(r.Unit, cfg.Total)
@@ -105,6 +115,9 @@ func ofUnits(ctx context.Context, client redis.UniversalClient, name string, all
 			fmt.Fprintf(out, "%s is in partition %v with %s, which ask for %v with it\n", r.Unit, id, strings.Join(beside, ", "), r.Tags)
 		}
 		all[i] = partition.Requirement{First: id, Last: id, Tags: r.Tags}
+	}
+	if len(unknown) > 0 {
+		return nil, exit.With(exit.Usage, errors.Join(unknown...))
 	}
 	return all, nil
 }

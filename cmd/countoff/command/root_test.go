@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
 )
@@ -116,6 +118,34 @@ func TestRequire(t *testing.T) {
 	}
 	for _, line := range []string{"require n 0", "require n 3-1=eu", "require n 0=eu --none", "init m --require gpu"} {
 		s.fails(exit.Usage, line)
+	}
+}
+
+// A work unit asks by its partition, wherever the list is; a name that is nobody's is refused.
+func TestRequireOfUnits(t *testing.T) {
+	s := newShell(t)
+	s.run("init n --partitions 4 --unit n:inbox")
+	if said := s.fails(exit.Usage, "require n a=gpu n:inbox=eu typo=gpu"); !strings.Contains(said, "--units") || !strings.Contains(said, "{n}:units") || !strings.Contains(said, "typo") {
+		t.Errorf("it says %q", said)
+	}
+	s.fails(exit.Usage, "init n --partitions 4 --unit n:inbox --require n:outbox=eu")
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.SAdd(t.Context(), "{n}:sites", "a", "b", "c", "d", "e", "f", "g", "h")
+	s.fails(exit.Usage, "require n a=gpu")
+	if out := s.run("require n"); !strings.Contains(out, "no partition asks") {
+		t.Errorf("after refusals: %s", out)
+	}
+	id, err := partition.XXHash64.Of("a", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := s.run("require n a=gpu n:inbox=eu --units {n}:sites")
+	if !strings.HasSuffix(out, fmt.Sprintf("\n%v=gpu\nn:inbox=eu\n", id)) || !strings.HasPrefix(out, fmt.Sprintf("a is in partition %v with ", id)) {
+		t.Errorf("it says %q", out)
 	}
 }
 
