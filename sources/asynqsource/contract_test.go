@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,89 +17,31 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/sourcetest"
+	"github.com/countoff/countoff/sources/sourcetest/redisline"
 )
 
-// line is the way of one peer to the store: a hook that says what each request is for
-// and lets a sourcetest.Line do the rest.
-type line struct {
-	sourcetest.Line
-	client redis.UniversalClient // for requests that come late
-}
-
-func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		ops := l.ops(cmd)
-		if len(ops) == 0 {
-			return next(ctx, cmd)
-		}
-		return l.do(func() error { return next(ctx, cmd) }, ops, cmd)
+// op says what a command is for.
+func op(c redis.Cmder) sourcetest.Op {
+	if c.Name() != "evalsha" && c.Name() != "eval" {
+		return ""
 	}
-}
-
-func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return l.do(func() error { return next(ctx, cmds) }, l.ops(cmds...), cmds...)
+	args := c.Args()
+	n, _ := strconv.Atoi(fmt.Sprint(args[2]))
+	first, last := fmt.Sprint(args[3]), fmt.Sprint(args[2+n])
+	switch {
+	case strings.HasSuffix(last, "}:marks"): // a push of an ingress
+		return sourcetest.Settle
+	case !strings.HasSuffix(first, "}:fence") || n == 2:
+	case n == 7 && strings.HasSuffix(last, ":archived"):
+		return sourcetest.Open
+	case n == 7:
+		return sourcetest.Fetch
+	case n == 4:
+		return sourcetest.Close
+	case args[3+n+7] != "":
+		return sourcetest.Settle
 	}
-}
-
-func (l *line) do(execute func() error, ops []sourcetest.Op, cmds ...redis.Cmder) error {
-	var args [][]any
-	for _, c := range cmds {
-		args = append(args, slices.Clone(c.Args()))
-	}
-	var gone atomic.Bool // the sender is
-	var err error
-	injected := l.Do(func() {
-		if !gone.Load() {
-			err = execute()
-			return
-		}
-		pipe := l.client.Pipeline()
-		for _, a := range args {
-			pipe.Do(context.Background(), a...)
-		}
-		pipe.Exec(context.Background())
-	}, ops...)
-	gone.Store(true)
-	if errors.Is(injected, sourcetest.ErrKilled) {
-		injected = redis.ErrClosed // what a client says that is over
-	}
-	if injected != nil {
-		for _, c := range cmds {
-			c.SetErr(injected)
-		}
-		return injected
-	}
-	return err
-}
-
-// ops says what a request is for.
-func (l *line) ops(cmds ...redis.Cmder) []sourcetest.Op {
-	var ops []sourcetest.Op
-	for _, c := range cmds {
-		if c.Name() != "evalsha" && c.Name() != "eval" {
-			continue
-		}
-		args := c.Args()
-		n, _ := strconv.Atoi(fmt.Sprint(args[2]))
-		first, last := fmt.Sprint(args[3]), fmt.Sprint(args[2+n])
-		switch {
-		case strings.HasSuffix(last, "}:marks"): // a push of an ingress
-			ops = append(ops, sourcetest.Settle)
-		case !strings.HasSuffix(first, "}:fence") || n == 2:
-		case n == 7 && strings.HasSuffix(last, ":archived"):
-			ops = append(ops, sourcetest.Open)
-		case n == 7:
-			ops = append(ops, sourcetest.Fetch)
-		case n == 4:
-			ops = append(ops, sourcetest.Close)
-		case args[3+n+7] != "":
-			ops = append(ops, sourcetest.Settle)
-		}
-	}
-	return ops
+	return ""
 }
 
 // store is a Redis with the queues of a name, as a program without this package sees it.
@@ -259,7 +199,7 @@ func sameServer(t testing.TB, c redis.UniversalClient) redis.UniversalClient {
 }
 
 // peer is a source as another process has it.
-func (s *store) peer(t testing.TB, cfg Config) (*Source, *line, redis.UniversalClient) {
+func (s *store) peer(t testing.TB, cfg Config) (*Source, *redisline.Line, redis.UniversalClient) {
 	t.Helper()
 	client := sameServer(t, s)
 	if len(cfg.Queues) == 0 && cfg.Partitions == 0 {
@@ -270,9 +210,7 @@ func (s *store) peer(t testing.TB, cfg Config) (*Source, *line, redis.UniversalC
 		t.Fatal(err)
 	}
 	src.tested = true // it has a test of its own
-	l := &line{client: s.UniversalClient}
-	client.AddHook(l)
-	return src, l, client
+	return src, redisline.New(client, s.UniversalClient, op), client
 }
 
 func contract(modest bool) func(t *testing.T) sourcetest.Harness {

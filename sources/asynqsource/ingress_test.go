@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/sourcetest"
+	"github.com/countoff/countoff/sources/sourcetest/redisline"
 )
 
 // byPayload is the key that old producers do not send.
@@ -21,7 +22,7 @@ func byPayload(_ string, payload []byte, _ map[string]string) string {
 }
 
 // ingress opens the one unit of a source, and routes until stop.
-func (s *store) ingress(t *testing.T, epoch partition.Epoch, key KeyFunc) (l *line, stop func() error) {
+func (s *store) ingress(t *testing.T, epoch partition.Epoch, key KeyFunc) (l *redisline.Line, stop func() error) {
 	t.Helper()
 	src, l, _ := s.peer(t, Config{Ingress: []string{s.name + "-in"}, Key: key})
 	st, err := src.Open(t.Context(), partition.Grant{ID: partition.FirstUnit, Epoch: epoch},

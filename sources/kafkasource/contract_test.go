@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,95 +21,37 @@ import (
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/sources/sourcetest"
+	"github.com/countoff/countoff/sources/sourcetest/redisline"
 )
 
-// line is the way of one peer to the store: a hook that says what each request is
-// for and lets a sourcetest.Line do the rest.
-type line struct {
-	sourcetest.Line
-	client redis.UniversalClient // for requests that come late
-
-	mu   sync.Mutex
-	base string // the base as last said: one that rises settles
-}
-
-func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		ops := l.ops(cmd)
-		if len(ops) == 0 {
-			return next(ctx, cmd)
-		}
-		return l.do(func() error { return next(ctx, cmd) }, ops, cmd)
-	}
-}
-
-func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return l.do(func() error { return next(ctx, cmds) }, l.ops(cmds...), cmds...)
-	}
-}
-
-func (l *line) do(execute func() error, ops []sourcetest.Op, cmds ...redis.Cmder) error {
-	var args [][]any
-	for _, c := range cmds {
-		args = append(args, slices.Clone(c.Args()))
-	}
-	var gone atomic.Bool // the sender is
-	var err error
-	injected := l.Do(func() {
-		if !gone.Load() {
-			err = execute()
-			return
-		}
-		pipe := l.client.Pipeline()
-		for _, a := range args {
-			pipe.Do(context.Background(), a...)
-		}
-		pipe.Exec(context.Background())
-	}, ops...)
-	gone.Store(true)
-	if errors.Is(injected, sourcetest.ErrKilled) {
-		injected = redis.ErrClosed // what a client says that is over
-	}
-	if injected != nil {
-		for _, c := range cmds {
-			c.SetErr(injected)
-		}
-		return injected
-	}
-	return err
-}
-
-// ops says what a request is for. A round trip that settles nothing is there for a
+// ops says what commands are for. A round trip that settles nothing is there for a
 // Fetch.
-func (l *line) ops(cmds ...redis.Cmder) []sourcetest.Op {
-	var ops []sourcetest.Op
-	for _, c := range cmds {
+func ops() func(redis.Cmder) sourcetest.Op {
+	var mu sync.Mutex
+	var last string // the base as last said: one that rises settles
+	return func(c redis.Cmder) sourcetest.Op {
 		args := c.Args()
 		switch {
 		case c.Name() == "hgetall":
-			ops = append(ops, sourcetest.Open)
+			return sourcetest.Open
 		case c.Name() != "evalsha" && c.Name() != "eval":
 		case fmt.Sprint(args[2]) == "6", fmt.Sprint(args[2]) == "4":
-			ops = append(ops, sourcetest.Open)
+			return sourcetest.Open
 		case fmt.Sprint(args[2]) == "1" && strings.HasSuffix(fmt.Sprint(args[3]), ":fence"):
-			ops = append(ops, sourcetest.Close)
+			return sourcetest.Close
 		case strings.HasSuffix(fmt.Sprint(args[4]), ":done"):
 			argv := args[10:]
-			base := fmt.Sprint(argv[4])
-			l.mu.Lock()
-			if l.base != base && l.base != "" || argv[8] != "" {
-				ops = append(ops, sourcetest.Settle)
-			} else {
-				ops = append(ops, sourcetest.Fetch)
+			mu.Lock()
+			defer mu.Unlock()
+			before, base := last, fmt.Sprint(argv[4])
+			last = base
+			if before != base && before != "" || argv[8] != "" {
+				return sourcetest.Settle
 			}
-			l.base = base
-			l.mu.Unlock()
+			return sourcetest.Fetch
 		}
+		return ""
 	}
-	return ops
 }
 
 // contract makes a topic, a name in Redis, and peers of both.
@@ -121,10 +61,9 @@ func contract(t *testing.T) sourcetest.Harness {
 	topic := broker.Topic(4)
 	producer := broker.Client()
 	name := redistest.Name(t)
-	peer := func() (*Source, *line) {
+	peer := func() (*Source, *redisline.Line) {
 		client := sameServer(t, redis)
-		l := &line{client: redis}
-		client.AddHook(l)
+		l := redisline.New(client, redis, ops())
 		store, err := redisprogress.NewStore(client, name)
 		if err != nil {
 			t.Fatal(err)

@@ -2,13 +2,11 @@ package redissource
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,109 +15,50 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/sourcetest"
+	"github.com/countoff/countoff/sources/sourcetest/redisline"
 )
 
-// line is the way of one peer to the store: a hook that says what each request is
-// for and lets a sourcetest.Line do the rest.
-type line struct {
-	sourcetest.Line
-	client redis.UniversalClient // for requests that come late
-
-	mu   sync.Mutex
-	base string // the base as last said: one that rises settles
-}
-
-func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		ops := l.ops(cmd)
-		if len(ops) == 0 {
-			return next(ctx, cmd)
-		}
-		return l.do(func() error { return next(ctx, cmd) }, ops, cmd)
-	}
-}
-
-func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return l.do(func() error { return next(ctx, cmds) }, l.ops(cmds...), cmds...)
-	}
-}
-
-func (l *line) do(execute func() error, ops []sourcetest.Op, cmds ...redis.Cmder) error {
-	var args [][]any
-	for _, c := range cmds {
-		args = append(args, slices.Clone(c.Args()))
-	}
-	var gone atomic.Bool // the sender is
-	var err error
-	injected := l.Do(func() {
-		if !gone.Load() {
-			err = execute()
-			return
-		}
-		pipe := l.client.Pipeline()
-		for _, a := range args {
-			pipe.Do(context.Background(), a...)
-		}
-		pipe.Exec(context.Background())
-	}, ops...)
-	gone.Store(true)
-	if errors.Is(injected, sourcetest.ErrKilled) {
-		injected = redis.ErrClosed // what a client says that is over
-	}
-	if injected != nil {
-		for _, c := range cmds {
-			c.SetErr(injected)
-		}
-		return injected
-	}
-	return err
-}
-
-// ops says what a request is for.
-func (l *line) ops(cmds ...redis.Cmder) []sourcetest.Op {
-	var ops []sourcetest.Op
-	for _, c := range cmds {
+// ops says what commands are for.
+func ops() func(redis.Cmder) sourcetest.Op {
+	var mu sync.Mutex
+	var last string // the base as last said: one that rises settles
+	return func(c redis.Cmder) sourcetest.Op {
 		args := c.Args()
 		switch {
 		case c.Name() == "lrange":
-			ops = append(ops, sourcetest.Fetch)
+			return sourcetest.Fetch
 		case c.Name() == "hgetall":
-			ops = append(ops, sourcetest.Open)
+			return sourcetest.Open
 		case c.Name() != "evalsha" && c.Name() != "eval":
 		case fmt.Sprint(args[2]) == "6":
-			ops = append(ops, sourcetest.Open)
+			return sourcetest.Open
 		case fmt.Sprint(args[2]) == "1" && strings.HasSuffix(fmt.Sprint(args[3]), ":fence"):
-			ops = append(ops, sourcetest.Close)
+			return sourcetest.Close
 		case strings.HasSuffix(fmt.Sprint(args[4]), ":done"):
 			argv := args[10:]
-			base := fmt.Sprint(argv[4])
-			l.mu.Lock()
-			if l.base != base && l.base != "" || argv[8] != "" {
-				ops = append(ops, sourcetest.Settle)
+			mu.Lock()
+			defer mu.Unlock()
+			before, base := last, fmt.Sprint(argv[4])
+			last = base
+			if before != base && before != "" || argv[8] != "" {
+				return sourcetest.Settle
 			}
-			l.base = base
-			l.mu.Unlock()
 		}
+		return ""
 	}
-	return ops
 }
 
 func contract(t *testing.T) sourcetest.Harness {
 	admin := redistest.New(t)
 	name := redistest.Name(t)
 	ctx := t.Context()
-	peer := func() (*Source, *line, redis.UniversalClient) {
+	peer := func() (*Source, *redisline.Line, redis.UniversalClient) {
 		client := sameServer(t, admin)
 		s, err := New(client, name, Config{Partitions: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &line{client: admin}
-		client.AddHook(l)
-		return s, l, client
+		return s, redisline.New(client, admin, ops()), client
 	}
 	// The scripts are loaded first, so that faults do not hit the loading.
 	s, _, _ := peer()
