@@ -105,7 +105,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 				errs = append(errs, err)
 			}
 			if count != "redis" {
-				opened, err := open("counter", count, cfg.Name, stores.Counters, "nats: build partition/intervalindexer/natscounter/mail-sender")
+				opened, err := open("counter", count, cfg.Name, stores.Counters, "nats: build partition/intervalindexer/natscounter/mail-sender; etcd: build transition/etcdledger/mail-sender")
 				if err == nil {
 					defer opened.Close()
 					others, cfg.Counter = append(others, opened.Reach), opened
@@ -141,7 +141,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.BoolVar(&cfg.Barrier, "barrier", false, "every change of the peers stops them all, and they go on together under the new table; the same for all peers")
 	f.StringVar((*string)(&cfg.Indexer), "indexer", "roster", "who says which partitions a peer should have: roster (the ledger's rolls), or interval (counting off, without weights, tags and maintenance)")
 	f.DurationVar(&cfg.Interval, "interval", 2*time.Second, "of the indexer interval: how often a peer is counted")
-	f.StringVar(&count, "counter", "redis", "of the indexer interval: where peers are counted: redis, beside the mails, or a URL as nats://host:port/bucket, if the program was built with it")
+	f.StringVar(&count, "counter", "redis", "of the indexer interval: where peers are counted: redis, beside the mails, or a URL as nats://host:port/bucket or etcd://host:port/prefix, if the program was built with it")
 	f.StringSliceVar(&cfg.Tags, "tags", nil, "what the peer has, as in gpu,eu: partitions that ask for tags go to peers that have them (countoff require)")
 	f.IntVar(&cfg.Retry.Tries, "tries", 20, "runs of a mail that is refused for now, before it becomes a dead letter")
 	f.DurationVar(&cfg.Retry.First, "backoff", time.Second, "before the second try; doubled each time")

@@ -1,7 +1,9 @@
 // Command mail-sender is `mail-sender work` of the example of that name, built with etcd:
-// its peers may keep the record of who holds what there, while their mails stay in Redis.
+// its peers may keep the record of who holds what there, or be counted there, while their
+// mails stay in Redis.
 //
 //	mail-sender work --ledger etcd://host:2379/prefix --redis redis://host:6379 …
+//	mail-sender work --indexer interval --counter etcd://host:2379/prefix --redis redis://host:6379 …
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/etcdledger"
+	"github.com/countoff/countoff/transition/etcdledger/etcdcounter"
 )
 
 func main() { os.Exit(run()) }
@@ -26,12 +29,13 @@ func run() int {
 	const prefix = "MAIL_SENDER_"
 	root := &cobra.Command{
 		Use:               "mail-sender",
-		Short:             "sends queued mails by peers that come and go, whose record may stand in etcd",
+		Short:             "sends queued mails by peers that come and go, whose record or counts may stand in etcd",
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
 	}
 	work := service.Command(service.Stores{
-		Ledgers: map[string]func(url, name string) (service.Store, error){"etcd": open, "etcds": open},
+		Ledgers:  map[string]func(url, name string) (service.Store, error){"etcd": open, "etcds": open},
+		Counters: map[string]func(url, name string) (service.Counter, error){"etcd": openCounter, "etcds": openCounter},
 	})
 	flagenv.Bind(work.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
 	root.AddCommand(work)
@@ -44,12 +48,11 @@ type store struct {
 	prefix, name string
 }
 
-func open(url, name string) (service.Store, error) {
+func open(url, name string) (service.Store, error) { return dial(url, name) }
+
+func dial(url, name string) (store, error) {
 	client, prefix, err := etcdledger.Open(url)
-	if err != nil {
-		return nil, err
-	}
-	return store{client, prefix, name}, nil
+	return store{client, prefix, name}, err
 }
 
 // Ledger implements service.Store.
@@ -61,4 +64,18 @@ func (s store) Ledger(layout partition.Config, timing transition.Timing, deploym
 func (s store) Reach(ctx context.Context) error {
 	_, err := s.Get(ctx, s.prefix+"/"+s.name+"/config")
 	return err
+}
+
+// A counter is where peers are counted in it.
+type counter struct {
+	etcdcounter.Counter
+	store
+}
+
+func openCounter(url, name string) (service.Counter, error) {
+	s, err := dial(url, name)
+	if err != nil {
+		return nil, err
+	}
+	return counter{etcdcounter.New(s.Client, s.prefix), s}, nil
 }

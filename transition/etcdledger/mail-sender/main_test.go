@@ -1,174 +1,91 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/countoff/countoff/examples/mail-sender/mailbox"
-	"github.com/countoff/countoff/partition"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/examples/mail-sender/mailtest"
 	"github.com/countoff/countoff/partition/redistest"
-	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/etcdledger"
 	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-const workV = "COUNTOFF_TEST_MAIL_SENDER"
-
 func TestMain(m *testing.M) {
 	etcdtest.Main()
-	if os.Getenv(workV) != "" { // a worker of TestMails
-		os.Exit(run())
-	}
+	mailtest.Main(run)
 	os.Exit(m.Run())
 }
 
-const (
-	name     = "mail-sender"
-	shares   = 8
-	patience = 90 * time.Second
-)
+// A stage has an etcd and a Redis.
+type stage struct {
+	redis  *redistest.Process
+	etcd   *etcdtest.Process
+	at     string
+	client *clientv3.Client
+}
+
+func newStage(t *testing.T) stage {
+	t.Helper()
+	s := stage{redis: redistest.Server(t), etcd: etcdtest.StartProcess(t)}
+	s.at = strings.TrimPrefix(s.etcd.Endpoint(), "http://")
+	client, err := etcdtest.Dial(s.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	s.client = client
+	return s
+}
 
 // TestMails sends mails whose tasks stand in Redis by processes whose record stands in
 // etcd, kills a worker and etcd, and wants every mail delivered, in the order of its
 // recipient.
 func TestMails(t *testing.T) {
-	redis := redistest.Server(t)
-	etcd := etcdtest.StartProcess(t)
-	box, err := mailbox.Start(mailbox.Config{Latency: 10 * time.Millisecond})
+	s := newStage(t)
+	if _, err := etcdledger.Init(t.Context(), s.client, "/mails", mailtest.Name, mailtest.Layout); err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := etcdledger.New(s.client, "/mails", mailtest.Name, etcdledger.Config{Config: mailtest.Layout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer box.Close()
-	ctx := t.Context()
-	at := strings.TrimPrefix(etcd.Endpoint(), "http://")
-	client, err := etcdtest.Dial(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	layout := partition.Config{Total: shares, Units: []string{name + ":inbox"}}
-	if _, err := redisledger.Init(ctx, redis.Client(), name, layout); err != nil { // the producers' half of it
-		t.Fatal(err)
-	}
-	if _, err := etcdledger.Init(ctx, client, "/mails", name, layout); err != nil {
-		t.Fatal(err)
-	}
-
-	work := func(id string) *exec.Cmd {
-		cmd := exec.Command(os.Args[0], "work", "--ledger", "etcd://"+at+"/mails", "--redis", "redis://"+redis.Addr(),
-			"--smtp", box.URL()+"?helo="+id, "--id", id, "--lease", "4s", "--http", "")
-		cmd.Env = append(os.Environ(), workV+"=1")
-		log := new(bytes.Buffer)
-		cmd.Stderr = log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			if t.Failed() {
-				t.Logf("%s said:\n%s", id, log.Bytes()[max(0, log.Len()-4000):])
-			}
-		})
-		return cmd
-	}
-	until := func(what string, ok func() error) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
-			err := ok()
-			if err == nil {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("waited for %s: %v", what, err)
-			}
-		}
-	}
-	ledger, err := etcdledger.New(client, "/mails", name, etcdledger.Config{Config: layout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared := func(n int) {
-		t.Helper()
-		until(fmt.Sprint(n, " peers to share the work"), func() error {
-			c, err := ledger.Census(ctx)
-			if err != nil {
-				return err
-			}
-			if len(c.Roll.Members) != n || len(c.Grants) != shares+1 {
-				return fmt.Errorf("%d members, %d grants", len(c.Roll.Members), len(c.Grants))
+	mailtest.Build{
+		Redis: s.redis.Client(), Address: s.redis.Addr(), Ledger: ledger, Flags: []string{"--ledger", "etcd://" + s.at + "/mails"},
+		Stands: func(ctx context.Context) error { // the ledger does: the grants are those of the census
+			if n := s.redis.Client().HLen(ctx, "{"+mailtest.Name+"}:transition").Val(); n != 0 {
+				return fmt.Errorf("%d grants stand in Redis", n)
 			}
 			return nil
-		})
-	}
+		},
+		Kill: s.etcd.Kill, Start: s.etcd.Start,
+	}.Mails(t)
+}
 
-	victim := work("victim")
-	work("a")
-	work("b")
-	shared(3)
-	if n := redis.Client().HLen(ctx, "{"+name+"}:transition").Val(); n != 0 {
-		t.Errorf("%d grants stand in Redis", n)
-	}
-
-	producer, err := redissource.NewProducer(ctx, redis.Client(), name, redissource.ProducerConfig{})
+// TestMailsCounted is the same by processes that are counted in etcd, and whose record
+// stands in Redis.
+func TestMailsCounted(t *testing.T) {
+	s := newStage(t)
+	ledger, err := redisledger.New(s.redis.Client(), mailtest.Name, redisledger.Config{Config: mailtest.Layout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const recipients, each = 20, 20
-	send := func(from, to int) {
-		for n := from; n < to; n++ {
-			for r := range recipients {
-				address := fmt.Sprintf("r%d@example.com", r)
-				mail, _ := json.Marshal(map[string]string{"to": address, "subject": fmt.Sprint("mail ", n), "text": "x"})
-				if _, err := producer.Enqueue(ctx, redissource.Message{Type: "mail", Key: address, Payload: mail}); err != nil {
-					t.Fatal(err)
-				}
+	mailtest.Build{
+		Redis: s.redis.Client(), Address: s.redis.Addr(), Ledger: ledger,
+		Flags: []string{"--indexer", "interval", "--interval", "1s", "--counter", "etcd://" + s.at + "/counts"},
+		Stands: func(ctx context.Context) error {
+			counts, err := s.client.Get(ctx, "/counts/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err == nil && counts.Count == 0 {
+				err = errors.New("no counts")
 			}
-		}
-	}
-	send(0, each/2)
-	etcd.Kill()
-	_ = victim.Process.Kill()
-	etcd.Start()
-	send(each/2, each)
-	if err := producer.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
-	shared(2)
-	until("all mails", func() error {
-		for r := range recipients {
-			if n := len(subjects(box, fmt.Sprintf("r%d@example.com", r))); n != each {
-				return fmt.Errorf("recipient %d has %d", r, n)
-			}
-		}
-		return nil
-	})
-	for r := range recipients {
-		for n, subject := range subjects(box, fmt.Sprintf("r%d@example.com", r)) {
-			if want := fmt.Sprint("mail ", n); subject != want {
-				t.Errorf("recipient %d: mail %d is %q", r, n, subject)
-			}
-		}
-	}
-}
-
-// subjects are those of the mails that arrived for a recipient, each once, in the order in
-// which they first did.
-func subjects(box *mailbox.Server, recipient string) []string {
-	var all []string
-	for _, d := range box.Deliveries(0) {
-		if d.Accepted && d.To[0] == recipient && !slices.Contains(all, d.Subject) {
-			all = append(all, d.Subject)
-		}
-	}
-	return all
+			return err
+		},
+		Kill: s.etcd.Kill, Start: s.etcd.Start,
+	}.Mails(t)
 }
