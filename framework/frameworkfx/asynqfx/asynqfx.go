@@ -15,8 +15,8 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/asynqsource"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
@@ -107,20 +107,9 @@ type given struct {
 	Client redis.UniversalClient `optional:"true"`
 }
 
-func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
-	var errs []error
-	if cfg.URL != "" {
-		opened, err := redisurl.Open(cfg.URL)
-		if err != nil {
-			errs = append(errs, err)
-		} else {
-			// Hooks run backwards: this one after the consumer has stopped.
-			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
-			client = opened
-		}
-	} else if client == nil {
-		errs = append(errs, errors.New("asynqfx: no URL, and the application provides no redis.UniversalClient"))
-	}
+func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
+	client, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
+	errs := []error{err}
 	observer := new(atomic.Pointer[framework.Observer])
 	if cfg.Source.Found == nil {
 		cfg.Source.Found = func(p asynqsource.Plain) {

@@ -148,7 +148,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		`consumer "mails": asynqsource: GroupGracePeriod 1ms`,
 		`consumer "bills": framework: concurrency 1048576`,
-		`consumer "orders": asynqfx: no URL, and the application provides no redis.UniversalClient`,
+		`consumer "orders": asynqfx: no Redis URL, and the application provides no redis.UniversalClient`,
 		`queue "a{b"`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -85,20 +85,9 @@ type told struct {
 	ledger   atomic.Pointer[redisledger.Ledger]
 }
 
-func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (frameworkfx.Source, error) {
-	var errs []error
-	if cfg.Redis != "" {
-		opened, err := redisurl.Open(cfg.Redis)
-		if err != nil {
-			errs = append(errs, err)
-		} else {
-			// Hooks run backwards: this one after the consumer has stopped.
-			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
-			client = opened
-		}
-	} else if client == nil {
-		errs = append(errs, errors.New("kafkafx: no Redis URL, and the application provides no redis.UniversalClient"))
-	}
+func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (frameworkfx.Source, error) {
+	client, err := redisclient.Of(l, "kafkafx", cfg.Redis, provided)
+	errs := []error{err}
 	if cfg.URL != "" {
 		opts, err := kafkasource.Options(cfg.URL)
 		errs = append(errs, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
@@ -107,20 +108,9 @@ type given struct {
 	Jobs   []jobList             `group:"countoff.redisfx.jobs"`
 }
 
-func (cfg Config) source(name string, l fx.Lifecycle, client redis.UniversalClient) (frameworkfx.Source, error) {
-	var errs []error
-	if cfg.URL != "" {
-		opened, err := redisurl.Open(cfg.URL)
-		if err != nil {
-			errs = append(errs, err)
-		} else {
-			// Hooks run backwards: this one after the consumer has stopped.
-			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
-			client = opened
-		}
-	} else if client == nil {
-		errs = append(errs, errors.New("redisfx: no URL, and the application provides no redis.UniversalClient"))
-	}
+func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (frameworkfx.Source, error) {
+	client, err := redisclient.Of(l, "redisfx", cfg.URL, provided)
+	errs := []error{err}
 	switch cfg.Indexer {
 	case "", Roster:
 	case Interval:

@@ -4,15 +4,14 @@ package unitfx
 
 import (
 	"context"
-	"errors"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/unitsource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -63,17 +62,9 @@ type given struct {
 
 func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler) frameworkfx.Units {
 	units := frameworkfx.Units{Name: name, Config: cfg.Units}
-	switch {
-	case cfg.URL != "":
-		opened, err := redisurl.Open(cfg.URL)
-		if err != nil {
-			units.Err = err
-			return units
-		}
-		l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
-		client = opened
-	case client == nil:
-		units.Err = errors.New("unitfx: no URL, and the application provides no redis.UniversalClient")
+	client, err := redisclient.Of(l, "unitfx", cfg.URL, client)
+	if err != nil {
+		units.Err = err
 		return units
 	}
 	bound, err := Bind(client, name, cfg)

@@ -156,7 +156,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	if err == nil || frameworkfx.ExitCode(err) != frameworkfx.ExitWrong {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{`"sites": unitfx: no URL`, `"feeds": partition: -1 partitions`, `"disks": framework: no handler`} {
+	for _, want := range []string{`"sites": unitfx: no Redis URL`, `"feeds": partition: -1 partitions`, `"disks": framework: no handler`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %s: %v", want, err)
 		}
