@@ -12,6 +12,7 @@ import (
 type gate interface {
 	Valid(now time.Time) bool // the lease stands; asked before each start of a handler
 	Has(id partition.ID) bool // the partition is being served; asked before each start
+	Attend()                  // something runs that was started since the pool was idle
 	Fenced(partition.Grant, partition.Epoch)
 	Lost(partition.Grant, error)
 }
@@ -54,6 +55,7 @@ type pool struct {
 	turn   int       // the place in ring that is next
 	gated  []*lane   // lanes whose tasks were refused a start
 	lanes  map[partition.ID]*lane
+	units  int // that many of them are of units
 	busy   int // lanes that hold tasks to start soon
 	closed bool
 	stopBy time.Time // the shutdown's end, once it has begun

@@ -26,6 +26,8 @@ type fakeGate struct {
 	shut    atomic.Bool // Has says no
 	asked   func()      // by Valid, before it answers
 
+	attended atomic.Int64 // calls of Attend
+
 	mu     sync.Mutex
 	fenced map[partition.Grant]partition.Epoch
 	lost   map[partition.Grant]error
@@ -37,6 +39,8 @@ func (g *fakeGate) Valid(time.Time) bool {
 	}
 	return !g.invalid.Load()
 }
+
+func (g *fakeGate) Attend() { g.attended.Add(1) }
 
 func (g *fakeGate) Has(partition.ID) bool { return !g.shut.Load() }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/countoff/countoff/transition"
 )
 
-var _ transition.Tenant = (*pool)(nil)
+var _ transition.Idler = (*pool)(nil)
 
 // Serve starts a lane for g. A pool that was closed starts none.
 func (p *pool) Serve(g partition.Grant) {
@@ -28,6 +28,9 @@ func (p *pool) Serve(g partition.Grant) {
 		return
 	}
 	p.lanes[g.ID] = l
+	if g.ID.IsUnit() {
+		p.units++
+	}
 	p.lives.Add(1)
 	go l.live()
 }
@@ -76,6 +79,19 @@ func (p *pool) Abort(g partition.Grant, cause error, drained func()) {
 	p.changed(l)
 	p.mu.Unlock()
 	p.observeAll(lost)
+}
+
+// Idle reports whether no handler runs. What a unit does is its stream's, and not seen
+// here: while there is one it runs.
+func (p *pool) Idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.runs {
+		if p.runs[i].lane != nil {
+			return false
+		}
+	}
+	return p.units == 0
 }
 
 // lane returns the lane of exactly the grant g, or nil.
@@ -146,6 +162,9 @@ func (p *pool) leave(l *lane) {
 	p.mu.Lock()
 	if p.lanes[l.where.Grant.ID] == l {
 		delete(p.lanes, l.where.Grant.ID)
+	}
+	if l.where.Grant.ID.IsUnit() {
+		p.units--
 	}
 	delete(p.alarm.lanes, l)
 	drained, lost, shed, took := l.phase.drained, l.phase.lost, l.phase.shed, now.Sub(l.times.ended)

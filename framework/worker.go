@@ -43,6 +43,7 @@ func (p *pool) worker(i int) {
 			over = true
 			return
 		}
+		p.gate.Attend()
 		var began time.Time
 		began, ended = p.do(r, l, n)
 		if most = min(2*most, mostRun); ended.Sub(began) >= runFor {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,8 @@ import (
 	"github.com/countoff/countoff/transition/machine"
 )
 
-// glance is how often the clock is looked at, at least. Timers stand still while
-// the machine is suspended; the lease does not.
+// glance is how often the clock is looked at, at least, while anything runs. Timers
+// stand still while the machine is suspended; the lease does not.
 const glance = 250 * time.Millisecond
 
 // Config describes a peer to a Coordinator. Ledger and Tenant must be given.
@@ -95,7 +96,8 @@ type Coordinator struct {
 	// validUntil is the instant up to which the lease is valid; 0: it is not.
 	validUntil atomic.Int64
 	ran        atomic.Bool
-	claims     bool // false: a member for the index alone
+	resting    atomic.Bool // the clock is not looked at before there is something to do
+	claims     bool        // false: a member for the index alone
 
 	// The rest belongs to the goroutine of Run.
 	calls   sync.WaitGroup
@@ -232,6 +234,14 @@ func (c *Coordinator) Lost(g partition.Grant, cause error) {
 	c.mailbox.put(mail{event: machine.Lost{Grant: g}, cause: cause})
 }
 
+// Attend says that a tenant which was idle has let something run, see [Idler]. It may be
+// called before every start, and costs nothing if the coordinator attends already.
+func (c *Coordinator) Attend() {
+	if c.resting.Load() && c.resting.CompareAndSwap(true, false) {
+		c.mailbox.put(mail{event: machine.Ticked{}})
+	}
+}
+
 // SetWeight changes the peer's share of the work relative to the others, to at least 1.
 // Others hear of it with the next Sync, and of one change in a lease at most: of several
 // the last counts. Strategies that know no weights, and other indexers than the ledger's
@@ -304,6 +314,7 @@ func (c *Coordinator) loop(ctx, inner context.Context) {
 	defer timer.Stop()
 	ended := ctx.Done()
 	for !c.over {
+		ticked := false
 		select {
 		case <-ended:
 			ended = nil
@@ -313,12 +324,30 @@ func (c *Coordinator) loop(ctx, inner context.Context) {
 				c.handle(inner, m)
 			}
 		case <-timer.C:
+			ticked = true
 			c.handle(inner, mail{event: machine.Ticked{}})
 		}
 		if at, ok := c.machine.Wake(); ok {
-			timer.Reset(min(at.Sub(c.now()), glance))
+			timer.Reset(min(at.Sub(c.now()), c.looksWithin(ticked)))
 		}
 	}
+}
+
+// looksWithin returns how long the clock need not be looked at. A tick that finds the tenant
+// idle lets it be, until Attend is called: so who has a little to do all the time is left
+// alone once in a glance at most. Resting is set before the tenant is asked: it is idle, or
+// finds resting set when it no longer is.
+func (c *Coordinator) looksWithin(ticked bool) time.Duration {
+	tenant, ok := c.cfg.Tenant.(Idler)
+	if !ok || !ticked && !c.resting.Load() {
+		return glance
+	}
+	c.resting.Store(true)
+	if tenant.Idle() {
+		return math.MaxInt64
+	}
+	c.resting.Store(false)
+	return glance
 }
 
 // handle carries one thing that happened through the machine.

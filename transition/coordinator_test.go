@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,6 +168,70 @@ func TestLeaseCountsSuspend(t *testing.T) {
 		pass(300 * time.Millisecond)
 		if !saw[transition.Lapsed](a) {
 			t.Error("the suspend went unnoticed")
+		}
+		pass(5 * time.Second)
+		n.shares(a)
+		a.co.Stop()
+		<-a.ended
+	})
+}
+
+// idler is a peer that says when it is idle.
+type idler struct {
+	*peer
+	busy atomic.Bool
+}
+
+func (i *idler) Idle() bool { return !i.busy.Load() }
+
+func TestIdleTenantIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		start := time.Now()
+		var asleep, looks atomic.Int64
+		var tenant idler
+		a := n.peer("a", func(p *peer, cfg *transition.Config) {
+			tenant.peer = p
+			cfg.Tenant = &tenant
+			cfg.Clock = func(time.Time) time.Duration {
+				looks.Add(1)
+				return time.Since(start) + time.Duration(asleep.Load())
+			}
+		})
+		a.start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		looksIn := func(d time.Duration) int64 {
+			before := looks.Load()
+			pass(d)
+			return looks.Load() - before
+		}
+		idle := looksIn(20 * time.Second)
+		tenant.busy.Store(true)
+		a.co.Attend()
+		busy := looksIn(20 * time.Second)
+		if busy < 2*20*4 || idle > busy/3 {
+			t.Errorf("the clock is read %d times in 20 s while nothing runs, %d while something does", idle, busy)
+		}
+
+		// What runs for a while already, and what has just begun, is ended after a suspend.
+		asleep.Add(int64(time.Hour))
+		pass(300 * time.Millisecond)
+		if !saw[transition.Lapsed](a) {
+			t.Error("the suspend went unnoticed")
+		}
+		tenant.busy.Store(false)
+		pass(5 * time.Second)
+		n.shares(a)
+		a.mu.Lock()
+		a.events = nil
+		a.mu.Unlock()
+		asleep.Add(int64(time.Hour))
+		tenant.busy.Store(true)
+		a.co.Attend()
+		pass(time.Millisecond)
+		if !saw[transition.Lapsed](a) {
+			t.Error("the suspend went unnoticed by what began after it")
 		}
 		pass(5 * time.Second)
 		n.shares(a)

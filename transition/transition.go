@@ -61,3 +61,14 @@ type Tenant interface {
 	// its own.
 	Abort(g partition.Grant, cause error, drained func())
 }
+
+// An Idler is a Tenant that says when nothing of it runs. Meanwhile the coordinator does
+// not look four times a second whether the machine was suspended: there is nothing to
+// end then, and what starts asks [Coordinator.Valid], which counts suspend.
+type Idler interface {
+	Tenant
+	// Idle reports whether nothing runs that an Abort would end. Who lets something run
+	// calls [Coordinator.Attend] after it has made Idle false. It may be called from any
+	// goroutine and must not block.
+	Idle() bool
+}
