@@ -61,7 +61,7 @@ func TestBadInput(t *testing.T) {
 			[]string{"http 999: want [host]:port", "--wait 0s", "--partitions 0", "weight -5", "--concurrency 0"}},
 		{"mail-sender work --http :99999 --wait -1s --partitions -1 --weight 0", 2,
 			[]string{"http :99999", "--wait -1s", "-1 partitions", "--weight 0"}},
-		{"mail-sender demo --peers 1 --mails 0", 2, []string{"1 peers", "0 mails"}},
+		{"mail-sender demo --peers 1 --mails 0 --pace -1s", 2, []string{"1 peers", "0 mails", "pace -1s"}},
 		{"countoff stats x", 2, []string{`unknown command "stats"`, "status"}},
 		{"countoff status", 2, []string{"1 arg"}},
 		{"countoff status a/b --timeout 0s", 2, []string{`name "a/b"`, "--timeout 0s"}},

@@ -20,7 +20,7 @@ func TestBarrier(t *testing.T) {
 		join(fmt.Sprintf("w%d", i))
 	}
 	s.shared(3)
-	f := s.feed(150)
+	f := s.feed(60)
 	join("w3")
 	s.shared(4)
 	workers["w0"].leave()

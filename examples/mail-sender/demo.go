@@ -42,6 +42,7 @@ doubled but what ran in the killed peer.`,
 	f.IntVar(&cfg.Peers, "peers", 3, "peers at the beginning, at least 2")
 	f.IntVar(&cfg.Mails, "mails", 3000, "mails to send")
 	f.Uint64Var(&cfg.Seed, "seed", 1, "decides the order of the recipients")
+	f.DurationVar(&cfg.Pace, "pace", demo.Pace, "the mails are enqueued over this time, in which peers come and go")
 	f.StringVar(&cfg.Redis, "redis", "", "use this Redis (default: one inside the process)")
 	f.StringVar(&cfg.Listen, "listen", "", "address of the embedded Redis, for countoff status from elsewhere (default a free port of 127.0.0.1)")
 	f.BoolVar(&plain, "plain", false, "lines instead of a live map")

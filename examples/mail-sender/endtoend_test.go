@@ -17,7 +17,7 @@ import (
 )
 
 // slow is an SMTP server that has something in flight all the time.
-var slow = mailbox.Config{Latency: 20 * time.Millisecond}
+var slow = mailbox.Config{Latency: 50 * time.Millisecond}
 
 // Peers come and go by the book: nothing is lost, doubled or out of order.
 func TestScale(t *testing.T) {
@@ -31,7 +31,7 @@ func TestScale(t *testing.T) {
 		s.shared(n)
 	}
 	grow(3)
-	f := s.feed(150)
+	f := s.feed(60)
 	grow(6)
 	for _, w := range workers[:4] {
 		w.leave()
@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 	s.work("a")
 	s.work("b")
 	s.shared(3)
-	f := s.feed(150)
+	f := s.feed(60)
 	s.until("the victim to be sending", func() error { return s.sending("victim") })
 	victim.kill()
 	s.shared(2)
@@ -76,7 +76,7 @@ func TestPause(t *testing.T) {
 	s.work("a")
 	s.work("b")
 	s.shared(3)
-	f := s.feed(150)
+	f := s.feed(60)
 	s.until("the victim to be sending", func() error { return s.sending("victim") })
 	victim.signal(syscall.SIGSTOP)
 	s.shared(2)
@@ -98,7 +98,7 @@ func TestRedisRestart(t *testing.T) {
 	s := newStage(t, slow, "--appendonly", "yes")
 	workers := []*worker{s.work("a"), s.work("b"), s.work("c")}
 	s.shared(3)
-	f := s.feed(150)
+	f := s.feed(60)
 	for range 2 {
 		s.until("all to be sending", func() error {
 			for _, w := range workers {
@@ -169,7 +169,7 @@ func TestIndexBesideWorkers(t *testing.T) {
 	}
 	follow("first")
 	w := s.work("w")
-	f := s.feed(100)
+	f := s.feed(60)
 	s.until("the worker to be sending", func() error { return s.sending("w") })
 	follow("last")
 	before := s.total()

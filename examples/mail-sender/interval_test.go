@@ -16,7 +16,7 @@ func TestIndexerInterval(t *testing.T) {
 		workers = append(workers, s.work(fmt.Sprintf("w%d", i), "--indexer", "interval", "--interval", "1s"))
 	}
 	s.shared(3)
-	f := s.feed(150)
+	f := s.feed(60)
 	s.work("w3", "--indexer", "interval", "--interval", "1s")
 	s.shared(4)
 	workers[0].leave()

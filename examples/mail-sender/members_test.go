@@ -79,7 +79,7 @@ func TestWeightAndMaintenance(t *testing.T) {
 	s.work("a", "--http", at)
 	s.work("b", "--weight", "3")
 	before := s.holds(map[string]int{"a": 4, "b": 12})["a"]
-	f := s.feed(150)
+	f := s.feed(60)
 	for body, code := range map[string]int{"0": 400, "much": 400, strings.Repeat("1", 100): 400} {
 		if got := put(t, at+"/weight", body); got != code {
 			t.Errorf("weight %s: %d", body, got)
@@ -113,7 +113,7 @@ func TestGroups(t *testing.T) {
 	s.work("a")
 	b := s.work("b", "--tags", "eu,fast")
 	s.holds(map[string]int{"a": 8, "b": 8})
-	f := s.feed(150)
+	f := s.feed(60)
 	if out := s.countoff("require", s.name, "0-7=eu"); !strings.Contains(out, "0-7=eu") {
 		t.Errorf("require shows %s", out)
 	}
@@ -194,7 +194,7 @@ func TestStickyFailover(t *testing.T) {
 		}
 		return nil
 	})
-	f := s.feed(150)
+	f := s.feed(60)
 	b.kill()
 	settled(2, func(o map[partition.ID]status.Held) error {
 		for id, h := range first {

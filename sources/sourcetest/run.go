@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 )
@@ -13,10 +14,17 @@ var (
 )
 
 // Run checks a source, clause by clause, each on a new harness. The harness uses
-// t's Cleanup to take its store down.
+// t's Cleanup to take its store down. The random clauses come last and run side by
+// side, as many as -parallel says: their harnesses are made and used at once.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, c := range clauses() {
+	for _, c := range fixedClauses() {
 		t.Run(c.name, func(t *testing.T) { c.check(newScene(t, newHarness(t))) })
+	}
+	for _, c := range randomClauses() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.check(newScene(t, newHarness(t)))
+		})
 	}
 }
 
@@ -37,8 +45,10 @@ type clause struct {
 	check func(*scene)
 }
 
-func clauses() []clause {
-	all := []clause{
+func clauses() []clause { return slices.Concat(fixedClauses(), randomClauses()) }
+
+func fixedClauses() []clause {
+	return append([]clause{
 		{"the layout is valid and the same for every peer", layout},
 
 		{"fetch keeps the order of the log", fetchOrder},
@@ -94,8 +104,11 @@ func clauses() []clause {
 
 		{"a store that lost what it answered is noticed", forgot},
 		{"a store that lost an open does not take one owner for another", forgotGrant},
-	}
-	all = append(all, faultClauses()...)
+	}, faultClauses()...)
+}
+
+// randomClauses are days, each with a seed.
+func randomClauses() (all []clause) {
 	for _, day := range []day{quiet, rough} {
 		for i := int64(1); i <= int64(*seeds); i++ {
 			n := i

@@ -17,7 +17,7 @@ func (p *play) feed(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, producer.Close(context.WithoutCancel(ctx))) }()
-	const rounds = 220 // every 100 ms
+	const rounds = 220 // every 100 ms, at the pace for people
 	start, n := time.Now(), 0
 	var batch []redissource.Message
 	for m, err := range queue.Generate(p.cfg.Mails, recipients, p.cfg.Seed) {
@@ -38,7 +38,7 @@ func (p *play) feed(ctx context.Context) (err error) {
 			return err
 		}
 		batch = batch[:0]
-		if err := sleep(ctx, time.Until(start.Add(time.Duration(round)*pace/rounds))); err != nil {
+		if err := sleep(ctx, time.Until(start.Add(time.Duration(round)*p.cfg.Pace/rounds))); err != nil {
 			return err
 		}
 	}

@@ -24,15 +24,20 @@ const (
 	from        = "demo@mail-sender.example"
 	latency     = 50 * time.Millisecond // of the SMTP server, so that there is something in flight
 	recipients  = 120
-	pace        = 22 * time.Second // over which the mails are enqueued
-	ending      = 15 * time.Second // for the last of them to arrive
+	ending      = 15 * time.Second // for the last mails to arrive
 )
+
+// Pace is that of a demo for people.
+const Pace = 22 * time.Second
 
 // Config of a demo.
 type Config struct {
 	Peers int    // at the beginning; at least 2
 	Mails int    // at least 1
 	Seed  uint64 // decides the order of the recipients
+	// Pace is the time over which the mails are enqueued; whoever comes or goes does so at a
+	// share of it. Default: the constant of this name.
+	Pace time.Duration
 	// Redis is the URL of a store to use. Default: an embedded one.
 	Redis string
 	// Listen is where the embedded Redis listens. Default: a free port of loopback.
@@ -49,6 +54,9 @@ func (c Config) Validate() error {
 	}
 	if c.Mails < 1 {
 		errs = append(errs, fmt.Errorf("demo: %d mails: want at least 1", c.Mails))
+	}
+	if c.Pace < 0 {
+		errs = append(errs, fmt.Errorf("demo: pace %v: want a time over which to enqueue the mails", c.Pace))
 	}
 	if c.Redis != "" && c.Listen != "" {
 		errs = append(errs, errors.New("demo: only the embedded Redis listens where it is told to"))
@@ -81,6 +89,9 @@ type play struct {
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return report, err
+	}
+	if cfg.Pace == 0 {
+		cfg.Pace = Pace
 	}
 	p := &play{cfg: cfg, name: "mail-sender", began: time.Now()}
 	if p.dir, err = os.MkdirTemp("", "mail-sender-demo-"); err != nil {
@@ -177,7 +188,7 @@ func (p *play) plot(ctx context.Context) error {
 			return p.enter(late)
 		}},
 	} {
-		if err := sleep(ctx, time.Until(start.Add(time.Duration(scene.at*float64(pace))))); err != nil {
+		if err := sleep(ctx, time.Until(start.Add(time.Duration(scene.at*float64(p.cfg.Pace))))); err != nil {
 			return err
 		}
 		if err := scene.do(); err != nil {
