@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"io"
 	"os"
 	"strings"
@@ -23,6 +24,10 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "work" {
 		main()
+	}
+	// The tests wait most of the time. -parallel on the command line goes before this.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -46,6 +51,7 @@ func config(t *testing.T) (play.Config, context.Context) {
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	cfg, ctx := config(t)
 	var out strings.Builder
 	report, err := demo(ctx, cfg, play.Load{Customers: 60, Each: 20, Pause: 50 * time.Millisecond}, &out)
@@ -59,6 +65,7 @@ func TestDemo(t *testing.T) {
 
 // What is not done of a topic is what countoff status shows, partition by partition.
 func TestLagInStatus(t *testing.T) {
+	t.Parallel()
 	cfg, ctx := config(t)
 	cfg.Takes = time.Hour
 	p, err := play.Start(ctx, cfg)
@@ -97,8 +104,12 @@ func TestLagInStatus(t *testing.T) {
 // settles nothing: the topic is worked to its end, in order, and the group stays at
 // the end, whatever the old owner still had to say.
 func TestPausedOwner(t *testing.T) {
+	t.Parallel()
 	for _, progress := range []string{"redis", "kafka"} {
-		t.Run("progress in "+progress, func(t *testing.T) { pausedOwner(t, progress) })
+		t.Run("progress in "+progress, func(t *testing.T) {
+			t.Parallel()
+			pausedOwner(t, progress)
+		})
 	}
 }
 

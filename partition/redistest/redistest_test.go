@@ -2,6 +2,7 @@ package redistest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -17,7 +18,13 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests wait most of the time. -parallel on the command line goes before this.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestNewIsEmptyAndAlone(t *testing.T) {
 	if os.Getenv(redistest.EnvServer)+os.Getenv(redistest.EnvCluster) != "" {

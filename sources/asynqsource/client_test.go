@@ -88,6 +88,7 @@ func TestAClientForNamedQueuesIsRefused(t *testing.T) {
 // Tasks of a key run one at a time, in the order in which they were enqueued, with many
 // workers, over a hand-over and over retries.
 func TestTheOrderOfAKeyIsKept(t *testing.T) {
+	t.Parallel()
 	const keys, each = 5, 40
 	s := newStore(t)
 	c := s.client(t, 1)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestAMuxRunsWhatAClientEnqueues(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	var mu sync.Mutex
 	seen := make(map[string]int)
@@ -61,6 +62,7 @@ func TestAMuxRunsWhatAClientEnqueues(t *testing.T) {
 // A task that failed keeps its key and its place with the next owner, whichever version of
 // asynq has written down that it failed.
 func TestAFailedTaskKeepsItsKey(t *testing.T) {
+	t.Parallel()
 	for name, outcome := range map[string]sources.Outcome{"parked": sources.Retry, "given up": sources.Requeue} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t)

@@ -325,6 +325,7 @@ func testFeatures(t *testing.T, client func(t *testing.T) redis.UniversalClient)
 }
 
 func TestFeaturesOfAsynq(t *testing.T) {
+	t.Parallel()
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
 		testFeatures(t, func(t *testing.T) redis.UniversalClient {

@@ -15,6 +15,7 @@ import (
 // An empty queue costs at most two requests a second, whatever asynq's server does about
 // it, and a task that comes is found all the same.
 func TestIdleCost(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it watches for some seconds")
 	}

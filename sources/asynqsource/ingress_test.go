@@ -72,6 +72,7 @@ func (s *store) moved(t *testing.T) map[string][]byte {
 // Tasks of an ordinary queue go to the partitions of their keys, in order, each once,
 // whatever becomes of the routers: they close, die or are replaced between the steps.
 func TestAnIngressIsMovedInOrderAndOnce(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	client := asynq.NewClientFromRedisClient(s.UniversalClient)
 	in := s.name + "-in"

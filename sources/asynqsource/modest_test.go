@@ -15,6 +15,7 @@ import (
 // A source that found that its own scripts do not fit does with asynq's what it would do
 // with its own: in order, over a hand-over and a crash, with retries.
 func TestAModestSourceWorks(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	c := s.client(t, 1)
 	const n = 60

@@ -108,6 +108,7 @@ func (s *store) expect(t testing.TB, tasks []sources.Task, n int) {
 // What a dead peer had comes back first in line, at once, and costs no retry, not even
 // where there are none.
 func TestInterruptedTasksComeFirst(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	for i := range 8 {
 		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(fmt.Sprint(i)), asynq.MaxRetry(0))
@@ -139,6 +140,7 @@ func TestInterruptedTasksComeFirst(t *testing.T) {
 // A task that kills its peer each time it runs alone is archived after the limit, with
 // the reason; the others run.
 func TestPoisonIsArchived(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	for _, id := range []string{"good", "poison", "better"} {
 		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(id))
@@ -181,6 +183,7 @@ func TestPoisonIsArchived(t *testing.T) {
 // A handler that ignores its context runs on after asynq has called it a failure.
 // Neither the task nor its key runs beside it.
 func TestAHandlerThatIgnoresItsContextRunsAlone(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	c := s.client(t, 1)
 	var running, runs, most atomic.Int32
@@ -221,6 +224,7 @@ func TestAHandlerThatIgnoresItsContextRunsAlone(t *testing.T) {
 // A process that stood still between the consumer's question and the start asks again:
 // the handler is not called, and it costs no retry.
 func TestAPauseBeforeTheStartIsNoticed(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	c := s.client(t, 1)
 	info, err := c.Enqueue("key", asynq.NewTask("t", nil), asynq.MaxRetry(0))
@@ -267,6 +271,7 @@ func TestAPauseBeforeTheStartIsNoticed(t *testing.T) {
 // asynq says nothing of a task when it believes that its own lease is over. The task, and
 // its key, go on all the same.
 func TestAVerdictThatNeverComesHangsNothing(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"))
 	src, _, _ := s.peer(t, Config{})

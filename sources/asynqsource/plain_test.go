@@ -40,6 +40,7 @@ func (s *store) listed(t testing.TB, queue string, want bool) {
 }
 
 func TestAPlainServerIsNoticed(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	queue := QueueOf(s.name, 2)
 	var told atomic.Int32

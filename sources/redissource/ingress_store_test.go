@@ -22,6 +22,7 @@ import (
 // fence and its plan, but not of the partitions, which are on other servers. Lines that
 // come now get positions that were given before, and must not be taken for those.
 func TestIngressFailOver(t *testing.T) {
+	t.Parallel()
 	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
 		ctx := t.Context()
 		fence := "{" + b.unit.List + "}:fence"
@@ -60,6 +61,7 @@ func TestIngressFailOver(t *testing.T) {
 
 // A restart of the store costs neither a line nor the ownership, and doubles nothing.
 func TestIngressStoreRestarts(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
 	for _, single := range []bool{true, false} {
 		client := server.Client()
@@ -276,6 +278,7 @@ func TestIngressOfResizedName(t *testing.T) {
 }
 
 func TestIngressOnCluster(t *testing.T) {
+	t.Parallel()
 	b := newInbox(t, redistest.Cluster(t), 32)
 	s := b.open(1)
 	const n = 700

@@ -164,6 +164,7 @@ func TestFullStore(t *testing.T) {
 
 // The store restarts and has forgotten the script, and a batch that was under way.
 func TestStoreRestarts(t *testing.T) {
+	t.Parallel()
 	server, name := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always"), redistest.Name(t)
 	client := server.Client()
 	p := newProducer(t, client, name, ProducerConfig{Partitions: 2})
@@ -205,6 +206,7 @@ func TestResizedNameRefuses(t *testing.T) {
 // On a cluster each node has a lane of its own, so that one that is down does not
 // hold up the others.
 func TestProducerOnCluster(t *testing.T) {
+	t.Parallel()
 	client, name := redistest.Cluster(t), redistest.Name(t)
 	p := newProducer(t, client, name, ProducerConfig{Partitions: 32})
 	results, err := p.Enqueue(t.Context(), make([]Message, 320)...)

@@ -355,6 +355,7 @@ func TestResizeRefuses(t *testing.T) {
 }
 
 func TestResizeAndDestroyOnCluster(t *testing.T) {
+	t.Parallel()
 	ctx, client := t.Context(), redistest.Cluster(t)
 	w := newCrowd(t, client, 4, 1)
 	if _, err := Resize(ctx, client, w.name, 9, ResizeConfig{Idle: idle}); err != nil {

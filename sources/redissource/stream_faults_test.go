@@ -116,6 +116,7 @@ func (w *world) pushing(n int, each time.Duration) (wait func()) {
 }
 
 func TestStreamSurvivesARestartUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
 	w := newWorld(t, impatient(t, server), Config{})
 	const n = 600
@@ -148,6 +149,7 @@ func TestStreamSurvivesARestartUnderLoad(t *testing.T) {
 }
 
 func TestStreamSurvivesAStoppedServer(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t)
 	w := newWorld(t, impatient(t, server), Config{})
 	const n = 300
@@ -257,6 +259,7 @@ func TestStreamWorksInAFullStore(t *testing.T) {
 // A store that refuses every write says so at once, with what to do; what was settled
 // stays queued and is said when it can be.
 func TestStreamReportsRefusals(t *testing.T) {
+	t.Parallel()
 	server := redistest.Server(t, "--enable-protected-configs", "yes")
 	ctx := t.Context()
 	dir := server.Client().ConfigGet(ctx, "dir").Val()["dir"]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,11 @@ import (
 func TestMain(m *testing.M) {
 	part()
 	redis.SetLogger(quiet{})
+	// The tests wait for leases most of the time. -parallel on the command line goes
+	// before this.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -199,6 +205,7 @@ func TestInitStatusEnqueue(t *testing.T) {
 // What is wrong with a command line is said at once, all of it, and nothing is asked of
 // the store or written there.
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	s.run("init there --partitions 4")
 	ctx, stop := context.WithCancel(t.Context())
@@ -271,6 +278,7 @@ func (s shell) keys() []string {
 
 // Two count off, and each hears of the other.
 func TestIndex(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	s.run("init jobs --partitions 8")
 	const timing = "--lease 2500ms"
@@ -291,6 +299,7 @@ func TestIndex(t *testing.T) {
 }
 
 func TestResizeAndDestroy(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	s.run("init n --partitions 4")
 	for i := range 20 {

@@ -256,6 +256,7 @@ func (f *floor) until(what string, ok func(unit, owner string) bool) map[string]
 // Peers are killed and stand still, with commands that work on: no unit is ever two
 // commands', and none is left alone.
 func TestRunKeepsOneOwner(t *testing.T) {
+	t.Parallel()
 	f := newFloor(t, 20)
 	ann, bob, eve := f.worker("ann"), f.worker("bob"), f.worker("eve")
 	has := func(peers ...string) func(string, string) bool {
@@ -307,6 +308,7 @@ func TestRunKeepsOneOwner(t *testing.T) {
 // Few units are shared out evenly: ten over three are four, three and three; those of a peer
 // that is killed are dealt out to the others, whose own stay. What asks for a tag goes to who has it.
 func TestRunSharesEvenly(t *testing.T) {
+	t.Parallel()
 	f := newFloor(t, 10)
 	f.worker("ann", "--even")
 	bob := f.worker("bob", "--even")
@@ -347,6 +349,7 @@ func TestRunSharesEvenly(t *testing.T) {
 
 // A command that never answers is ended, and what it had moves only then.
 func TestRunEndsWhoDoesNotRelease(t *testing.T) {
+	t.Parallel()
 	f := newFloor(t, 8)
 	f.worker("ann")
 	f.until("ann to have all", func(_, owner string) bool { return owner == "ann" })
@@ -366,6 +369,7 @@ func TestRunEndsWhoDoesNotRelease(t *testing.T) {
 // A program that knows of nothing but its environment: the signal ends it, and it is started
 // again with what it has now.
 func TestRunStartsAnewWithTheEnvironment(t *testing.T) {
+	t.Parallel()
 	f := newFloor(t, 2)
 	said := f.pipe()
 	r := f.run("ann", []string{"--notify", "change"}, "sh", "-c", `echo $COUNTOFF_UNITS >`+said.path+`; sleep 1000`)
@@ -520,6 +524,7 @@ func TestRunHealthTimeout(t *testing.T) {
 
 // A deploy may end it before the store has answered.
 func TestRunToldToStopBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -548,6 +553,7 @@ func TestRunToldToStopBeforeTheStart(t *testing.T) {
 }
 
 func TestRunEndsWithItsCommand(t *testing.T) {
+	t.Parallel()
 	f := newFloor(t, 1)
 	for command, want := range map[string]int{"exit 0": exit.OK, "exit 3": exit.Failed} {
 		r := f.run("ann", nil, "sh", "-c", command)

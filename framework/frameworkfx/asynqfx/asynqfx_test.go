@@ -3,6 +3,7 @@ package asynqfx_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"log"
 	"strings"
@@ -25,7 +26,13 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests wait most of the time. -parallel on the command line goes before this.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var quick = framework.Config{
 	Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
@@ -46,6 +53,7 @@ var quiet = asynq.Config{Logger: silent{log.New(io.Discard, "", 0)}}
 // One task through handlers of asynq, given and constructed, and through handlers of the
 // framework.
 func TestTasksOfAsynqAreHandled(t *testing.T) {
+	t.Parallel()
 	handled := make(chan string, 1)
 	mux := func() *asynq.ServeMux {
 		m := asynq.NewServeMux()
@@ -103,6 +111,7 @@ func TestTasksOfAsynqAreHandled(t *testing.T) {
 // What old producers put into an ordinary queue goes to the partition of its key, and
 // its handler runs there.
 func TestAnIngressIsMovedAndHandled(t *testing.T) {
+	t.Parallel()
 	client, name := redistest.New(t), redistest.Name(t)
 	in := name + "-in"
 	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 4, Units: []string{in}}); err != nil {

@@ -109,6 +109,7 @@ func (s *stage) journal() map[string][]string {
 // twice is what was running, the order of each key is kept, and no task pays for it with
 // a retry.
 func TestPeersAreKilledAndPaused(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes some seconds")
 	}

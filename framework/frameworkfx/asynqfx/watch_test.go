@@ -23,6 +23,7 @@ import (
 
 // A plain server beside ours is an event.
 func TestAPlainServerIsTold(t *testing.T) {
+	t.Parallel()
 	client, name := redistest.New(t), redistest.Name(t)
 	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2}); err != nil {
 		t.Fatal(err)

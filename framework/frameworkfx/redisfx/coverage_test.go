@@ -26,6 +26,7 @@ import (
 // TestCoverageFaults breaks a name by hand while a peer serves it, in each way there is,
 // and wants the peer to say so.
 func TestCoverageFaults(t *testing.T) {
+	t.Parallel()
 	for kind, c := range map[coverage.Kind]struct {
 		inject func(*testing.T, redis.UniversalClient, string)
 		word   string

@@ -33,6 +33,7 @@ import (
 
 // A job's handler runs for its ticks, and events tell of them.
 func TestAJobRuns(t *testing.T) {
+	t.Parallel()
 	client, name := redistest.New(t), redistest.Name(t)
 	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 4}); err != nil {
 		t.Fatal(err)

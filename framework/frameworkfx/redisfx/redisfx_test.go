@@ -3,6 +3,7 @@ package redisfx_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,13 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests wait most of the time. -parallel on the command line goes before this.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var quick = framework.Config{
 	Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
@@ -33,6 +40,7 @@ var quick = framework.Config{
 }
 
 func TestTasksOfRedisAreHandled(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		cfg   redisfx.Config
@@ -119,6 +127,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 
 // Epochs wait for the masters that witness them.
 func TestEpochsByMajority(t *testing.T) {
+	t.Parallel()
 	client, name := redistest.New(t), redistest.Name(t)
 	var urls []string
 	for range 3 {

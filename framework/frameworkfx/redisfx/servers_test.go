@@ -40,6 +40,7 @@ const permissions = "~{NAME* ~NAME* &{NAME* +@all -@admin -@dangerous"
 // A peer works over TLS with an authority of its own, as a user who may do no more than the
 // operations page says; INFO is not among it.
 func TestTLSAndLeastPermissions(t *testing.T) {
+	t.Parallel()
 	cert, key := certificate(t)
 	port := freePort(t)
 	server := redistest.Server(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
@@ -79,6 +80,7 @@ func TestTLSAndLeastPermissions(t *testing.T) {
 // The partitions of one queue spread over the nodes of a cluster, and so does the work on
 // them. (The ledger and each ingress of a name are on one node.)
 func TestAQueueSpreadsOverACluster(t *testing.T) {
+	t.Parallel()
 	cluster, ok := redistest.Cluster(t).(*redis.ClusterClient)
 	if !ok {
 		t.Fatal("it is no cluster")

@@ -3,6 +3,7 @@ package rediscounter_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,7 +22,13 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests wait most of the time. -parallel on the command line goes before this.
+	if err := flag.Set("test.parallel", "9"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestCounts(t *testing.T) {
 	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
