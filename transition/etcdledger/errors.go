@@ -8,6 +8,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
+// ErrNone means that nobody has made the name yet.
+var ErrNone = errors.New("the name has no configuration yet: it is written by its first peer, or by Init")
+
 // explain says what an error of etcd or the network means and what to do.
 func (l *Ledger) explain(what string, err error) error {
 	advice := advice(err)

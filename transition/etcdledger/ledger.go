@@ -91,6 +91,32 @@ func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg
 	return made && err == nil, err
 }
 
+// Require says which tags the partitions and units of name ask of their owners, in place of
+// all that was said before, and makes a roll due that goes by it; none ask for nothing. It
+// may be called while peers work, and leaves their clock alone. A ledger that has lost its
+// memory has lost this with it. It returns an error that wraps ErrNone if the name is not
+// known.
+func Require(ctx context.Context, client *clientv3.Client, prefix, name string, requires []partition.Requirement) error {
+	cfg, known, err := ReadConfig(ctx, client, prefix, name)
+	if err == nil && !known {
+		err = fmt.Errorf("etcdledger: %s: %w", name, ErrNone)
+	}
+	if err != nil {
+		return err
+	}
+	l, err := New(client, prefix, name, Config{Config: cfg})
+	if err != nil {
+		return err
+	}
+	return l.change(ctx, "require", func(s *memledger.Store, _ memledger.Call) error {
+		if _, known := s.State(); !known { // its memory is lost
+			return fmt.Errorf("etcdledger: %s: %w", name, ErrNone)
+		}
+		s.Require(requires)
+		return nil
+	})
+}
+
 // ReadConfig returns what all peers of name agree on, and whether the name is known at all.
 func ReadConfig(ctx context.Context, client *clientv3.Client, prefix, name string) (cfg partition.Config, known bool, err error) {
 	l, err := New(client, prefix, name, Config{})

@@ -89,11 +89,7 @@ func (l *Ledger) Forget() {
 func (l *Ledger) Require(requires ...partition.Requirement) {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
-	l.shared.store.config.Requires = requires
-	if l.shared.store.known {
-		l.shared.store.memberChange(l.shared.store.clock)
-	}
-	l.shared.tell(Hints{All: true})
+	l.shared.tell(l.shared.store.Require(requires))
 }
 
 // Sync implements transition.Ledger.

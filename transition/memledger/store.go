@@ -414,6 +414,21 @@ func (s *Store) Seal(c Call, next machine.Roll) (Hints, error) {
 	return Hints{All: true}, nil
 }
 
+// Require says which tags partitions and units ask of their owners, in place of all that was
+// said before, and makes a roll due that goes by it; said again it changes nothing. Whoever
+// says it is no peer, and has no times: it leaves the clock alone, and that the store was
+// restarted is for a peer to find out, who knows how long to wait then.
+func (s *Store) Require(requires []partition.Requirement) Hints {
+	if slices.Equal(s.config.Requires, requires) {
+		return Hints{}
+	}
+	s.config.Requires = requires
+	if s.known {
+		s.memberChange(s.clock)
+	}
+	return Hints{All: true}
+}
+
 // Census is transition.Ledger.Census. It changes nothing, not even the clock.
 func (s *Store) Census(c Call) (machine.Census, error) {
 	if !s.known {

@@ -17,6 +17,9 @@ import (
 // ErrInUse means that sessions live under the name, or may.
 var ErrInUse = errors.New("the name is in use")
 
+// anyStep is the clock step of who is no peer: peers with whatever times lower it to theirs.
+const anyStep = 24 * time.Hour
+
 // Init makes name in a store that is known to be new, so that its first peers begin at
 // once: where nothing stands, a ledger otherwise assumes that the store forgot it and
 // lets nobody gain a partition for a lease. It is for `countoff init` and for processes
@@ -29,8 +32,6 @@ func Init(ctx context.Context, client redis.UniversalClient, name string, cfg pa
 	if err != nil {
 		return false, err
 	}
-	// Peers with whatever times lower the clock step to theirs; nobody has a lease yet.
-	const anyStep = 24 * time.Hour
 	common := l.common()
 	common[1] = anyStep.Milliseconds()
 	reply, err := l.run(ctx, initScript, common, l.agreement()...)

@@ -3,10 +3,14 @@ package redisledger_test
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -76,5 +80,47 @@ func TestRequire(t *testing.T) {
 	s.client.HSet(t.Context(), redisconfig.Key(s.name), "protocol", "resizing")
 	if err := redisledger.Require(t.Context(), s.client, s.name, requires); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("while its size is changed: %v", err)
+	}
+}
+
+// Who says what partitions ask for is no peer: his times count for nothing. A long lease
+// runs out as fast as before, and a restart that he is the first to notice lets nobody gain
+// anything before the leases of the peers are over.
+func TestRequireHasNoTimes(t *testing.T) {
+	server := redistest.Server(t)
+	client, name := server.Client(), redistest.Name(t)
+	cfg := partition.Config{Total: 4}
+	require := func(tags partition.Tags) map[string]int64 {
+		t.Helper()
+		if err := redisledger.Require(t.Context(), client, name, []partition.Requirement{{First: 0, Last: 1, Tags: tags}}); err != nil {
+			t.Fatal(err)
+		}
+		fields, err := client.HGetAll(t.Context(), "{"+name+"}:meta").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := map[string]int64{}
+		for field, value := range fields {
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+				meta[field] = n
+			}
+		}
+		return meta
+	}
+	// A producer was first.
+	if _, err := redisconfig.AgreePartitions(t.Context(), client, name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if meta := require("eu"); len(meta) != 0 {
+		t.Errorf("no peer was there yet, and it has written %v", meta)
+	}
+	l := newLedger(t, client, name, redisledger.Config{Config: cfg, Timing: transition.Timing{Lease: 40 * time.Second}})
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1})
+	if meta := require("gpu"); meta["step"] != 10_000 {
+		t.Errorf("the clock goes on by %d ms at most, want 10000", meta["step"])
+	}
+	server.Restart(true)
+	if meta := require("cpu"); meta["step"] != 10_000 || meta["grace"]-meta["clock"] != 40_000 {
+		t.Errorf("after a restart the clock goes on by %d ms at most, and there is a grace of %d ms; want 10000 and 40000", meta["step"], meta["grace"]-meta["clock"])
 	}
 }

@@ -29,9 +29,6 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 			cfg.Hash = partition.Hash(hash)
 			named := partition.Config{Total: 1, Hash: cfg.Hash}
 			_, err := requirements(asks)
-			if ledger := cmd.Flags().Lookup("ledger").Value.String(); len(asks) > 0 && ledger != besideTasks {
-				err = errors.Join(err, errors.New("--require: only a ledger in Redis can be told what partitions ask for"))
-			}
 			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), err)
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			made, err := at.init(ctx, args[0], cfg.WithDefaults())
@@ -46,10 +43,7 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 				if err != nil {
 					return err
 				}
-				if all, err = ofUnits(ctx, at.client, args[0], "", all, cmd.OutOrStdout()); err != nil {
-					return err
-				}
-				if err := redisledger.Require(ctx, at.client, args[0], all); err != nil {
+				if err := at.require(ctx, args[0], cfg.WithDefaults(), "", all, cmd.OutOrStdout()); err != nil {
 					return err
 				}
 			}

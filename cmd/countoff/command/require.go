@@ -15,10 +15,11 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/unitsource"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func requireCommand() *cobra.Command {
+func requireCommand(stores Stores) *cobra.Command {
 	var none bool
 	var list string
 	cmd := &cobra.Command{
@@ -36,28 +37,28 @@ up to date first. With --none nothing asks for anything, and they are let in aga
   countoff require mail-sender
   countoff require mail-sender --none`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: onlyInRedis("elsewhere nobody can be told yet what partitions ask for", onStore(false, func(_ *cobra.Command, args []string) error {
+		RunE: onLedger(stores, false, func(_ *cobra.Command, args []string) error {
 			_, err := requirements(args[1:])
 			if none && len(args) > 1 {
 				err = errors.Join(err, errors.New("--none: nothing may be asked for beside it"))
 			}
 			return err
-		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			cfg, err := at.config(ctx, args[0])
+			if err != nil {
+				return err
+			}
 			if none || len(args) > 1 {
 				all, err := requirements(args[1:])
 				if err != nil {
 					return err
 				}
-				if all, err = ofUnits(ctx, client, args[0], list, all, cmd.OutOrStdout()); err != nil {
+				if err := at.require(ctx, args[0], cfg, list, all, cmd.OutOrStdout()); err != nil {
 					return err
 				}
-				if err := redisledger.Require(ctx, client, args[0], all); err != nil {
+				if cfg, err = at.config(ctx, args[0]); err != nil {
 					return err
 				}
-			}
-			cfg, err := redisconfig.Read(ctx, client, args[0])
-			if err != nil {
-				return err
 			}
 			for _, r := range cfg.Requires {
 				fmt.Fprintln(cmd.OutOrStdout(), r)
@@ -66,23 +67,44 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: no partition asks for anything\n", args[0])
 			}
 			return nil
-		})),
+		}),
 	}
 	cmd.Flags().StringVar(&list, "units", "", "key of the list of work units, as of countoff run (default {NAME}:units)")
 	cmd.Flags().BoolVar(&none, "none", false, "nothing asks for anything")
 	return cmd
 }
 
+// config returns what the peers of name agree on.
+func (at *stand) config(ctx context.Context, name string) (partition.Config, error) {
+	if at.store == nil {
+		return redisconfig.Read(ctx, at.client, name)
+	}
+	_, cfg, err := at.store.Ledger(ctx, name, transition.Timing{})
+	return cfg, err
+}
+
+// require says what name, which has cfg, asks of its peers.
+func (at *stand) require(ctx context.Context, name string, cfg partition.Config, list string, all []partition.Requirement, out io.Writer) error {
+	all, err := ofUnits(ctx, at.client, name, cfg, list, all, out)
+	switch {
+	case err != nil:
+		return err
+	case at.store != nil:
+		return at.store.Require(ctx, name, all)
+	}
+	return redisledger.Require(ctx, at.client, name, all)
+}
+
 // ofUnits puts the partitions of the work units in list in the place of their names: a unit is
 // granted with its partition, and asks with it. A name that is nobody's would ask for nothing
 // without a word: it is refused.
-func ofUnits(ctx context.Context, client redis.UniversalClient, name, list string, all []partition.Requirement, out io.Writer) ([]partition.Requirement, error) {
-	if !slices.ContainsFunc(all, func(r partition.Requirement) bool { return r.Unit != "" }) {
+func ofUnits(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config, list string, all []partition.Requirement, out io.Writer) ([]partition.Requirement, error) {
+	i := slices.IndexFunc(all, func(r partition.Requirement) bool { return r.Unit != "" && !slices.Contains(cfg.Units, r.Unit) })
+	if i < 0 {
 		return all, nil
 	}
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err != nil {
-		return nil, err
+	if client == nil {
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s is no ingress list of %s: give --redis too, where a list of work units is", all[i].Unit, name))
 	}
 	source, err := unitsource.New(client, name, unitsource.Config{Key: list})
 	if err != nil {

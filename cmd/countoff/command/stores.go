@@ -30,6 +30,9 @@ type Store interface {
 	Ledger(ctx context.Context, name string, timing transition.Timing) (transition.Ledger, partition.Config, error)
 	// Init makes name, unless it is there already with the same configuration.
 	Init(ctx context.Context, name string, cfg partition.Config) (made bool, err error)
+	// Require says which tags the partitions and units of name, which is there, ask of their
+	// owners, in place of all that was said before.
+	Require(ctx context.Context, name string, requires []partition.Requirement) error
 	// Examine says what of the store may cost tasks or time.
 	Examine(ctx context.Context) ([]doctor.Finding, error)
 	// Reach returns nil once the store answers.

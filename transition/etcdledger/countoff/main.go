@@ -58,6 +58,11 @@ func (s store) Init(ctx context.Context, name string, cfg partition.Config) (boo
 	return etcdledger.Init(ctx, s.Client, s.prefix, name, cfg)
 }
 
+// Require implements command.Store.
+func (s store) Require(ctx context.Context, name string, requires []partition.Requirement) error {
+	return etcdledger.Require(ctx, s.Client, s.prefix, name, requires)
+}
+
 // Reach implements command.Store.
 func (s store) Reach(ctx context.Context) error {
 	if _, err := s.Get(ctx, s.prefix+"/"); err != nil {

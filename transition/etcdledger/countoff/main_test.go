@@ -132,8 +132,21 @@ func TestLedgerInEtcd(t *testing.T) {
 	says(t, "jobs n"+both, "schedule") // on tasks: the ledger is nothing to it
 	says(t, "dead list n"+both, "no dead letters")
 
+	fails(t, exit.Failed, "require nobody 0=gpu"+ledger, "no configuration yet")
+	if out := says(t, "require n 0-1=gpu 3=eu"+ledger); out != "0-1=gpu\n3=eu\n" {
+		t.Errorf("require says %q", out)
+	}
+	says(t, "require n"+both, "0-1=gpu\n3=eu\n")
+	fails(t, exit.Usage, "require n site=gpu"+ledger, "give --redis too")
+	fails(t, exit.Usage, "require n site=gpu"+both, "neither an ingress list of n nor in {n}:units")
+	redis.SAdd(t.Context(), "{n}:units", "site")
+	says(t, "require n site=gpu"+both, "=gpu")
+	says(t, "require n --none"+ledger, "no partition asks")
+	says(t, "init asks --partitions 4 --require 0=gpu"+ledger, "4 partitions")
+	says(t, "require asks"+ledger, "0=gpu")
+
 	for line, instead := range map[string]string{
-		"history n": "logs of the peers", "require n 0=gpu": "elsewhere", "resize n --partitions 8": "stop all peers",
+		"history n": "logs of the peers", "resize n --partitions 8": "stop all peers",
 		"destroy n --yes": "etcdctl del", "run --name n -- true": "units",
 	} {
 		line, cmd, _ := strings.Cut(line, " -- ")
@@ -142,7 +155,6 @@ func TestLedgerInEtcd(t *testing.T) {
 		}
 		fails(t, exit.Usage, line+both+cmd, "in Redis only", instead)
 	}
-	fails(t, exit.Usage, "init m --require 0=gpu"+ledger, "--require")
 	fails(t, exit.Usage, "status n --ledger consul://h", "this program knows redis, etcd, etcds")
 	fails(t, exit.Usage, "status n --ledger etcd://", "etcd://[user:password@]host")
 	fails(t, exit.Unreachable, "status n --timeout 1s --ledger etcd://127.0.0.1:1", "does not answer")
