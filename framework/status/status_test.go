@@ -221,8 +221,8 @@ func TestBarrier(t *testing.T) {
 	if err := client.Del(t.Context(), "{n}:history").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if b := read(t, client, "n").Barrier; b == nil || b.ForMS != -1 {
-		t.Errorf("without a history: %+v", b)
+	if s := read(t, client, "n"); s.Barrier == nil || s.Barrier.ForMS != -1 || len(s.Findings) > 0 {
+		t.Errorf("without a history: %+v, and found %v", s.Barrier, s.Findings)
 	}
 	say("bb", "bob", second, second)
 	closed("both have", nil)

@@ -108,6 +108,7 @@ func Conditions(l Look) []Condition {
 	ill := machine.Claimed(l.Census) && !machine.Well(l.Census)
 	claimed := machine.Claimed(l.Census) || len(l.Census.Grants) > 0
 	due := l.Census.Membership != l.Census.Roll.Membership
+	gate := barrierOf(l.Census, b)
 	for _, id := range l.Census.Config.IDs() {
 		g, granted := grants[id]
 		owner, lives := seats[g.Session]
@@ -126,7 +127,14 @@ func Conditions(l Look) []Condition {
 			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well", true
 		case !granted:
 			c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", due
-			if !due {
+			switch {
+			case len(gate.behind) > 0:
+				c.Explained, c.Bound = true, gate.patience
+				c.Text = fmt.Sprintf("nobody works under roll %d before %s stopped", l.Census.Roll.Version, has(gate.behind))
+			case due:
+			case gate.used: // it may have opened just now, and who waited behind it asks with the next beat
+				c.Bound = gate.patience + b.beat + b.settle
+			default:
 				c.Bound = b.settle
 			}
 		case !lives:
@@ -183,6 +191,38 @@ func bounds(c machine.Census) limits {
 func handover(owner machine.Seat) time.Duration {
 	t := transition.TimingOf(owner.Terms).WithDefaults()
 	return t.Drain + t.CancelGrace + 2*t.Beat()
+}
+
+// A barrier is how peers go from roll to roll that all stop first.
+type barrier struct {
+	used     bool
+	behind   []string      // who is waited for; none: it is open
+	patience time.Duration // how long the slowest of all may take to stop, or to be missed
+}
+
+func barrierOf(c machine.Census, b limits) barrier {
+	gate := barrier{patience: b.takeover}
+	for _, s := range c.Sessions {
+		if s.Arrived == 0 {
+			continue // it has begun nothing
+		}
+		gate.used, gate.patience = true, max(gate.patience, handover(s))
+		if s.Arrived < c.Roll.Version {
+			gate.behind = append(gate.behind, s.Peer)
+		}
+	}
+	slices.Sort(gate.behind)
+	return gate
+}
+
+// has names peers, and says that they have.
+func has(peers []string) string {
+	switch n := len(peers); n {
+	case 1:
+		return peers[0] + " has"
+	default:
+		return fmt.Sprintf("%s and %d more have", peers[0], n-1)
+	}
 }
 
 // Takeover returns the published bound of the name as its peers have told it: from the

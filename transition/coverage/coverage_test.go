@@ -43,6 +43,18 @@ var faults = map[string]struct {
 		func(l *coverage.Look) { l.Census.Grants = l.Census.Grants[1:] },
 		coverage.Unowned, timing.Settle, "granted to nobody",
 	},
+	"barrier stays closed": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 2, nil
+		},
+		coverage.Unowned, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "nobody works under roll 3 before peer-b has stopped",
+	},
+	"barrier is open": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 3, nil
+		},
+		coverage.Unowned, timing.Drain + timing.CancelGrace + 3*timing.Beat() + timing.Settle, "granted to nobody",
+	},
 	"owner died": {
 		func(l *coverage.Look) { l.Census.Sessions[1].Lease = -1 },
 		coverage.Unowned, timing.Takeover(), "session b, is over",
@@ -185,6 +197,20 @@ func TestQuiet(t *testing.T) {
 		if got := coverage.Conditions(l); len(got) > 0 {
 			t.Errorf("%s: %v", what, got)
 		}
+	}
+}
+
+// A closed barrier explains that nobody owns anything, also to who does not know since when.
+func TestAClosedBarrierExplains(t *testing.T) {
+	unknown := func(coverage.Condition) time.Duration { return -1 }
+	l := healthy()
+	l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 2, nil
+	if got := coverage.Judge(l, unknown); len(got) > 0 {
+		t.Errorf("while it is closed: %v", got)
+	}
+	l.Census.Sessions[1].Arrived = 3
+	if got := coverage.Judge(l, unknown); len(got) != 1 {
+		t.Errorf("while it is open: %v", got)
 	}
 }
 
