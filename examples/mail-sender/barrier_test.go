@@ -51,11 +51,7 @@ func TestBarrier(t *testing.T) {
 	workers["w2"].signal(syscall.SIGCONT)
 	s.shared(3)
 	f.stop()
-	doubled := s.settled()
-	for _, id := range []string{"w1", "w2", "flapping"} {
-		delete(doubled, id)
-	}
-	if len(doubled) > 0 {
+	if doubled := s.settled("w1", "w2", "flapping"); len(doubled) > 0 {
 		t.Errorf("doubled by peers that were neither killed nor stopped: %v", doubled)
 	}
 	if got := s.client.HGet(t.Context(), "{"+s.name+"}:config", "barrier").Val(); got != "yes" {

@@ -60,9 +60,7 @@ func TestKill(t *testing.T) {
 	victim.kill()
 	s.shared(2)
 	f.stop()
-	doubled := s.settled()
-	delete(doubled, "victim")
-	if len(doubled) > 0 {
+	if doubled := s.settled("victim"); len(doubled) > 0 {
 		t.Errorf("doubled by peers that live: %v", doubled)
 	}
 }
@@ -83,9 +81,7 @@ func TestPause(t *testing.T) {
 	victim.signal(syscall.SIGCONT)
 	s.shared(3)
 	f.stop()
-	doubled := s.settled()
-	delete(doubled, "victim")
-	if len(doubled) > 0 {
+	if doubled := s.settled("victim"); len(doubled) > 0 {
 		t.Errorf("doubled by peers that were never stopped: %v", doubled)
 	}
 	victim.leave()

@@ -29,10 +29,7 @@ func TestIndexerInterval(t *testing.T) {
 	workers[2].signal(syscall.SIGCONT)
 	s.shared(2)
 	f.stop()
-	doubled := s.settled()
-	delete(doubled, "w1")
-	delete(doubled, "w2")
-	if len(doubled) > 0 {
+	if doubled := s.settled("w1", "w2"); len(doubled) > 0 {
 		t.Errorf("doubled by peers that were neither killed nor stopped: %v", doubled)
 	}
 }
