@@ -22,9 +22,11 @@ const (
 	stallAfter   = 5 * time.Millisecond
 	mostPatience = 200 * time.Millisecond
 	// brisk and slack are how fast a lane uses up what it fetched for the next
-	// limit to be twice or half.
+	// limit to be twice as large or more, or half.
 	brisk = 25 * time.Millisecond
 	slack = 250 * time.Millisecond
+	// mostFaster is how many times as much as before a lane asks for at most.
+	mostFaster = 8
 )
 
 // A pace is how far a lane fetches ahead. It starts at twice the lane's share of
@@ -49,7 +51,7 @@ func (p *pace) used(share int, now time.Time) {
 	switch took := now.Sub(p.came); {
 	case p.came.IsZero():
 	case p.full && took < brisk:
-		p.ahead *= 2
+		p.ahead *= int(min(max(brisk/max(took, 1), 2), mostFaster)) // what would have lasted for brisk
 	case took > slack:
 		p.ahead /= 2
 	}

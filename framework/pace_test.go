@@ -53,6 +53,9 @@ func TestFetchesFurtherWhenTasksFinishFast(t *testing.T) {
 		if m := slices.Max(s.asked()); m != mostAhead {
 			t.Errorf("the limit grew to %d, want %d", m, mostAhead)
 		}
+		if soon := s.asked()[:5]; soon[4] < mostAhead/2 { // 8, 64, 512, and each may be what is wanted of that
+			t.Errorf("the first limits were %d: it takes long to come to %d", soon, mostAhead)
+		}
 		if open, _ := b.store.Pending(0); open != 0 {
 			t.Errorf("%d tasks left", open)
 		}
