@@ -106,8 +106,8 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 		s.log.Accused(r.Offset)
 	}
 	s.records.put(r)
-	s.held = append(s.held, sources.Task{})
-	t := &s.held[len(s.held)-1] // made where it stays: it is large
+	s.held = s.held[:len(s.held)+1] // there is room, and zero: what left it was cleared
+	t := &s.held[len(s.held)-1]     // made where it stays: it is large
 	t.Grant, t.Token, t.Attempt = s.grant, s.token, 1
 	if had {
 		t.Attempt, t.Crashes, t.NotBefore, t.FirstError = tried.Tries+1, tried.Crashes, tried.NotBefore, tried.FirstError
