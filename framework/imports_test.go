@@ -70,6 +70,7 @@ var rooms = map[string][]string{
 	"sources/progress/progresstest": {"partition", "sources/progress"},
 	"sources/logstream":             {"sources/progress"},
 	"sources/sourcetest":            {"partition", "sources", goLeak},
+	"sources/sourcetest/redisline":  {"sources/sourcetest", goRedis},
 	"sources/memsource":             {"partition", "sources"},
 	"sources/jobs":                  {"partition", "sources", "sources/jobs/ticks", cron},
 	"sources/jobs/ticks":            {},
@@ -95,19 +96,20 @@ var rooms = map[string][]string{
 	"framework/program/exit":        {"partition", "transition/redisledger", cobra, goRedis},
 	"framework/program/flagenv":     {cobra, pflag},
 
-	"framework/zapobserver":   {"framework", "partition", "sources", "transition", "transition/coverage", zap},
-	"framework/promobserver":  {"framework", "partition", "sources", "transition", prometheus},
-	"framework/frameworktest": {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
-	"framework/frameworkfx":   {"framework", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
-	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl", "sources/kafkasource",
+	"framework/zapobserver":                      {"framework", "partition", "sources", "transition", "transition/coverage", zap},
+	"framework/promobserver":                     {"framework", "partition", "sources", "transition", prometheus},
+	"framework/frameworktest":                    {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
+	"framework/frameworkfx":                      {"framework", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
+	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
+	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources/kafkasource",
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},
-	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "partition", "partition/redisconfig", "partition/redisurl",
+	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
 		"sources", "sources/jobs", "sources/redisprogress", "sources/redissource", "transition", "transition/coverage", "transition/quorum", "transition/quorum/redisquorum",
 		"transition/redisledger", fx, zap, goRedis},
-	"framework/frameworkfx/unitfx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl", "sources/unitsource",
+	"framework/frameworkfx/unitfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources/unitsource",
 		"transition", "transition/redisledger", fx, goRedis},
-	"framework/frameworkfx/asynqfx": {"framework", "framework/frameworkfx", "partition", "partition/redisurl",
+	"framework/frameworkfx/asynqfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl",
 		"sources/asynqsource", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, asynq, goRedis},
 }
 
@@ -124,7 +126,7 @@ var testRooms = []string{
 	"partition/indexertest", "partition/redistest", "partition/intervalindexer", // measured beside the rolls
 	"transition/ledgertest", "transition/memledger",
 	"sources/sourcetest", "sources/memsource", "sources/progress/progresstest", "framework/frameworktest",
-	"sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
+	"sources/sourcetest/redisline", "sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
 }
 
 // besides is what the tests of a package may import as well: those of frameworkfx hold

@@ -165,7 +165,13 @@ func TestWithoutAMajorityNobodyGains(t *testing.T) {
 	if len(told) != 1 || !errors.Is(told[0], errOff) {
 		t.Errorf("told %v, want the trouble, once", told)
 	}
-	// It is handed over, and not shown to the next owner before a majority knows.
+	// It is handed over to who waits since a majority answered, and not shown to it before
+	// a majority knows.
+	masters[0].turn(false)
+	if _, err := l.Sync(t.Context(), waits); err != nil {
+		t.Fatal(err)
+	}
+	masters[0].turn(true)
 	gives := holds
 	gives.Hold, gives.Release, gives.Claim = nil, holds.Hold, nil
 	if _, err := l.Sync(t.Context(), gives); err != nil {
@@ -181,8 +187,8 @@ func TestWithoutAMajorityNobodyGains(t *testing.T) {
 	if next := gain(t, l, "bb", &now); next <= epoch {
 		t.Errorf("epoch %d after %d", next, epoch)
 	}
-	if len(told) != 2 || told[1] != nil {
-		t.Errorf("told %v, want that the trouble is over", told)
+	if len(told) != 4 || told[1] != nil || told[2] == nil || told[3] != nil {
+		t.Errorf("told %v, want the trouble and its end, twice", told)
 	}
 	if n, err := counter.Read(t.Context()); err != nil || n <= uint64(epoch) {
 		t.Errorf("a majority has heard of %d, %v", n, err)
