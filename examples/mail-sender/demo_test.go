@@ -7,8 +7,9 @@ import (
 )
 
 // The demo ends by itself, its last line is its report, and its numbers hold: at twice
-// the pace that people can follow (.ci/run plays it whole). It runs before the tests that run side by side: its processes share the machine already,
-// and a peer that gets no time for half a lease counts as dead.
+// the pace that people can follow (.ci/run plays it whole). It runs before the tests
+// that run side by side: its processes share the machine already, and a peer that gets
+// no time for half a lease counts as dead.
 func TestDemo(t *testing.T) {
 	out, code := run(t, "mail-sender", "demo", "--plain", "--json", "--mails", "900", "--pace", "12s", "--seed", "7")
 	if code != 0 {

@@ -3,7 +3,6 @@ package sourcetest
 import (
 	"flag"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 )
@@ -14,15 +13,15 @@ var (
 )
 
 // Run checks a source, clause by clause, each on a new harness. The harness uses
-// t's Cleanup to take its store down. The random clauses come last and run side by
-// side, as many as -parallel says: their harnesses are made and used at once.
+// t's Cleanup to take its store down. Clauses run side by side, as many as -parallel
+// says, so harnesses are made and used at once; only the one that looks for
+// goroutines has the process for itself.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, c := range fixedClauses() {
-		t.Run(c.name, func(t *testing.T) { c.check(newScene(t, newHarness(t))) })
-	}
-	for _, c := range randomClauses() {
+	for _, c := range clauses() {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+			if c.name != noGoroutine {
+				t.Parallel()
+			}
 			c.check(newScene(t, newHarness(t)))
 		})
 	}
@@ -45,10 +44,10 @@ type clause struct {
 	check func(*scene)
 }
 
-func clauses() []clause { return slices.Concat(fixedClauses(), randomClauses()) }
+const noGoroutine = "close leaves no goroutine"
 
-func fixedClauses() []clause {
-	return append([]clause{
+func clauses() []clause {
+	all := []clause{
 		{"the layout is valid and the same for every peer", layout},
 
 		{"fetch keeps the order of the log", fetchOrder},
@@ -90,7 +89,7 @@ func fixedClauses() []clause {
 		{"close gives back in order", closeGivesBack},
 		{"closing is no crash", closeIsNoCrash},
 		{"a closed stream does nothing", closedStream},
-		{"close leaves no goroutine", closeLeavesNoGoroutine},
+		{noGoroutine, closeLeavesNoGoroutine},
 
 		{"a crash loses nothing", crashLosesNothing},
 		{"what was started at a crash is handed out alone", crashAlone},
@@ -104,11 +103,8 @@ func fixedClauses() []clause {
 
 		{"a store that lost what it answered is noticed", forgot},
 		{"a store that lost an open does not take one owner for another", forgotGrant},
-	}, faultClauses()...)
-}
-
-// randomClauses are days, each with a seed.
-func randomClauses() (all []clause) {
+	}
+	all = append(all, faultClauses()...)
 	for _, day := range []day{quiet, rough} {
 		for i := int64(1); i <= int64(*seeds); i++ {
 			n := i
