@@ -74,7 +74,7 @@ chaos-kills: ## 200 kills, each taken over within the published bound: some 2 mi
 .PHONY: chaos-etcd
 chaos-etcd: ## 100 faults on peers whose ledger is in etcd, which is killed, stopped and cut off: some 3 minutes
 	go -C transition/etcdledger build -o ../../bin/countoff-chaos-etcd ./countoff-chaos
-	bin/countoff-chaos-etcd --faults 100 --peers 12
+	bin/countoff-chaos-etcd --faults 100 --peers 12 --long 6s
 
 .PHONY: chaos-long
 chaos-long: ## the 1,000 faults of docs/reliability.md: some 20 minutes

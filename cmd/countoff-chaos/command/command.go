@@ -87,6 +87,7 @@ func parse(elsewhere bool, args []string, errs io.Writer) (options, error) {
 	flags.IntVar(&o.Partitions, "partitions", 32, "how many partitions")
 	flags.IntVar(&o.Concurrency, "concurrency", 8, "handlers of a peer at once")
 	flags.IntVar(&o.Rate, "rate", 160, "tasks a second")
+	flags.DurationVar(&o.Long, "long", 0, "what one task in forty takes at most: longer than a lease shows whether a peer that lost it ends its handlers; 0: none takes long")
 	flags.DurationVar(&o.Lease, "lease", 3*time.Second, "of the peers")
 	flags.StringVar(&o.indexer, "indexer", "roster", "who says which partitions a peer should have: roster (the ledger's rolls), or interval (counting off)")
 	flags.DurationVar(&o.Interval, "interval", time.Second, "of the indexer interval")
@@ -121,6 +122,9 @@ func parse(elsewhere bool, args []string, errs io.Writer) (options, error) {
 		}
 	default:
 		errs2 = append(errs2, fmt.Errorf("--indexer %s: want roster or interval", o.indexer))
+	}
+	if o.Long < 0 {
+		errs2 = append(errs2, fmt.Errorf("--long %v: must not be negative", o.Long))
 	}
 	for name, n := range map[string]int{"peers": o.Peers, "partitions": o.Partitions, "concurrency": o.Concurrency, "rate": o.Rate} {
 		if n < 1 {

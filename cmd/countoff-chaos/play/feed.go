@@ -28,6 +28,10 @@ type feed struct {
 	inbox    string
 	rate     int // a second, over both ways
 	random   *rand.Rand
+	// long is how long one task in forty takes at most, and at least a third of; 0: none
+	// does. A handler that ends soon ends before its lease does: nobody sees then whether
+	// the peer would have ended it.
+	long time.Duration
 
 	mu     sync.Mutex
 	pushes []checker.Push
@@ -111,6 +115,9 @@ func (f *feed) make(way byte) (peer.Task, int) {
 	}
 	if f.random.IntN(20) == 0 {
 		t.MS = 100 + f.random.IntN(300)
+	}
+	if f.long > 0 && f.random.IntN(40) == 0 {
+		t.MS = int((f.long/3 + time.Duration(f.random.Int64N(int64(f.long*2/3)))).Milliseconds())
 	}
 	if f.random.IntN(10) == 0 {
 		t.Late = f.random.IntN(80)

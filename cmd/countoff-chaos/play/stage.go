@@ -30,8 +30,9 @@ type Config struct {
 	Kinds       []string
 	Peers       int
 	Partitions  int
-	Concurrency int // handlers of a peer
-	Rate        int // tasks a second
+	Concurrency int           // handlers of a peer
+	Rate        int           // tasks a second
+	Long        time.Duration // what one task in forty takes at most; 0: none takes long
 	Lease       time.Duration
 	Interval    time.Duration // of the interval indexer; 0: the ledger's rolls
 	Barrier     bool          // before every roll
@@ -111,6 +112,7 @@ func Run(ctx context.Context, cfg Config, trio bool) (result Result, err error) 
 		return result, err
 	}
 	defer f.close()
+	f.long = cfg.Long
 	if s.watch, err = newWatch(s, layout, peer.Timing(cfg.Lease)); err != nil {
 		return result, err
 	}
