@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -238,11 +239,14 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var record tls.RecordHeaderError
+	var refused *net.OpError
 	switch {
 	case errors.As(err, &authority):
 		hint = "trust its authority: ?ca=FILE"
 	case errors.As(err, &host):
 		hint = "?name= says which name is in its certificate"
+	case errors.As(err, &refused) && refused.Op == "remote error": // what package tls calls an alert of the other side
+		hint = "if it wants a certificate of its clients: ?cert=FILE&key=FILE"
 	case errors.As(err, &record):
 		hint = "the port does not speak TLS: use redis://"
 	case errors.Is(err, io.EOF):

@@ -1,6 +1,13 @@
 package redisurl
 
 import (
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +104,27 @@ func TestReach(t *testing.T) {
 	mini.Close()
 	err = Reach(t.Context(), c, "redis://"+addr)
 	if err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "is it running") {
+		t.Error(err)
+	}
+}
+
+func TestReachWhoWantsACertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := "rediss://" + server.Listener.Addr().String() + "?max_retries=-1&ca=" + ca
+	c, err := Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := Reach(t.Context(), c, url); err == nil || !strings.Contains(err.Error(), "?cert=FILE&key=FILE") {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,16 +28,22 @@ type master struct {
 	rand *rand.Rand
 	rate float64 // of calls that are disturbed
 	down bool
+	mute bool // it never answers
 }
 
 func (m *master) String() string { return fmt.Sprint("master ", m.id) }
 
 func (m *master) Raise(ctx context.Context, n uint64) (uint64, error) {
 	m.mu.Lock()
-	down, disturbed, kind, delay := m.down, m.rand.Float64() < m.rate, m.rand.IntN(4), time.Duration(m.rand.IntN(2000))*time.Millisecond
+	down, mute := m.down, m.mute
+	disturbed, kind, delay := m.rand.Float64() < m.rate, m.rand.IntN(4), time.Duration(m.rand.IntN(2000))*time.Millisecond
 	m.mu.Unlock()
 	if down {
 		return 0, errGone
+	}
+	if mute {
+		<-ctx.Done()
+		return 0, ctx.Err()
 	}
 	if disturbed {
 		switch kind {
@@ -227,6 +234,36 @@ func TestWithoutAMajority(t *testing.T) {
 }
 
 // A master that lost its memory does not count: its silence is no vote for small numbers.
+// A caller who cannot wait as long as a register may take is told all the same who does not
+// answer, and not only that his time is over.
+func TestWithoutAMajorityInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, registers := masters(3, 1)
+		c, err := New(registers, Config{Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all[0].set(func(m *master) { m.down = true })
+		all[1].set(func(m *master) { m.mute = true })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, errRead := c.Read(ctx)
+		for what, err := range map[string]error{"read": errRead, "raise": c.Raise(ctx, 1000)} {
+			few, ok := errors.AsType[*MajorityError](err)
+			if !ok || few.Of != 3 || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if text := errRead.Error(); !strings.Contains(text, "1 of 3 registers answer") || !strings.Contains(text, "master 0") || !strings.Contains(text, "1 silent") {
+			t.Errorf("it says %q", text)
+		}
+	})
+}
+
 func TestAnEmptyRegisterDoesNotCount(t *testing.T) {
 	all, registers := masters(3, 1)
 	c, err := New(registers, Config{Patience: time.Millisecond})

@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -59,6 +61,7 @@ func (t *tally) over() bool {
 type MajorityError struct {
 	Answered, Of int
 	failed       []failure
+	ended        error // the time that the caller had was over before all had answered or failed
 }
 
 func (e *MajorityError) Error() string {
@@ -67,14 +70,20 @@ func (e *MajorityError) Error() string {
 	for _, f := range e.failed {
 		fmt.Fprintf(&b, "; %s: %v", f.register, f.err)
 	}
+	if silent := e.Of - e.Answered - len(e.failed); e.ended != nil && silent > 0 {
+		fmt.Fprintf(&b, "; %d silent: %v", silent, e.ended)
+	}
 	return b.String()
 }
 
 // Unwrap returns what the registers failed with.
 func (e *MajorityError) Unwrap() []error {
-	errs := make([]error, len(e.failed))
+	errs := make([]error, len(e.failed), len(e.failed)+1)
 	for i, f := range e.failed {
 		errs[i] = f.err
+	}
+	if e.ended != nil {
+		errs = append(errs, e.ended)
 	}
 	return errs
 }
@@ -83,8 +92,8 @@ func (t *tally) err() error {
 	switch {
 	case t.heard():
 		return nil
-	case t.ended != nil:
+	case t.ended != nil && !errors.Is(t.ended, context.DeadlineExceeded): // says nothing about the registers
 		return t.ended
 	}
-	return &MajorityError{Answered: t.answered, Of: t.of, failed: t.failed}
+	return &MajorityError{Answered: t.answered, Of: t.of, failed: t.failed, ended: t.ended}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -187,4 +188,25 @@ func TestCoverage(t *testing.T) {
 	}
 	mini.HDel("{"+name+"}:transition", "1")
 	wants(t, examine(t, client, name), "coverage", doctor.Danger, "unowned: partition 1: it is granted to nobody")
+}
+
+// A user who may ask for nothing is told so once, whatever was asked for.
+func TestWhoMayNotAsk(t *testing.T) {
+	server := redistest.Server(t)
+	name := initName(t, server.Client())
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">x", "~*", "&*", "+@all", "-@admin", "-@dangerous").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := redisurl.Open("redis://few:x@" + server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	all := examine(t, client, name)
+	wants(t, all, "memory", doctor.Note, "does not tell")
+	for _, f := range all {
+		if strings.Count(f.What, "NOPERM") > 1 {
+			t.Errorf("%s: %s", f.Check, f.What)
+		}
+	}
 }

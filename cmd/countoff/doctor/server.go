@@ -26,7 +26,9 @@ func ask(ctx context.Context, client redis.UniversalClient, now func() time.Time
 	for _, section := range []string{"server", "persistence", "memory", "replication", "cluster"} {
 		text, err := client.Info(ctx, section).Result()
 		if err != nil {
-			s.infoErr = errors.Join(s.infoErr, err)
+			if s.infoErr == nil || s.infoErr.Error() != err.Error() { // as a rule all are refused for one reason
+				s.infoErr = errors.Join(s.infoErr, err)
+			}
 			continue
 		}
 		for line := range strings.Lines(text) {
