@@ -5,7 +5,8 @@
 -- ARGV  1 token  2 epoch  3 '1' with a list, '0' without
 --       4 base to begin with if there is no fence yet
 -- Result  {1, base, suspects below, writes, may be started below, store's clock in ms,
---          ms until the next delayed task or -1}
+--          ms until the next delayed task or -1, how many of done, lifted and tries hold
+--          anything}
 --       | {0, epoch}  the same or a greater epoch stands under another token
 -- Cost  O(1); O(left over) the first time
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
@@ -59,4 +60,4 @@ if list then
   local first = redis.call('ZRANGE', KEYS[6], 0, 0, 'WITHSCORES')
   if first[2] then due = math.max(0, tonumber(first[2]) - ms) end
 end
-return {1, b, s, n, h, ms, due}
+return {1, b, s, n, h, ms, due, redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4])}

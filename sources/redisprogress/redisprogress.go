@@ -108,6 +108,9 @@ func (l *Log) Open(ctx context.Context, begin int64) (Opened, error) {
 		Base: reply[1], Suspects: reply[2], Writes: reply[3], Gate: max(reply[4], reply[1]),
 	}, Due: time.Duration(reply[6]) * time.Millisecond}
 	store := reply[5]
+	if reply[7] == 0 {
+		return o, o.parse(nil, nil, nil, now, store) // nothing is left: there is nothing to read
+	}
 
 	left, err := l.leftovers(ctx, o.Opened)
 	if err != nil {
@@ -323,8 +326,8 @@ func (l *Log) Close(ctx context.Context) error {
 func NoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // numbers reads a reply that is a list of numbers.
-func numbers(cmd *redis.Cmd) ([7]int64, error) {
-	var n [7]int64
+func numbers(cmd *redis.Cmd) ([8]int64, error) {
+	var n [8]int64
 	list, err := cmd.Slice()
 	if err != nil {
 		return n, err

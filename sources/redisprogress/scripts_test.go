@@ -388,17 +388,50 @@ func (s *scripts) spoilt(key string, script func(context.Context, redis.Pipeline
 // What earlier owners left counts only if the fence still stands when it was read.
 func TestOpenIsOvertaken(t *testing.T) {
 	s := newScripts(t)
+	s.owner(1)
+	s.must(s.client.ZAdd(s.ctx, s.keys.Done, redis.Z{Score: 2, Member: "2"}).Err()) // without anything nothing is read
 	overtaken := false
 	s.client.AddHook(before(func() {
 		if !overtaken {
 			overtaken = true
-			s.owner(2)
-			s.admitted(token(2), 4, nil)
+			s.owner(3)
+			s.admitted(token(3), 4, nil)
 		}
 	}))
-	_, err := s.log(token(1)).Open(s.ctx, 0)
-	if fenced, ok := errors.AsType[*sources.FencedError](err); !ok || fenced.Stored != 2 {
+	_, err := s.log(token(2)).Open(s.ctx, 0)
+	if fenced, ok := errors.AsType[*sources.FencedError](err); !ok || fenced.Stored != 3 {
 		t.Errorf("an open that was overtaken while it read: %v", err)
+	}
+}
+
+// One script says that nothing is left. Whatever is left, of one kind alone, is read.
+func TestOpenReadsWhatIsLeftAndNothingElse(t *testing.T) {
+	read := false
+	s := newScripts(t)
+	s.client.AddHook(before(func() { read = true }))
+	open := func(e partition.Epoch) redisprogress.Opened {
+		t.Helper()
+		read = false
+		o, err := s.log(token(e)).Open(s.ctx, 0)
+		s.must(err)
+		return o
+	}
+	if o := open(1); read || len(o.Done)+len(o.Lifted)+len(o.Tried) != 0 {
+		t.Errorf("nothing is left: read %v, found %+v", read, o)
+	}
+	s.must(s.client.ZAdd(s.ctx, s.keys.Done, redis.Z{Score: 2, Member: "2"}).Err())
+	if o := open(2); len(o.Done) != 1 {
+		t.Errorf("a position is done: found %+v", o)
+	}
+	s.must(s.client.Del(s.ctx, s.keys.Done).Err())
+	s.must(s.client.HSet(s.ctx, s.keys.Tries, "1", "3 0 0 why").Err())
+	if o := open(3); o.Tried[1].Tries != 3 {
+		t.Errorf("a position was tried: found %+v", o)
+	}
+	s.must(s.client.Del(s.ctx, s.keys.Tries).Err())
+	s.must(s.client.HSet(s.ctx, s.keys.Lifted, "0", "t0").Err())
+	if o := open(4); len(o.Lifted) != 1 {
+		t.Errorf("a position was lifted: found %+v", o)
 	}
 }
 

@@ -179,8 +179,10 @@ func TestFetchAsksBeforeItHandsOut(t *testing.T) {
 	for _, fenced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fenced %v", fenced), func(t *testing.T) {
 			w, line := newWired(t, Config{})
-			w.push("a", "b")
 			s := w.open()
+			w.push("first")
+			w.fetch(s, 1, "first") // the store knows the script
+			w.push("a", "b")
 			ctx, end := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			line.set(func(_ []redis.Cmder, send func() error) error {
