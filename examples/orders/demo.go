@@ -11,6 +11,8 @@ import (
 
 	"github.com/countoff/countoff/examples/orders/play"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition/redisurl"
 )
 
 // demoPatience is how long the demo may take in all.
@@ -71,6 +73,9 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 			return play.Report{}, err
 		}
 	}
+	if err := shared(ctx, p.Redis(), cfg.Name, 3); err != nil {
+		return play.Report{}, err
+	}
 	sent := make(chan error, 1)
 	go func() { sent <- p.Send(ctx, load) }()
 	// Half-way by what is done, however fast the machine is.
@@ -87,4 +92,25 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 		return play.Report{}, err
 	}
 	return p.Report(ctx, load, victim, at)
+}
+
+// shared waits until so many peers or more own all partitions, each some: on a busy machine the
+// orders might be done before the last one comes, and nothing be taken over from it.
+func shared(ctx context.Context, redis, name string, peers int) error {
+	client, err := redisurl.Open(redis)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return play.Until(ctx, func() (bool, error) {
+		seen, err := status.Read(ctx, client, name)
+		owners := map[string]bool{}
+		for _, part := range seen.Partitions {
+			if part.State != status.Owned {
+				return false, err
+			}
+			owners[part.Owner] = true
+		}
+		return len(owners) >= peers, err
+	})
 }
