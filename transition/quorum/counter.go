@@ -25,8 +25,9 @@ const (
 	firstPause      = time.Millisecond
 	lastPause       = 200 * time.Millisecond
 	// inFlight is how many calls one register may have to answer at once. One that is
-	// slower than the others is left out for a while instead of piling them up.
-	inFlight = 4
+	// slower than the others is left out for a while instead of piling them up; so many
+	// callers at once are no sign of that.
+	inFlight = 32
 )
 
 // A Counter gives numbers that only rise: each is larger than every number that was given

@@ -338,3 +338,54 @@ func TestClosed(t *testing.T) {
 		time.Sleep(3 * time.Second) // what comes late
 	})
 }
+
+// crowded is a register that answers when as many have asked as are awaited.
+type crowded struct {
+	Memory
+	asked *sync.WaitGroup
+}
+
+func (r *crowded) Raise(ctx context.Context, n uint64) (uint64, error) {
+	r.asked.Done()
+	all := make(chan struct{})
+	go func() {
+		r.asked.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+		return r.Memory.Raise(ctx, n)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// A process with many consumers asks for many at once: that is no register that hangs.
+func TestManyAskAtOnce(t *testing.T) {
+	const callers = 16
+	synctest.Test(t, func(t *testing.T) {
+		var registers []Register
+		for range 3 {
+			r := &crowded{asked: new(sync.WaitGroup)}
+			if err := r.Admit(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			r.asked.Add(callers)
+			registers = append(registers, r)
+		}
+		c, err := New(registers, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				if err := c.Raise(t.Context(), 7); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
