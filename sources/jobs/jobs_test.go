@@ -129,6 +129,30 @@ func TestDailyIsOnceADay(t *testing.T) {
 	})
 }
 
+// Go's own bounds of a zone end too early in a leap year whose changes are a rule's.
+func TestTheLastDayOfALeapYear(t *testing.T) {
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"} {
+		location, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []time.Time{
+			time.Date(2040, 12, 31, 0, 0, 0, 0, location), time.Date(2040, 12, 31, 12, 30, 0, 0, location),
+			time.Date(2040, 12, 31, 23, 59, 0, 0, location), time.Date(2041, 1, 1, 0, 0, 0, 0, location),
+		} {
+			s, err := jobs.Schedule(fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), at.Month()), zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, before := range []time.Duration{time.Second, 13 * time.Hour, 48 * time.Hour, 200 * 24 * time.Hour} {
+				if got := s.Next(at.Add(-before)); !got.Equal(at) {
+					t.Errorf("%v before %v comes %v", before, at, got)
+				}
+			}
+		}
+	}
+}
+
 func offsetOf(t time.Time) int {
 	_, seconds := t.Zone()
 	return seconds

@@ -87,6 +87,11 @@ func (z zoned) Next(t time.Time) time.Time {
 	over := t.Add(reach)
 	for u := t.Truncate(time.Second).Add(time.Second); u.Before(over); {
 		start, end := u.In(z.location).ZoneBounds()
+		if !end.IsZero() && !end.After(u) {
+			// Where a rule goes on past the table of a zone (2038 as a rule) Go lets every year
+			// end after 365 days: on the last of a leap year it says that the day was over.
+			end = u.Truncate(24 * time.Hour).Add(24 * time.Hour)
+		}
 		if at := z.within(u, start); !at.IsZero() && (end.IsZero() || at.Before(end)) {
 			return at
 		}
