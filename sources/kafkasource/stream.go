@@ -76,6 +76,7 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.F
 // knows s.
 func (s *stream) take(records []*kgo.Record, lifted bool) {
 	s.held = slices.Grow(s.held, len(records))
+	clear(s.held[len(s.held) : len(s.held)+len(records)]) // takeOne fills in what a task has
 	n := names{prefix: s.prefix}
 	n.grow(records)
 	for _, r := range records {
@@ -106,7 +107,7 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 		s.log.Accused(r.Offset)
 	}
 	s.records.put(r)
-	s.held = s.held[:len(s.held)+1] // there is room, and zero: what left it was cleared
+	s.held = s.held[:len(s.held)+1] // there is room, and it is zero: see its caller
 	t := &s.held[len(s.held)-1]     // made where it stays: it is large
 	t.Grant, t.Token, t.Attempt = s.grant, s.token, 1
 	if had {
