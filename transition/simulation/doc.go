@@ -28,7 +28,8 @@
 //	U  a partition that stays wished by a peer whose lease stands is never paused
 //	D  nobody drains for a successor that died before it asked
 //	L  after calm every partition is served by the peer that the newest roll names,
-//	   the roll names the living, and who left is gone
+//	   the roll names the living, who left is gone, and nobody stands as who waits for
+//	   what another is to have
 //	P  then nothing moves
 //	M  a roll moves the least possible
 //	B  with the barrier nobody works under one roll while another works under another
