@@ -288,8 +288,9 @@ type (
 		Consumer              string
 		Units, Added, Removed int
 	}
-	// UnitsTroubled: the list could not be read, or the table not written. What runs
-	// goes on. Said once until it works again.
+	// UnitsTroubled: the list could not be read, or the table not written; said once until it
+	// works again. Or something in the list can be no unit (partition.CheckUnit), and is
+	// nobody's; said again when that changes. What runs goes on.
 	UnitsTroubled struct {
 		Consumer string
 		Err      error

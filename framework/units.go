@@ -56,7 +56,8 @@ type UnitSource interface {
 	// Layout is what all peers of the name agree on: how many shares the units are
 	// granted in. It is asked once at each start.
 	Layout(ctx context.Context) (partition.Config, error)
-	// Units returns all units, in any order. Those named twice are one. It is called
+	// Units returns all units, in any order. Those named twice are one; what
+	// partition.CheckUnit refuses is nobody's, and told as UnitsTroubled. It is called
 	// from one goroutine.
 	Units(ctx context.Context) ([]string, error)
 }

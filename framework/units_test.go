@@ -497,6 +497,35 @@ func TestUnitsOutliveTheirList(t *testing.T) {
 	})
 }
 
+// What somebody wrote into the list by mistake is nobody's, and told; the rest is worked on.
+func TestUnitsThatAreNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a", "b")
+		var told []string
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.UnitsTroubled); ok {
+					told = append(told, e.Err.Error())
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		w.set("a", "b", "two\nlines", "", "nul\x00", "cr\r", strings.Repeat("x", 1<<17))
+		time.Sleep(5 * time.Second)
+		w.set("a", "b", "two\nlines")
+		time.Sleep(5 * time.Second)
+		w.set("a", "b")
+		time.Sleep(5 * time.Second)
+		if _, starts := w.table(); len(starts) != 2 || starts["a"] != 1 || starts["b"] != 1 {
+			t.Errorf("started %v", starts)
+		}
+		if len(told) != 2 || !strings.HasPrefix(told[0], "5 in the list") || !strings.HasPrefix(told[1], "1 in the list") || !strings.Contains(told[1], `"two\nlines"`) {
+			t.Errorf("told %q", told)
+		}
+		w.leave(ann)
+	})
+}
+
 type brokenList struct {
 	*town
 	broken atomic.Bool

@@ -162,6 +162,7 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 	defer timer.Stop()
 	poked := false
 	failing := false
+	var odd string // what of the list is no unit, as it was told last
 	for {
 		select {
 		case <-ctx.Done():
@@ -172,8 +173,13 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 			continue
 		case <-timer.C:
 		}
-		err := s.look(ctx, share, poked)
+		refused, err := s.look(ctx, share, poked)
 		poked = false
+		if err == nil && refused != odd {
+			if odd = refused; odd != "" {
+				s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: errors.New(odd)})
+			}
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
 		}
@@ -185,31 +191,53 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 // publishSoon is how long after a change the table is written.
 const publishSoon = 50 * time.Millisecond
 
-// look reads the list and follows it.
-func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) error {
+// look reads the list and follows it. It returns what of it is no unit, in words.
+func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (refused string, err error) {
 	inner, cancel := context.WithTimeout(ctx, s.u.cfg.Timing.Lease)
 	defer cancel()
 	units, err := s.u.cfg.Source.Units(inner)
 	if err != nil {
-		return fmt.Errorf("read the list of units: %w", err) // what runs goes on
+		return "", fmt.Errorf("read the list of units: %w", err) // what runs goes on
 	}
 	slices.Sort(units)
-	units = slices.Compact(units)
+	units, refused = onlyUnits(slices.Compact(units))
 	added, removed := s.adopt(share, units)
 	if added+removed > 0 {
 		changed = true
 		s.u.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
 	}
 	if err := s.even(inner, share, added+removed > 0); err != nil {
-		return err
+		return "", err
 	}
 	if s.u.cfg.Publish == nil || !changed && share.View().Index != 0 {
-		return nil
+		return refused, nil
 	}
 	if err := s.u.cfg.Publish(inner, units); err != nil {
-		return fmt.Errorf("write the table of units: %w", err)
+		return "", fmt.Errorf("write the table of units: %w", err)
 	}
-	return nil
+	return refused, nil
+}
+
+// onlyUnits returns those of names that are units, and says what the others are. One line that
+// somebody wrote by mistake is to cost that line, and not the work of all peers.
+func onlyUnits(names []string) (units []string, refused string) {
+	var first error
+	n := 0
+	units = slices.DeleteFunc(names, func(name string) bool {
+		err := partition.CheckUnit(name)
+		if err == nil {
+			return false
+		}
+		n++
+		if first == nil {
+			first = err
+		}
+		return true
+	})
+	if n == 0 {
+		return units, ""
+	}
+	return units, fmt.Sprintf("%d in the list of units can be nobody's, and should be removed from it: the first is %v", n, first)
 }
 
 // evenly is partition.Even of the units there are at the moment.

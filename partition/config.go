@@ -143,3 +143,21 @@ func CheckName(name string) error {
 	}
 	return fmt.Errorf("partition: name %q: want 1 to 64 characters out of A-Z a-z 0-9 . _ -", name)
 }
+
+// mostUnit is how long the name of a unit of work may be.
+const mostUnit = 1 << 16
+
+// CheckUnit says what is wrong with the name of a unit of work. It is a line of text for programs
+// in any language, and may stand in their environment: not empty, at most 65,536 bytes, and
+// without line feed, carriage return and NUL.
+func CheckUnit(unit string) error {
+	switch {
+	case unit == "":
+		return errors.New("partition: unit: it is empty")
+	case len(unit) > mostUnit:
+		return fmt.Errorf("partition: unit %.40q…: it has %d bytes, want at most %d", unit, len(unit), mostUnit)
+	case strings.ContainsAny(unit, "\n\r\x00"):
+		return fmt.Errorf("partition: unit %.40q: want no line feed, carriage return or NUL", unit)
+	}
+	return nil
+}

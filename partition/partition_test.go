@@ -125,6 +125,19 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+func TestCheckUnit(t *testing.T) {
+	for _, good := range []string{"a", " with spaces\tand \xff ", strings.Repeat("x", 1<<16)} {
+		if err := partition.CheckUnit(good); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []string{"", "two\nlines", "cr\r", "nul\x00", strings.Repeat("x", 1<<16+1)} {
+		if partition.CheckUnit(bad) == nil {
+			t.Errorf("%.40q is taken", bad)
+		}
+	}
+}
+
 func TestCheckName(t *testing.T) {
 	for _, good := range []string{"mail-sender", "a", "A.b_c-9", strings.Repeat("x", 64)} {
 		if err := partition.CheckName(good); err != nil {

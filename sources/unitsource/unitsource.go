@@ -89,8 +89,13 @@ func (s *Source) Add(ctx context.Context, units ...string) error {
 	if len(units) == 0 {
 		return nil
 	}
-	if i := slices.IndexFunc(units, func(u string) bool { return strings.TrimSpace(u) == "" }); i >= 0 {
-		return fmt.Errorf("unitsource: unit %d is empty", i)
+	for i, u := range units {
+		if strings.TrimSpace(u) == "" {
+			return fmt.Errorf("unitsource: unit %d is empty", i)
+		}
+		if err := partition.CheckUnit(u); err != nil {
+			return fmt.Errorf("unitsource: add to %s: %w", s.key, err)
+		}
 	}
 	err := s.client.SAdd(ctx, s.key, words(units)...).Err()
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {

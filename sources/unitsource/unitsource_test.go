@@ -71,6 +71,9 @@ func TestListsAndSets(t *testing.T) {
 		if err := s.Add(ctx, "ok", " "); err == nil {
 			t.Error("an empty unit was taken")
 		}
+		if err := s.Add(ctx, "two\nlines"); err == nil {
+			t.Error("two lines were taken as a unit")
+		}
 
 		must(client.Del(ctx, key).Err())
 		must(client.Set(ctx, key, "text", 0).Err())
