@@ -66,7 +66,7 @@ func (m *Machine) atBarrier() bool {
 // behind. In a grace the ledger may not know yet who is.
 func (m *Machine) pass(a Answer, out *[]Effect) {
 	b := &m.barrier
-	if !b.waits || m.sync.arrived != b.next.Version || m.view.version != b.next.Version || a.Behind > 0 || a.Grace > 0 {
+	if !b.waits || m.sync.arrived != b.next.Version || a.Behind > 0 || a.Grace > 0 {
 		return
 	}
 	b.waits = false

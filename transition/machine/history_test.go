@@ -42,6 +42,16 @@ func past() machine.History {
 		of(at(33), machine.Granted, "c", "", 8, 0),
 		of(at(40), machine.Forgot, "", "", 0, 0),
 		of(at(41), machine.HeldAgain, "c", "", 8, 0),
+		of(at(42), machine.Asked, "a", "c", 8, 0),
+		of(at(43), machine.Handed, "d", "c", 9, 8), // who asked last got it
+		of(at(50), machine.Asked, "a", "d", 9, 0),
+		of(at(51), machine.Handed, "a", "d", 10, 9),
+		of(at(60), machine.GivenUp, "a", "", 10, 0),
+		of(at(61), machine.Forgot, "", "", 0, 0),
+		of(at(70), machine.Granted, "b", "", 11, 0),
+		of(at(72), machine.GivenUp, "b", "", 11, 0),
+		of(at(73), machine.Granted, "c", "", 12, 0),
+		of(at(80), machine.Granted, "a", "", 13, 0), // what was between is not told of
 	}
 }
 
@@ -64,7 +74,7 @@ func TestWhoseItWas(t *testing.T) {
 		{31, true, "", 0, machine.GivenUp, false},
 		{34, true, "c", 8, machine.Granted, false},
 		{40.5, false, "", 0, machine.Forgot, false},
-		{50, true, "c", 8, machine.HeldAgain, false},
+		{41.5, true, "c", 8, machine.HeldAgain, false},
 	} {
 		got := past().At(3, time.Unix(1000, 0).Add(time.Duration(c.at*float64(time.Second))))
 		if got.Known != c.known || got.Session != c.who || got.Grant.Epoch != c.epoch || got.How != c.how || got.Dead != c.dead {
@@ -89,10 +99,15 @@ func TestHistoryThatWasCut(t *testing.T) {
 
 func TestWaitsAndPauses(t *testing.T) {
 	want := map[partition.Epoch][2]time.Duration{
-		5: {0, 0},
-		6: {2 * time.Second, 0},  // asked at 2, handed over at 4
-		7: {0, 12 * time.Second}, // b's last word was at 9
-		8: {0, 3 * time.Second},
+		5:  {0, 0},
+		6:  {2 * time.Second, 0},  // asked at 2, handed over at 4
+		7:  {0, 12 * time.Second}, // b's last word was at 9
+		8:  {0, 3 * time.Second},
+		9:  {0, 0},
+		10: {time.Second, 0}, // what a asked of c before counts no more
+		11: {0, 0},           // nobody knows what was before the store forgot
+		12: {0, time.Second},
+		13: {0, 0},
 	}
 	for _, m := range past().Moves(3) {
 		if m.What != machine.Handed && m.What != machine.Took && m.What != machine.Granted {

@@ -36,20 +36,22 @@ type rules struct {
 	top     uint64
 	left    bool
 	// what runs, as the effects say
-	works map[partition.ID]partition.Epoch
-	ends  map[partition.ID]bool
-	ended map[partition.ID]partition.Epoch
+	works   map[partition.ID]partition.Epoch
+	ends    map[partition.ID]bool
+	aborted map[partition.ID]bool
+	ended   map[partition.ID]partition.Epoch
 }
 
 func newRules(t *testing.T, seed uint64) *rules {
 	r := &rules{
-		t:      t,
-		seed:   seed,
-		random: rand.New(rand.NewPCG(seed, 1)),
-		now:    machine.Instant(time.Hour),
-		works:  make(map[partition.ID]partition.Epoch),
-		ends:   make(map[partition.ID]bool),
-		ended:  make(map[partition.ID]partition.Epoch),
+		t:       t,
+		seed:    seed,
+		random:  rand.New(rand.NewPCG(seed, 1)),
+		now:     machine.Instant(time.Hour),
+		works:   make(map[partition.ID]partition.Epoch),
+		ends:    make(map[partition.ID]bool),
+		aborted: make(map[partition.ID]bool),
+		ended:   make(map[partition.ID]partition.Epoch),
 	}
 	r.m = machine.New(machine.Config{
 		Session: "s",
@@ -136,6 +138,7 @@ func (r *rules) drained(ev machine.Event) {
 	if d, ok := ev.(machine.Drained); ok && r.works[d.Grant.ID] == d.Grant.Epoch && r.ends[d.Grant.ID] {
 		delete(r.works, d.Grant.ID)
 		delete(r.ends, d.Grant.ID)
+		delete(r.aborted, d.Grant.ID)
 		r.ended[d.Grant.ID] = max(r.ended[d.Grant.ID], d.Grant.Epoch)
 	}
 }
@@ -190,10 +193,10 @@ func (r *rules) check(e machine.Effect) {
 		}
 		r.ends[e.Grant.ID] = true
 	case machine.Abort:
-		if r.works[e.Grant.ID] != e.Grant.Epoch {
-			r.fail("aborts %v, works on %v", e.Grant, r.works)
+		if r.works[e.Grant.ID] != e.Grant.Epoch || r.aborted[e.Grant.ID] {
+			r.fail("aborts %v, works on %v, aborted before: %v", e.Grant, r.works, r.aborted)
 		}
-		r.ends[e.Grant.ID] = true
+		r.ends[e.Grant.ID], r.aborted[e.Grant.ID] = true, true
 	case machine.Sync:
 		if r.call != 0 {
 			r.fail("a second Sync while %d is outstanding", r.call)
@@ -225,7 +228,7 @@ func (r *rules) checkRequest(q machine.Request) {
 	}
 	abandons := r.seed%2 == 1
 	for _, g := range q.Release {
-		if r.works[g.ID] == g.Epoch && !abandons {
+		if r.works[g.ID] == g.Epoch && (!abandons || !r.aborted[g.ID]) {
 			r.fail("releases %v, which it works on", g)
 		}
 		r.ended[g.ID] = max(r.ended[g.ID], g.Epoch)
