@@ -31,11 +31,13 @@ type envelope struct {
 func (e *envelope) lockValue() string { return formatInt(e.born.UnixMicro()) }
 
 const (
-	envelopeVersion = 1
+	envelopeVersion = 2
 
-	flagUnique     = 1 << 0 // :unique:<id> is held
-	flagFirstError = 1 << 1 // the first error follows the counts
-	envelopeFlags  = flagUnique | flagFirstError
+	// What most tasks do not have takes no byte, and no time to read.
+	flagUnique    = 1 << 0 // :unique:<id> is held
+	flagTried     = 1 << 1 // the counts and the first error follow
+	flagHeaders   = 1 << 2 // headers follow
+	envelopeFlags = flagUnique | flagTried | flagHeaders
 )
 
 // errEnvelope means that bytes found in a log are no envelope this build can read.
@@ -48,18 +50,23 @@ func appendEnvelope(dst []byte, e *envelope) []byte {
 	if e.unique {
 		flags |= flagUnique
 	}
-	if e.firstError != "" {
-		flags |= flagFirstError
+	if e.tries > 0 || e.crashes > 0 || e.firstError != "" {
+		flags |= flagTried
+	}
+	if len(e.headers) > 0 {
+		flags |= flagHeaders
 	}
 	dst = append(dst, envelopeVersion, flags)
 	dst = appendString(dst, e.id)
 	dst = appendString(dst, e.typ)
 	dst = appendString(dst, e.key)
 	dst = binary.AppendVarint(dst, e.born.UnixMicro())
-	dst = appendHeaders(dst, e.headers)
-	dst = binary.AppendUvarint(dst, uint64(e.tries))
-	dst = binary.AppendUvarint(dst, uint64(e.crashes))
-	if e.firstError != "" {
+	if flags&flagHeaders != 0 {
+		dst = appendHeaders(dst, e.headers)
+	}
+	if flags&flagTried != 0 {
+		dst = binary.AppendUvarint(dst, uint64(e.tries))
+		dst = binary.AppendUvarint(dst, uint64(e.crashes))
 		dst = appendString(dst, e.firstError)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(e.payload)))
@@ -74,9 +81,6 @@ func appendString(dst []byte, s string) []byte {
 // equal bytes.
 func appendHeaders(dst []byte, headers map[string]string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(headers)))
-	if len(headers) == 0 {
-		return dst
-	}
 	var few [8]string
 	names := slices.AppendSeq(few[:0], maps.Keys(headers))
 	slices.Sort(names)
@@ -105,10 +109,12 @@ func parseEnvelope(s string) (envelope, error) {
 	e.typ = r.string("type")
 	e.key = r.string("key")
 	e.born = r.time("born")
-	e.headers = r.headers()
-	e.tries = r.count("tries")
-	e.crashes = r.count("crashes")
-	if flags&flagFirstError != 0 {
+	if flags&flagHeaders != 0 {
+		e.headers = r.headers()
+	}
+	if flags&flagTried != 0 {
+		e.tries = r.count("tries")
+		e.crashes = r.count("crashes")
 		e.firstError = r.string("first error")
 	}
 	if p := r.string("payload"); p != "" {

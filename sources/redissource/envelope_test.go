@@ -93,11 +93,11 @@ func TestEnvelopeRefuses(t *testing.T) {
 	}
 	for _, c := range []struct{ what, raw, want string }{
 		{"one byte too many", raw + "x", "1 bytes too many"},
-		{"another version", "\x02" + raw[1:], "version 2"},
-		{"an unknown flag", raw[:1] + "\x83" + raw[2:], "unknown flags"},
-		{"a length past the end", "\x01\x00\xff\x01", "255 bytes announced, 0 left"},
-		{"a length over 64 bits", "\x01\x00" + strings.Repeat("\xff", 10), "no number"},
-		{"more headers than bytes", "\x01\x00\x00\x00\x00\x00\xff\xff\xff\xff\x0f", "headers"},
+		{"another version", "\x01" + raw[1:], "version 1"},
+		{"an unknown flag", raw[:1] + "\x87" + raw[2:], "unknown flags"},
+		{"a length past the end", "\x02\x00\xff\x01", "255 bytes announced, 0 left"},
+		{"a length over 64 bits", "\x02\x00" + strings.Repeat("\xff", 10), "no number"},
+		{"more headers than bytes", "\x02\x04\x00\x00\x00\x00\xff\xff\xff\xff\x0f", "headers"},
 		{"JSON", `{"to":"ann"}`, "version 123"},
 	} {
 		if _, err := parseEnvelope(c.raw); !errors.Is(err, errEnvelope) || !strings.Contains(err.Error(), c.want) {

@@ -77,7 +77,7 @@ func TestEnqueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := partition.Of("ann", 8)
-		if results[0].ID != "a" || results[0].Partition != home || results[1].Partition != home || len(results[1].ID) != 26 {
+		if results[0].ID != "a" || results[0].Partition != home || results[1].Partition != home || len(results[1].ID) != 24 {
 			t.Errorf("results %+v", results)
 		}
 		log := logOf(t, client, name, home)
