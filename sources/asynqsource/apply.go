@@ -114,9 +114,12 @@ func (s *stream) applyTaken(t *trip, now time.Time) error {
 	if len(t.single) > 0 {
 		ends = s.applyDequeued(t) < t.most
 	}
-	s.atEnd, s.paused = ends, reply[2] == int64(1)
+	flags := number(reply, 2)
+	s.atEnd, s.paused = ends, flags&1 != 0
 	look := now.Add(lookEvery)
 	switch {
+	case flags&2 != 0:
+		look = now
 	case s.paused:
 		look = now.Add(pausedEvery)
 	case due >= 0:

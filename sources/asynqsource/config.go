@@ -1,17 +1,20 @@
 package asynqsource
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/countoff/countoff/partition"
 )
 
 // A KeyFunc says which key a task has that names none itself (see [HeaderKey]): tasks
-// of one key run one at a time, in order. An empty key is none. It must always say the
-// same of a task, and not block.
+// of one key run one at a time, in order. An empty key is none; one that is not UTF-8
+// counts as the hexadecimal digits of its bytes. It must always say the same of a task,
+// and not block. A task on which it panics is archived.
 type KeyFunc func(typ string, payload []byte, headers map[string]string) string
 
 // A Config is what a [Source] is told. The zero value is P queues name:0 .. name:P-1.
@@ -31,7 +34,8 @@ type Config struct {
 	Ingress []string
 	// Key gives keys to tasks that come without. Default: they have none.
 	Key KeyFunc
-	// Window is the most tasks of a queue that are active at once. Default 1,024.
+	// Window is how far a queue is taken ahead: how many tasks are active at once, those
+	// aside that wait behind a key which waits for a retry. Default 1,024.
 	Window int
 	// CrashLimit is how many crashes of its peer a task may be charged with; the last
 	// of them archives it. Default 3.
@@ -63,7 +67,25 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate() error {
+// name gives m a key, if it brings none. A panic must not end the peer: it would end the
+// next owner as well.
+func (c Config) name(m *message) (err error) {
+	if m.key != "" || c.Key == nil {
+		return nil
+	}
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("asynqsource: Config.Key panicked: %v", why)
+		}
+	}()
+	m.key = c.Key(m.typ, m.payload, m.headers)
+	if !utf8.ValidString(m.key) { // an ingress writes it into the message, where text must be UTF-8
+		m.key = hex.EncodeToString([]byte(m.key))
+	}
+	return nil
+}
+
+func (c Config) validate(name string) error {
 	var errs []error
 	if c.Window < 1 || c.Window > 4096 {
 		errs = append(errs, fmt.Errorf("asynqsource: Window %d: want 1 to 4096", c.Window))
@@ -74,18 +96,24 @@ func (c Config) validate() error {
 	if c.Plain != Refuse && c.Plain != Alarm {
 		errs = append(errs, fmt.Errorf("asynqsource: Plain %q: want %q or %q", c.Plain, Refuse, Alarm))
 	}
-	if len(c.Queues) > 0 && (c.Partitions != 0 || c.Hash != "") {
-		errs = append(errs, errors.New("asynqsource: Partitions and Hash are those of Queues, where these are given"))
+	if len(c.Queues) == 0 {
+		errs = append(errs, partition.Config{Total: c.Partitions, Hash: c.Hash}.WithDefaults().Validate())
+	} else if c.Partitions != 0 || c.Hash != "" {
+		errs = append(errs, errors.New("asynqsource: Partitions and Hash are those of Queues, where these are given: take them out"))
 	}
 	if len(c.Queues) > 0 && len(c.Ingress) > 0 {
-		errs = append(errs, errors.New("asynqsource: Queues are partitions as they are: there is nowhere to move the tasks of an Ingress"))
+		errs = append(errs, errors.New("asynqsource: Queues are partitions as they are: there is nowhere to move the tasks of an Ingress: take one of the two out"))
 	}
 	for i, q := range slices.Concat(c.Queues, c.Ingress) {
 		switch {
 		case strings.TrimSpace(q) == "":
-			errs = append(errs, errors.New("asynqsource: a queue without a name"))
+			errs = append(errs, errors.New("asynqsource: a queue without a name: asynq refuses it"))
 		case strings.ContainsAny(q, "{}\n"):
 			errs = append(errs, fmt.Errorf("asynqsource: queue %q: braces make another hash tag of its keys, asynq does not work with them on a cluster", q))
+		case q == markOf(name):
+			errs = append(errs, fmt.Errorf("asynqsource: queue %q: by this name the servers of %s are told from plain ones: it must stay empty", q, name))
+		case i >= len(c.Queues) && ownQueue(name, q):
+			errs = append(errs, fmt.Errorf("asynqsource: ingress %q is a queue that tasks of %s are moved to: only queues of other names can be moved", q, name))
 		case slices.Contains(slices.Concat(c.Queues, c.Ingress)[:i], q):
 			errs = append(errs, fmt.Errorf("asynqsource: queue %q is named twice", q))
 		}

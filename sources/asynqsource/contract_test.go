@@ -34,7 +34,7 @@ func op(c redis.Cmder) sourcetest.Op {
 	case !strings.HasSuffix(first, "}:fence") || n == 2:
 	case n == 7 && strings.HasSuffix(last, ":archived"):
 		return sourcetest.Open
-	case n == 7:
+	case n == 8:
 		return sourcetest.Fetch
 	case n == 4:
 		return sourcetest.Close

@@ -90,19 +90,23 @@ var (
 // A source has at most one engine, and needs none for handlers of the framework. It
 // must be made before the first Open.
 func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
+	var errs []error
 	if h == nil {
-		return nil, errors.New("asynqsource: no handler")
+		errs = append(errs, errors.New("asynqsource: no handler: want an asynq.Handler, a *asynq.ServeMux as a rule"))
 	}
 	if g := cfg.GroupGracePeriod; g != 0 && g < time.Second {
-		return nil, fmt.Errorf("asynqsource: GroupGracePeriod %v: asynq wants at least a second", g)
+		errs = append(errs, fmt.Errorf("asynqsource: GroupGracePeriod %v: asynq wants at least a second", g))
 	}
 	if cfg.StrictPriority {
-		return nil, errors.New("asynqsource: StrictPriority: queues take turns here; take it out, and give what is urgent a consumer of its own")
+		errs = append(errs, errors.New("asynqsource: StrictPriority: queues take turns here; take it out, and give what is urgent a consumer of its own"))
 	}
 	for _, q := range slices.Sorted(maps.Keys(cfg.Queues)) {
 		if !s.consumes(q) {
-			return nil, fmt.Errorf("asynqsource: the server's Queues have %q, which the source does not consume: name it in Queues or Ingress of the source, or take it out", q)
+			errs = append(errs, fmt.Errorf("asynqsource: the server's Queues have %q, which the source does not consume: name it in Queues or Ingress of the source, or take it out", q))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	e := &Engine{source: s, handler: h, cfg: cfg, offers: make(chan *run), runs: make(map[runKey]*run)}
 	s.mu.Lock()

@@ -142,3 +142,29 @@ func TestWhatAnEngineCannotDoIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// All that is wrong is said at once, with what to do about it.
+func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
+	says := func(err error, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%q is not said in:\n%v", w, err)
+			}
+		}
+	}
+	_, err := New(nil, "mails", Config{
+		Partitions: -1, Hash: "md5", Window: -1, CrashLimit: -1, Plain: "no",
+		Ingress: []string{"a{b", " ", "in", "in", "mails:3", "countoff-mails"},
+	})
+	says(err, "-1 partitions", `hash "md5"`, "Window", "CrashLimit", `Plain "no"`, `"a{b"`, "without a name", `"in" is named twice`,
+		`ingress "mails:3" is a queue that tasks of mails are moved to`, `"countoff-mails"`)
+	_, err = New(nil, "mails", Config{Queues: []string{"mails:3"}, Partitions: 3, Ingress: []string{"in"}})
+	says(err, "Partitions and Hash", "Ingress")
+	src, err := New(nil, "mails", Config{Queues: []string{"mails:3"}, Ingress: nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = src.Handler(nil, asynq.Config{GroupGracePeriod: 1, StrictPriority: true, Queues: map[string]int{"a": 1, "b": 1}})
+	says(err, "no handler", "GroupGracePeriod", "StrictPriority", `"a"`, `"b"`)
+}

@@ -141,6 +141,10 @@ func (sc *script) send(ctx context.Context, c redis.Scripter, names []string, ar
 	return sc.EvalSha(ctx, c, names, args...)
 }
 
+// fetchBytes is about the most bytes of messages that one trip takes: while Redis writes
+// a larger answer, and the peer reads it, both are silent for everybody else.
+const fetchBytes = 1 << 20
+
 // sendFetch sends what takes tasks.
 func (s *stream) sendFetch(ctx context.Context, pipe redis.Pipeliner, t *trip, number string) {
 	k, most := &s.keys, t.most
@@ -148,8 +152,8 @@ func (s *stream) sendFetch(ctx context.Context, pipe redis.Pipeliner, t *trip, n
 		most = 0 // only what a lost reply has left behind, and what is due
 	}
 	t.taken = fetchScript.send(ctx, pipe,
-		[]string{k.fence, k.pending, k.active, k.lease, k.paused, k.scheduled, k.retry},
-		[]any{s.fence, number, most, t.known, k.task, flag(t.forward), k.group}, t.source)
+		[]string{k.fence, k.pending, k.active, k.lease, k.paused, k.scheduled, k.retry, k.completed},
+		[]any{s.fence, number, most, t.known, k.task, flag(t.forward), k.group, fetchBytes}, t.source)
 	if most < t.most {
 		s.sendDequeue(ctx, pipe, t, number)
 	}

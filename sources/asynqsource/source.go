@@ -51,7 +51,7 @@ type Source struct {
 // New returns the source of the tasks under name. It does not talk to the store.
 func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
-	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+	if err := errors.Join(partition.CheckName(name), cfg.validate(name)); err != nil {
 		return nil, err
 	}
 	return &Source{
@@ -96,9 +96,14 @@ func (s *Source) consumes(queue string) bool {
 	if slices.Contains(s.cfg.Queues, queue) || slices.Contains(s.cfg.Ingress, queue) {
 		return true
 	}
-	number, ours := strings.CutPrefix(queue, s.name+":")
-	_, err := strconv.ParseInt(number, 10, 32)
-	return ours && err == nil && len(s.cfg.Queues) == 0
+	return len(s.cfg.Queues) == 0 && ownQueue(s.name, queue)
+}
+
+// ownQueue reports whether a queue is that of a partition of name.
+func ownQueue(name, queue string) bool {
+	number, ours := strings.CutPrefix(queue, name+":")
+	_, err := strconv.ParseUint(number, 10, 31)
+	return ours && err == nil
 }
 
 // Layout returns the configuration of the name. The first call writes it if none

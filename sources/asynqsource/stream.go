@@ -127,8 +127,8 @@ func (s *stream) take(id, raw string, since int64) {
 	if err == nil && m.id != id {
 		err = errMessage
 	}
-	if m.key == "" && s.source.cfg.Key != nil {
-		m.key = s.source.cfg.Key(m.typ, m.payload, m.headers)
+	if err == nil {
+		err = s.source.cfg.name(&m)
 	}
 	it := &item{id: id, raw: raw, key: m.key, uniqueKey: m.uniqueKey, retention: m.retention}
 	s.items[pos], s.open[id] = it, pos

@@ -66,16 +66,14 @@ func Mux(consumer string, cfg Config, h any) fx.Option {
 		src, s := cfg.source(consumer, l, provided.Client)
 		s.Concurrency = cfg.Server.Concurrency
 		r := result{Source: s, Route: frameworkfx.Route{Consumer: consumer, Route: framework.Route{Any: true, Handler: stopped{}}}}
-		if s.Err != nil {
-			return r
+		engine, err := cfg.engine(consumer, src, h)
+		if r.Source.Err = errors.Join(s.Err, err); r.Source.Err == nil {
+			r.Route.Handler = engine
 		}
-		engine, err := src.Handler(h, cfg.Server)
-		if err != nil {
-			r.Source.Err = err
-			return r
-		}
-		r.Route.Handler = engine
 		return r
+	}
+	if h == nil { // of no type: fx would not know what to do with it
+		return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, nil) })
 	}
 	if handler, ok := h.(asynq.Handler); ok {
 		return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, handler) })
@@ -86,6 +84,19 @@ func Mux(consumer string, cfg Config, h any) fx.Option {
 		fx.Provide(fx.Annotate(h, fx.As(new(asynq.Handler))), fx.Private),
 		fx.Provide(both),
 	)
+}
+
+// engine makes the engine of src, or says what is wrong with it even where there is no
+// source, because of what is wrong with that: then its queues are not known.
+func (cfg Config) engine(consumer string, src *asynqsource.Source, h asynq.Handler) (*asynqsource.Engine, error) {
+	if src == nil {
+		var err error
+		if src, err = asynqsource.New(nil, consumer, asynqsource.Config{}); err != nil {
+			return nil, nil // the name: that is said already
+		}
+		cfg.Server.Queues = nil
+	}
+	return src.Handler(h, cfg.Server)
 }
 
 type result struct {
@@ -109,7 +120,6 @@ type given struct {
 
 func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
 	client, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
-	errs := []error{err}
 	observer := new(atomic.Pointer[framework.Observer])
 	if cfg.Source.Found == nil {
 		cfg.Source.Found = func(p asynqsource.Plain) {
@@ -118,9 +128,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 			}
 		}
 	}
-	src, err := asynqsource.New(client, name, cfg.Source)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, frameworkfx.Source{Consumer: name, Err: err}
+	src, wrong := asynqsource.New(client, name, cfg.Source)
+	if err := errors.Join(err, wrong); err != nil {
+		return src, frameworkfx.Source{Consumer: name, Err: err}
 	}
 	return src, frameworkfx.Source{
 		Consumer: name,

@@ -148,7 +148,8 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		asynqfx.Mux("mails", asynqfx.Config{URL: "redis://127.0.0.1:1", Server: asynq.Config{GroupGracePeriod: time.Millisecond}}, asynq.NewServeMux()),
 		asynqfx.Mux("bills", asynqfx.Config{URL: "redis://127.0.0.1:1", Server: asynq.Config{Concurrency: 1 << 20}}, asynq.NewServeMux()),
-		asynqfx.Mux("orders", asynqfx.Config{Source: asynqsource.Config{Queues: []string{"a{b"}}}, asynq.NewServeMux()),
+		asynqfx.Mux("orders", asynqfx.Config{Source: asynqsource.Config{Queues: []string{"a{b"}}, Server: asynq.Config{StrictPriority: true}}, asynq.NewServeMux()),
+		asynqfx.Mux("bare", asynqfx.Config{URL: "redis://127.0.0.1:1/db"}, nil),
 	)
 	var wrong *frameworkfx.StartError
 	if !errors.As(app.Err(), &wrong) {
@@ -159,6 +160,9 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		`consumer "bills": framework: concurrency 1048576`,
 		`consumer "orders": asynqfx: no Redis URL, and the application provides no redis.UniversalClient`,
 		`queue "a{b"`,
+		`consumer "orders": asynqsource: StrictPriority`,
+		`consumer "bare": asynqsource: no handler`,
+		`consumer "bare": redis URL`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)

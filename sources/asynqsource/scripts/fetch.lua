@@ -2,28 +2,30 @@
 -- It stands behind settle.lua in one pipeline and is of the same number.
 --
 -- KEYS  1 fence  2 pending  3 active  4 lease  5 paused  6 scheduled  7 retry
+--       8 completed
 -- ARGV  1 token  2 number  3 most to take  4 how many of active the owner knows
---       5 prefix of task keys  6 '1': forward what is due first  7 prefix of groups
--- Result  {1, ms until the next delayed task (-1: none, -2: not asked), paused,
---          id, message, pending since, ..}
+--       5 prefix of task keys  6 '1': forward what is due first, and drop what was kept
+--       for long enough  7 prefix of groups
+--       8 about the most bytes of messages to take: at least one task comes
+-- Result  {1, ms until the next delayed task (-1: none, -2: not asked),
+--          1 (paused) + 2 (more is due at once), id, message, pending since, ..}
 --       | {0}  not admitted  | {2}  active has less than the owner knows
 -- Cost  O(taken)
 local f = redis.call('HMGET', KEYS[1], 't', 'n')
 if f[1] ~= ARGV[1] or f[2] ~= ARGV[2] then return {0} end
 local active, most, known, prefix = KEYS[3], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local bytes = tonumber(ARGV[8])
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {1, -2, 0}
-local function tell(id)
+local function tell(id) -- false: it was deleted by hand
   local v = redis.call('HMGET', prefix .. id, 'msg', 'pending_since')
-  if not v[1] then -- deleted by hand
-    redis.call('LREM', active, 1, id)
-    redis.call('ZREM', KEYS[4], id)
-    return
-  end
+  if not v[1] then return false end
+  bytes = bytes - #v[1]
   redis.call('HSET', prefix .. id, 'state', 'active')
   redis.call('HDEL', prefix .. id, 'pending_since')
   out[#out + 1], out[#out + 2], out[#out + 3] = id, v[1], v[2] or ''
+  return true
 end
 
 local have = redis.call('LLEN', active)
@@ -31,12 +33,20 @@ if have < known then return {2} end
 if have > known then
   -- The reply that brought these was lost, or another stream of this token had them.
   local ids = redis.call('LRANGE', active, 0, have - known - 1)
-  for i = #ids, 1, -1 do tell(ids[i]) end
+  for i = #ids, 1, -1 do
+    if not tell(ids[i]) then
+      redis.call('LREM', active, 1, ids[i])
+      redis.call('ZREM', KEYS[4], ids[i])
+    end
+  end
   return out
 end
+local more = 0
 if ARGV[6] == '1' then
+  local now = string.format('%.3f', ms / 1000)
   for _, delayed in ipairs({KEYS[6], KEYS[7]}) do
-    local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.3f', ms / 1000), 'LIMIT', 0, 100)
+    local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, 100)
+    if #due == 100 then more = 2 end
     for _, id in ipairs(due) do
       local group = redis.call('HGET', prefix .. id, 'group')
       redis.call('ZREM', delayed, id)
@@ -49,21 +59,41 @@ if ARGV[6] == '1' then
       end
     end
   end
+  local kept = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, 100)
+  if #kept == 100 then more = 2 end
+  for _, id in ipairs(kept) do
+    redis.call('ZREM', KEYS[8], id)
+    redis.call('DEL', prefix .. id)
+  end
 end
-local ids = {}
+local ids, left = {}, false
+out[3] = more
 if redis.call('EXISTS', KEYS[5]) == 1 then
-  out[3] = 1
+  out[3] = more + 1
 elseif most > 0 then
   ids = redis.call('RPOP', KEYS[2], most) or {}
 end
 if #ids > 0 then
-  redis.call('LPUSH', active, unpack(ids))
-  local score, scores = string.format('%.0f', time[1] + 30), {}
-  for i, id in ipairs(ids) do scores[2 * i - 1], scores[2 * i] = score, id end
-  redis.call('ZADD', KEYS[4], unpack(scores))
-  for _, id in ipairs(ids) do tell(id) end
+  local taken, scores, score = {}, {}, string.format('%.0f', time[1] + 30)
+  for i, id in ipairs(ids) do
+    if bytes <= 0 then -- the rest goes back to where it was: many large ones are no answer
+      local rest = {}
+      for j = #ids, i, -1 do rest[#rest + 1] = ids[j] end
+      redis.call('RPUSH', KEYS[2], unpack(rest))
+      left = true
+      break
+    end
+    if tell(id) then
+      taken[#taken + 1] = id
+      scores[#scores + 1], scores[#scores + 2] = score, id
+    end
+  end
+  if #taken > 0 then
+    redis.call('LPUSH', active, unpack(taken))
+    redis.call('ZADD', KEYS[4], unpack(scores))
+  end
 end
-if #ids < most then
+if #ids < most and not left then
   out[2] = -1
   for _, delayed in ipairs({KEYS[6], KEYS[7]}) do
     local head = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
