@@ -175,6 +175,10 @@ func (a *Admission) Release() {
 
 // Admit reports whether key is this peer's to work on now, and gives leave to do so, unless
 // ctx has ended. The caller must Release what it was given.
+//
+// A key may become this peer's at any moment. A loop over a list that wants what is there of a key in its
+// order leaves a key alone, once it has passed over something of it, until it reads the list
+// again: see examples/poller.
 func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
 	id, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total)
 	if err != nil || ctx.Err() != nil || !s.coordinator.Valid(time.Now()) {

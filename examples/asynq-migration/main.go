@@ -22,6 +22,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/asynqfx"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
 )
 
@@ -57,6 +58,9 @@ func run(args []string) int {
 	defer stop()
 	if err := demo(ctx, *url, *name, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "asynq-migration:", err)
+		if advice := redisconfig.Advice(err); advice != "" {
+			fmt.Fprintln(os.Stderr, advice)
+		}
 		return 1
 	}
 	return 0

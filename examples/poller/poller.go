@@ -11,31 +11,11 @@ import (
 	"github.com/countoff/countoff/framework"
 )
 
-// Poll works on the open rows of orders whose customers are this peer's, until ctx ends. The
-// caller runs the share, and ends ctx before it ends the share.
+// Poll works on the open rows of orders whose customers are this peer's, those of a customer in
+// their order, until ctx ends. The caller runs the share, and ends ctx before it ends the share.
 func Poll(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx context.Context, id int64) error) error {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		rows, err := db.QueryContext(ctx, `SELECT id, customer FROM orders WHERE done IS NULL ORDER BY id`)
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			var id int64
-			var customer string
-			if err := rows.Scan(&id, &customer); err != nil {
-				return err
-			}
-			a, mine := share.Admit(ctx, customer)
-			if !mine {
-				continue // another peer's
-			}
-			if err := one(a, db, id, work); err != nil && a.Context().Err() == nil {
-				a.Release()
-				return err
-			}
-			a.Release() // only then can the customer's partition move
-		}
-		if err := rows.Close(); err != nil {
+		if err := pass(ctx, db, share, work); err != nil {
 			return err
 		}
 		select {
@@ -44,6 +24,38 @@ func Poll(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx
 			return ctx.Err()
 		}
 	}
+}
+
+func pass(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx context.Context, id int64) error) error {
+	rows, err := db.QueryContext(ctx, `SELECT id, customer FROM orders WHERE done IS NULL ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	passed := map[string]bool{} // customers who wait for the next pass: a row of theirs was left open in this one
+	for rows.Next() {
+		var id int64
+		var customer string
+		if err := rows.Scan(&id, &customer); err != nil {
+			return err
+		}
+		if passed[customer] {
+			continue // this peer may have become the owner since
+		}
+		a, mine := share.Admit(ctx, customer)
+		if !mine {
+			passed[customer] = true // another peer's
+			continue
+		}
+		err := one(a, db, id, work)
+		over := a.Context().Err() != nil
+		a.Release() // only then can the customer's partition move
+		if err != nil && !over {
+			return err
+		}
+		passed[customer] = err != nil
+	}
+	return rows.Err()
 }
 
 // one works on a row that nobody has done since it was read. The epoch makes the table refuse

@@ -182,7 +182,7 @@ func lines(stderr zapcore.WriteSyncer) fx.Option {
 			return framework.ObserverFunc(func(framework.Event) {}) // the logger tells
 		}
 		cfg := zap.NewProductionEncoderConfig()
-		cfg.EncodeTime = zapcore.ISO8601TimeEncoder
+		cfg.EncodeTime, cfg.EncodeDuration = zapcore.ISO8601TimeEncoder, zapcore.StringDurationEncoder
 		return zapobserver.New(zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), stderr, zapcore.WarnLevel)))
 	}, fx.ResultTags(ObserverGroup)))
 }

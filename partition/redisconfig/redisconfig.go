@@ -46,7 +46,9 @@ func Agree(ctx context.Context, client redis.UniversalClient, name string, want 
 }
 
 // AgreePartitions is [Agree] for producers: they have no say in the units, and
-// neither compare nor write them. The Units it returns are those that stand.
+// neither compare nor write them. The Units it returns are those that stand. It fails on a
+// replica, also where there is nothing to write: who produces for one would be refused with each
+// task.
 func AgreePartitions(ctx context.Context, client redis.UniversalClient, name string, want partition.Config) (partition.Config, error) {
 	want.Units = nil
 	return agree(ctx, client, name, want, false)
@@ -75,6 +77,11 @@ func agree(ctx context.Context, client redis.UniversalClient, name string, want 
 	if fields[fieldTotal] == "" || units && !hasUnits {
 		if fields, err = write(ctx, client, name, want, units); err != nil {
 			return partition.Config{}, err
+		}
+	} else if !units {
+		// It removes nothing, and is refused by no server that is only full.
+		if err := client.HDel(ctx, Key(name), "-").Err(); redis.IsReadOnlyError(err) {
+			return partition.Config{}, failed("write", name, err)
 		}
 	}
 	got, err := parse(name, fields)

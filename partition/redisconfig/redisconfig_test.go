@@ -245,8 +245,15 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	if _, err := redisconfig.Agree(t.Context(), p.Client(), taken, partition.Config{}); err == nil || !strings.Contains(err.Error(), "another program writes keys of this name") {
 		t.Errorf("of a key that is something else it says %v", err)
 	}
+	known := taken + "-known"
+	if _, err := redisconfig.Agree(t.Context(), p.Client(), known, partition.Config{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.Client().Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := redisconfig.AgreePartitions(t.Context(), p.Client(), known, partition.Config{}); err == nil || !strings.Contains(err.Error(), "this is a replica") {
+		t.Errorf("of a replica, where the name is known, it says %v to a producer", err)
 	}
 	if _, err := redisconfig.Agree(t.Context(), p.Client(), taken+"-2", partition.Config{}); err == nil || !strings.Contains(err.Error(), "this is a replica") {
 		t.Errorf("of a replica it says %v", err)

@@ -48,6 +48,8 @@ type Config struct {
 	InboxLeft bool
 	HTTP      string // address of the probes; empty: none
 	Sender    sender.Config
+	// Masters are the URLs of three or five masters that witness the epochs. Empty: none do.
+	Masters []string
 	// Ledger makes the ledger if it is to stand elsewhere than in the Redis of the mails.
 	Ledger func(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error)
 }
@@ -124,7 +126,7 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	counted := redisfx.Config{Ledger: cfg.Ledger, Source: redissource.Config{Partitions: cfg.Partitions, Ingress: cfg.ingress()}}
+	counted := redisfx.Config{Ledger: cfg.Ledger, Epochs: cfg.Masters, Source: redissource.Config{Partitions: cfg.Partitions, Ingress: cfg.ingress()}}
 	healthy := frameworkfx.Healthy(cfg.Name, (*probes).health)
 	if cfg.Indexer == redisfx.Interval {
 		counted.Indexer, counted.Interval, counted.Counter = cfg.Indexer, cfg.Interval, cfg.Counter

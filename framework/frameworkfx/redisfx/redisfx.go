@@ -18,7 +18,6 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -91,9 +90,13 @@ func Source(consumer string, cfg Config) fx.Option {
 // Client provides the application with a redis.UniversalClient for url (see package
 // redisurl) and closes it at the end: for all consumers without a URL of their own,
 // and whatever else needs it.
+//
+// What go-redis itself logs, for the whole process, is switched off with the first client that
+// is made from a URL: observers are told why it cannot be reached. Who wants it calls
+// redis.SetLogger after that, as in an fx.Invoke, or provides a client of his own.
 func Client(url string) fx.Option {
 	return fx.Provide(func(l fx.Lifecycle) (redis.UniversalClient, error) {
-		c, err := redisurl.Open(url)
+		c, err := redisclient.Open(url)
 		if err != nil {
 			return nil, &frameworkfx.StartError{Faults: []error{err}}
 		}

@@ -4,6 +4,7 @@ package redisclient
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
@@ -17,7 +18,7 @@ import (
 func Of(l fx.Lifecycle, room, url string, provided redis.UniversalClient) (redis.UniversalClient, error) {
 	switch {
 	case url != "":
-		opened, err := redisurl.Open(url)
+		opened, err := Open(url)
 		if err != nil {
 			return nil, err
 		}
@@ -28,3 +29,17 @@ func Of(l fx.Lifecycle, room, url string, provided redis.UniversalClient) (redis
 	}
 	return provided, nil
 }
+
+// Open returns a client of url; see package redisurl. go-redis has one log for the whole process,
+// to stderr, where each attempt to connect to a server that is away is several lines beside what the
+// observers are told: with the first client that an application leaves to us it is switched off.
+func Open(url string) (redis.UniversalClient, error) {
+	quieten()
+	return redisurl.Open(url)
+}
+
+var quieten = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,31 @@
+package redisclient_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
+)
+
+// Nothing is on stderr that is not the application's.
+func TestAClientIsQuiet(t *testing.T) {
+	const child = "COUNTOFF_TEST_QUIET"
+	if os.Getenv(child) != "" {
+		client, err := redisclient.Open("redis://127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if client.Ping(t.Context()).Err() == nil {
+			t.Fatal("somebody is there")
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$") // go-redis keeps to the stderr that the process began with
+	cmd.Env = append(os.Environ(), child+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "PASS\n" {
+		t.Errorf("%v: %q", err, out)
+	}
+}
