@@ -78,6 +78,8 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 	for _, f := range coverage.Judge(l, func(c coverage.Condition) time.Duration {
 		from := since.free
 		switch {
+		case c.Kind == coverage.Unwell:
+			return -1 // of the name, and in no history
 		case c.Handover:
 			from = since.asked
 		case c.Kind == coverage.Overdue:

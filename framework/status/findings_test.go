@@ -42,6 +42,14 @@ func TestFindings(t *testing.T) {
 				t.Fatal("accepted")
 			}
 		}, "refused: "},
+		coverage.Unwell: {func(name string, l *redisledger.Ledger) {
+			sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, Unwell: true, State: machine.Live, Hold: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}})
+		}, "unwell: every peer says that it is unwell"},
+		coverage.NoneEligible: {func(name string, _ *redisledger.Ledger) {
+			if err := redisledger.Require(t.Context(), client, name, []partition.Requirement{{First: 1, Last: 1, Tags: "gpu"}}); err != nil {
+				t.Fatal(err)
+			}
+		}, "none-eligible: partition 1: it asks for gpu"},
 		coverage.TwoNames: {func(name string, l *redisledger.Ledger) {
 			sync(t, ledgerOf(t, client, name, "other"), transition.Request{Session: "cc", Peer: "cid", Weight: 1, State: machine.Live})
 		}, `two-deployments: the peers belong to "mine" (ann) and "other" (cid)`},

@@ -177,6 +177,27 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// What nobody knows the beginning of is told if it does not pass by itself.
+func TestJudgeOfWhatHasNoBeginning(t *testing.T) {
+	unknown := func(coverage.Condition) time.Duration { return -1 }
+	for what, change := range map[coverage.Kind]func(*coverage.Look){
+		coverage.Unwell: func(l *coverage.Look) {
+			for i := range l.Census.Sessions {
+				l.Census.Sessions[i].Unwell = true
+			}
+		},
+		coverage.NoneEligible: func(l *coverage.Look) {
+			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
+		},
+	} {
+		l := healthy()
+		change(&l)
+		if got := coverage.Judge(l, unknown); len(got) != 1 || got[0].Kind != what {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
 // What is under way is no finding.
 func TestQuiet(t *testing.T) {
 	for what, change := range map[string]func(*coverage.Look){

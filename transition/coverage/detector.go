@@ -123,14 +123,15 @@ func findings(kind Kind, all []aged) []Finding {
 
 // Judge returns what is wrong in one look, for somebody who has not looked before; age
 // says how long a condition has lasted as far as it can be known, or negative: then
-// what nothing under way explains is taken as wrong.
+// what nothing under way explains is taken as wrong, and so is what does not pass by itself.
 func Judge(l Look, age func(Condition) time.Duration) []Finding {
 	wrong := make(map[Kind][]aged)
 	for _, c := range Conditions(l) {
 		lasts := time.Duration(0)
 		if c.Bound > 0 {
 			lasts = age(c)
-			if lasts >= 0 && lasts < c.Bound || lasts < 0 && (c.Explained || c.Kind == Overdue) {
+			passes := (c.Explained || c.Kind == Overdue) && c.Kind != Unwell && c.Kind != NoneEligible
+			if lasts >= 0 && lasts < c.Bound || lasts < 0 && passes {
 				continue
 			}
 		}
