@@ -120,12 +120,27 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 	return c, nil
 }
 
-// listen passes on each line of r until it ends.
-func listen(r io.ReadCloser, heard func(string)) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		heard(lines.Text())
+// mostLine is more than any answer is long: a word, a token and a unit.
+const mostLine = 1 << 17
+
+// listen passes on each line of r until it ends. It reads on whatever it is told, and leaves out
+// what is longer than an answer: the guard speaks on the same pipe, and would wait for room in it.
+func listen(r io.Reader, heard func(string)) {
+	in := bufio.NewReaderSize(r, mostLine)
+	long := false // what is read is the rest of a line that is left out
+	for {
+		line, err := in.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			long = true
+			continue
+		case len(line) > 0 && !long:
+			heard(strings.TrimSuffix(string(line), "\n"))
+		}
+		if err != nil {
+			return
+		}
+		long = false
 	}
 }
 
