@@ -4,7 +4,8 @@
 --
 -- KEYS    1 sessions  2 transition  3 the list of the units, a set or a list  4 the table
 -- ARGV    unit, partition, for every unit the caller knows, sorted
--- result  1; 0 if the list has a unit that the caller does not know: nothing is written
+-- result  1; 0 if the list has a unit that the caller does not know: nothing is written. What
+--         partition.CheckUnit refuses is none, and nobody knows it
 -- cost    O(units + peers)
 --
 -- table   peer -> its units as a JSON list, [] where it has none,  _ -> the units that nobody
@@ -20,8 +21,12 @@ elseif kind == 'list' then
 end
 local known, stands = {}, {}
 for i = 1, #ARGV, 2 do known[ARGV[i]] = true end
+local function is_unit(s)
+	return s ~= '' and #s <= 65536
+		and not (string.find(s, '\n', 1, true) or string.find(s, '\r', 1, true) or string.find(s, '\0', 1, true))
+end
 for _, unit in ipairs(listed) do
-	if not known[unit] and unit ~= '' then return 0 end
+	if not known[unit] and is_unit(unit) then return 0 end
 	stands[unit] = true
 end
 

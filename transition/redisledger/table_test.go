@@ -3,6 +3,7 @@ package redisledger_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -77,6 +78,11 @@ func TestTable(t *testing.T) {
 		client.LRem(ctx, list, 0, "new")
 		client.Del(ctx, list)
 		client.SAdd(ctx, list, "öl", "a b") // now a set
+		write(slices.Clone(units), true)
+		shows(map[string][]string{"ann": {"a b"}, "bob": {"öl"}, "idle": {}})
+
+		// What can be no unit is known to nobody, and keeps nobody from writing.
+		client.SAdd(ctx, list, "", "two\nlines", "cr\r", "nul\x00", strings.Repeat("x", 1<<16+1))
 		write(slices.Clone(units), true)
 		shows(map[string][]string{"ann": {"a b"}, "bob": {"öl"}, "idle": {}})
 
