@@ -119,6 +119,22 @@ var features = []struct {
 		}
 		s.vanishes(short) // by asynq's janitor
 	}},
+	{"what is no failure is not counted, by key as well", func(s *stage) {
+		var runs atomic.Int32
+		s.handle("t", func(context.Context, *asynq.Task) error {
+			if runs.Add(1)%3 != 0 {
+				return errors.New("later")
+			}
+			return nil
+		})
+		s.cfg.IsFailure = func(err error) bool { return err == nil }
+		s.serve()
+		s.vanishes(s.add(asynq.NewTaskWithHeaders("t", nil, map[string]string{HeaderKey: "ann"}), asynq.MaxRetry(1)))
+		s.vanishes(s.add(asynq.NewTask("t", nil), asynq.MaxRetry(1)))
+		if info, err := s.inspector().GetQueueInfo(s.queue); err != nil || info.Processed != 2 || info.Failed != 0 || runs.Load() != 6 {
+			s.Errorf("after %d runs it says that %d were processed and %d failed (%v)", runs.Load(), info.Processed, info.Failed, err)
+		}
+	}},
 	{"a timeout is a failure", func(s *stage) {
 		s.handle("t", func(ctx context.Context, _ *asynq.Task) error {
 			<-ctx.Done()

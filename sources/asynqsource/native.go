@@ -69,6 +69,16 @@ func (n *native) send(ctx context.Context, c redis.Scripter, k keys, token, numb
 	return n.script.EvalSha(ctx, c, names, args...)
 }
 
+// failure reports whether a retry counts as a failure: Config.IsFailure of asynq may say
+// that it does not.
+func (n *native) failure() bool {
+	if len(n.args) < 5 {
+		return true
+	}
+	failed, ok := n.args[4].(bool)
+	return !ok || failed
+}
+
 // after is how long a retry waits: asynq says when it is due, in whole seconds.
 func (n *native) after(now time.Time) time.Duration {
 	if len(n.args) < 3 {

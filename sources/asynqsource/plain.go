@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -34,7 +36,7 @@ type Plain struct {
 type PlainError struct{ Plain Plain }
 
 func (e *PlainError) Error() string {
-	return fmt.Sprintf("asynqsource: a plain asynq.Server consumes queue %q (host %s, pid %d, since %s): it asks no fence; stop it, or set Plain to %q",
+	return fmt.Sprintf("asynqsource: a plain asynq.Server consumes queue %q (host %s, pid %d, since %s): it asks no fence; stop it (one that was killed stays listed for some ten seconds), or set Plain to %q",
 		e.Plain.Queue, e.Plain.Host, e.Plain.PID, e.Plain.Since.Format(time.RFC3339), Alarm)
 }
 
@@ -78,7 +80,7 @@ func (s *Source) plainServers(total int) ([]Plain, error) {
 		if _, marked := server.Queues[s.mark]; marked {
 			continue
 		}
-		for q := range server.Queues {
+		for _, q := range slices.Sorted(maps.Keys(server.Queues)) { // the same one each time
 			if ours[q] {
 				found = append(found, Plain{ID: server.ID, Host: server.Host, PID: server.PID, Since: server.Started, Queue: q})
 				break

@@ -56,6 +56,14 @@ type verdicts struct {
 	natives                                     []*native
 }
 
+// tries is how often a task was tried, as settle.lua is told it.
+func (c *content) tries(n int) string {
+	if c.quiet {
+		return "-" + strconv.Itoa(n)
+	}
+	return strconv.Itoa(n)
+}
+
 // sendSettle sends the head of a trip and what asynq says of tasks itself.
 func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, number string) {
 	var v verdicts
@@ -68,9 +76,9 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 		case c.native != nil:
 			v.natives = append(v.natives, c.native)
 		case o.Outcome == progress.Retry:
-			v.retries = append(v.retries, it.id, o.Attempt, c.delay.Milliseconds(), c.reason, c.message)
+			v.retries = append(v.retries, it.id, c.tries(o.Attempt), c.delay.Milliseconds(), c.reason, c.message)
 		case o.Outcome == progress.Requeue:
-			v.requeues = append(v.requeues, it.id, o.Attempt, c.delay.Milliseconds(), c.reason, c.message)
+			v.requeues = append(v.requeues, it.id, c.tries(o.Attempt), c.delay.Milliseconds(), c.reason, c.message)
 		case o.Outcome == progress.Dead:
 			v.dead = append(v.dead, it.id, c.message)
 		}

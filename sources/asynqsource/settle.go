@@ -80,9 +80,9 @@ func (s *stream) judge(d *sources.Settlement, now time.Time) (uint64, error) {
 		c := content{delay: d.Delay, reason: short(d.Reason), message: failed(it.raw, d.Attempt, d.Reason, now)}
 		switch {
 		case said.is(kindRetry):
-			c.message = said.message()
+			c.message, c.quiet = said.message(), !said.failure()
 		case said.is(kindRequeue):
-			c.message = it.raw
+			c.message, c.quiet = it.raw, true
 		}
 		before := s.log.Seq()
 		seq := s.record(pos, progress.Retry, d.Attempt, c)
@@ -96,7 +96,7 @@ func (s *stream) judge(d *sources.Settlement, now time.Time) (uint64, error) {
 		case said.is(kindRetry):
 			c.native = said
 		case said.is(kindRequeue):
-			c.message = it.raw
+			c.message, c.quiet = it.raw, true
 		}
 		return s.record(pos, progress.Requeue, d.Attempt, c), nil
 	case sources.Dead:

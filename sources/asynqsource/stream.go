@@ -83,6 +83,7 @@ type content struct {
 	message string  // the new message; empty: none is needed
 	delay   time.Duration
 	reason  string
+	quiet   bool  // the run is not counted among those that failed
 	keep    int64 // seconds for which a finished task is kept
 	lock    string
 }

@@ -13,8 +13,9 @@
 --       per done: id
 --       per locked: id; its lock is KEYS[14..]
 --       per kept: id, message, seconds to keep it
---       per retry: id, tries, delay in ms, error, message
---       per requeue: id, tries, delay in ms, error, message
+--       per retry: id, tries (with a minus: the run is not counted as a failure),
+--       delay in ms, error, message
+--       per requeue: the same
 --       per dead: id, message
 -- Result  {1} | {0, epoch}  the fence is another's | {2}  the store forgot what it
 --         had answered | {3, number}  late
@@ -85,7 +86,7 @@ if ARGV[8] ~= '' then
     i = i + 3
   end
   for k = 1, counts[4] + counts[5] do
-    local id, tries, stays = ARGV[i], tonumber(ARGV[i + 1]), k <= counts[4]
+    local id, tries, stays = ARGV[i], math.abs(tonumber(ARGV[i + 1])), k <= counts[4]
     local had, crashes, why = string.match(redis.call('HGET', KEYS[8], id) or '', '^(%d+) (%d+) %d+ (.*)$')
     local due = clock() + ARGV[i + 2]
     local admitted
@@ -107,7 +108,7 @@ if ARGV[8] ~= '' then
         redis.call('LPUSH', KEYS[2], id)
         redis.call('HSET', prefix .. id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
       end
-      processed, failed = processed + 1, failed + 1
+      if string.sub(ARGV[i + 1], 1, 1) ~= '-' then processed, failed = processed + 1, failed + 1 end
     end
     i = i + 5
   end
