@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -244,6 +245,63 @@ func TestScripts(t *testing.T) {
 			s.must(s.client.LTrim(s.ctx, s.keys.Pending, 0, 0).Err())
 			if o := s.Open(token(2)); o.Base != 4 || len(o.Tried) != 0 {
 				t.Errorf("base %d, tried %v, after the list was cut at 1", o.Base, o.Tried)
+			}
+		},
+		"what was started counts as known where the list was cut": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, nil) // the gate is 4
+			s.must(s.client.Del(s.ctx, s.keys.Pending).Err())
+			if o := s.Open(token(2)); o.Base != 4 {
+				t.Errorf("base %d: what is pushed next has a position that was started before", o.Base)
+			}
+		},
+		"what was lifted counts as known where the fence is lost": func(t *testing.T, s *scripts) {
+			s.must(s.client.HSet(s.ctx, s.keys.Lifted, "7", "t7").Err())
+			if o := s.Open(token(1)); o.Base != 8 {
+				t.Errorf("base %d, and 7 is open beside the log", o.Base)
+			}
+		},
+		"every open and every settlement is a write": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			for n := range int64(3) {
+				if a := s.says(tok, 0, nil); a.Writes != s.seen+n+1 {
+					t.Fatalf("settlement %d after write %d is write %d", n+1, s.seen, a.Writes)
+				}
+			}
+			if o := s.Open(token(2)); o.Writes != s.seen+4 {
+				t.Errorf("an open after write %d is write %d", s.seen+3, o.Writes)
+			}
+		},
+		"an open says when the next delayed task is due": func(t *testing.T, s *scripts) {
+			at := float64(time.Now().Add(time.Minute).UnixMilli())
+			s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: at, Member: "t9"}).Err())
+			o, err := s.log(token(1)).Open(s.ctx, 0)
+			s.must(err)
+			if o.Due <= 30*time.Second || o.Due > 2*time.Minute {
+				t.Errorf("due in %v, want a minute", o.Due)
+			}
+		},
+		"what ran alone is charged where it was lifted": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, func(r *progress.Request) { r.Lift, r.Alone = []int64{0, 1}, 0 })
+			if o := s.Open(token(2)); o.Tried[0].Crashes != 1 || o.Suspects != 0 {
+				t.Errorf("tried %v, suspects below %d", o.Tried, o.Suspects)
+			}
+		},
+		"what ran alone is charged where the log is elsewhere": func(t *testing.T, s *scripts) {
+			s.store = newStore(t, s.client, false)
+			tok := s.owner(1)
+			s.admitted(tok, 0, func(r *progress.Request) { r.Gate, r.Alone = 2, 0 })
+			if o := s.Open(token(2)); o.Tried[0].Crashes != 1 || o.Suspects != 0 {
+				t.Errorf("tried %v, suspects below %d", o.Tried, o.Suspects)
+			}
+		},
+		"a suspect stays one until it has run": func(t *testing.T, s *scripts) {
+			s.admitted(s.owner(1), 0, nil)
+			s.Close(s.owner(2)) // it ran none of them
+			s.admitted(s.owner(3), 0, func(r *progress.Request) { r.Gate = 1 })
+			if o := s.Open(token(4)); o.Suspects != 4 {
+				t.Errorf("suspects below %d, want 4", o.Suspects)
 			}
 		},
 		"what was started is a suspect, and not charged": func(t *testing.T, s *scripts) {

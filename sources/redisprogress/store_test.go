@@ -12,6 +12,22 @@ import (
 	"github.com/countoff/countoff/sources/redisprogress"
 )
 
+// A log that lies elsewhere begins where its first owner says, and nowhere else later.
+func TestOpenBegins(t *testing.T) {
+	ctx, name := t.Context(), redistest.Name(t)
+	s, err := redisprogress.NewStore(redistest.New(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range partition.Epoch(2) {
+		e++
+		f, err := s.Open(ctx, partition.Grant{ID: 7, Epoch: e}, partition.Token{Epoch: e, Session: "a"}, 10*int64(e))
+		if err != nil || f.Base != 10 {
+			t.Errorf("epoch %d begins at %d, want 10 (%v)", e, f.Base, err)
+		}
+	}
+}
+
 // A reset moves the base of a log that lies elsewhere; what was known of positions that
 // come again is forgotten, the rest is not. A late one changes nothing.
 func TestReset(t *testing.T) {

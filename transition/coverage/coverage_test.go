@@ -98,6 +98,10 @@ var faults = map[string]struct {
 		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 99, Session: "b"} },
 		coverage.Double, 0, "granted it to peer-a under epoch 10, the data admits epoch 99 of peer-b",
 	},
+	"next fence": {
+		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 11, Session: "b"} },
+		coverage.Double, 0, "the data admits epoch 11 of peer-b",
+	},
 	"refused": {
 		func(l *coverage.Look) {
 			l.Census.Refused = []machine.Refusal{{Who: "host", What: "total 5", Ago: time.Second}, {Who: "host", What: "total 5", Ago: time.Minute}}
@@ -111,6 +115,12 @@ var faults = map[string]struct {
 	"not handed over": {
 		func(l *coverage.Look) { l.Census.Grants[0].Waiter = "b" },
 		coverage.Overdue, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "peer-b waits for it, and peer-a",
+	},
+	"opened by another": {
+		func(l *coverage.Look) {
+			l.Data[0].Fence, l.Data[0].Waiting = partition.Token{Epoch: 10, Session: "b"}, true
+		},
+		coverage.Overdue, timing.Takeover(), "peer-a, who was granted it, has not opened it",
 	},
 	"not opened": {
 		func(l *coverage.Look) {
@@ -201,9 +211,14 @@ func TestJudgeOfWhatHasNoBeginning(t *testing.T) {
 // What is under way is no finding.
 func TestQuiet(t *testing.T) {
 	for what, change := range map[string]func(*coverage.Look){
-		"grace":                func(l *coverage.Look) { l.Census.Grants, l.Census.Grace = nil, time.Second },
-		"old refusal":          func(l *coverage.Look) { l.Census.Refused = []machine.Refusal{{Who: "w", Ago: time.Hour}} },
-		"no deployment":        func(l *coverage.Look) { l.Census.Sessions[0].Terms.Deployment = "" },
+		"grace":         func(l *coverage.Look) { l.Census.Grants, l.Census.Grace = nil, time.Second },
+		"old refusal":   func(l *coverage.Look) { l.Census.Refused = []machine.Refusal{{Who: "w", Ago: time.Hour}} },
+		"no deployment": func(l *coverage.Look) { l.Census.Sessions[0].Terms.Deployment = "" },
+		"of another deployment, and dead": func(l *coverage.Look) {
+			l.Census.Sessions = append(l.Census.Sessions,
+				machine.Seat{Session: "x", Peer: "x", State: machine.Live, Lease: -time.Second, Terms: machine.Terms{Deployment: "e"}},
+				machine.Seat{Session: "y", Peer: "y", State: machine.Gone, Lease: time.Second, Terms: machine.Terms{Deployment: "f"}})
+		},
 		"waits for itself":     func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
 		"waiter is dead":       func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
 		"not opened and empty": func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },

@@ -63,7 +63,7 @@ func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind
 			c.Bound = b.takeover
 		}
 		_, before := d.told[key]
-		if !before && c.Bound > 0 && (!seen || now-at < c.Bound) {
+		if !before && now-at < c.Bound {
 			continue
 		}
 		told[key] = c.Kind

@@ -96,6 +96,23 @@ var barrierClauses = []clause{
 		tb.pass(tb.timing.Lease/2 + tb.slack())
 		tb.wantBehind(a.at(second), 0)
 	}},
+	{"who died and was waited for holds up no Seal", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		first := tb.seal(a, b)
+		a.at(first)
+		b.at(first)
+		second := tb.seal(a, b)
+		tb.pass(tb.timing.Lease / 2)
+		a.at(second)
+		tb.pass(tb.timing.Lease/2 + tb.slack())
+		tb.seal(a) // nobody has asked since
+	}},
+	{"the first decides on a barrier in a store that forgot", canForget, func(tb *table) {
+		tb.restart(false)
+		a, b := tb.peer("a"), tb.peer("b")
+		a.at(0)
+		b.at(0)
+	}},
 	{"an arrival is never taken back", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")
 		first := tb.seal(a, b)

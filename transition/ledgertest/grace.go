@@ -34,6 +34,26 @@ var graceClauses = []clause{
 			tb.Fatal("there is no grace")
 		}
 	}},
+	{"a grace is never cut short", canRestart, func(tb *table) {
+		long := tb.timing
+		long.Lease *= 2
+		a, b := tb.peerWith("a", long), tb.peer("b")
+		tb.h.Restart(true)
+		a.join()
+		tb.h.Restart(true)
+		if got := b.join().Grace; got < long.Grace()-long.ClockStep() {
+			tb.Fatalf("%v are left of a grace of %v after another restart", got, long.Grace())
+		}
+	}},
+	{"nobody is asked to come before the end of a grace", canRestart, func(tb *table) {
+		a := tb.peer("a")
+		a.join()
+		tb.pass(tb.timing.Lease / 2)
+		tb.restart(true)
+		if got := tb.peer("b").join(); got.Expiry < got.Grace {
+			tb.Fatalf("a lease has run out in %v, and for %v nobody is removed", got.Expiry, got.Grace)
+		}
+	}},
 	{"the grace ends", canForget, func(tb *table) {
 		a := tb.peer("a")
 		tb.restart(false)

@@ -101,6 +101,7 @@ var rollClauses = []clause{
 		a.join()
 		old := tb.census()
 		b.join()
+		tb.pass(tb.timing.Settle)
 		if err := tb.main.Seal(tb.Context(), tb.roll(old, a)); err != nil {
 			tb.Fatal(err)
 		}
@@ -108,9 +109,7 @@ var rollClauses = []clause{
 		if len(c.Roll.Members) != 1 || c.Roll.Membership != old.Membership {
 			tb.Fatalf("stored was %+v", c.Roll)
 		}
-		if !a.join().Sealing {
-			tb.Fatal("no further roll is due although b is in none")
-		}
+		tb.wantDue(a.join(), tb.timing.Settle) // b is in none
 	}},
 	{"a roll replaces the whole of the one before", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")

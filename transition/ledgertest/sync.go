@@ -1,6 +1,8 @@
 package ledgertest
 
 import (
+	"time"
+
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/machine"
 )
@@ -11,6 +13,10 @@ var syncClauses = []clause{
 		a := tb.peer("a")
 		if got := a.sync(machine.Request{Top: 1000}).Count; got < 1000 {
 			tb.Fatalf("count %d after a Sync that had seen 1000", got)
+		}
+		if got := tb.census().Membership; got <= 1000 {
+			// A roll built on it would else be taken for one built on an older membership.
+			tb.Fatalf("the change of membership has number %d, want one above 1000", got)
 		}
 		if g := a.gets(3); g.Epoch <= 1000 {
 			tb.Fatalf("got %v, want an epoch above 1000", g)
@@ -41,9 +47,13 @@ var syncClauses = []clause{
 		for _, state := range []machine.State{machine.Live, machine.Leaving, machine.Gone} {
 			p := tb.peer(state.String())
 			before := tb.census().Membership
-			p.sync(machine.Request{State: state})
+			g := partition.Grant{ID: partition.ID(state), Epoch: 1}
+			a := p.sync(machine.Request{State: state, Hold: []partition.Grant{g}})
 			if got := tb.seat(p).State; got != state {
 				tb.Errorf("entered %v, is %v", state, got)
+			}
+			if _, has := find(a, g.ID); has == (state == machine.Gone) {
+				tb.Errorf("%v, and says that it holds %v: has it: %v", state, g, has)
 			}
 			if changed := tb.census().Membership != before; changed != (state == machine.Live) {
 				tb.Errorf("%v: membership changed: %v", state, changed)
@@ -61,6 +71,9 @@ var syncClauses = []clause{
 		}
 		if now := tb.census(); now.Count != before.Count || now.Membership != before.Membership {
 			tb.Fatalf("count %d -> %d, membership %d -> %d", before.Count, now.Count, before.Membership, now.Membership)
+		}
+		if o := tb.owner(4); o.Waiter != "" {
+			tb.Fatalf("%s waits for what it has", o.Waiter)
 		}
 	}},
 	{"the same question gets another answer once something changed", Abilities{}, func(tb *table) {
@@ -150,6 +163,38 @@ var syncClauses = []clause{
 			tb.Fatal("the row of a session that is gone outlives its lease")
 		}
 	}},
+	{"who is first heard of as gone stays gone", Abilities{}, func(tb *table) {
+		a := tb.peer("a")
+		a.sync(machine.Request{State: machine.Gone})
+		tb.pass(tb.timing.Lease / 2)
+		tb.wantGrants(a.sync(machine.Request{Claim: []partition.ID{1}})) // a late call of its life
+		if got := tb.seat(a).State; got != machine.Gone {
+			tb.Fatalf("a late call made it %v", got)
+		}
+	}},
+	{"a census shows how time passes", Abilities{Jump: true}, func(tb *table) {
+		a := tb.peer("a")
+		a.join()
+		before, step := tb.seat(a).Lease, tb.timing.ClockStep()/2
+		tb.h.Advance(step) // and nobody says anything
+		if got := before - tb.seat(a).Lease; got != step {
+			tb.Fatalf("the lease is %v shorter after %v", got, step)
+		}
+	}},
+	{"an answer says when a lease has run out", Abilities{Jump: true}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		b.join()
+		tb.pass(tb.timing.Lease / 2)
+		wait := a.join().Expiry
+		tb.pass(wait - time.Millisecond)
+		if tb.seat(b).State == 0 {
+			tb.Fatalf("removed before the %v were over", wait)
+		}
+		tb.pass(time.Millisecond)
+		if tb.seat(b).State != 0 {
+			tb.Fatalf("still there after %v", wait)
+		}
+	}},
 	{"removing a session that was not live does not change the membership", Abilities{}, func(tb *table) {
 		a := tb.peer("a")
 		a.join()
@@ -170,8 +215,12 @@ var syncClauses = []clause{
 		if a.sync(machine.Request{View: version}).Sealing {
 			tb.Fatal("a roll is due right after one was sealed")
 		}
-		if !a.sync(machine.Request{View: version + 100, Top: version + 100}).Sealing {
+		got := a.sync(machine.Request{View: version + 100, Top: version + 100})
+		if !got.Sealing {
 			tb.Fatal("no roll is due although the sender knows a newer one than the store")
+		}
+		if got.Line != nil {
+			tb.Fatalf("it is told of roll %d, which is older", got.Line.Version)
 		}
 		before := tb.census().Membership
 		a.sync(machine.Request{View: version + 100})

@@ -177,8 +177,10 @@ func TestWithoutAMajorityNobodyGains(t *testing.T) {
 	if _, err := l.Sync(t.Context(), gives); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := l.Sync(t.Context(), waits); err != nil || len(a.Mine) > 0 {
-		t.Errorf("the next owner is shown %+v, %v", a, err)
+	for range 2 { // that it could not be said once does not make it heard
+		if a, err := l.Sync(t.Context(), waits); err != nil || len(a.Mine) > 0 {
+			t.Errorf("the next owner is shown %+v, %v", a, err)
+		}
 	}
 	if c, err := inner.Census(t.Context()); err != nil || len(c.Grants) != 1 || c.Grants[0].Session != "bb" {
 		t.Errorf("the ledger has %+v, %v", c.Grants, err)
@@ -192,5 +194,31 @@ func TestWithoutAMajorityNobodyGains(t *testing.T) {
 	}
 	if n, err := counter.Read(t.Context()); err != nil || n <= uint64(epoch) {
 		t.Errorf("a majority has heard of %d, %v", n, err)
+	}
+}
+
+// Two peers share a ledger: that a majority has heard of the epoch of one says nothing of
+// the other's, though the ledger has counted farther by then.
+func TestEachEpochIsHeardOf(t *testing.T) {
+	counter, _ := witness(t)
+	inner := memledger.New(partition.Config{Total: 2}, transition.Timing{}, memledger.Options{})
+	l := quorum.Witness(inner, counter, nil)
+	claim := func(session partition.Session, id partition.ID) transition.Request {
+		return transition.Request{Session: session, Peer: string(session), Weight: 1, State: machine.Live, Claim: []partition.ID{id}}
+	}
+	if _, err := inner.Sync(t.Context(), claim("aa", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inner.Sync(t.Context(), claim("bb", 1)); err != nil { // its answer is lost
+		t.Fatal(err)
+	}
+	for _, r := range []transition.Request{claim("aa", 0), claim("bb", 1)} {
+		a, err := l.Sync(t.Context(), r)
+		if err != nil || len(a.Mine) != 1 {
+			t.Fatalf("%s is answered %+v, %v", r.Session, a, err)
+		}
+		if n, err := counter.Read(t.Context()); err != nil || n < uint64(a.Mine[0].Grant.Epoch) {
+			t.Errorf("%s is shown %v, and a majority has heard of %d (%v)", r.Session, a.Mine[0].Grant, n, err)
+		}
 	}
 }
