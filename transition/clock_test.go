@@ -54,3 +54,15 @@ func BenchmarkClock(b *testing.B) {
 		clock(time.Now())
 	}
 }
+
+// The lease stands up to its last instant, and not at it: the machine has lapsed then.
+func TestValidEndsWithTheLease(t *testing.T) {
+	const now = 7
+	c := &Coordinator{cfg: Config{Clock: func(time.Time) time.Duration { return now }}}
+	for until, want := range map[int64]bool{0: false, now - 1: false, now: false, now + 1: true} {
+		c.validUntil.Store(until)
+		if got := c.Valid(time.Now()); got != want {
+			t.Errorf("at %d, with a lease until %d: %v", now, until, got)
+		}
+	}
+}

@@ -184,6 +184,64 @@ type idler struct {
 
 func (i *idler) Idle() bool { return !i.busy.Load() }
 
+// A startler is idle when it is asked, and lets something run before it is believed.
+type startler struct {
+	idler
+	armed atomic.Bool
+}
+
+func (s *startler) Idle() bool {
+	if s.armed.CompareAndSwap(true, false) {
+		s.busy.Store(true)
+		s.co.Attend()
+		return true
+	}
+	return s.idler.Idle()
+}
+
+// What begins while the tenant says that nothing runs is attended to.
+func TestStartCrossesIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		start := time.Now()
+		var asleep atomic.Int64
+		var tenant startler
+		a := n.peer("a", func(p *peer, cfg *transition.Config) {
+			tenant.peer, cfg.Tenant = p, &tenant
+			cfg.Clock = func(time.Time) time.Duration { return time.Since(start) + time.Duration(asleep.Load()) }
+		})
+		a.start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		tenant.busy.Store(true)
+		a.co.Attend()
+		syncs := func() (n int) {
+			for _, e := range a.told() {
+				if _, ok := e.(transition.Synced); ok {
+					n++
+				}
+			}
+			return n
+		}
+		for before := syncs(); syncs() == before; { // the next is a beat away: nothing else has it look
+			pass(10 * time.Millisecond)
+		}
+		tenant.armed.Store(true)
+		for tenant.armed.Load() {
+			pass(10 * time.Millisecond)
+		}
+		asleep.Add(int64(time.Hour))
+		pass(300 * time.Millisecond)
+		if !saw[transition.Lapsed](a) {
+			t.Error("the suspend went unnoticed by what began before it")
+		}
+		tenant.busy.Store(false)
+		a.co.Stop()
+		pass(10 * time.Second)
+		<-a.ended
+	})
+}
+
 func TestIdleTenantIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)

@@ -118,6 +118,35 @@ func TestConfigRefused(t *testing.T) {
 	})
 }
 
+// A name that has another configuration all of a sudden has no ear for a last word, but the
+// handlers of what was granted before have to return all the same.
+func TestConfigRefusedWhileItWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		cut := &faulty{Ledger: n.ledger}
+		a := n.peer("a", func(p *peer, cfg *transition.Config) { cfg.Ledger, p.stubborn, p.drains = cut, true, time.Hour }).start(t.Context())
+		pass(3 * time.Second)
+		if len(a.holds()) == 0 {
+			t.Fatal("it serves nothing")
+		}
+		cut.fail(partition.ErrConfig)
+		for !saw[transition.ConfigRefused](a) {
+			pass(10 * time.Millisecond)
+		}
+		pass(transition.Timing{}.WithDefaults().CancelGrace / 2)
+		select {
+		case <-a.ended:
+			t.Error("it is over, and its handlers run")
+		default:
+		}
+		pass(5 * time.Second)
+		a.ends()
+		if !errors.Is(a.err, partition.ErrConfig) {
+			t.Errorf("ended with %v", a.err)
+		}
+	})
+}
+
 func TestEventsOfAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)

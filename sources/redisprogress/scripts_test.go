@@ -247,6 +247,80 @@ func TestScripts(t *testing.T) {
 				t.Errorf("base %d, tried %v, after the list was cut at 1", o.Base, o.Tried)
 			}
 		},
+		"what is requeued ahead of the base is there once": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			for range 2 {
+				s.admitted(tok, 0, other(2, progress.Requeue, 1))
+			}
+			if st := s.State(); len(st.Delayed) != 1 || len(st.Done) != 1 {
+				t.Errorf("left: %+v", st)
+			}
+		},
+		"what is done at the new base stays done": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, done(2))
+			s.admitted(tok, 2, nil)
+			if o := s.Open(token(2)); !slices.Equal(o.Done, []int64{2}) {
+				t.Errorf("done %v, want 2", o.Done)
+			}
+		},
+		"what the base does not pass is not lifted": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, lift(0, 1, 2))
+			if st := s.State(); len(st.Lifted) != 2 {
+				t.Errorf("lifted %+v, and 2 is in the list too", st.Lifted)
+			}
+		},
+		"a retry keeps the crashes and the first error": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.must(s.client.HSet(s.ctx, s.keys.Tries, "0", "1 2 0 the first").Err())
+			s.admitted(tok, 0, other(0, progress.Retry, 2))
+			o, err := s.log(token(2)).Open(s.ctx, 0)
+			s.must(err)
+			if got := o.Tried[0]; got.Tries != 2 || got.Crashes != 2 || got.FirstError != "the first" {
+				t.Errorf("tried %+v", got)
+			}
+		},
+		"a retry acquits nobody else": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, alone(0, 0))
+			s.admitted(tok, 0, other(1, progress.Retry, 1)) // late, of what ran before
+			if a := s.fence("a"); a != "0" {
+				t.Errorf("alone %q, want 0", a)
+			}
+		},
+		"an end releases the lock of its task and no other": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			tag := strings.TrimSuffix(s.keys.Fence, ":fence")
+			for i, end := range []func(*progress.Request){done(0), other(1, progress.Dead, 1), done(2), other(3, progress.Dead, 1)} {
+				key, holds := tag+":unique", "mine"
+				if i >= 2 {
+					holds = "another's"
+				}
+				s.must(s.client.Set(s.ctx, key, holds, 0).Err())
+				r := &progress.Request{Seen: s.seen, Read: 4, Gate: 4, Alone: progress.None}
+				end(r)
+				pipe := s.client.Pipeline()
+				s.log(tok).Settle(s.ctx, pipe, r, make([]redisprogress.Content, len(r.Others)),
+					[]redisprogress.Lock{{Position: int64(i), Key: key, Value: "mine"}}, true)
+				_, err := pipe.Exec(s.ctx)
+				s.must(err)
+				if stands := s.client.Exists(s.ctx, key).Val() == 1; stands != (i >= 2) {
+					t.Errorf("%d ended, and the lock, which was %s, stands: %v", i, holds, stands)
+				}
+			}
+		},
+		"who reads to the end is rung for, who does not is not": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 0, func(r *progress.Request) { r.Read, r.Fetch = 0, 4 })
+			if w := s.fence("w"); w != "" {
+				t.Errorf("waits: %q, and got all it asked for", w)
+			}
+			s.admitted(tok, 0, func(r *progress.Request) { r.Read, r.Fetch = 0, 5 })
+			if w := s.fence("w"); w != "1" {
+				t.Errorf("waits: %q, and the list was too short", w)
+			}
+		},
 		"what was started counts as known where the list was cut": func(t *testing.T, s *scripts) {
 			tok := s.owner(1)
 			s.admitted(tok, 0, nil) // the gate is 4

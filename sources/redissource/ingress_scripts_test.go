@@ -97,3 +97,64 @@ func TestIngressScriptsCompare(t *testing.T) {
 		}
 	}
 }
+
+// The lines were read without a fence: that the first and the last of them still lie where they
+// did, and what they were made with, is compared too. One difference is enough.
+func TestIngressScriptsCompareLines(t *testing.T) {
+	ctx := t.Context()
+	b := newInbox(t, redistest.Single(t, redistest.New(t)), 1)
+	s := b.open(5)
+	s.stop()
+	<-s.ended
+	l := inboxLine("ann", 0)
+	b.push(l)
+	k := KeysOf(b.name, 0)
+	store := func() string {
+		return fmt.Sprint(b.fence(), b.client.HGetAll(ctx, s.plan).Val(), b.client.LLen(ctx, b.unit.List).Val(), b.client.LLen(ctx, k.Pending).Val())
+	}
+	for _, c := range []struct {
+		script, what string
+		arg          int
+		value        any
+		want         string
+	}{
+		{"move", "another first line", 4, "other", "CHANGED"},
+		{"move", "another last line", 5, "other", "CHANGED"},
+		{"move", "ids of another era", 6, s.era - 1, "FORGOT"},
+		{"plan", "another first line", 7, "other", "CHANGED"},
+		{"plan", "another last line", 8, "other", "CHANGED"},
+		{"trim", "another first line", 4, "other", "CHANGED"},
+		{"trim", "another last line", 5, "other", "CHANGED"},
+		{"trim", "a plan of other lines", 2, 2, "FORGOT"},
+	} {
+		b.client.Del(ctx, s.plan)
+		if c.script == "trim" {
+			b.client.HSet(ctx, s.plan, "k", 1)
+		}
+		for _, call := range b.scripts(s, l) {
+			if call.name != c.script {
+				continue
+			}
+			call.args[c.arg] = c.value
+			before := store()
+			answer, err := call.sc.Run(ctx, b.client, call.keys, call.args...).Result()
+			if err != nil || fmt.Sprint(answer) != "["+c.want+"]" {
+				t.Errorf("%s: %s: %v, %v, want %s", c.script, c.what, answer, err, c.want)
+			}
+			if after := store(); after != before {
+				t.Errorf("%s: %s: %s became %s", c.script, c.what, before, after)
+			}
+		}
+	}
+	// An open that comes late, or again, brings an era that is over, or that has begun.
+	b.client.HSet(ctx, s.plan, "k", 1)
+	before := store()
+	for _, era := range []int64{s.era - 1, s.era} {
+		if err := ingressOpenScript.Run(ctx, b.client, []string{s.fence, s.plan}, s.token.String(), s.token.Epoch.String(), era, "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if after := store(); after != before {
+			t.Errorf("an open with era %d: %s became %s", era, before, after)
+		}
+	}
+}

@@ -228,6 +228,36 @@ func TestProducerOnCluster(t *testing.T) {
 
 // A sender that began its positions anew has the word: what was sent under an earlier
 // era is refused, and does not bring that era's mark back.
+// Each unique message takes its own lock, whatever becomes of those before it in the batch.
+func TestPushLocksItsOwn(t *testing.T) {
+	for what, prepare := range map[string]func(client redis.UniversalClient, mark string, first Keys){
+		"refused": func(client redis.UniversalClient, _ string, first Keys) {
+			client.HSet(t.Context(), first.Fence, "p", 9)
+		},
+		"pushed before": func(client redis.UniversalClient, mark string, _ Keys) {
+			client.Set(t.Context(), mark, "5 10 10 ", 0)
+		},
+	} {
+		ctx, client, name := t.Context(), redistest.Single(t, redistest.New(t)), redistest.Name(t)
+		first, second := KeysOf(name, 0), KeysOf(name, 1)
+		mark := first.Mark("unit")
+		prepare(client, mark, first)
+		head := pushHead{era: 5, first: 10, last: 11, total: 2, each: true}
+		keys, args := head.arguments(mark, []pushTarget{{&first, 1}, {&second, 1}}, 2)
+		keys = append(keys, first.Unique("a"), second.Unique("b"))
+		args = append(args, "now", 0, 1000, "lock a", "a", "now", 0, 1000, "lock b", "b")
+		if a, err := parsePush(pushScript.Run(ctx, client, keys, args...)); err != nil || a.status != "OK" {
+			t.Fatalf("%s: %+v, %v", what, a, err)
+		}
+		if a, b := client.Exists(ctx, first.Unique("a")).Val(), client.Get(ctx, second.Unique("b")).Val(); a != 0 || b != "lock b" {
+			t.Errorf("the first is %s: it has a lock: %d, the second has %q", what, a, b)
+		}
+		if got := client.LRange(ctx, second.Pending, 0, -1).Val(); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("the first is %s: the log of the second has %q", what, got)
+		}
+	}
+}
+
 func TestPushEras(t *testing.T) {
 	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
 	k := KeysOf(name, 0)
