@@ -21,6 +21,7 @@ const (
 	fieldUnits     = "units"
 	fieldUnitNames = "unitnames"
 	fieldRequires  = "requires"
+	fieldList      = "list"
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.
@@ -52,6 +53,33 @@ func Agree(ctx context.Context, client redis.UniversalClient, name string, want 
 func AgreePartitions(ctx context.Context, client redis.UniversalClient, name string, want partition.Config) (partition.Config, error) {
 	want.Units = nil
 	return agree(ctx, client, name, want, false)
+}
+
+// AgreeList has the peers of name agree on the key of the list of their work units: the first
+// writes it, and for who has another the error wraps partition.ErrConfig. With two lists each
+// peer would work on what it has of one, and the rest of both be nobody's.
+func AgreeList(ctx context.Context, client redis.UniversalClient, name, list string) error {
+	stands, err := client.HGet(ctx, Key(name), fieldList).Result()
+	if errors.Is(err, redis.Nil) {
+		err = client.HSetNX(ctx, Key(name), fieldList, list).Err()
+		if redis.IsOOMError(err) {
+			return nil // a peer must be able to start there; the next one writes it
+		}
+		if err != nil {
+			return failed("write", name, err)
+		}
+		stands, err = client.HGet(ctx, Key(name), fieldList).Result()
+	}
+	if err != nil {
+		return failed("read", name, err)
+	}
+	if stands == list {
+		return nil
+	}
+	err = fmt.Errorf("redisconfig: %s: the list of units %s stands there, this program wants %s (to change it, stop all peers, then HDEL %[1]s %[4]s): %[5]w",
+		Key(name), stands, list, fieldList, partition.ErrConfig)
+	NoteRefused(ctx, client, name, err)
+	return err
 }
 
 // Read returns the configuration that stands under name, or ErrNone.

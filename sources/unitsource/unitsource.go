@@ -52,10 +52,15 @@ func Key(name string) string { return redisconfig.Tag(name) + ":units" }
 // Key returns the key of the list.
 func (s *Source) Key() string { return s.key }
 
-// Layout returns what all peers of the name agree on. It writes it if nothing stands, and
-// fails with an error that wraps partition.ErrConfig if something else does.
+// Layout returns what all peers of the name agree on, the key of the list among it. It writes
+// it if nothing stands, and fails with an error that wraps partition.ErrConfig if something else
+// does.
 func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
-	return redisconfig.Agree(ctx, s.client, s.name, partition.Config{Total: s.total, Hash: partition.XXHash64})
+	cfg, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{Total: s.total, Hash: partition.XXHash64})
+	if err != nil {
+		return cfg, err
+	}
+	return cfg, redisconfig.AgreeList(ctx, s.client, s.name, s.key)
 }
 
 // Units returns all units, sorted, each once. A list that does not exist has none.

@@ -3,6 +3,7 @@ package unitsource_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -103,4 +104,33 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%d partitions: %v", c.total, err)
 		}
 	}
+}
+
+// Two lists under one name would leave half of each to nobody.
+func TestOneListForAll(t *testing.T) {
+	on(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		layout := func(key string) error {
+			s, err := unitsource.New(client, name, unitsource.Config{Key: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Layout(ctx)
+			return err
+		}
+		for _, key := range []string{"", "", unitsource.Key(name)} {
+			if err := layout(key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := layout("{" + name + "}:other"); !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), "HDEL {"+name+"}:config list") {
+			t.Errorf("another list: %v", err)
+		}
+		if err := client.HDel(ctx, "{"+name+"}:config", "list").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := layout("{" + name + "}:other"); err != nil {
+			t.Errorf("after what it said was done: %v", err)
+		}
+	})
 }
