@@ -68,7 +68,7 @@ var rooms = map[string][]string{
 	"sources":                       {"partition"},
 	"sources/progress":              {"partition"},
 	"sources/progress/progresstest": {"partition", "sources/progress"},
-	"sources/logstream":             {"sources/progress"},
+	"sources/logstream":             {"partition", "sources", "sources/progress"},
 	"sources/sourcetest":            {"partition", "sources", goLeak},
 	"sources/sourcetest/redisline":  {"sources/sourcetest", goRedis},
 	"sources/memsource":             {"partition", "sources"},

@@ -9,37 +9,90 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// advices say what to do about a refusal, by the prefix of the reply.
+var advices = []struct{ prefix, advice string }{
+	{"NOAUTH", credentials},
+	{"WRONGPASS", credentials},
+	{"NOPERM", "the user of the URL lacks a right: docs/operations.md lists them"},
+	{"READONLY", "this is a replica: connect to the master, or through Sentinel or Cluster, which find it"},
+	{"LOADING", "the server is reading its data after a start: it will answer when it has"},
+	{"OOM", "the server is full: raise maxmemory, or let the consumers catch up; what runs goes on and frees memory, only pushes fail"},
+	{"MISCONF", "the server refuses every write because it could not save to disk: free its disk or mend its permissions"},
+	{"CLUSTERDOWN", "part of the cluster is down: it will answer when every slot is served again"},
+}
+
+const credentials = "give user and password in the URL: redis://user:password@host:port"
+
 // Advice returns what to do about an error of the store, or "" if the error says it all.
 func Advice(err error) string {
+	for _, a := range advices {
+		if redis.HasErrorPrefix(err, a.prefix) {
+			return a.advice
+		}
+	}
 	var dial *net.OpError
 	switch {
-	case redis.IsAuthError(err):
-		return "give user and password in the URL: redis://user:password@host:port"
-	case redis.IsPermissionError(err):
-		return "the user of the URL lacks a right: docs/operations.md lists them"
-	case redis.IsReadOnlyError(err):
-		return "this is a replica: connect to the master, or through Sentinel or Cluster, which find it"
-	case redis.IsLoadingError(err):
-		return "the server is reading its data after a start: it will answer when it has"
-	case redis.IsOOMError(err):
-		return "the server is full: raise maxmemory, or take tasks out; what runs goes on and frees memory"
-	case redis.HasErrorPrefix(err, "MISCONF"):
-		return "the server refuses every write because it could not save to disk: free its disk or mend its permissions"
-	case strings.Contains(err.Error(), "WRONGTYPE"): // some servers put their own words before it
-		return "another program writes keys of this name"
-	case redis.IsClusterDownError(err):
-		return "part of the cluster is down: it will answer when every slot is served again"
+	case redis.IsAuthError(err): // some servers have their own words
+		return credentials
+	case strings.Contains(err.Error(), "WRONGTYPE"): // ... or put them before it
+		return "another program writes keys of this name: find them with TYPE, and rename or delete them"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "is the server running, and are host and port of the URL right?"
 	}
 	return ""
 }
 
+// An advisedError is an error of the store that says what to do about it.
+type advisedError struct {
+	err    error
+	advice string
+}
+
+func (e *advisedError) Error() string { return e.err.Error() + " (" + e.advice + ")" }
+
+func (e *advisedError) Unwrap() error { return e.err }
+
+// Explain adds the Advice to err, if there is any and nobody has done so.
+func Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, done := errors.AsType[*advisedError](err); done {
+		return err
+	}
+	if advice := Advice(err); advice != "" {
+		return &advisedError{err, advice}
+	}
+	return err
+}
+
+// passing are the refusals that pass by themselves: a fail-over, a start, a slot that
+// moves, another script that runs long.
+var passing = []string{
+	"NOSCRIPT", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK",
+	"BUSY", "UNBLOCKED", "max number of clients",
+}
+
+// Refused reports whether the store has refused, and not only for a moment: it is full,
+// cannot write to its disk, does not know the user, or does not understand.
+func Refused(err error) bool {
+	var refusal redis.Error
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	for _, prefix := range passing {
+		if redis.HasErrorPrefix(err, prefix) {
+			return false
+		}
+	}
+	return true
+}
+
+// Lasting reports whether it is no use to repeat what failed with err: the store has
+// refused, or the client was closed.
+func Lasting(err error) bool { return Refused(err) || errors.Is(err, redis.ErrClosed) }
+
 // failed is an error of the store, with what to do about it.
 func failed(op, name string, err error) error {
-	advice := Advice(err)
-	if advice != "" {
-		advice = " (" + advice + ")"
-	}
-	return fmt.Errorf("redisconfig: %s %s: %w%s", op, Key(name), err, advice)
+	return fmt.Errorf("redisconfig: %s %s: %w", op, Key(name), Explain(err))
 }

@@ -286,3 +286,46 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (r refusal) RedisError()   {}
+
+// What is refused for good is told at once, with what to do about it, and once; what
+// passes by itself, such as a fail-over, is waited for.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		err              error
+		refused, lasting bool
+		advice           string
+	}{
+		{refusal("OOM command not allowed when used memory > 'maxmemory'."), true, true, "maxmemory"},
+		{refusal("MISCONF Redis is configured to save RDB snapshots"), true, true, "free its disk"},
+		{refusal("NOPERM User x has no permissions"), true, true, "docs/operations.md"},
+		{refusal("WRONGTYPE Operation against a key"), true, true, "another program"},
+		{refusal("ERR unknown command"), true, true, ""},
+		{refusal("READONLY You can't write against a read only replica."), false, false, "master"},
+		{refusal("LOADING Redis is loading the dataset in memory"), false, false, "it will answer"},
+		{refusal("CLUSTERDOWN The cluster is down"), false, false, "every slot"},
+		{refusal("BUSY Redis is busy running a script."), false, false, ""},
+		{redis.ErrClosed, false, true, ""},
+		{errors.New("connection reset by peer"), false, false, ""},
+	} {
+		err := fmt.Errorf("fetch: %w", c.err)
+		if redisconfig.Refused(err) != c.refused || redisconfig.Lasting(err) != c.lasting {
+			t.Errorf("%v: refused %t, lasting %t", err, redisconfig.Refused(err), redisconfig.Lasting(err))
+		}
+		once := redisconfig.Explain(err)
+		twice := redisconfig.Explain(fmt.Errorf("open: %w", once))
+		if !errors.Is(twice, c.err) || !strings.Contains(once.Error(), c.advice) || twice.Error() != "open: "+once.Error() {
+			t.Errorf("explained %q, and again %q", once, twice)
+		}
+		if (c.advice == "") != (once == err) { //nolint:errorlint // the same one
+			t.Errorf("%q is explained, want %q", once, c.advice)
+		}
+	}
+	if redisconfig.Explain(nil) != nil || redisconfig.Lasting(nil) {
+		t.Error("no error is explained, or lasts")
+	}
+}

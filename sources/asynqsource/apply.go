@@ -15,15 +15,15 @@ func (s *stream) apply(t *trip) error {
 		return errReply
 	}
 	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	switch head[0] {
 	case int64(1):
 	case int64(0):
-		if epoch := number(head, 1); uint64(epoch) < uint64(s.grant.Epoch) { // it had answered that ours stands
-			s.lose(sources.ErrForgot)
+		if epoch := number(head, 1); uint64(epoch) < uint64(s.Grant.Epoch) { // it had answered that ours stands
+			s.Lose(sources.ErrForgot)
 		} else {
-			s.lose(sources.ErrFenced)
+			s.Lose(sources.ErrFenced)
 		}
 		return nil
 	case int64(3):
@@ -31,7 +31,7 @@ func (s *stream) apply(t *trip) error {
 		s.number = max(s.number, number(head, 1))
 		return nil
 	default:
-		s.lose(sources.ErrForgot)
+		s.Lose(sources.ErrForgot)
 		return nil
 	}
 	s.seen = t.number
@@ -44,27 +44,23 @@ func (s *stream) apply(t *trip) error {
 			return err
 		}
 	}
-	if s.err != nil {
+	if s.Ended() {
 		return nil
 	}
-	if t.fetch != nil {
-		t.fetch.Asked = true
-	}
-	s.seat.Look(s.log, s.err != nil)
-	s.callers.Answered(s.log.Answered())
+	s.Admitted()
 	return nil
 }
 
-// settled takes in that the store knows of all verdicts of a trip. The caller holds mu.
+// settled takes in that the store knows of all verdicts of a trip. The caller holds the lock.
 func (s *stream) settled(t *trip, now time.Time) {
 	r := &t.request
-	s.log.Apply(r, progress.Answer{Status: progress.Admitted, Before: r.Before, Base: r.Base, Writes: t.number, Gate: everything})
+	s.Log.Apply(r, progress.Answer{Status: progress.Admitted, Before: r.Before, Base: r.Base, Writes: t.number, Gate: everything})
 	for i, v := range r.Others {
 		delete(s.content, v.Seq)
 		it, c := s.items[v.Position], &t.content[i]
 		if v.Outcome == progress.Requeue && it != nil {
 			if c.native == nil {
-				s.tried[it.id] = tried{tries: v.Attempt, crashes: it.task.Crashes, firstError: c.reason}
+				s.tried[it.id] = tried{tries: v.Attempt, crashes: it.crashes, firstError: c.reason}
 			}
 			if due := now.Add(c.delay); due.Before(s.look) { // it comes back then
 				s.look = due
@@ -80,7 +76,7 @@ func (s *stream) settled(t *trip, now time.Time) {
 	}
 }
 
-// drop forgets a task that is finished. The caller holds mu.
+// drop forgets a task that is finished. The caller holds the lock.
 func (s *stream) drop(pos int64) {
 	if it := s.items[pos]; it != nil {
 		delete(s.open, it.id)
@@ -88,7 +84,7 @@ func (s *stream) drop(pos int64) {
 	}
 }
 
-// applyTaken takes in the tasks that have become active. The caller holds mu.
+// applyTaken takes in the tasks that have become active. The caller holds the lock.
 func (s *stream) applyTaken(t *trip, now time.Time) error {
 	reply, err := t.taken.Slice()
 	if err != nil || len(reply) == 0 {
@@ -96,7 +92,7 @@ func (s *stream) applyTaken(t *trip, now time.Time) error {
 	}
 	switch {
 	case reply[0] == int64(2):
-		s.lose(sources.ErrForgot)
+		s.Lose(sources.ErrForgot)
 		return nil
 	case reply[0] != int64(1):
 		return nil // the head would have told: a later trip is under way, of another stream

@@ -66,7 +66,7 @@ func (r *router) Fetch(ctx context.Context, _ int) ([]sources.Task, error) {
 			err = r.push(ctx, plan)
 		}
 		if err != nil {
-			return nil, r.fail("fetch", err)
+			return nil, r.Fail("fetch", err)
 		}
 		done := make([]sources.Settlement, len(r.batch))
 		for i, t := range r.batch {
@@ -86,9 +86,9 @@ func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
 		return nil, err
 	}
 	args := make([]any, 0, 2+2*len(r.batch))
-	r.mu.Lock()
+	r.Mu.Lock()
 	args = append(args, r.fence, r.seen)
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	for i, t := range r.batch {
 		id := partition.OfID(uint64(t.Receipt), r.total)
 		if t.Key != "" {
@@ -175,8 +175,8 @@ func (s *Source) openRouter(ctx context.Context, g partition.Grant, tok partitio
 	o.suspects = nil // no handler runs with what an ingress has: there is nobody to suspect
 	st := newStream(s, g, tok, queue, o)
 	r := newRouter(st, layout.Total)
-	st.mu.Lock()
+	st.Mu.Lock()
 	st.keepLocks = r.unique
-	st.mu.Unlock()
+	st.Mu.Unlock()
 	return r, s.start(ctx, st, layout)
 }

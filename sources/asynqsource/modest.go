@@ -26,7 +26,7 @@ func (s *stream) sendDequeue(ctx context.Context, pipe redis.Pipeliner, t *trip,
 }
 
 // applyDequeued takes in what asynq's script brought, and returns how many there were.
-// The caller holds mu.
+// The caller holds the lock.
 func (s *stream) applyDequeued(t *trip) int {
 	took := 0
 	for _, cmd := range t.single {

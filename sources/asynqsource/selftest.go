@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -243,7 +244,7 @@ func (t *trial) work(ctx context.Context, st sources.Stream) error {
 
 // judge tells a store that does not answer from one that refuses, or waits for ever.
 func (t *trial) judge(ctx context.Context, what string, err error) error {
-	if ctx.Err() != nil || refusal(err) || errors.Is(err, errReply) || errors.Is(err, sources.ErrFenced) || errors.Is(err, sources.ErrForgot) {
+	if ctx.Err() != nil || redisconfig.Refused(err) || errors.Is(err, errReply) || errors.Is(err, sources.ErrFenced) || errors.Is(err, sources.ErrForgot) {
 		return misfits("%s: %v", what, err)
 	}
 	return err

@@ -67,7 +67,7 @@ func (c *content) tries(n int) string {
 // sendSettle sends the head of a trip and what asynq says of tasks itself.
 func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, number string) {
 	var v verdicts
-	s.mu.Lock()
+	s.Mu.Lock()
 	for i := range t.request.Others {
 		o := &t.request.Others[i]
 		it, c := s.items[o.Position], &t.content[i]
@@ -106,7 +106,7 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 			alone = fmt.Sprintf("%d %s", t.request.AloneTries, it.id)
 		}
 	}
-	s.mu.Unlock()
+	s.Mu.Unlock()
 
 	now := time.Now()
 	today, k := day(now), &s.keys

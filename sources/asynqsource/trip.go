@@ -2,12 +2,11 @@ package asynqsource
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/countoff/countoff/sources/logstream"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/progress"
 )
 
@@ -29,10 +28,9 @@ const (
 type trip struct {
 	request progress.Request
 	number  int64
-	content []content        // of request.Others
-	fetch   *logstream.Fetch // the Fetch that waited when it left
-	most    int              // to take
-	known   int              // tasks that are active once this is settled
+	content []content // of request.Others
+	most    int       // to take
+	known   int       // tasks that are active once this is settled
 	forward bool
 	extend  bool // asynq's leases
 	source  bool // the server has forgotten the scripts: bring them along
@@ -43,53 +41,15 @@ type trip struct {
 	single  []*redis.Cmd // of asynq's own dequeue, see modest.go
 }
 
-// run does round trips until Close, or until the partition is lost.
-func (s *stream) run(ctx context.Context) {
-	var t trip
-	var bad logstream.Trouble
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		// Who was woken by the last answer speaks first: a settlement and the fetch
-		// that follows it then travel together instead of one after the other.
-		runtime.Gosched()
-		now := time.Now()
-		s.mu.Lock()
-		over := s.err != nil
-		leave := !over && s.compose(&t, now)
-		again := s.next(now)
-		s.mu.Unlock()
-		if over {
-			return
-		}
-		if leave {
-			again = s.round(ctx, &t, &bad)
-			if again <= 0 {
-				continue
-			}
-		}
-		timer.Reset(again)
-		if leave { // it failed: nothing hurries
-			select {
-			case <-timer.C:
-			case <-s.quit:
-				return
-			}
-			continue
-		}
-		select {
-		case <-s.wake:
-		case <-timer.C:
-		case <-s.quit:
-			return
-		}
+// Tend returns when to look again.
+func (s *stream) Tend(context.Context) time.Duration {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Ended() {
+		s.waiter.idle(false)
 	}
-}
-
-// next is how long nothing is to be done unless somebody asks. The caller holds mu.
-func (s *stream) next(now time.Time) time.Duration {
-	wait := time.Hour
-	if s.reads() {
+	now, wait := time.Now(), time.Hour
+	if s.Reads() {
 		wait = min(wait, s.look.Sub(now))
 	}
 	if len(s.items) > 0 {
@@ -98,37 +58,19 @@ func (s *stream) next(now time.Time) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// reads reports whether a Fetch waits for tasks that are not taken yet. The caller holds
-// mu.
-func (s *stream) reads() bool {
-	if s.callers.Fetch == nil || s.callers.Fetch.Need != progress.NeedRead {
-		return false
-	}
-	_, blocked := s.log.Blocked()
-	return !blocked
-}
-
-// compose fills t with whatever is waiting, and reports whether there is anything. The
-// caller holds mu.
-func (s *stream) compose(t *trip, now time.Time) bool {
-	limit, read := 0, false
+// Compose fills the trip with whatever is waiting. The caller holds the lock.
+func (s *stream) Compose(now time.Time) bool {
+	t := &s.trip
 	due := !s.look.After(now)
-	if f := s.callers.Fetch; f != nil {
-		switch {
-		case s.reads() && (due || !s.atEnd || !f.Asked):
-			limit, read = f.Limit, true
-		case f.Need == progress.NeedRoundTrip || !f.Asked:
-			limit = f.Limit
-		}
-	}
+	limit, read := s.Wants(due || !s.atEnd || s.Fresh())
 	t.extend = len(s.items) > 0 && !s.lease.After(now)
-	s.waiter.idle(limit == 0 && s.reads() && !s.paused)
-	if limit == 0 && s.log.Seq() == s.log.Answered() && !t.extend {
+	s.waiter.idle(limit == 0 && s.Reads() && !s.paused)
+	if limit == 0 && s.Log.Seq() == s.Log.Answered() && !t.extend {
 		return false
 	}
-	s.log.Compose(limit, read, s.log.Seq(), &t.request)
+	s.Log.Compose(limit, read, s.Log.Seq(), &t.request)
 	s.number++
-	t.number, t.fetch, t.most = s.number, s.callers.Fetch, t.request.Fetch
+	t.number, t.most = s.number, t.request.Fetch
 	t.forward = due
 	t.known = len(s.items)
 	clear(t.content)
@@ -143,77 +85,34 @@ func (s *stream) compose(t *trip, now time.Time) bool {
 	return true
 }
 
-// round does one round trip and returns how long to wait before the next.
-func (s *stream) round(ctx context.Context, t *trip, bad *logstream.Trouble) time.Duration {
+// Trip does the round trip.
+func (s *stream) Trip(ctx context.Context) error {
+	t := &s.trip
 	err := s.send(ctx, t)
 	if err == nil {
 		err = s.apply(t)
 	}
 	switch {
 	case err == nil:
-		*bad, t.source = logstream.Trouble{}, false
-		return 0
+		t.source = false
+		return nil
 	case forgotten(err) && !t.source:
-		t.source = true
-		return 0
+		t.source = true // by the next trip, at once
+		return nil
 	}
-	pause, tell := bad.Next(time.Now(), lasting(err))
-	if tell {
-		s.mu.Lock()
-		s.tell(err)
-		s.mu.Unlock()
-	}
-	return pause
+	return redisconfig.Explain(err)
 }
 
-// finish says what was settled and not answered, then clears the fence, until that is
-// answered or there is something to tell. The goroutine has ended.
-func (s *stream) finish(ctx context.Context) error {
-	var t trip
-	var bad logstream.Trouble
-	for {
-		var last error
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s.mu.Lock()
-		lost := s.lost
-		say := !lost && s.compose(&t, time.Now())
-		s.mu.Unlock()
-		if lost {
-			return nil
-		}
-		if say {
-			last = s.send(ctx, &t)
-			if last == nil {
-				last = s.apply(&t)
-			}
-			if t.source = forgotten(last); t.source || last == nil {
-				continue
-			}
-		} else if last = s.clear(ctx); last == nil {
-			return nil
-		}
-		pause, tell := bad.Next(time.Now(), lasting(last))
-		if tell {
-			return last
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-	}
-}
+// Lasting reports whether an error does not pass by itself.
+func (s *stream) Lasting(err error) bool { return redisconfig.Lasting(err) }
 
-// clear clears the fence.
-func (s *stream) clear(ctx context.Context) error {
+// Clear clears the fence.
+func (s *stream) Clear(ctx context.Context) error {
 	k := &s.keys
 	reply, err := closeScript.Run(ctx, s.source.client, []string{k.fence, k.pending, k.active, k.lease},
-		s.fence, s.grant.Epoch.String(), k.task).Slice()
+		s.fence, s.Grant.Epoch.String(), k.task).Slice()
 	if err == nil && len(reply) == 0 {
 		return errReply
 	}
-	return err // {1} or {0}: it is not ours any more
+	return redisconfig.Explain(err) // {1} or {0}: it is not ours any more
 }

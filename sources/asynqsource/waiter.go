@@ -64,7 +64,7 @@ func (w *waiter) close() {
 }
 
 // run waits and rings until close.
-func (w *waiter) run() {
+func (w *waiter) run(ctx context.Context) {
 	defer w.hangUp()
 	for {
 		select {
@@ -73,7 +73,7 @@ func (w *waiter) run() {
 			return
 		}
 		for w.wants() {
-			if !w.wait() {
+			if !w.wait(ctx) {
 				return
 			}
 		}
@@ -81,18 +81,18 @@ func (w *waiter) run() {
 }
 
 // wait waits once, and reports whether to go on.
-func (w *waiter) wait() bool {
+func (w *waiter) wait(ctx context.Context) bool {
 	pause := glanceEvery
 	if client := w.connect(); client != nil {
 		pending := w.stream.keys.pending
-		err := client.BLMove(context.Background(), pending, pending, "RIGHT", "RIGHT", waitFor).Err()
+		err := client.BLMove(ctx, pending, pending, "RIGHT", "RIGHT", waitFor).Err()
 		if errors.Is(err, redis.Nil) {
 			return true
 		}
 		if err == nil {
 			pause = 0
 		}
-	} else if n, err := w.source.client.Exists(context.Background(), w.stream.keys.pending).Result(); err == nil && n > 0 {
+	} else if n, err := w.source.client.Exists(ctx, w.stream.keys.pending).Result(); err == nil && n > 0 {
 		pause = 0
 	}
 	if pause > 0 {

@@ -76,24 +76,6 @@ func (n *names) id(offset int64) string {
 	return n.b.String()[at:]
 }
 
-// firstOf is the first error of a task whose last run ended with reason.
-func firstOf(t *sources.Task, reason string) string {
-	if t.FirstError != "" {
-		return t.FirstError
-	}
-	return reason
-}
-
-// maxError is how much of a first error the store keeps.
-const maxError = 1024
-
-func short(reason string) string {
-	if len(reason) > maxError {
-		return reason[:maxError]
-	}
-	return reason
-}
-
 // A death is why a task will not run again.
 type death struct {
 	reason, first     string

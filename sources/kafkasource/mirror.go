@@ -67,7 +67,7 @@ func (m *mirror) remove(s *stream) {
 	m.mu.Lock()
 	delete(m.open, s)
 	if sound {
-		m.final[int32(s.grant.ID)] = low
+		m.final[int32(s.Grant.ID)] = low
 	}
 	over, ended := len(m.open) == 0 && m.quit != nil, m.ended
 	if over {
@@ -113,7 +113,7 @@ func (m *mirror) news() map[int32]int64 {
 	m.final = make(map[int32]int64)
 	now := time.Now()
 	for s := range m.open {
-		p := int32(s.grant.ID)
+		p := int32(s.Grant.ID)
 		low := s.lowest()
 		was, ok := m.last[p]
 		stale := !ok || was.at != low || now.Sub(was.when) >= mirrorAge || now.Sub(s.opened) < mirrorYoung
@@ -182,8 +182,8 @@ func (m *mirror) noteEnds() {
 		at := make(map[partition.ID]int64)
 		m.mu.Lock()
 		for st := range m.open {
-			if o, ok := ends.Lookup(s.cfg.Topic, int32(st.grant.ID)); ok && o.Err == nil {
-				at[st.grant.ID] = o.Offset
+			if o, ok := ends.Lookup(s.cfg.Topic, int32(st.Grant.ID)); ok && o.Err == nil {
+				at[st.Grant.ID] = o.Offset
 			}
 		}
 		m.mu.Unlock()
@@ -196,16 +196,16 @@ func (m *mirror) noteEnds() {
 
 // lowest is the lowest position that is not known to be finished.
 func (s *stream) lowest() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.Lowest()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.Log.Lowest()
 }
 
 // sound reports whether the stream owned its partition when the store last spoke, and
 // that is not long ago: an owner that was paused first asks for its fence, before it
 // says how far it had come then.
 func (s *stream) sound(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.lost && now.Sub(s.said) < 2*s.check()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return !s.Lost() && now.Sub(s.said) < 2*s.check()
 }

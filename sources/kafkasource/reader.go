@@ -34,7 +34,7 @@ type order struct {
 // add makes the records of a stream's partition from offset on come to it. A stream
 // that had the partition before gets nothing more.
 func (r *reader) add(s *stream, offset int64) {
-	p := int32(s.grant.ID)
+	p := int32(s.Grant.ID)
 	r.carryOut(func() {
 		r.drop(p)
 		r.streams[p] = s
@@ -45,7 +45,7 @@ func (r *reader) add(s *stream, offset int64) {
 // remove ends what add began. Nothing comes to the stream when it has returned, and
 // with the last stream the goroutine ends.
 func (r *reader) remove(s *stream) {
-	p := int32(s.grant.ID)
+	p := int32(s.Grant.ID)
 	r.carryOut(func() {
 		if r.streams[p] != s {
 			return
@@ -71,7 +71,7 @@ func (r *reader) drop(p int32) {
 
 // resume goes on with a partition that was paused.
 func (r *reader) resume(s *stream) {
-	p := int32(s.grant.ID)
+	p := int32(s.Grant.ID)
 	r.order(order{do: func() {
 		if r.streams[p] == s {
 			r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})

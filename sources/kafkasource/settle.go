@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/progress"
 )
 
-// record takes in one settlement and returns the verdict that must be answered. The
-// caller holds mu.
-func (s *stream) record(d *sources.Settlement, now time.Time) (uint64, error) {
-	pos, ok := s.again.position(d.Task.Receipt)
+// Record takes in one settlement and returns the verdict that must be answered. The
+// caller holds the lock.
+func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
+	pos, ok := s.passed.position(d.Task.Receipt)
 	if !ok {
-		return s.log.Seq(), nil // of a delivery that was settled
+		return s.Log.Seq(), nil // of a delivery that was settled
 	}
 	switch d.Outcome {
 	case sources.Done:
@@ -24,35 +25,35 @@ func (s *stream) record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		return s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: short(d.Reason)}), nil
+		return s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(d.Reason)}), nil
 	case sources.Requeue:
 		return s.requeue(pos, d, now), nil
 	}
 	return 0, errors.New("a settlement without an outcome")
 }
 
-// settle records a verdict. The caller holds mu.
+// settle records a verdict. The caller holds the lock.
 func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c progress.Content) uint64 {
-	before := s.log.Seq()
-	seq := s.log.Settle(pos, o, attempt)
-	if s.log.Seq() != before && o == progress.Retry {
+	before := s.Log.Seq()
+	seq := s.Log.Settle(pos, o, attempt)
+	if s.Log.Seq() != before && o == progress.Retry {
 		s.content[seq] = c
 	}
 	if o != progress.Retry {
 		s.records.remove(pos)
-		s.again.forget(pos)
+		s.passed.forget(pos)
 	}
 	return seq
 }
 
 // die records that a task is dead. Its letter is on the dead topic before the store
-// hears of it. The caller holds mu.
+// hears of it. The caller holds the lock.
 func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
-	r, before := s.records.at(pos), s.log.Seq()
+	r, before := s.records.at(pos), s.Log.Seq()
 	seq := s.settle(pos, progress.Dead, d.Attempt, progress.Content{})
-	if s.log.Seq() != before && r != nil {
+	if s.Log.Seq() != before && r != nil {
 		s.letters[seq] = &letter{record: bury(r, death{
-			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: firstOf(d.Task, d.Reason),
+			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: logstream.FirstError(d.Task, d.Reason),
 		}, s.source.cfg.Topic)}
 	}
 	return seq
@@ -60,13 +61,13 @@ func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
 
 // requeue records that a task gives way: the log cannot put it at the end, so it
 // stays open where it is, and comes again as another delivery when its time has
-// come. The caller holds mu.
+// come. The caller holds the lock.
 func (s *stream) requeue(pos int64, d *sources.Settlement, now time.Time) uint64 {
 	if s.records.at(pos) == nil {
-		return s.log.Seq() // it ended
+		return s.Log.Seq() // it ended
 	}
-	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: short(firstOf(d.Task, d.Reason))})
-	s.again.put(pos, d, now.Add(d.Delay))
+	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))})
+	s.passed.put(pos, d, now.Add(d.Delay))
 	return seq
 }
 
@@ -104,7 +105,7 @@ func (a *redeliveries) put(pos int64, d *sources.Settlement, at time.Time) {
 	a.last--
 	a.current[pos], a.of[a.last] = a.last, pos
 	t := *d.Task
-	t.Receipt, t.Attempt, t.FirstError = a.last, d.Attempt+1, firstOf(&t, d.Reason)
+	t.Receipt, t.Attempt, t.FirstError = a.last, d.Attempt+1, logstream.FirstError(&t, d.Reason)
 	t.NotBefore = time.Time{}
 	i := len(a.waiting)
 	for i > 0 && a.waiting[i-1].at.After(at) {

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/progress"
 )
 
@@ -61,22 +62,23 @@ func open0(open []int64) int64 {
 // taken in together shares its memory.
 func TestTakeAllocations(t *testing.T) {
 	const batch = 256
-	s := &stream{log: progress.New(progress.Config{}, progress.Opened{}), prefix: "orders-7-"}
-	records, next := make([]*kgo.Record, batch), int64(0)
+	s := &stream{Stream: &logstream.Stream{Log: progress.New(progress.Config{}, progress.Opened{})}, prefix: "orders-7-"}
+	records, all, next := make([]*kgo.Record, batch), make([]int64, batch), int64(0)
 	var tasks []sources.Task
 	through := func() {
 		for i := range records {
 			records[i] = &kgo.Record{Key: []byte("customer"), Value: []byte("order"), Offset: next}
+			all[i] = next
 			next++
 		}
 		s.take(records, false)
-		tasks, s.held = s.held, nil
+		tasks = s.Held.Take(nil, all)
 		for i := range tasks {
 			s.settle(int64(tasks[i].Receipt), progress.Done, 1, progress.Content{})
 		}
 		var r progress.Request
-		s.log.Compose(0, false, s.log.Seq(), &r)
-		s.log.Apply(&r, progress.Answer{Status: progress.Admitted, Base: next, Gate: next})
+		s.Log.Compose(0, false, s.Log.Seq(), &r)
+		s.Log.Apply(&r, progress.Answer{Status: progress.Admitted, Base: next, Gate: next})
 	}
 	made := testing.AllocsPerRun(1, func() {
 		for i := range records {

@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,13 +34,13 @@ func TestFullPartitionStopsNoOther(t *testing.T) {
 		}
 	}
 	s.until("the pause", func() bool {
-		full.mu.Lock()
-		defer full.mu.Unlock()
+		full.Mu.Lock()
+		defer full.Mu.Unlock()
 		return full.buffer.paused
 	})
-	full.mu.Lock()
+	full.Mu.Lock()
 	held := full.buffer.bytes
-	full.mu.Unlock()
+	full.Mu.Unlock()
 	// A fetch that was under way comes on top, and its size is bounded as well.
 	if held > 4<<10+1<<17 {
 		t.Errorf("%d bytes are buffered, 4096 were allowed", held)
@@ -60,9 +61,9 @@ func TestMirrorOfAPausedOwner(t *testing.T) {
 	if news := src.mirror.news(); len(news) != 1 {
 		t.Errorf("an owner says %v, want its partition", news)
 	}
-	st.mu.Lock()
+	st.Mu.Lock()
 	st.said = time.Now().Add(-3 * time.Hour)
-	st.mu.Unlock()
+	st.Mu.Unlock()
 	if news := src.mirror.news(); len(news) != 0 {
 		t.Errorf("an owner that has not asked for long says %v", news)
 	}
@@ -119,9 +120,9 @@ func TestMirrorIsTheLowestOpen(t *testing.T) {
 		for range 8 { // the window moves on, over the one that waits
 			s.settle(st, sources.Done, s.take(st, 1)...)
 		}
-		st.mu.Lock()
-		base := st.log.Base()
-		st.mu.Unlock()
+		st.Mu.Lock()
+		base := st.Log.Base()
+		st.Mu.Unlock()
 		if base < 5 {
 			s.Fatalf("the base is %d: nothing was carried past it", base)
 		}
@@ -325,6 +326,31 @@ func TestDeadLetter(t *testing.T) {
 	})
 }
 
+// A store that fails now and then, and answers a moment later.
+type flakyStore struct {
+	Store
+	calls atomic.Int32
+}
+
+func (f *flakyStore) Close(ctx context.Context, g partition.Grant, tok partition.Token) error {
+	if f.calls.Add(1) == 1 {
+		return errors.New("a broken connection")
+	}
+	return f.Store.Close(ctx, g, tok)
+}
+
+// A Close whose word does not get through says it again.
+func TestCloseIsRepeated(t *testing.T) {
+	s := newStage(t, 1)
+	src := s.source(Config{})
+	flaky := &flakyStore{Store: src.store}
+	src.store = flaky
+	s.close(s.open(src, 0))
+	if n := flaky.calls.Load(); n != 2 {
+		t.Errorf("the store was asked %d times, want once more than it failed", n)
+	}
+}
+
 // A dead topic that cannot be written to holds up what ended after the dead task, and
 // says so; tasks go on, and what is dead is not lost.
 func TestDeadTopicFails(t *testing.T) {
@@ -363,7 +389,7 @@ func TestDeadTopicFails(t *testing.T) {
 		if err := st.Settle(s.soon(), dead); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
 			s.Fatalf("settle: %v, want what is wrong with the dead topic", err)
 		}
-		s.take(st, 3) // goes on
+		rest := s.take(st, 3) // goes on
 		broken.Store(false)
 		if err := st.Settle(s.soon(), dead); err != nil {
 			s.Error(err)
@@ -372,7 +398,22 @@ func TestDeadTopicFails(t *testing.T) {
 		if letters := s.records(s.topic+".dead", 0, 1); string(letters[0].Value) != "t1" {
 			s.Errorf("the letter is %q", letters[0].Value)
 		}
+		// The fence is not cleared before the letter is there.
+		broken.Store(true)
+		over, cancel := context.WithCancel(s.soon())
+		cancel()
+		dead.Task = &rest[0]
+		if err := st.Settle(over, dead); !errors.Is(err, context.Canceled) {
+			s.Error(err)
+		}
+		if err := st.Close(s.soon()); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
+			s.Errorf("close: %v, want what is wrong with the dead topic", err)
+		}
+		broken.Store(false)
 		s.close(st)
+		if letters := s.records(s.topic+".dead", 0, 2); string(letters[1].Value) != "t3" {
+			s.Errorf("the second letter is %q", letters[1].Value)
+		}
 	})
 }
 

@@ -17,17 +17,14 @@ func (s *stream) watch() {
 	if s.source.cfg.Stuck == nil {
 		return
 	}
-	s.mu.Lock()
-	pos, stuck := s.log.Blocked()
-	stuck = stuck && (s.callers.Fetch != nil || s.stuck)
-	changed := stuck != s.stuck
-	s.stuck = stuck
-	e := Stuck{Grant: s.grant, Position: pos, Over: !stuck}
+	s.Mu.Lock()
+	pos, stuck, news := s.Stuck()
+	e := Stuck{Grant: s.Grant, Position: pos, Over: !stuck}
 	if r := s.records.at(pos); stuck && r != nil {
 		e.Key = string(r.Key)
 	}
-	s.mu.Unlock()
-	if changed {
+	s.Mu.Unlock()
+	if news {
 		s.source.cfg.Stuck(e)
 	}
 }

@@ -7,21 +7,20 @@ import (
 	"github.com/countoff/countoff/sources/progress"
 )
 
-// Callers are those who wait for a stream. Its lock guards them.
-type Callers struct {
-	// Fetch is the Fetch that waits; nil: none.
-	Fetch   *Fetch
+// callers are those who wait for a stream. Its lock guards them.
+type callers struct {
+	fetch   *fetch // the Fetch that waits; nil: none
 	settles []settle
 }
 
-// A Fetch is a call of Fetch.
-type Fetch struct {
-	Limit int
-	Need  progress.Need
-	// Asked says that the store has admitted a request that left since the call
+// A fetch is a call of Fetch.
+type fetch struct {
+	limit int
+	need  progress.Need
+	// asked says that the store has admitted a request that left since the call
 	// began. What was read before is handed out only then: the fence may be
 	// another's by now.
-	Asked bool
+	asked bool
 	done  chan error // nil: look again
 }
 
@@ -31,25 +30,25 @@ type settle struct {
 	done chan error
 }
 
-// NewFetch returns a call that asks for at most limit tasks.
-func NewFetch(limit int) *Fetch { return &Fetch{Limit: limit, done: make(chan error, 1)} }
+// newFetch returns a call that asks for at most limit tasks.
+func newFetch(limit int) *fetch { return &fetch{limit: limit, done: make(chan error, 1)} }
 
-// Told returns what was said to f at the moment when its time was up. After it, and with
-// f not among the callers, the next word to f never blocks.
-func (f *Fetch) Told() (told bool, err error) {
+// told returns the error that f was told at the moment when its time was up. After it, and
+// with f not among the callers, the next word to f never blocks.
+func (f *fetch) told() error {
 	select {
 	case err := <-f.done:
-		return true, err
+		return err
 	default:
-		return false, nil
+		return nil
 	}
 }
 
-// Wait blocks until f may look again: it was told to (nil), it was told an error, the
+// wait blocks until f may look again: it was told to (nil), it was told an error, the
 // instant again (zero: none) has come, or the permit. If ctx ends first it has forget
 // called, in which f is to be taken from the callers under the stream's lock, and returns
 // the error of ctx.
-func (f *Fetch) Wait(ctx context.Context, again time.Time, seat *Seat, forget func()) error {
+func (f *fetch) wait(ctx context.Context, again time.Time, seat *seat, forget func()) error {
 	var due <-chan time.Time
 	if !again.IsZero() {
 		t := time.NewTimer(time.Until(again))
@@ -61,7 +60,7 @@ func (f *Fetch) Wait(ctx context.Context, again time.Time, seat *Seat, forget fu
 		return err
 	case <-due:
 		return nil
-	case <-seat.Granted():
+	case <-seat.granted():
 		return nil
 	case <-ctx.Done():
 		forget()
@@ -69,25 +68,25 @@ func (f *Fetch) Wait(ctx context.Context, again time.Time, seat *Seat, forget fu
 	}
 }
 
-// Forget takes f from the callers.
-func (c *Callers) Forget(f *Fetch) {
-	if c.Fetch == f {
-		c.Fetch = nil
+// forget takes f from the callers.
+func (c *callers) forget(f *fetch) {
+	if c.fetch == f {
+		c.fetch = nil
 	}
 }
 
-// Settle adds a call that waits until the verdict seq is answered. What comes is its
+// settle adds a call that waits until the verdict seq is answered. What comes is its
 // result.
-func (c *Callers) Settle(seq uint64) <-chan error {
+func (c *callers) settle(seq uint64) <-chan error {
 	done := make(chan error, 1)
 	c.settles = append(c.settles, settle{seq, done})
 	return done
 }
 
-// Answered wakes who waited for what is now known: the Fetch, and each Settle whose
+// answered wakes who waited for what is now known: the Fetch, and each Settle whose
 // verdict is not after seq.
-func (c *Callers) Answered(seq uint64) {
-	c.TellFetch(nil)
+func (c *callers) answered(seq uint64) {
+	c.tellFetch(nil)
 	waiting := c.settles[:0]
 	for _, s := range c.settles {
 		if s.seq <= seq {
@@ -100,27 +99,22 @@ func (c *Callers) Answered(seq uint64) {
 	c.settles = waiting
 }
 
-// TellFetch gives err to the Fetch that waits; nil: look again.
-func (c *Callers) TellFetch(err error) {
-	if c.Fetch != nil {
-		c.Fetch.done <- err
-		c.Fetch = nil
+// tellFetch gives err to the Fetch that waits (nil: look again), and reports whether one
+// does.
+func (c *callers) tellFetch(err error) bool {
+	if c.fetch == nil {
+		return false
 	}
+	c.fetch.done <- err
+	c.fetch = nil
+	return true
 }
 
-// Tell gives to all who wait what fail makes of their operation; what they said stays
+// tellSettles gives err to those who wait for what they said to be answered; it stays
 // queued.
-func (c *Callers) Tell(fail func(op string) error) {
-	if c.Fetch != nil {
-		c.TellFetch(fail("fetch"))
-	}
-	c.TellSettles(fail)
-}
-
-// TellSettles does so for those who wait for what they said to be answered.
-func (c *Callers) TellSettles(fail func(op string) error) {
+func (c *callers) tellSettles(err error) {
 	for _, s := range c.settles {
-		s.done <- fail("settle")
+		s.done <- err
 	}
 	clear(c.settles)
 	c.settles = c.settles[:0]

@@ -1,7 +1,7 @@
-// Package logstream has what the streams of all logs share around package progress: the
-// callers that wait for a round trip, what a row of failed round trips leads to, and the
-// permit to run the task that is accused of a crash.
+// Package logstream is the stream of every log that package progress keeps: those who wait
+// for it, the goroutine that does its round trips, what a row of failed ones leads to, its
+// end, and the permit to run the task that is accused of a crash.
 //
-// A stream keeps its state under one lock and has one goroutine that does the round trips;
-// what is here follows that shape. See sources/redissource for the model of one.
+// A source embeds a Stream in its own, which is the Stream's Driver: it knows what the
+// tasks are and how the store is asked.
 package logstream

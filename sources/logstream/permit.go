@@ -12,28 +12,28 @@ import (
 // value is free.
 type Permit struct {
 	mu     sync.Mutex // taken while a stream's is held, never the other way round
-	holder *Seat
-	queue  []*Seat
+	holder *seat
+	queue  []*seat
 }
 
-// A Seat is a stream's place in the queue for the permit. Its stream's lock guards it,
-// but for Granted.
-type Seat struct {
+// A seat is a stream's place in the queue for the permit. Its stream's lock guards it,
+// but for granted.
+type seat struct {
 	permit *Permit
 	mine   chan struct{}
 	wants  bool // it was asked for
 	has    bool // ... and is here
 }
 
-// NewSeat returns a seat that wants nothing.
-func (p *Permit) NewSeat() *Seat { return &Seat{permit: p, mine: make(chan struct{}, 1)} }
+// newSeat returns a seat that wants nothing.
+func (p *Permit) newSeat() *seat { return &seat{permit: p, mine: make(chan struct{}, 1)} }
 
-// Granted holds a value if the permit has come since the stream last looked.
-func (s *Seat) Granted() <-chan struct{} { return s.mine }
+// granted holds a value if the permit has come since the stream last looked.
+func (s *seat) granted() <-chan struct{} { return s.mine }
 
-// Look asks for the permit if log wants it and the stream is not over, gives it up if not,
+// look asks for the permit if log wants it and the stream is not over, gives it up if not,
 // tells log, and reports whether it has just come.
-func (s *Seat) Look(log *progress.Log, over bool) bool {
+func (s *seat) look(log *progress.Log, over bool) bool {
 	wants := log.WantsPermit() && !over
 	if !wants && !s.wants {
 		return false
@@ -47,11 +47,11 @@ func (s *Seat) Look(log *progress.Log, over bool) bool {
 	return s.has && !had
 }
 
-// Leave gives up the permit, or the wish for it.
-func (s *Seat) Leave() { s.permit.release(s) }
+// leave gives up the permit, or the wish for it.
+func (s *seat) leave() { s.permit.release(s) }
 
 // ask reports whether s has the permit. If not, s is told when it has.
-func (p *Permit) ask(s *Seat) bool {
+func (p *Permit) ask(s *seat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holder == nil {
@@ -63,7 +63,7 @@ func (p *Permit) ask(s *Seat) bool {
 	return p.holder == s
 }
 
-func (p *Permit) release(s *Seat) {
+func (p *Permit) release(s *seat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := slices.Index(p.queue, s); i >= 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/redisprogress"
 )
 
@@ -55,30 +56,12 @@ func enclose(t *sources.Task, tries int, firstError string, unique bool) []byte 
 	})
 }
 
-// firstOf is the first error of a task whose last run ended with reason.
-func firstOf(t *sources.Task, reason string) string {
-	if t.FirstError != "" {
-		return t.FirstError
-	}
-	return reason
-}
-
-// maxError is how much of a first error is kept in :tries.
-const maxError = 1024
-
-func short(reason string) string {
-	if len(reason) > maxError {
-		return reason[:maxError]
-	}
-	return reason
-}
-
 // bury makes the dead letter of a task whose run ended with s, after so many attempts.
 func bury(s *sources.Settlement, attempts int, now time.Time) []byte {
 	t := s.Task
 	return appendLetter(nil, &letter{
 		position: int64(t.Receipt), attempts: attempts, crashes: t.Crashes, at: now,
-		reason: s.Reason, firstError: firstOf(t, s.Reason),
+		reason: s.Reason, firstError: logstream.FirstError(t, s.Reason),
 		body: string(enclose(t, 0, "", false)),
 	})
 }

@@ -22,7 +22,7 @@ import (
 func Destroy(ctx context.Context, client redis.UniversalClient, name string) (int, error) {
 	n, err := destroy(ctx, client, name)
 	if err != nil {
-		return n, fmt.Errorf("redissource: destroy %s: %w", name, explain(err))
+		return n, fmt.Errorf("redissource: destroy %s: %w", name, redisconfig.Explain(err))
 	}
 	return n, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
 )
@@ -59,7 +60,7 @@ type ingressStream struct {
 func openIngress(ctx context.Context, s *Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 	layout, err := s.Layout(ctx)
 	if err != nil {
-		return nil, &sources.Error{Op: "open", Grant: g, Err: explain(err)}
+		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
 	}
 	for _, unit := range s.cfg.Ingress {
 		if unit.List == layout.Unit(g.ID) {
@@ -88,7 +89,7 @@ func startIngress(ctx context.Context, client redis.UniversalClient, name string
 		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
 			return nil, fenced
 		}
-		return nil, &sources.Error{Op: "open", Grant: g, Err: explain(err)}
+		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
 	}
 	go s.run(run)
 	return s, nil
@@ -179,7 +180,7 @@ func (s *ingressStream) Close(ctx context.Context) error {
 		return s.failed("close", ctx.Err())
 	}
 	if err := ingressCloseScript.Run(ctx, s.client, []string{s.fence}, s.token.String()).Err(); err != nil {
-		return s.failed("close", explain(err))
+		return s.failed("close", redisconfig.Explain(err))
 	}
 	return nil
 }
@@ -212,9 +213,9 @@ func (s *ingressStream) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		}
-		pause, tell := t.Next(now, lasting(err))
+		pause, tell := t.Next(now, redisconfig.Lasting(err))
 		if tell {
-			s.tell(explain(err))
+			s.tell(redisconfig.Explain(err))
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/jobs"
 )
 
@@ -133,8 +134,8 @@ type ticker struct {
 // errStale ends a ticker: the fence is another's, or the partition another's to be.
 var errStale = errors.New("the ownership is over")
 
-// run fires until quit is closed, the ownership is over or ctx ends.
-func (t *ticker) run(ctx context.Context, quit <-chan struct{}) {
+// run fires until the stream is stopped, the ownership is over or ctx ends.
+func (t *ticker) run(ctx context.Context) {
 	failure := time.Duration(0)
 	for {
 		wait, err := t.look(ctx)
@@ -151,7 +152,7 @@ func (t *ticker) run(ctx context.Context, quit <-chan struct{}) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-quit:
+		case <-t.stream.Stopped():
 			timer.Stop()
 			return
 		}
@@ -160,7 +161,7 @@ func (t *ticker) run(ctx context.Context, quit <-chan struct{}) {
 
 func (t *ticker) tell(e Ticked) {
 	if told := t.stream.source.cfg.Ticked; told != nil {
-		e.Grant = t.stream.grant
+		e.Grant = t.stream.Grant
 		told(e)
 	}
 }
@@ -214,7 +215,7 @@ func (t *ticker) call(ctx context.Context, steps []jobStep) (time.Time, error) {
 	answer, err := jobsFireScript.Run(ctx, s.source.client, []string{s.keys.Fence, s.keys.Pending, s.keys.jobsKey()}, args...).StringSlice()
 	switch {
 	case err != nil:
-		return time.Time{}, explain(err)
+		return time.Time{}, redisconfig.Explain(err)
 	case len(answer) == 1 && answer[0] == "STALE", len(answer) == 2 && answer[0] == "RESIZED":
 		return time.Time{}, errStale
 	case len(answer) != 2+len(t.jobs) || answer[0] != "OK":
@@ -250,19 +251,14 @@ func checkJobs(all []*jobs.Job, hash partition.Hash) error {
 	return errors.Join(errs...)
 }
 
-// tick starts to fire the jobs of the stream's partition, if it has any.
-func (s *stream) tick(ctx context.Context, layout partition.Config) {
-	s.ticked = make(chan struct{})
-	all := s.source.jobsOf(s.grant.ID, layout)
+// tickers returns what fires the jobs of the stream's partition, if it has any.
+func (s *stream) tickers(layout partition.Config) []func(context.Context) {
+	all := s.source.jobsOf(s.Grant.ID, layout)
 	if len(all) == 0 {
-		close(s.ticked)
-		return
+		return nil
 	}
 	t := &ticker{stream: s, jobs: all, total: layout.Total, known: make([]string, len(all))}
-	go func() {
-		defer close(s.ticked)
-		t.run(ctx, s.quit)
-	}()
+	return []func(context.Context){t.run}
 }
 
 // A JobState is what the store knows of a job.

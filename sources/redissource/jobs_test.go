@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/jobs"
+	"github.com/countoff/countoff/sources/logstream"
 )
 
 // realServer returns a client of a real server, where one can be started.
@@ -64,7 +65,7 @@ func TestConcurrentFiringIsOnce(t *testing.T) {
 	open := func(epoch partition.Epoch) *ticker {
 		tok := tokenOf(epoch)
 		return &ticker{
-			stream: &stream{source: src, grant: partition.Grant{Epoch: epoch}, token: tok, keys: KeysOf(name, 0)},
+			stream: &stream{Stream: &logstream.Stream{Grant: partition.Grant{Epoch: epoch}}, source: src, token: tok, keys: KeysOf(name, 0)},
 			jobs:   src.jobs, total: layout.Total, known: make([]string, 1),
 		}
 	}
@@ -111,7 +112,7 @@ func TestAnOlderOwnerFiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := &ticker{
-		stream: &stream{source: src, grant: partition.Grant{Epoch: 1}, token: tokenOf(1), keys: KeysOf(name, 0)},
+		stream: &stream{Stream: &logstream.Stream{Grant: partition.Grant{Epoch: 1}}, source: src, token: tokenOf(1), keys: KeysOf(name, 0)},
 		jobs:   src.jobs, total: 1, known: []string{client.HGet(t.Context(), KeysOf(name, 0).jobsKey(), "daily").Val()},
 	}
 	r, err := parseJobRecord(old.known[0])

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -268,8 +269,8 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 		switch {
 		case err == nil:
 			l.done(b, answer)
-		case pushIsOver(err):
-			l.end(b, b.failed(explain(err)))
+		case redisconfig.Lasting(err):
+			l.end(b, b.failed(redisconfig.Explain(err)))
 		default:
 			b.unknown = b.unknown || !notExecuted(err)
 			wait := backoff(b.tries)
@@ -278,7 +279,7 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 			}
 			b.again = time.Now().Add(wait)
 			if b.again.After(b.items[0].deadline) {
-				l.end(b, b.failed(explain(err)))
+				l.end(b, b.failed(redisconfig.Explain(err)))
 				continue
 			}
 			repeat = append(repeat, b)

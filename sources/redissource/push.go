@@ -86,34 +86,6 @@ func parsePush(cmd *redis.Cmd) (pushAnswer, error) {
 	return pushAnswer{s[0], s[1]}, nil
 }
 
-// passing are the refusals that pass by themselves: a fail-over, a start, a slot that
-// moves, another script that runs long.
-var passing = []string{
-	"NOSCRIPT", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK",
-	"BUSY", "UNBLOCKED", "max number of clients",
-}
-
-// passes reports whether err is a refusal that passes by itself.
-func passes(err error) bool {
-	for _, prefix := range passing {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// pushIsOver reports whether it is no use to repeat a push that failed with err: the
-// store refuses it, and not only for a moment (it is full, cannot write to its disk,
-// does not know the user), or the client was closed.
-func pushIsOver(err error) bool {
-	var refusal redis.Error
-	if errors.As(err, &refusal) {
-		return !passes(err)
-	}
-	return errors.Is(err, redis.ErrClosed)
-}
-
 // neverSent reports whether err is of a request that did not leave this process.
 func neverSent(err error) bool {
 	var dial *net.OpError

@@ -46,7 +46,7 @@ var ErrPlanned = errors.New("a batch of an ingress list is under way: start a pe
 func Resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
 	out, err := resize(ctx, client, name, to, cfg)
 	if err != nil {
-		return out, fmt.Errorf("redissource: resize %s: %w", name, explain(err))
+		return out, fmt.Errorf("redissource: resize %s: %w", name, redisconfig.Explain(err))
 	}
 	return out, nil
 }

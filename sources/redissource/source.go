@@ -122,7 +122,7 @@ func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
 			return nil, fenced
 		}
-		return nil, &sources.Error{Op: "open", Grant: g, Err: explain(err)}
+		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
 	}
 	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
 		return fail(fmt.Errorf("the token %v is not of the grant's epoch", tok))

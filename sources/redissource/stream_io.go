@@ -3,13 +3,12 @@ package redissource
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
-	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/progress"
 	"github.com/countoff/countoff/sources/redisprogress"
 )
@@ -34,8 +33,7 @@ type trip struct {
 	request progress.Request
 	content []redisprogress.Content
 	locks   []redisprogress.Lock
-	fetch   *logstream.Fetch // the Fetch that waited when it left
-	rings   uint64           // bells heard when it left
+	rings   uint64 // bells heard when it left
 	move    bool
 	source  bool // the server has forgotten the scripts: bring them along
 
@@ -44,65 +42,25 @@ type trip struct {
 	settled *redis.Cmd
 }
 
-// run does round trips until Close, or until the partition is lost.
-func (s *stream) run(ctx context.Context) {
-	defer close(s.ended)
-	var t trip
-	var bad logstream.Trouble
-	for {
-		// Who was woken by the last answer speaks first: a settlement and the fetch
-		// that follows it then travel together instead of one after the other.
-		runtime.Gosched()
-		s.mu.Lock()
-		over := s.err != nil
-		leave := !over && s.compose(&t, time.Now())
-		s.mu.Unlock()
-		s.watch(ctx)
-		switch {
-		case over:
-			return
-		case !leave:
-			select {
-			case <-s.wake:
-			case <-s.quit:
-				return
-			}
-			continue
-		}
-		if pause := s.round(ctx, &t, &bad); pause > 0 {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-s.quit:
-				timer.Stop()
-				return
-			}
-		}
-	}
+// Tend tells who is to be told that the log is stuck, or is no longer.
+func (s *stream) Tend(ctx context.Context) time.Duration {
+	s.watch(ctx)
+	return 0
 }
 
-// compose fills t with whatever is waiting, and reports whether there is anything.
-// The caller holds mu.
-func (s *stream) compose(t *trip, now time.Time) bool {
-	limit, read := 0, false
+// Compose fills the trip with whatever is waiting. The caller holds the lock.
+func (s *stream) Compose(now time.Time) bool {
+	t := &s.trip
 	due := !s.due.IsZero() && !s.due.After(now)
-	if f := s.callers.Fetch; f != nil {
-		_, blocked := s.log.Blocked()
-		switch {
-		case f.Need == progress.NeedRead && !blocked && (due || !s.atEnd || !f.Asked):
-			limit, read = f.Limit, true
-		case f.Need == progress.NeedRoundTrip || !f.Asked:
-			limit = f.Limit
-		}
-	}
-	if limit == 0 && s.log.Seq() == s.log.Answered() {
+	limit, read := s.Wants(due || !s.atEnd || s.Fresh())
+	if limit == 0 && s.Log.Seq() == s.Log.Answered() {
 		return false
 	}
 	if s.weight > 0 {
 		limit = min(limit, max(1, readBytes/s.weight))
 	}
-	t.fetch, t.rings, t.move = s.callers.Fetch, s.rings, read && due
-	s.log.Compose(limit, read, s.upto(), &t.request)
+	t.rings, t.move = s.rings, read && due
+	s.Log.Compose(limit, read, s.upto(), &t.request)
 	clear(t.content)
 	clear(t.locks)
 	t.content, t.locks = t.content[:0], t.locks[:0]
@@ -127,42 +85,43 @@ func (t *trip) lock(s *stream, pos int64) {
 	}
 }
 
-// upto is the last verdict that fits in a round trip. The caller holds mu.
+// upto is the last verdict that fits in a round trip. The caller holds the lock.
 func (s *stream) upto() uint64 {
 	if len(s.content) == 0 {
-		return s.log.Seq()
+		return s.Log.Seq()
 	}
 	bytes := 0
-	for seq := s.log.Answered() + 1; seq <= s.log.Seq(); seq++ {
-		if bytes += len(s.content[seq].Body); bytes > tripBytes && seq > s.log.Answered()+1 {
+	for seq := s.Log.Answered() + 1; seq <= s.Log.Seq(); seq++ {
+		if bytes += len(s.content[seq].Body); bytes > tripBytes && seq > s.Log.Answered()+1 {
 			return seq - 1
 		}
 	}
-	return s.log.Seq()
+	return s.Log.Seq()
 }
 
-// round does one round trip and returns how long to wait before the next.
-func (s *stream) round(ctx context.Context, t *trip, bad *logstream.Trouble) time.Duration {
+// Trip does the round trip.
+func (s *stream) Trip(ctx context.Context) error {
+	t := &s.trip
 	err := s.send(ctx, t)
 	if err == nil {
 		err = s.apply(t)
 	}
 	switch {
 	case err == nil:
-		*bad, t.source = logstream.Trouble{}, false
-		return 0
-	case forgotten(err) && !t.source:
-		t.source = true
-		return 0
+		t.source = false
+		return nil
+	case redisprogress.NoScript(err) && !t.source:
+		t.source = true // by the next trip, at once
+		return nil
 	}
-	pause, tell := bad.Next(time.Now(), lasting(err))
-	if tell {
-		s.mu.Lock()
-		s.tell(explain(err))
-		s.mu.Unlock()
-	}
-	return pause
+	return redisconfig.Explain(err)
 }
+
+// Clear clears the fence.
+func (s *stream) Clear(ctx context.Context) error { return redisconfig.Explain(s.store.Close(ctx)) }
+
+// Lasting reports whether an error does not pass by itself.
+func (s *stream) Lasting(err error) bool { return redisconfig.Lasting(err) }
 
 // send does the round trip. Its error says that nothing is known of it.
 func (s *stream) send(ctx context.Context, t *trip) error {
@@ -187,21 +146,21 @@ func (s *stream) apply(t *trip) error {
 		return err
 	}
 	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	switch reply.Status {
 	case progress.Stale:
-		if reply.Epoch < s.grant.Epoch { // it had answered that ours stands
-			s.lose(sources.ErrForgot)
+		if reply.Epoch < s.Grant.Epoch { // it had answered that ours stands
+			s.Lose(sources.ErrForgot)
 		} else {
-			s.lose(&sources.FencedError{Grant: s.grant, Stored: reply.Epoch})
+			s.Lose(&sources.FencedError{Grant: s.Grant, Stored: reply.Epoch})
 		}
 		return nil
 	case progress.Forgot:
-		s.lose(sources.ErrForgot)
+		s.Lose(sources.ErrForgot)
 		return nil
 	}
-	counts := s.log.Apply(&t.request, reply.Answer)
+	counts := s.Log.Apply(&t.request, reply.Answer)
 	for _, v := range t.request.Others {
 		delete(s.content, v.Seq)
 		if v.Outcome != progress.Retry {
@@ -218,17 +177,13 @@ func (s *stream) apply(t *trip) error {
 	}
 	if t.read != nil {
 		err = errors.Join(err, s.applyRead(t, reply, counts, now))
-	} else if reply.End > s.log.Read() {
+	} else if reply.End > s.Log.Read() {
 		s.atEnd = false
 	}
 	if reply.Asked {
 		s.next(now, reply.Due)
 	}
-	if t.fetch != nil {
-		t.fetch.Asked = true
-	}
-	s.seat.Look(s.log, s.err != nil)
-	s.callers.Answered(s.log.Answered())
+	s.Admitted()
 	return err
 }
 
@@ -238,9 +193,7 @@ func (s *stream) applyRead(t *trip, reply redisprogress.Reply, counts bool, now 
 	if !counts || t.read.Err() != nil {
 		return t.read.Err()
 	}
-	if s.held == nil {
-		s.held = make([]sources.Task, 0, len(t.read.Val()))
-	}
+	s.Held.Grow(len(t.read.Val()))
 	bytes := 0
 	for i, element := range t.read.Val() {
 		s.take(t.request.Read+int64(i), element, now, false)
@@ -254,7 +207,7 @@ func (s *stream) applyRead(t *trip, reply redisprogress.Reply, counts bool, now 
 	// the end that the script found; one after it rings, and if that bell was heard
 	// before this answer, it was heard since the trip left.
 	short := reply.End < t.request.Read+int64(t.request.Fetch)
-	s.atEnd = short && reply.End <= s.log.Read() && t.rings == s.rings
+	s.atEnd = short && reply.End <= s.Log.Read() && t.rings == s.rings
 	return nil
 }
 
@@ -267,72 +220,10 @@ func (s *stream) applyMoved(t *trip, now time.Time) error {
 	return nil
 }
 
-// next notes when the next delayed task is due. The caller holds mu.
+// next notes when the next delayed task is due. The caller holds the lock.
 func (s *stream) next(now time.Time, in time.Duration) {
 	s.due = time.Time{}
 	if in >= 0 {
 		s.due = now.Add(in)
-	}
-}
-
-// tell gives err to all who wait; what they said stays queued. The caller holds mu.
-func (s *stream) tell(err error) {
-	s.callers.Tell(func(op string) error { return s.fail(op, err) })
-}
-
-// lose ends the stream because the partition is another's. The caller holds mu.
-func (s *stream) lose(err error) {
-	s.lost = true
-	s.over(err)
-}
-
-// over ends the stream for its callers; the first reason stands. The caller holds
-// mu.
-func (s *stream) over(err error) {
-	if s.err == nil {
-		s.err = err
-	}
-	s.seat.Leave()
-	s.tell(s.err)
-}
-
-// finish says what was settled and not answered, then clears the fence, until that
-// is answered or there is something to tell. The goroutine has ended.
-func (s *stream) finish(ctx context.Context) error {
-	var t trip
-	var bad logstream.Trouble
-	for {
-		var last error
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s.mu.Lock()
-		lost := s.lost
-		say := !lost && s.compose(&t, time.Now())
-		s.mu.Unlock()
-		if lost {
-			return nil
-		}
-		if say {
-			last = s.send(ctx, &t)
-			if last == nil {
-				last = s.apply(&t)
-			}
-			if t.source = forgotten(last); t.source || last == nil {
-				continue
-			}
-		} else if last = s.store.Close(ctx); last == nil {
-			return nil
-		}
-		pause, tell := bad.Next(time.Now(), lasting(last))
-		if tell {
-			return explain(last)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
 	}
 }

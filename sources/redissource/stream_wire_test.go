@@ -196,9 +196,9 @@ func TestFetchAsksBeforeItHandsOut(t *testing.T) {
 			line.set(nil)
 			close(ended)
 			eventually(t, func() bool {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				return len(s.held) == 2
+				s.Mu.Lock()
+				defer s.Mu.Unlock()
+				return s.Held.Len() == 2
 			})
 			if !fenced {
 				w.fetch(s, 2, "a", "b")
@@ -242,9 +242,9 @@ func TestReadIsBeforeTheTrim(t *testing.T) {
 			sources.Settlement{Task: &tasks[1], Outcome: sources.Done, Attempt: 1})
 	}()
 	eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.log.Seq() == 2
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Log.Seq() == 2
 	})
 	fetched := make(chan []sources.Task, 1)
 	go func() {
@@ -255,9 +255,9 @@ func TestReadIsBeforeTheTrim(t *testing.T) {
 		fetched <- tasks
 	}()
 	eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.callers.Fetch != nil
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Waits()
 	})
 	close(waits)
 	tasks = <-fetched

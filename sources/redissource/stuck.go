@@ -23,16 +23,13 @@ func (s *stream) watch(ctx context.Context) {
 	if s.source.cfg.Stuck == nil {
 		return
 	}
-	s.mu.Lock()
-	pos, stuck := s.log.Blocked()
-	stuck = stuck && (s.callers.Fetch != nil || s.stuck)
-	changed := stuck != s.stuck
-	s.stuck = stuck
-	s.mu.Unlock()
-	if !changed {
+	s.Mu.Lock()
+	pos, stuck, news := s.Stuck()
+	s.Mu.Unlock()
+	if !news {
 		return
 	}
-	e := Stuck{Grant: s.grant, Position: pos, Over: !stuck}
+	e := Stuck{Grant: s.Grant, Position: pos, Over: !stuck}
 	if stuck {
 		// The caller has the task; the key is worth a round trip of its own.
 		element, err := s.source.client.HGet(ctx, s.keys.Lifted, strconv.FormatInt(pos, 10)).Result()

@@ -262,7 +262,7 @@ func (w *waker) idle(idle []idler) []idler {
 		}
 	}
 	clear(all[len(idle):])
-	slices.SortFunc(idle, func(a, b idler) int { return int(a.s.grant.ID) - int(b.s.grant.ID) })
+	slices.SortFunc(idle, func(a, b idler) int { return int(a.s.Grant.ID) - int(b.s.Grant.ID) })
 	return idle
 }
 

@@ -1,0 +1,17 @@
+package logstream
+
+import "github.com/countoff/countoff/sources"
+
+// FirstError is the first error of a task whose last run ended with reason.
+func FirstError(t *sources.Task, reason string) string {
+	if t.FirstError != "" {
+		return t.FirstError
+	}
+	return reason
+}
+
+// maxError is how much of a first error a store keeps.
+const maxError = 1024
+
+// Short is what a store keeps of a first error.
+func Short(reason string) string { return reason[:min(len(reason), maxError)] }
