@@ -1,0 +1,74 @@
+package kafkaprogress
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// The rules of docs/protocol.md that no world breaks by chance, one by one.
+func TestTableRules(t *testing.T) {
+	token := func(e partition.Epoch) partition.Token { return partition.Token{Epoch: e, Session: "s"} }
+	says := func(t *table, edit func(*progress.Request)) progress.Answer {
+		r := &progress.Request{Seen: t.writes, Base: t.base, Alone: progress.None}
+		edit(r)
+		a, _ := t.settle(r, make([]progress.Content, len(r.Others)), time.Unix(1, 0))
+		return a
+	}
+	for what, check := range map[string]func(*table) bool{
+		"an epoch has one owner": func(t *table) bool {
+			return !t.install(partition.Token{Epoch: 1, Session: "another"})
+		},
+		"an epoch that was closed is over": func(t *table) bool {
+			t.clear()
+			return !t.install(token(1))
+		},
+		"a table that knows fewer writes than it answered forgot": func(t *table) bool {
+			return says(t, func(r *progress.Request) { r.Seen++ }).Status == progress.Forgot
+		},
+		"what ran alone and has ended is not charged": func(t *table) bool {
+			t.alone = 2
+			t.done = []span{{2, 3}}
+			t.install(token(2))
+			return t.tries[2].crashes == 0
+		},
+		"a retry that is said again does not acquit": func(t *table) bool {
+			retry := []progress.Verdict{{Position: 2, Outcome: progress.Retry, Attempt: 1}}
+			says(t, func(r *progress.Request) { r.Others = retry })
+			says(t, func(r *progress.Request) { r.Alone, r.AloneTries = 2, 1 })
+			says(t, func(r *progress.Request) { r.Others = retry })
+			return t.alone == 2
+		},
+		"what is done at the new base stays done": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Base, r.Done = 2, []int64{2} })
+			return t.base == 2 && !t.open(2) && t.open(3)
+		},
+		"what is done is not lifted": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Done = []int64{1} })
+			says(t, func(r *progress.Request) { r.Base, r.Lift = 2, []int64{0, 1} })
+			return slices.Equal(t.lifted, []int64{0})
+		},
+		"what runs no more is no suspect after a close": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Gate = 9 })
+			t.clear()
+			t.install(token(2))
+			t.install(token(3))
+			return t.suspects == 0
+		},
+		"another life has no suspects": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Gate = 9 })
+			t.install(token(2))
+			t.reset(0, "one")
+			t.reset(5, "two")
+			return t.suspects == 0 && t.alone == progress.None
+		},
+	} {
+		table := newTable(0)
+		if !table.install(token(1)) || !check(table) {
+			t.Errorf("%s: %+v", what, table)
+		}
+	}
+}
