@@ -321,7 +321,7 @@ func TestRefusals(t *testing.T) {
 		if !errors.Is(twice, c.err) || !strings.Contains(once.Error(), c.advice) || twice.Error() != "open: "+once.Error() {
 			t.Errorf("explained %q, and again %q", once, twice)
 		}
-		if (c.advice == "") != (once == err) { //nolint:errorlint // the same one
+		if (c.advice == "") != (once == err) {
 			t.Errorf("%q is explained, want %q", once, c.advice)
 		}
 	}

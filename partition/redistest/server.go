@@ -88,13 +88,19 @@ func (p *Process) Kill() {
 	p.cmd = nil
 }
 
-// Start starts a killed server again, on what is on its disk.
+// Start starts a killed server again, on what is on its disk. Its client has got through
+// to it when Start returns: go-redis counts failed dials over all restarts, and from so many
+// on refuses for up to a second without trying.
 func (p *Process) Start() {
 	p.t.Helper()
 	if p.cmd != nil {
 		p.t.Fatal("redistest: the server runs already")
 	}
-	if err := p.start(); err != nil {
+	err := p.start()
+	if err == nil {
+		err = p.answers(p.client)
+	}
+	if err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -144,7 +150,9 @@ func (p *Process) start() error {
 	}(p.cmd, p.ended)
 	p.guard, err = newGuard(p.cmd.Process.Pid)
 	if err == nil {
-		err = p.answers()
+		client := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
+		err = p.answers(client)
+		client.Close()
 	}
 	if err != nil {
 		p.Kill()
@@ -154,10 +162,8 @@ func (p *Process) start() error {
 	return nil
 }
 
-// answers waits until our own server, not somebody else's who took the port, answers.
-func (p *Process) answers() error {
-	client := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
-	defer client.Close()
+// answers waits until our own server, not somebody else's who took the port, answers client.
+func (p *Process) answers(client redis.UniversalClient) error {
 	pid := strconv.Itoa(p.cmd.Process.Pid)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

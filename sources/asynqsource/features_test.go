@@ -20,9 +20,10 @@ import (
 type stage struct {
 	*testing.T
 	*store
-	queue string
-	mux   *asynq.ServeMux
-	cfg   asynq.Config
+	queue  string
+	mux    *asynq.ServeMux
+	cfg    asynq.Config
+	source Config
 }
 
 // serve starts the peer, for the rest of the test.
@@ -31,7 +32,7 @@ func (s *stage) serve() {
 	if s.cfg.RetryDelayFunc == nil {
 		s.cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return 0 }
 	}
-	o := s.run(s.T, Config{}, s.mux, s.cfg).serve(0, 1)
+	o := s.run(s.T, s.source, s.mux, s.cfg).serve(0, 1)
 	s.Cleanup(o.stop)
 }
 
@@ -128,8 +129,9 @@ var features = []struct {
 			return nil
 		})
 		s.cfg.IsFailure = func(err error) bool { return err == nil }
+		s.source.Key = func(_ string, payload []byte, _ map[string]string) string { return string(payload) }
 		s.serve()
-		s.vanishes(s.add(asynq.NewTaskWithHeaders("t", nil, map[string]string{HeaderKey: "ann"}), asynq.MaxRetry(1)))
+		s.vanishes(s.add(asynq.NewTask("t", []byte("ann")), asynq.MaxRetry(1)))
 		s.vanishes(s.add(asynq.NewTask("t", nil), asynq.MaxRetry(1)))
 		if info, err := s.inspector().GetQueueInfo(s.queue); err != nil || info.Processed != 2 || info.Failed != 0 || runs.Load() != 6 {
 			s.Errorf("after %d runs it says that %d were processed and %d failed (%v)", runs.Load(), info.Processed, info.Failed, err)

@@ -90,9 +90,8 @@ func Mux(consumer string, cfg Config, h any) fx.Option {
 // source, because of what is wrong with that: then its queues are not known.
 func (cfg Config) engine(consumer string, src *asynqsource.Source, h asynq.Handler) (*asynqsource.Engine, error) {
 	if src == nil {
-		var err error
-		if src, err = asynqsource.New(nil, consumer, asynqsource.Config{}); err != nil {
-			return nil, nil // the name: that is said already
+		if src, _ = asynqsource.New(nil, consumer, asynqsource.Config{}); src == nil {
+			return nil, nil // because of the name: that is said already
 		}
 		cfg.Server.Queues = nil
 	}
