@@ -195,6 +195,23 @@ func TestLogRunsSuspectsAlone(t *testing.T) {
 	}
 }
 
+// A trip that left before anything was chosen has told the store nothing of it.
+func TestLogRunsAloneOnlyWhatWasSaid(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 1, Gate: 1})
+	var r Request
+	l.Compose(1, true, ^uint64(0), &r)
+	admit(l, &r)
+	l.Add(0, 0)
+	l.Compose(1, false, ^uint64(0), &r)
+	if got := l.Hand(t0, 1, nil); len(got) > 0 || r.Alone != None {
+		t.Fatalf("handed out %v, and the trip before says %d is alone", got, r.Alone)
+	}
+	admit(l, &r)
+	if got := l.Hand(t0, 1, nil); len(got) > 0 || l.Need() != NeedRoundTrip {
+		t.Fatalf("handed out %v, which the store was not told of", got)
+	}
+}
+
 // What the store may know as alone stays chosen, even if something better turns up:
 // a late request would accuse it while the other runs.
 func TestLogKeepsTheChoiceOfWhatRunsAlone(t *testing.T) {
