@@ -31,6 +31,11 @@ func TestLogWaitsForThePermit(t *testing.T) {
 		t.Fatalf("handed out %v beside a running task", got)
 	}
 	finish(t, l, 3)
+	for range 2 { // it chooses, and looks again
+		if got := l.Hand(now, 10, nil); len(got) != 0 || !l.WantsPermit() {
+			t.Fatalf("handed out %v, wants the permit: %v; want it kept while the store is told", got, l.WantsPermit())
+		}
+	}
 	if got := handAlone(t, l, now); !slices.Equal(got, []int64{0}) || !l.WantsPermit() {
 		t.Fatalf("handed out %v with the permit, want the accused, 0", got)
 	}
