@@ -212,6 +212,29 @@ func TestLogRunsAloneOnlyWhatWasSaid(t *testing.T) {
 	}
 }
 
+// Beside a task that waits for its retry suspects need not be alone. When it has ended they
+// are again, and one that ended unread is none any more.
+func TestLogCountsWhatHasEnded(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 3, Gate: 10})
+	for pos := range int64(3) {
+		l.Add(pos, 0)
+	}
+	if got := handAlone(t, l, t0); !slices.Equal(got, []int64{0}) {
+		t.Fatalf("handed out %v, want 0", got)
+	}
+	l.Settle(0, Retry, 1)
+	trip(l)
+	finish(t, l, 0)
+	if got := handAlone(t, l, t0); !slices.Equal(got, []int64{1}) {
+		t.Fatalf("handed out %v, want 1, alone again", got)
+	}
+	finish(t, l, 1)
+	l.Settle(2, Dead, 0)
+	if l.held != 0 {
+		t.Errorf("%d are held when all suspects have ended", l.held)
+	}
+}
+
 // What the store may know as alone stays chosen, even if something better turns up:
 // a late request would accuse it while the other runs.
 func TestLogKeepsTheChoiceOfWhatRunsAlone(t *testing.T) {
