@@ -3,6 +3,7 @@ package redisclient_test
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
@@ -25,7 +26,7 @@ func TestAClientIsQuiet(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$") // go-redis keeps to the stderr that the process began with
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
-	if err != nil || string(out) != "PASS\n" {
+	if err != nil || strings.Contains(string(out), "redis") {
 		t.Errorf("%v: %q", err, out)
 	}
 }
