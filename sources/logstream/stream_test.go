@@ -315,6 +315,31 @@ func TestCallers(t *testing.T) {
 	})
 }
 
+// The answer to a trip that left before a Fetch began says nothing about the fence since.
+func TestAnAnswerFromBeforeIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(1)
+		defer m.Close(t.Context())
+		m.takes = time.Second
+		first := m.fetch(t, 1)
+		m.Mu.Lock()
+		m.more = 1
+		m.Mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), m.takes/2)
+		defer cancel()
+		if _, err := m.Fetch(ctx, 1); err == nil {
+			t.Fatal("fetched before anything was answered")
+		}
+		time.Sleep(m.takes) // what it has read is held
+		left := time.Now()
+		go m.Settle(t.Context(), done(first...)...)
+		time.Sleep(m.takes / 2)
+		if m.fetch(t, 1); time.Since(left) < 2*m.takes {
+			t.Errorf("handed out after %v, on the answer to what left before it was asked for", time.Since(left))
+		}
+	})
+}
+
 // TestHeld: tasks leave by position, and what is behind the last is zero.
 func TestHeld(t *testing.T) {
 	var h Held
