@@ -46,12 +46,24 @@ var grantClauses = []clause{
 		}
 	}},
 	{"nobody waits once the waiter is no longer live", Abilities{}, func(tb *table) {
-		a, b := tb.peer("a"), tb.peer("b")
+		a, b, c := tb.peer("a"), tb.peer("b"), tb.peer("c")
 		a.gets(3)
+		a.gets(4)
 		b.claims(3)
-		b.sync(machine.Request{State: machine.Leaving})
+		b.sync(machine.Request{State: machine.Leaving, Claim: []partition.ID{3}})
 		if m, _ := find(a.join(), 3); m.Wanted {
-			tb.Fatal("the owner is told that somebody waits")
+			tb.Error("the owner is told that somebody waits, who leaves")
+		}
+		if o := tb.owner(3); o.Waiter != "" {
+			tb.Errorf("the partition stands as %+v, and b leaves", o)
+		}
+		c.claims(4)
+		for range 3 { // c says nothing for longer than its lease
+			tb.pass(tb.timing.Lease / 2)
+			a.join()
+		}
+		if m, _ := find(a.join(), 4); m.Wanted {
+			tb.Error("the owner is told that somebody waits, who is dead")
 		}
 	}},
 	{"an answer lists all that is the sender's, asked for or not", Abilities{}, func(tb *table) {
@@ -140,7 +152,7 @@ var grantClauses = []clause{
 		a, b, c := tb.peer("a"), tb.peer("b"), tb.peer("c")
 		first, second := a.gets(3), a.gets(4)
 		b.claims(3)
-		b.sync(machine.Request{State: machine.Leaving})
+		b.sync(machine.Request{State: machine.Leaving, Claim: []partition.ID{3}})
 		tb.wantGrants(a.sync(machine.Request{Release: []partition.Grant{first}}), second)
 		if o := tb.owner(3); o.Grant.Epoch != 0 {
 			tb.Errorf("partition 3 went to %+v, who leaves", o)

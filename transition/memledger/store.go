@@ -74,7 +74,7 @@ type seat struct {
 type grant struct {
 	session partition.Session
 	epoch   partition.Epoch
-	waiter  partition.Session // who asked last, or nobody
+	waiter  partition.Session // who asked last and is live, or nobody
 }
 
 // NewStore returns a store that was made just now, so that there is nothing it
@@ -337,7 +337,7 @@ func (s *Store) claim(id partition.ID, session partition.Session, h *Hints) {
 func (s *Store) yield(id partition.ID, h *Hints) {
 	old := s.grants[id]
 	w := old.waiter
-	if s.inGrace() || !s.live(w) {
+	if s.inGrace() || w == "" {
 		s.passed(machine.GivenUp, id, old.session, old.epoch, grant{})
 		delete(s.grants, id)
 		return
@@ -352,7 +352,7 @@ func (s *Store) answer(c Call, r machine.Request) machine.Answer {
 		g := s.grants[id]
 		a.Mine = append(a.Mine, machine.Held{
 			Grant:  partition.Grant{ID: id, Epoch: g.epoch},
-			Wanted: g.waiter != r.Session && s.live(g.waiter),
+			Wanted: g.waiter != "" && g.waiter != r.Session,
 		})
 	}
 	if s.roll.Version > r.View {
@@ -480,10 +480,6 @@ func (s *Store) inGrace() bool { return s.clock < s.grace }
 
 // dirty reports whether the membership is another than the roll was built on.
 func (s *Store) dirty() bool { return s.membership != s.roll.Membership }
-
-func (s *Store) live(session partition.Session) bool {
-	return s.sessions[session].state == machine.Live
-}
 
 // free reports whether nobody known holds id.
 func (s *Store) free(id partition.ID) bool {

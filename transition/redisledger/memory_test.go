@@ -45,6 +45,39 @@ func TestHalfAMemory(t *testing.T) {
 	}
 }
 
+// The key that says who waits for what is not needed to tell the dead: nobody drains for
+// them, and nothing is handed to them.
+func TestLostWhoWaits(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	owner, dies := settled(t, l, session(1), 1), settled(t, l, session(2))
+	dies.Claim = []partition.ID{1}
+	mustSync(t, l, dies)
+	if a := mustSync(t, l, owner); !a.Mine[0].Wanted {
+		t.Fatal("nobody waits")
+	}
+	if err := s.client.Del(t.Context(), "{"+s.name+"}:peers").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		s.Advance(someTiming.ClockStep())
+		mustSync(t, l, owner)
+	}
+	if a := mustSync(t, l, owner); a.Mine[0].Wanted {
+		t.Error("the owner is told that somebody waits, who is dead")
+	}
+	owner.Release, owner.Hold = owner.Hold, nil
+	mustSync(t, l, owner)
+	c, err := l.Census(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range c.Grants {
+		t.Errorf("it went to %+v", o)
+	}
+}
+
 // Without its roll the store makes a new one due.
 func TestLostRoll(t *testing.T) {
 	s, _ := miniStage(t)
