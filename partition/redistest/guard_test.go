@@ -35,7 +35,7 @@ func TestServerDiesWithTheTestBinary(t *testing.T) {
 		t.Skip("no redis-server in PATH")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), orphanV+"=yes")
+	cmd.Env = append(os.Environ(), orphanV+"=yes", "TMPDIR="+t.TempDir()) // it cleans nothing up
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
