@@ -9,6 +9,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -205,7 +206,7 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 			list = queuestat.Pending(list)
 		}
 		if pending[i], err = client.LLen(ctx, list).Result(); err != nil {
-			return Status{}, err
+			return Status{}, fmt.Errorf("status: %s: length of the list %s: %w", name, list, redisconfig.Explain(err))
 		}
 	}
 	table, err := redisledger.ReadTable(ctx, client, name)

@@ -13,12 +13,17 @@ import (
 var advices = []struct{ prefix, advice string }{
 	{"NOAUTH", credentials},
 	{"WRONGPASS", credentials},
-	{"NOPERM", "the user of the URL lacks a right: docs/operations.md lists them"},
 	{"READONLY", "this is a replica: connect to the master, or through Sentinel or Cluster, which find it"},
 	{"LOADING", "the server is reading its data after a start: it will answer when it has"},
 	{"OOM", "the server is full: raise maxmemory, or let the consumers catch up; what runs goes on and frees memory, only pushes fail"},
 	{"MISCONF", "the server refuses every write because it could not save to disk: free its disk or mend its permissions"},
 	{"CLUSTERDOWN", "part of the cluster is down: it will answer when every slot is served again"},
+}
+
+// Forbidden reports whether the user of the client lacks a right. Where it is a script that
+// needs it, servers before 7.2 say so with a prefix that tells nothing.
+func Forbidden(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") || strings.Contains(err.Error(), "The user executing the script can't ")
 }
 
 const credentials = "give user and password in the URL: redis://user:password@host:port"
@@ -32,6 +37,8 @@ func Advice(err error) string {
 	}
 	var dial *net.OpError
 	switch {
+	case Forbidden(err):
+		return "the user of the URL lacks a right: docs/operations.md lists them"
 	case redis.IsAuthError(err): // some servers have their own words
 		return credentials
 	case strings.Contains(err.Error(), "WRONGTYPE"): // ... or put them before it

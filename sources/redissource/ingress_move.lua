@@ -52,7 +52,7 @@ for i = 1, targets do
   at = at + lost
   if live > 0 and waits[i] then
     redis.call('HDEL', fence, 'w')
-    redis.call('PUBLISH', string.gsub(fence, 'fence$', 'bell'), '')
+    redis.pcall('PUBLISH', string.gsub(fence, 'fence$', 'bell'), '')
   end
 end
 

@@ -38,6 +38,6 @@ for i = 0, jobs - 1 do
 end
 if rung and f[3] then
   redis.call('HDEL', KEYS[1], 'w')
-  redis.call('PUBLISH', string.gsub(KEYS[1], 'fence$', 'bell'), '')
+  redis.pcall('PUBLISH', string.gsub(KEYS[1], 'fence$', 'bell'), '')
 end
 return out

@@ -141,7 +141,7 @@ for target = 1, targets do
   if string.find(results, '[^+]') then plain = false end
   if f[1] and string.find(results, '+', 1, true) then
     redis.call('HDEL', KEYS[k + 2], 'w')
-    redis.call('PUBLISH', string.gsub(KEYS[k + 2], 'fence$', 'bell'), '')
+    redis.pcall('PUBLISH', string.gsub(KEYS[k + 2], 'fence$', 'bell'), '')
   end
 end
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 )
 
 // A Stat is how much of each kind a partition holds. It is read without the fence:
@@ -49,7 +50,7 @@ func Stats(ctx context.Context, client redis.UniversalClient, name string, ids [
 	}
 	cmds, err := pipe.Exec(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("redissource: stats of %s: %w", name, err)
+		return nil, fmt.Errorf("redissource: stats of %s: %w", name, redisconfig.Explain(err))
 	}
 	out := make([]Stat, len(ids))
 	for i, id := range ids {
@@ -142,7 +143,7 @@ func Peek(ctx context.Context, client redis.UniversalClient, name string, id par
 	done := tx.ZRange(ctx, k.Done, 0, -1)
 	lifted := tx.HGetAll(ctx, k.Lifted)
 	if _, err := tx.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: %w", name, id, err)
+		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: %w", name, id, redisconfig.Explain(err))
 	}
 	elements := lifted.Val()
 	first, err := number(base.Val())

@@ -28,7 +28,7 @@ func explain(ctx context.Context, name, op string, err error) error {
 // advice returns what to do about err, or "" if the error says it all.
 func advice(err error) string {
 	switch {
-	case redis.IsPermissionError(err):
+	case redisconfig.Forbidden(err):
 		return "the user of the URL needs, for the keys ~{name}:* and the channels &{name}:events*, " +
 			"the commands of the ledger's scripts: +@read +@write +@scripting +@transaction +@pubsub +time +info"
 	case redis.HasErrorPrefix(err, "MISCONF"):

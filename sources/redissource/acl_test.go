@@ -1,0 +1,97 @@
+package redissource
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+// A user who may not use channels rings no bell, and loses time by it, not tasks: a script
+// that failed there would do so after half of its writes, and be repeated.
+func TestUserWithoutChannels(t *testing.T) {
+	t.Parallel()
+	ctx, server, name := t.Context(), redistest.Server(t), redistest.Name(t)
+	admin := redistest.Single(t, server.Client())
+	user := aclUser(t, server, "~{"+name+"*", "~"+name+"*", "resetchannels", "+@all")
+	k := KeysOf(name, 0)
+	waits := func() {
+		if err := admin.HSet(ctx, k.Fence, "w", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	length := func(what string, want int64) {
+		t.Helper()
+		if n := admin.LLen(ctx, k.Pending).Val(); n != want {
+			t.Errorf("after %s the log has %d tasks, want %d", what, n, want)
+		}
+		if admin.HExists(ctx, k.Fence, "w").Val() {
+			t.Errorf("after %s nobody would have been rung for", what)
+		}
+	}
+
+	waits()
+	p := newProducer(t, user, name, ProducerConfig{Partitions: 1})
+	if _, err := p.Enqueue(ctx, Message{}); err != nil {
+		t.Error(err)
+	}
+	length("an enqueue", 1)
+
+	b := &inbox{t: t, client: user, name: name, layout: p.Config(), unit: Ingress{List: name + ":inbox", KeyField: "to"}}
+	s := b.open(1)
+	s.stop()
+	<-s.ended
+	l := inboxLine("ann", 0)
+	b.push(l)
+	waits()
+	move := b.scripts(s, l)[0]
+	for range 2 { // an owner repeats what failed
+		if _, err := move.sc.Run(ctx, user, move.keys, move.args...).Result(); err != nil {
+			t.Error(err)
+		}
+	}
+	length("an ingress", 2)
+
+	admin.RPush(ctx, k.Dead, "letter")
+	waits()
+	if err := requeueScript.Run(ctx, user, []string{k.Dead, k.Pending, k.Fence}, "letter", "envelope").Err(); err != nil {
+		t.Error(err)
+	}
+	length("a requeue", 3)
+
+	admin.HSet(ctx, k.Fence, "t", "1:s")
+	waits()
+	fire := []any{"1:s", 1, 1, "job", "", "1000", 1, "envelope"}
+	if err := jobsFireScript.Run(ctx, user, []string{k.Fence, k.Pending, k.jobsKey()}, fire...).Err(); err != nil {
+		t.Error(err)
+	}
+	length("a tick", 4)
+}
+
+// A right that is found missing within a script is told as one that is missing before it.
+func TestRightThatAScriptLacksIsTold(t *testing.T) {
+	t.Parallel()
+	server, name := redistest.Server(t), redistest.Name(t)
+	user := aclUser(t, server, "~{"+name+"*", "+@all", "-rpush")
+	p := newProducer(t, user, name, ProducerConfig{Partitions: 1})
+	_, err := p.Enqueue(t.Context(), Message{})
+	var refused redis.Error
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "lacks a right") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// aclUser returns a client of a user who has the rights of rules.
+func aclUser(t *testing.T, server *redistest.Process, rules ...any) *redis.Client {
+	t.Helper()
+	args := append([]any{"acl", "setuser", "peer", "on", ">secret"}, rules...)
+	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer", Password: "secret", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
