@@ -204,6 +204,25 @@ func TestWhatComesAfterADrainIsGivenBack(t *testing.T) {
 	})
 }
 
+// What comes with an error has come: it counts as started, and no later fetch brings it.
+func TestWhatIsFetchedWithAnErrorIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{afterFetch: func() error { return errors.New("connection reset") }}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		b.push(task("a", 0), task("", 1))
+		g := b.grant(0)
+		time.Sleep(time.Second)
+		if open, _ := b.store.Pending(0); open != 0 {
+			t.Errorf("%d of 2 tasks left", open)
+		}
+		if n := len(of[FetchFailed](b.seen)); n != 1 {
+			t.Errorf("%d failures told, want 1", n)
+		}
+		b.drain(g)
+	})
+}
+
 func TestALostReplyOfSettleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lose atomic.Int32

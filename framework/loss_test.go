@@ -129,8 +129,19 @@ func TestFencedAtOpenTellsTheEpochThatStands(t *testing.T) {
 }
 
 func TestFencedWhileWorkingEndsTheLaneAtOnce(t *testing.T) {
-	for _, op := range []string{"fetch", "settle"} {
-		t.Run(op, func(t *testing.T) {
+	for _, c := range []struct {
+		op  string
+		err error
+	}{
+		{"fetch", sources.ErrFenced},
+		{"settle", sources.ErrFenced},
+		{"fetch", sources.ErrForgot},
+		{"settle", sources.ErrForgot},
+		{"fetch", sources.ErrClosed}, // by the source itself: it answers nothing any more
+		{"settle", sources.ErrClosed},
+	} {
+		op := c.op
+		t.Run(fmt.Sprint(op, ": ", c.err), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &spy{}
 				cause := make(chan error, 2)
@@ -142,7 +153,7 @@ func TestFencedWhileWorkingEndsTheLaneAtOnce(t *testing.T) {
 					return nil
 				})
 				defer b.stop()
-				fenced := func(context.Context) error { return &sources.Error{Op: op, Err: sources.ErrFenced} }
+				fenced := func(context.Context) error { return &sources.Error{Op: op, Err: c.err} }
 				b.push(task("slow", 0))
 				g := b.grantAndWork(0)
 				if op == "fetch" {
@@ -151,14 +162,19 @@ func TestFencedWhileWorkingEndsTheLaneAtOnce(t *testing.T) {
 					s.onSettle = func(ctx context.Context, _ []sources.Settlement) error { return fenced(ctx) }
 				}
 				b.push(task("quick", 0))
-				if err := <-cause; !errors.Is(err, ErrLost) || !errors.Is(err, sources.ErrFenced) {
-					t.Errorf("the handler was told %v", err)
+				select {
+				case err := <-cause:
+					if !errors.Is(err, ErrLost) || !errors.Is(err, c.err) {
+						t.Errorf("the handler was told %v", err)
+					}
+				case <-time.After(time.Minute):
+					t.Error("the lane goes on")
 				}
 				synctest.Wait()
 				b.gate.mu.Lock()
 				told := b.gate.lost[g]
 				b.gate.mu.Unlock()
-				if !errors.Is(told, sources.ErrFenced) {
+				if !errors.Is(told, c.err) {
 					t.Errorf("the coordinator was told %v", told)
 				}
 				done := make(chan struct{})
@@ -268,5 +284,8 @@ func TestALossEndsTheWaitForAClose(t *testing.T) {
 		done := make(chan struct{})
 		b.Abort(g, errLease, func() { close(done) })
 		<-done
+		if log := s.log(); log[len(log)-1] != "close 0@1, silently" {
+			t.Errorf("what the stream holds was not given back: %q", log)
+		}
 	})
 }

@@ -122,7 +122,7 @@ func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 // ring, workers to wake, its share, its alarm.
 func (p *pool) changed(l *lane) {
 	if l.book.ready.n > 0 {
-		if !l.phase.queued && !l.phase.gated {
+		if !l.phase.queued {
 			l.phase.queued = true
 			p.ring = append(p.ring, l)
 		}
@@ -187,7 +187,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 			p.recallAll(nil)
 			continue
 		}
-		if p.closed && len(p.lanes) == 0 {
+		if p.closed {
 			return nil, 0
 		}
 		p.idle++ // whoever signals takes it back

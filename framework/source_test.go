@@ -18,6 +18,7 @@ type spy struct {
 	onOpen, onFetch, onClose func(ctx context.Context) error
 	onSettle                 func(ctx context.Context, done []sources.Settlement) error
 	afterSettle              func() error // the source has done it, the reply may be lost
+	afterFetch               func() error // what was fetched comes with it
 	deaf                     bool         // fetches do not hear that their context ended
 
 	mu     sync.Mutex
@@ -77,6 +78,9 @@ func (s *spyStream) Fetch(ctx context.Context, limit int) ([]sources.Task, error
 	s.s.mu.Lock()
 	s.s.limits = append(s.s.limits, limit)
 	s.s.mu.Unlock()
+	if err == nil && s.s.afterFetch != nil {
+		err = s.s.afterFetch()
+	}
 	return tasks, err
 }
 

@@ -281,3 +281,62 @@ func TestNoMoreThanConcurrency(t *testing.T) {
 		}
 	})
 }
+
+// One fetch wakes one worker, and each that takes a task wakes the next: what came
+// together runs together, though nothing happens any more while it runs.
+func TestWhatComesTogetherRunsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks = 4
+		var running atomic.Int32
+		hold := make(chan struct{})
+		b := newBench(t, benchConfig{Config: Config{Concurrency: tasks}}, func(context.Context, *Task) error {
+			running.Add(1)
+			<-hold
+			return nil
+		})
+		defer b.stop()
+		synctest.Wait() // all workers sleep
+		for i := range tasks {
+			b.push(task("", i))
+		}
+		g := b.grantAndWork(0)
+		if n := running.Load(); n != tasks {
+			t.Errorf("%d of %d tasks run, with a worker for each", n, tasks)
+		}
+		close(hold)
+		b.drain(g)
+	})
+}
+
+// A lane whose tasks were refused a start is asked again when gatedFor is over, not by each
+// of its tasks in turn for as long as there is no lease.
+func TestALaneThatWasRefusedIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const handled, most = 500, 1000
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 1}}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		asked, refused := 0, 0
+		b.gate.asked = func() { // by the only worker
+			switch asked++; {
+			case asked == handled:
+				b.gate.invalid.Store(true)
+			case !b.gate.invalid.Load():
+				return
+			case refused == most:
+				b.gate.invalid.Store(false) // or it never ends
+			}
+			refused++
+		}
+		for i := range 2 * handled {
+			b.push(task("", i))
+		}
+		b.grant(0)
+		time.Sleep(10*gatedFor + gatedFor/2)
+		b.mu.Lock()
+		ready := b.lanes[0].book.ready.n
+		b.mu.Unlock()
+		if refused < 2 || refused > 12 || ready <= mostRun {
+			t.Errorf("asked %d times in ten times as long as it is to be left alone, with %d tasks ready", refused, ready)
+		}
+	})
+}
