@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -151,4 +152,82 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 			t.Fatalf("held %d, active %d after the end", b.held, b.active)
 		}
 	})
+}
+
+// A lane that is to end keeps nothing but what runs, and of that nothing when it returns,
+// whatever it came to.
+func TestABookThatIsOverKeepsNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	b := newBook(&spares{})
+	for i := range 5 {
+		key := ""
+		if i > 3 {
+			key = "a"
+		}
+		b.add(&Task{ID: fmt.Sprint(i), Key: key}, now)
+	}
+	later := now.Add(time.Second)
+	b.add(&Task{ID: "later", NotBefore: later}, now)
+	b.add(&Task{ID: "behind", Key: "a"}, now)
+	var active []*entry
+	for e := b.next(); e != nil; e = b.next() {
+		active = append(active, e)
+	}
+	b.back(active[0])
+	if n := b.shed(); n != 3 {
+		t.Errorf("%d tasks are given up, want what is ready, what is parked and what waits for its key", n)
+	}
+	b.back(active[1])
+	b.park(active[2], later)
+	b.finish(active[3], now)
+	b.finish(active[4], now)
+	b.unpark(later)
+	if e := b.next(); e != nil || b.held != 0 || b.active != 0 || b.asleep != 0 || !b.due().IsZero() {
+		t.Errorf("after the end %d are held, %d active, %d asleep; ready is %v, due %v", b.held, b.active, b.asleep, e, b.due())
+	}
+}
+
+// What was called back before it was started starts before what came behind it.
+func TestWhatIsCalledBackIsFirst(t *testing.T) {
+	now := time.Unix(0, 0)
+	b := newBook(&spares{})
+	for i := range 4 {
+		b.add(&Task{ID: fmt.Sprint(i)}, now)
+	}
+	taken := []*entry{b.next(), b.next(), b.next()}
+	b.back(taken[2])
+	b.back(taken[1])
+	var order []string
+	for e := b.next(); e != nil; e = b.next() {
+		order = append(order, e.task.ID)
+	}
+	if !slices.Equal(order, []string{"1", "2", "3"}) {
+		t.Errorf("they start in the order %v", order)
+	}
+}
+
+// Entries and key queues are used again: nothing of the former task is left in them, which
+// would be handed out as another.
+func TestSparesAreAsNew(t *testing.T) {
+	var s spares
+	first := &Task{ID: "first"}
+	e, k := s.entry(first), s.keyQueue("key", 7)
+	e.key, e.again, e.due, e.batch, e.place = k, again(first, nil), time.Unix(1, 0), 3, 4
+	k.parked = true
+	s.free(e)
+	s.freeKey(k)
+	second := &Task{ID: "second"}
+	if got := s.entry(second); got != e || *got != (entry{task: second}) {
+		t.Errorf("the entry of the next task is %+v", got)
+	}
+	if got := s.keyQueue("other", 8); got != k || *got != (keyQueue{key: "other", hash: 8}) {
+		t.Errorf("the queue of the next key is %+v", got)
+	}
+}
+
+func TestTheFirstErrorStands(t *testing.T) {
+	task := again(again(&Task{Attempt: 1}, errors.New("first")), errors.New("second"))
+	if task.Attempt != 3 || task.FirstError != "first" {
+		t.Errorf("the third try is told %+v", task)
+	}
 }

@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -306,6 +307,47 @@ func TestANameWithAnotherConfigurationEndsTheRun(t *testing.T) {
 		}
 		if c.Err() == nil || c.Ready() == nil {
 			t.Error("Err and Ready do not say so")
+		}
+	})
+}
+
+// A source that finds out when it opens a partition that its configuration is another's ends
+// the run: that does not pass by itself.
+func TestASourceWithAnotherConfigurationEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		source := &downSource{Source: f.store, unopened: fmt.Errorf("open: %w", partition.ErrConfig)}
+		c, err := framework.New("test", source, f.handler("ann", 0), framework.WithLedger(f.ledger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := c.Run(ctx); !errors.Is(err, partition.ErrConfig) || ctx.Err() != nil {
+			t.Errorf("run returned %v, want ErrConfig without being asked to stop", err)
+		}
+	})
+}
+
+// A hard stop does not wait for a ledger that does not answer.
+func TestAHardStopWaitsForNoLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		cut := &cutLedger{Ledger: f.ledger}
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(cut))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		cut.off.Store(true)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := c.Stop(ctx); !errors.Is(err, framework.ErrStopped) {
+			t.Errorf("stop returned %v, want ErrStopped", err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("a hard stop took %v", took)
 		}
 	})
 }

@@ -122,6 +122,9 @@ func TestFencedAtOpenTellsTheEpochThatStands(t *testing.T) {
 		if stored != 7 {
 			t.Errorf("the coordinator was told of epoch %v, want 7", stored)
 		}
+		if e := of[Lost](b.seen); len(e) != 1 || !errors.Is(e[0].Cause, sources.ErrFenced) {
+			t.Errorf("told %+v, want why it is lost", e)
+		}
 		done := make(chan struct{})
 		b.Abort(g, sources.ErrFenced, func() { close(done) })
 		<-done
@@ -267,6 +270,9 @@ func TestALossEndsTheWaitForASettle(t *testing.T) {
 		done := make(chan struct{})
 		b.Abort(g, errLease, func() { close(done) })
 		<-done
+		if e := of[SettleFailed](b.seen); len(e) > 0 {
+			t.Errorf("told %+v of what was only cut short", e)
+		}
 	})
 }
 

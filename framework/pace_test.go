@@ -203,3 +203,18 @@ func TestThePaceFallsWithoutEndingTheLane(t *testing.T) {
 		}
 	})
 }
+
+// Parked tasks leave room for others, but not more than may be held.
+func TestNotMoreIsWantedThanMayBeHeld(t *testing.T) {
+	l := &lane{}
+	l.pace.ahead = mostAhead
+	l.book.held, l.book.asleep = mostHeld-10, mostHeld-10
+	if n := l.wants(); n != 10 {
+		t.Errorf("%d are wanted, want the 10 there is room for", n)
+	}
+	l.book.held++
+	l.sheet.sending = mostUnsettled
+	if n := l.wants(); n != 0 {
+		t.Errorf("%d are wanted while the source does not answer", n)
+	}
+}

@@ -94,3 +94,24 @@ func TestADrainTakesWhatIsNotStarted(t *testing.T) {
 		}
 	})
 }
+
+// A loss takes what is not started as well, and counts what is cancelled.
+func TestALossTakesWhatIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks, at = 500, 100
+		s, b := newStopper(t, at, 1, tasks)
+		defer b.stop()
+		g := b.grant(0)
+		synctest.Wait()
+		lost := make(chan struct{})
+		b.Abort(g, errLease, func() { close(lost) })
+		close(s.goOn)
+		<-lost
+		if s.handled.Load() != at {
+			t.Errorf("%d tasks ran, want %d", s.handled.Load(), at)
+		}
+		if e := of[Lost](b.seen); len(e) != 1 || e[0].Running != 1 {
+			t.Errorf("told %+v, want one that runs", e)
+		}
+	})
+}

@@ -136,8 +136,22 @@ func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 		if a.Context().Err() != nil || bob.Has("row") {
 			t.Error("the partition moved although nobody left")
 		}
+		other, ok := ann.Admit(t.Context(), "row")
+		if !ok {
+			t.Fatal("not admitted a second time")
+		}
+		other.Release()
+		other.Release() // is not that of a
 		stop()
 		<-a.Context().Done()
+		waited := make(chan time.Time, 1)
+		go func() {
+			time.Sleep(time.Second / 2)
+			if _, err := ann.Await(t.Context(), "row"); !errors.Is(err, framework.ErrStopped) {
+				t.Errorf("who waited for it was told %v", err)
+			}
+			waited <- time.Now()
+		}()
 		if cause := context.Cause(a.Context()); !errors.Is(cause, framework.ErrHandedOver) {
 			t.Errorf("it ended because of %v", cause)
 		}
@@ -149,14 +163,20 @@ func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 			t.Error("it is admitted again while it is handed over")
 		}
 		a.Release()
-		a.Release()
+		released := time.Now()
 		b, err := bob.Await(t.Context(), "row")
 		if err != nil || b.Token.Epoch <= a.Token.Epoch {
 			t.Errorf("bob was given %+v, %v, after %v", b, err, a.Token)
 		}
+		if took := time.Since(released); took > 100*time.Millisecond {
+			t.Errorf("bob was told after %v", took)
+		}
 		b.Release()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		if late := (<-waited).Sub(released); late > 100*time.Millisecond {
+			t.Errorf("who waited was told %v after the end", late)
 		}
 		if _, err := ann.Await(t.Context(), "row"); !errors.Is(err, framework.ErrStopped) {
 			t.Errorf("after the end: %v", err)

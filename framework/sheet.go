@@ -88,7 +88,7 @@ func (s *sheet) tidy() {
 
 // due reports whether the settler should send now rather than wait for more.
 func (l *lane) due() bool {
-	return len(l.sheet.pending) >= max(settleBatch, l.pace.ahead/2) || l.phase.draining || l.phase.lost ||
+	return len(l.sheet.pending) >= max(settleBatch, l.pace.ahead/2) ||
 		l.book.active == 0 && l.book.ready.n == 0
 }
 
@@ -121,16 +121,13 @@ func (l *lane) settler() {
 	p := l.pool
 	defer p.lives.Done()
 	p.mu.Lock()
-	for len(l.sheet.pending) > 0 && !l.phase.lost {
+	for len(l.sheet.pending) > 0 {
 		if !l.due() {
 			l.sheet.waiting = true
 			p.mu.Unlock()
 			wait(l.sheet.flush, settleAge)
 			p.mu.Lock()
 			l.sheet.waiting = false
-			if l.phase.lost {
-				break
-			}
 		}
 		batch := l.sheet.take(p.hole(l))
 		p.mu.Unlock()

@@ -2,8 +2,10 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,5 +70,67 @@ func TestALongTaskKeepsNobodysEndBack(t *testing.T) {
 		}
 		close(end)
 		b.drain(g)
+	})
+}
+
+// The memory of what was sent is written over: nothing of the former settlement is left in
+// the next, and a retry at once does not wait as long as the one before it.
+func TestALineIsAsNew(t *testing.T) {
+	l := &lane{sheet: newSheet()}
+	l.sheet.settling = true // nobody sends
+	for _, v := range []verdict{
+		{outcome: sources.Retry, delay: time.Hour, err: errors.New("greylisted")},
+		{outcome: sources.Retry, err: errors.New("connection reset")},
+		{outcome: sources.Done},
+		{outcome: sources.Dead, err: errors.New("no such mailbox")},
+	} {
+		l.note(&entry{task: &Task{Attempt: 1}}, &v)
+		batch := l.sheet.take(math.MaxInt64)
+		want := sources.Settlement{Task: batch[0].Task, Outcome: v.outcome, Attempt: 1, Delay: v.delay, Reason: reason(v.err)}
+		if len(batch) != 1 || batch[0] != want {
+			t.Errorf("told %+v, want %+v", batch, want)
+		}
+		l.sheet.sent(batch)
+		l.sheet.pending, l.sheet.spare = l.sheet.spare, l.sheet.pending // the same line again
+	}
+}
+
+// What ended before a loss and was not sent yet is not sent after it, and what ends after it
+// is not even written down: the token may stand for another by now.
+func TestNothingIsSettledAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}, source: s.over}, func(ctx context.Context, task *Task) error {
+			if task.Key == "slow" {
+				<-ctx.Done()
+			}
+			return nil
+		})
+		defer b.stop()
+		b.push(task("slow", 0), task("a", 0))
+		g := b.grantAndWork(0)
+		b.mu.Lock()
+		l := b.lanes[0]
+		unsettled := l.sheet.unsettled()
+		b.mu.Unlock()
+		if unsettled != 1 {
+			t.Fatalf("%d ends wait to be sent, want 1", unsettled)
+		}
+		done := make(chan struct{})
+		b.Abort(g, errLease, func() { close(done) })
+		<-done
+		b.mu.Lock()
+		e := b.spares.entry(&Task{})
+		l.book.active++
+		b.finish(l, e, &verdict{outcome: sources.Done}, time.Now()) // it had ended before, and comes last
+		if n := l.sheet.unsettled(); n > 0 || l.sheet.settling {
+			t.Errorf("%d ends are to be sent after the loss", n)
+		}
+		b.mu.Unlock()
+		for _, call := range s.log() {
+			if strings.HasPrefix(call, "settle") {
+				t.Errorf("%q under a lost token", call)
+			}
+		}
 	})
 }

@@ -152,7 +152,6 @@ func (p *pool) lose(l *lane, cause error) []Event {
 func (l *lane) end() {
 	l.ctxs.stopFetching()
 	l.phase.shed += l.book.shed()
-	poke(l.sheet.flush)
 }
 
 // leave removes a lane that is closed, then says so. The order matters: the
@@ -160,9 +159,7 @@ func (l *lane) end() {
 func (p *pool) leave(l *lane) {
 	now := time.Now()
 	p.mu.Lock()
-	if p.lanes[l.where.Grant.ID] == l {
-		delete(p.lanes, l.where.Grant.ID)
-	}
+	delete(p.lanes, l.where.Grant.ID)
 	if l.where.Grant.ID.IsUnit() {
 		p.units--
 	}
