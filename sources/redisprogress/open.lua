@@ -24,9 +24,7 @@ if t ~= ARGV[1] then
   -- all that an older life knew, and that is forgotten.
   local known = h
   for _, x in ipairs(redis.call('ZRANGE', KEYS[2], -1, -1)) do known = math.max(known, tonumber(x) + 1) end
-  for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do
-    if redis.call('HEXISTS', KEYS[3], x) == 0 then known = math.max(known, tonumber(x) + 1) end
-  end
+  for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do known = math.max(known, tonumber(x) + 1) end
   if not b or list and b + redis.call('LLEN', KEYS[5]) < known then
     b = math.max(b or tonumber(ARGV[4]), known)
     for _, x in ipairs(redis.call('HKEYS', KEYS[3])) do b = math.max(b, tonumber(x) + 1) end
@@ -35,20 +33,14 @@ if t ~= ARGV[1] then
     end
     redis.call('DEL', KEYS[2])
   end
-  if a ~= '' then
+  if a == '' then
+    s = math.max(s, h)
+  elseif tonumber(a) >= b or redis.call('HEXISTS', KEYS[3], a) == 1 then -- or it was cut away
     -- The last owner ran this one, alone, and was not heard of again. Only this
     -- task can have ended it, so nothing else becomes a suspect.
-    local x = tonumber(a)
-    local open = redis.call('HEXISTS', KEYS[3], a) == 1
-      or (x >= b and not redis.call('ZSCORE', KEYS[2], a) and (not list or x < b + redis.call('LLEN', KEYS[5])))
-    if open then
-      local k, crashes, due, why = string.match(redis.call('HGET', KEYS[4], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
-      redis.call('HSET', KEYS[4], a, k .. ' ' .. str(crashes + 1) .. ' ' .. due .. ' ' .. why)
-    else
-      a = ''
-    end
+    local k, crashes, due, why = string.match(redis.call('HGET', KEYS[4], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
+    redis.call('HSET', KEYS[4], a, k .. ' ' .. str(crashes + 1) .. ' ' .. due .. ' ' .. why)
   end
-  if a == '' and t ~= '' then s = math.max(s, h) end
   n = n + 1
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'b', str(b), 'n', str(n), 'h', str(h), 's', str(s), 'a', '')
   redis.call('HDEL', KEYS[1], 'w')

@@ -317,7 +317,7 @@ func Moved(cmd *redis.Cmd) (moved int, next time.Duration, err error) {
 // Close ends the ownership. It returns nil also if the fence is another's already.
 // Nothing may run any more, and every verdict must have been answered.
 func (l *Log) Close(ctx context.Context) error {
-	_, err := numbers(closeScript.Run(ctx, l.client, []string{l.keys.Fence}, l.token, l.epoch))
+	_, err := numbers(closeScript.Run(ctx, l.client, []string{l.keys.Fence}, l.token))
 	return err
 }
 

@@ -22,14 +22,13 @@ local function str(x) return string.format('%.0f', x) end
 if nb < b or life ~= '' and life ~= ARGV[4] then
   -- Positions are used a second time: nothing of what is known is true of them.
   redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
-  redis.call('HSET', KEYS[1], 's', '0', 'a', '')
+  redis.call('HSET', KEYS[1], 's', '0')
   h = nb
 elseif nb > b then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[3])
   for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do
     if tonumber(x) < nb and redis.call('HEXISTS', KEYS[3], x) == 0 then redis.call('HDEL', KEYS[4], x) end
   end
-  h = math.max(h, nb)
 end
 redis.call('HSET', KEYS[1], 'b', str(nb), 'n', str(n + 1), 'h', str(h), 'i', ARGV[4])
 return {1, nb, n + 1}

@@ -3,6 +3,7 @@ package redisprogress_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,18 @@ func alone(pos int64, tries int) func(*progress.Request) {
 	return func(r *progress.Request) { r.Alone, r.AloneTries = pos, tries }
 }
 
+// reply is what the store says to r, in full.
+func (s *scripts) reply(tok partition.Token, r *progress.Request, content []redisprogress.Content, locks []redisprogress.Lock) redisprogress.Reply {
+	s.t.Helper()
+	l := s.log(tok)
+	pipe := s.client.Pipeline()
+	cmd := l.Settle(s.ctx, pipe, r, content, locks, true)
+	pipe.Exec(s.ctx) // the command has the error
+	a, err := l.Answer(cmd)
+	s.must(err)
+	return a
+}
+
 // TestScripts takes the rules of docs/protocol.md one by one: each breaks here alone.
 func TestScripts(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *scripts){
@@ -147,6 +160,10 @@ func TestScripts(t *testing.T) {
 			if st := s.State(); st.Base != 2 || !slices.Equal(st.Pending, []string{"t2", "t3"}) {
 				t.Errorf("base %d, left %v", st.Base, st.Pending)
 			}
+			s.admitted(tok, 3, nil)
+			if st := s.State(); st.Base != 3 || !slices.Equal(st.Pending, []string{"t3"}) {
+				t.Errorf("base %d, left %v", st.Base, st.Pending)
+			}
 		},
 		"nothing becomes of a task twice": func(t *testing.T, s *scripts) {
 			tok := s.owner(1)
@@ -158,7 +175,7 @@ func TestScripts(t *testing.T) {
 			for _, o := range []progress.Outcome{progress.Retry, progress.Requeue, progress.Dead} {
 				s.admitted(tok, 2, other(0, o, 1))
 			}
-			s.admitted(tok, 2, done(1, 9)) // one is below the base, one beyond the list
+			s.admitted(tok, 2, done(1, 4, 9)) // one is below the base, two are beyond the list
 			if st := s.State(); len(st.Delayed)+len(st.Dead)+st.Tries+len(st.Done) != 0 {
 				t.Errorf("left: %+v", st)
 			}
@@ -319,6 +336,149 @@ func TestScripts(t *testing.T) {
 			s.admitted(tok, 0, func(r *progress.Request) { r.Read, r.Fetch = 0, 5 })
 			if w := s.fence("w"); w != "1" {
 				t.Errorf("waits: %q, and the list was too short", w)
+			}
+			tok = s.owner(2)
+			if w := s.fence("w"); w != "" {
+				t.Errorf("waits: %q, of an owner that has read nothing", w)
+			}
+			s.admitted(tok, 0, func(r *progress.Request) { r.Read, r.Fetch = 0, 5 })
+			s.Close(tok)
+			if w := s.fence("w"); w != "" {
+				t.Errorf("waits: %q, and its owner has closed", w)
+			}
+		},
+		"what was tried counts as known where the list was cut": func(t *testing.T, s *scripts) {
+			s.owner(1)
+			s.must(s.client.HSet(s.ctx, s.keys.Tries, "6", "1 0 0 why").Err())
+			if o := s.Open(token(2)); o.Base != 7 {
+				t.Errorf("base %d, and 6 was tried", o.Base)
+			}
+		},
+		"what was lifted keeps its tries where the list was cut": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, lift(0, 1))
+			s.admitted(tok, 2, other(0, progress.Retry, 2))
+			s.must(s.client.Del(s.ctx, s.keys.Pending).Err())
+			if o := s.Open(token(2)); o.Base != 4 || o.Tried[0].Tries != 2 || len(o.Lifted) != 2 {
+				t.Errorf("base %d, lifted %v, tried %v", o.Base, o.Lifted, o.Tried)
+			}
+		},
+		"what ran alone and was cut away is not charged": func(t *testing.T, s *scripts) {
+			s.admitted(s.owner(1), 0, alone(3, 0))
+			s.must(s.client.LTrim(s.ctx, s.keys.Pending, 0, 0).Err())
+			if o := s.Open(token(2)); o.Base != 4 || len(o.Tried) != 0 {
+				t.Errorf("base %d, tried %v", o.Base, o.Tried)
+			}
+		},
+		"who waits, or requeued, is told when the next delayed task is due": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			r := &progress.Request{Seen: s.seen, Fetch: 5, Alone: progress.None}
+			if a := s.reply(tok, r, nil, nil); !a.Asked || a.Due >= 0 || a.End != 4 {
+				t.Errorf("nothing is delayed, and who waits at 4 is told %+v", a)
+			}
+			in := func(a redisprogress.Reply) bool {
+				return a.Asked && a.Due > 30*time.Second && a.Due <= time.Minute
+			}
+			r = &progress.Request{Seen: s.seen, Read: 4, Alone: progress.None}
+			other(0, progress.Requeue, 1)(r)
+			if a := s.reply(tok, r, []redisprogress.Content{{Body: []byte("t0"), Delay: time.Minute}}, nil); !in(a) {
+				t.Errorf("who requeued is told %+v, want a minute", a)
+			}
+			r = &progress.Request{Seen: s.seen, Fetch: 5, Alone: progress.None}
+			if a := s.reply(tok, r, nil, nil); !in(a) {
+				t.Errorf("who waits is told %+v, want a minute", a)
+			}
+			r.Fetch = 4
+			if a := s.reply(tok, r, nil, nil); a.Asked {
+				t.Errorf("who got all it asked for is told %+v", a)
+			}
+		},
+		"one settlement has everything to say": func(t *testing.T, s *scripts) {
+			for _, e := range []string{"t4", "t5", "t6", "t7"} {
+				s.Push(e)
+			}
+			tok := s.owner(1)
+			r := &progress.Request{Seen: s.seen, Read: 8, Gate: 8, Alone: progress.None, Done: []int64{6, 7}}
+			content := make([]redisprogress.Content, 6)
+			for i, o := range []progress.Outcome{
+				progress.Dead, progress.Retry, progress.Requeue, progress.Dead, progress.Retry, progress.Requeue,
+			} {
+				r.Others = append(r.Others, progress.Verdict{Position: int64(i), Outcome: o, Attempt: i})
+				content[i] = redisprogress.Content{
+					Body: fmt.Append(nil, "body ", i), Error: fmt.Sprint("error ", i), Delay: time.Duration(i) * time.Hour,
+				}
+			}
+			tag := strings.TrimSuffix(s.keys.Fence, ":fence")
+			var locks []redisprogress.Lock
+			for _, pos := range []int64{3, 6, 7} {
+				k := redisprogress.Lock{Position: pos, Key: fmt.Sprint(tag, ":unique:", pos), Value: fmt.Sprint("of ", pos)}
+				s.must(s.client.Set(s.ctx, k.Key, k.Value, 0).Err())
+				locks = append(locks, k)
+			}
+			if a := s.reply(tok, r, content, locks); a.Status != progress.Admitted || a.End != 8 || a.Due < time.Hour {
+				t.Fatalf("answered %+v", a)
+			}
+			for _, k := range locks {
+				if s.client.Exists(s.ctx, k.Key).Val() != 0 {
+					t.Errorf("the lock of %d stands", k.Position)
+				}
+			}
+			st := s.State()
+			if !slices.Equal(st.Delayed, []string{"body 2", "body 5"}) || !slices.Equal(st.Dead, []string{"body 0", "body 3"}) ||
+				!slices.Equal(st.Done, []int64{0, 2, 3, 5, 6, 7}) {
+				t.Errorf("delayed %q, dead %q, done %v", st.Delayed, st.Dead, st.Done)
+			}
+			o, err := s.log(token(2)).Open(s.ctx, 0)
+			s.must(err)
+			for _, i := range []int64{1, 4} {
+				got, wait := o.Tried[i], time.Until(o.Tried[i].NotBefore)
+				if got.Tries != int(i) || got.FirstError != fmt.Sprint("error ", i) || wait.Round(time.Hour) != time.Duration(i)*time.Hour {
+					t.Errorf("%d: %+v", i, got)
+				}
+			}
+		},
+		"where the log is elsewhere its letters are, too": func(t *testing.T, s *scripts) {
+			s.store = newStore(t, s.client, false)
+			tok := s.owner(1)
+			s.admitted(tok, 0, other(0, progress.Dead, 1))
+			if st := s.State(); !slices.Equal(st.Done, []int64{0}) {
+				t.Errorf("done %v", st.Done)
+			}
+		},
+		"what was lifted is found in its order": func(t *testing.T, s *scripts) {
+			s.store = newStore(t, s.client, false)
+			tok := s.owner(1)
+			var all []int64
+			for pos := range int64(64) {
+				all = append(all, pos)
+			}
+			s.admitted(tok, 64, lift(all...))
+			var found []int64
+			for _, l := range s.Open(token(2)).Lifted {
+				found = append(found, l.Position)
+			}
+			if !slices.Equal(found, all) {
+				t.Errorf("found %v", found)
+			}
+		},
+		"a delayed task is moved once, when its time has come": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			now := time.Now()
+			for e, at := range map[string]time.Time{"due": now.Add(-time.Minute), "later": now.Add(time.Minute)} {
+				s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: float64(at.UnixMilli()), Member: e}).Err())
+			}
+			for _, want := range []int{1, 0} {
+				pipe := s.client.Pipeline()
+				cmd := s.log(tok).Move(s.ctx, pipe, 10, true)
+				pipe.Exec(s.ctx) // the command has the error
+				moved, next, err := redisprogress.Moved(cmd)
+				s.must(err)
+				if moved != want || next <= 30*time.Second || next > 2*time.Minute {
+					t.Errorf("moved %d, the next one in %v; want %d, and a minute", moved, next, want)
+				}
+			}
+			if st := s.State(); !slices.Equal(st.Pending, []string{"t0", "t1", "t2", "t3", "due"}) || !slices.Equal(st.Delayed, []string{"later"}) {
+				t.Errorf("pending %v, delayed %v", st.Pending, st.Delayed)
 			}
 		},
 		"what was started counts as known where the list was cut": func(t *testing.T, s *scripts) {
@@ -536,6 +696,24 @@ func TestOpenIsOvertaken(t *testing.T) {
 	}
 }
 
+// A store that lost the fence while its owner read is no older owner's: it forgot.
+func TestOpenIsForgotten(t *testing.T) {
+	for name, lose := range map[string]func(s *scripts) error{
+		"the fence": func(s *scripts) error { return s.client.Del(s.ctx, s.keys.Fence).Err() },
+		"a write":   func(s *scripts) error { return s.client.HIncrBy(s.ctx, s.keys.Fence, "n", -1).Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScripts(t)
+			s.owner(1)
+			s.must(s.client.HSet(s.ctx, s.keys.Tries, "1", "1 0 0 why").Err())
+			s.client.AddHook(before(func() { s.must(lose(s)) }))
+			if _, err := s.log(token(2)).Open(s.ctx, 0); !errors.Is(err, sources.ErrForgot) {
+				t.Errorf("lost while it was read: %v", err)
+			}
+		})
+	}
+}
+
 // One script says that nothing is left. Whatever is left, of one kind alone, is read.
 func TestOpenReadsWhatIsLeftAndNothingElse(t *testing.T) {
 	read := false
@@ -552,8 +730,8 @@ func TestOpenReadsWhatIsLeftAndNothingElse(t *testing.T) {
 		t.Errorf("nothing is left: read %v, found %+v", read, o)
 	}
 	s.must(s.client.ZAdd(s.ctx, s.keys.Done, redis.Z{Score: 2, Member: "2"}).Err())
-	if o := open(2); len(o.Done) != 1 {
-		t.Errorf("a position is done: found %+v", o)
+	if o := open(2); len(o.Done) != 1 || fmt.Sprint(o.Writes) != s.fence("n") {
+		t.Errorf("a position is done: found %+v after %s writes", o, s.fence("n"))
 	}
 	s.must(s.client.Del(s.ctx, s.keys.Done).Err())
 	s.must(s.client.HSet(s.ctx, s.keys.Tries, "1", "3 0 0 why").Err())

@@ -53,7 +53,7 @@ end
 -- 1 what became of tasks: retries first, so that one that ended since leaves nothing
 local requeues = 0
 if named then
-  local lifted, tries, floor, now = KEYS[3], KEYS[4], math.max(b, nb), clock()
+  local lifted, tries, now = KEYS[3], KEYS[4], clock()
   local counts = {}
   for c in string.gmatch(ARGV[9], '%d+') do counts[#counts + 1] = tonumber(c) end
   local i, locks = 12, {}
@@ -64,7 +64,7 @@ if named then
   local function finish(s)
     redis.call('HDEL', lifted, s)
     redis.call('HDEL', tries, s)
-    if tonumber(s) >= floor then redis.call('ZADD', done, s, s) end
+    if tonumber(s) >= b then redis.call('ZADD', done, s, s) end
   end
   local function release(s)
     local lock = locks[s]
@@ -129,7 +129,7 @@ if ARGV[8] ~= '' then
 end
 h = math.max(h, math.min(gate, last))
 n = n + 1
-local short = list and asked > 0 and last < read + asked
+local short = list and last < read + asked
 if short then
   -- The list ended before what was asked for: the owner will wait for a bell.
   redis.call('HSET', fence, 'b', str(b), 'n', str(n), 'h', str(h), 'a', a, 'w', '1')

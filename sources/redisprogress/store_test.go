@@ -2,8 +2,11 @@ package redisprogress_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -109,4 +112,182 @@ func TestReset(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reset forgets what it makes untrue of the log, and nothing else.
+func TestResetKeeps(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		first, then string // the lives
+		base        int64
+		done, tries []string
+		suspects    int64
+	}{
+		{"forward to what is done", "one", "one", 6, []string{"6", "8"}, []string{"1", "7"}, 9},
+		{"forward to what was tried", "one", "one", 7, []string{"8"}, []string{"1", "7"}, 9},
+		{"forward, of a log without a life", "", "one", 5, []string{"6", "8"}, []string{"1", "7"}, 9},
+		{"where it is", "one", "one", 3, []string{"4", "6", "8"}, []string{"1", "3", "7"}, 9},
+		{"back", "one", "one", 2, nil, nil, 2},
+		{"forward in another life", "one", "two", 5, nil, nil, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, name, client := t.Context(), redistest.Name(t), redistest.New(t)
+			s, err := redisprogress.NewStore(client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			open := func(e partition.Epoch) (partition.Grant, partition.Token, progress.Found) {
+				t.Helper()
+				g, tok := partition.Grant{ID: 7, Epoch: e}, partition.Token{Epoch: e, Session: "a"}
+				f, err := s.Open(ctx, g, tok, 0)
+				must(err)
+				return g, tok, f
+			}
+			g, tok, f := open(1)
+			writes, err := s.Reset(ctx, g, tok, f.Writes, 0, c.first)
+			must(err)
+			r := &progress.Request{
+				Seen: writes, Read: 9, Base: 3, Gate: 9, Alone: progress.None, Lift: []int64{1}, Done: []int64{4, 6, 8},
+			}
+			for _, pos := range []int64{1, 3, 7} {
+				r.Others = append(r.Others, progress.Verdict{Position: pos, Outcome: progress.Retry, Attempt: 1})
+			}
+			_, err = s.Settle(ctx, g, tok, r, make([]progress.Content, 3))
+			must(err)
+
+			g, tok, f = open(2) // the owner before has crashed
+			if _, err := s.Reset(ctx, g, tok, f.Writes+1, c.base, c.then); !errors.Is(err, sources.ErrForgot) {
+				t.Errorf("the store knows fewer writes than it answered: %v", err)
+			}
+			_, err = s.Reset(ctx, g, tok, f.Writes, c.base, c.then)
+			must(err)
+			k := redisprogress.Elsewhere(name, 7)
+			done, err := client.ZRange(ctx, k.Done, 0, -1).Result()
+			must(err)
+			tries, err := client.HKeys(ctx, k.Tries).Result()
+			must(err)
+			slices.Sort(tries)
+			if !slices.Equal(done, c.done) || !slices.Equal(tries, c.tries) {
+				t.Errorf("done %v, tried %v; want %v and %v", done, tries, c.done, c.tries)
+			}
+			if _, _, f := open(3); f.Suspects != c.suspects {
+				t.Errorf("suspects below %d, want %d", f.Suspects, c.suspects)
+			}
+		})
+	}
+}
+
+// A store that knows of no such epoch has lost it; one that knows a greater one has another owner.
+func TestRefusals(t *testing.T) {
+	ctx, name, client := t.Context(), redistest.Name(t), redistest.New(t)
+	s, err := redisprogress.NewStore(client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, tok := partition.Grant{ID: 7, Epoch: 2}, partition.Token{Epoch: 2, Session: "a"}
+	said := func() (settled, reset error) {
+		_, settled = s.Settle(ctx, g, tok, &progress.Request{Seen: 1, Alone: progress.None}, nil)
+		_, reset = s.Reset(ctx, g, tok, 1, 0, "one")
+		return settled, reset
+	}
+	if settled, reset := said(); !errors.Is(settled, sources.ErrForgot) || !errors.Is(reset, sources.ErrForgot) {
+		t.Errorf("nothing is known: %v, %v", settled, reset)
+	}
+	if _, err := s.Open(ctx, partition.Grant{ID: 7, Epoch: 3}, partition.Token{Epoch: 3, Session: "b"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	settled, reset := said()
+	for _, err := range []error{settled, reset} {
+		if fenced, ok := errors.AsType[*sources.FencedError](err); !ok || fenced.Stored != 3 {
+			t.Errorf("epoch 3 stands: %v", err)
+		}
+	}
+}
+
+// Where a log ends is noted beside a fence, and makes none.
+func TestEnds(t *testing.T) {
+	ctx, name, client := t.Context(), redistest.Name(t), redistest.New(t)
+	s, err := redisprogress.NewStore(client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(ctx, partition.Grant{ID: 7, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ends(ctx, map[partition.ID]int64{7: 9, 8: 9}); err != nil {
+		t.Fatal(err)
+	}
+	if end := client.HGet(ctx, redisprogress.Elsewhere(name, 7).Fence, "x").Val(); end != "9" {
+		t.Errorf("the log ends at %q, want 9", end)
+	}
+	if client.Exists(ctx, redisprogress.Elsewhere(name, 8).Fence).Val() != 0 {
+		t.Error("a partition that nobody has opened has a fence")
+	}
+}
+
+// A full store refuses what would make it fuller, and lets everything through that ends tasks.
+func TestFullStore(t *testing.T) {
+	server := redistest.Server(t)
+	for _, list := range []bool{true, false} {
+		t.Run(fmt.Sprint("list ", list), func(t *testing.T) {
+			s := newStore(t, server.Client(), list)
+			tok := func(e partition.Epoch) partition.Token { return partition.Token{Epoch: e, Session: "a"} }
+			if list {
+				for _, e := range []string{"t0", "t1", "t2", "t3", "t4"} {
+					s.Push(e)
+				}
+				s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: 1, Member: "due"}).Err())
+			}
+			server.Config("maxmemory", "1")
+			defer server.Config("maxmemory", "0")
+			if err := s.client.RPush(s.ctx, s.keys.Fence+":x", "x").Err(); !redis.HasErrorPrefix(err, "OOM") {
+				t.Fatalf("a push in a full store: %v", err)
+			}
+			o := s.Open(tok(1))
+			if list {
+				s.Move()
+			}
+			other := func(pos int64, o progress.Outcome) []progress.Verdict {
+				return []progress.Verdict{{Position: pos, Outcome: o, Attempt: 1}}
+			}
+			for _, r := range []progress.Request{
+				{Gate: 5},
+				{Gate: 5, Base: 1},
+				{Gate: 5, Base: 2, Lift: []int64{1}},
+				{Gate: 5, Base: 2, Done: []int64{3}},
+				{Gate: 5, Base: 3, Others: other(2, progress.Retry), Lift: []int64{2}},
+				{Gate: 5, Base: 4, Others: other(2, progress.Dead)},
+			} {
+				r.Seen, r.Alone = o.Writes, progress.None
+				if a := s.Settle(tok(1), &r, []string{"body"}[:len(r.Others)]); a.Status != progress.Admitted || a.Base != r.Base {
+					t.Errorf("%+v is answered with %+v", r, a)
+				}
+			}
+			s.Close(tok(1))
+			if o := s.Open(tok(2)); o.Refused || o.Base != 4 {
+				t.Errorf("opened again: %+v", o)
+			}
+		})
+	}
+	t.Run("reset", func(t *testing.T) {
+		s, err := redisprogress.NewStore(server.Client(), redistest.Name(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, tok := partition.Grant{ID: 7, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
+		f, err := s.Open(t.Context(), g, tok, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Config("maxmemory", "1")
+		if _, err := s.Reset(t.Context(), g, tok, f.Writes, 0, "one"); err != nil {
+			t.Error(err)
+		}
+	})
 }
