@@ -38,7 +38,9 @@ type Config struct {
 	// Session of this run. Default: a new one. It must never be used again.
 	Session partition.Session
 	// Strategy shares out the partitions when this peer seals a roll. Default
-	// partition.Sticky, and with Barrier partition.Modulo.
+	// partition.Sticky, and with Barrier partition.Modulo. All peers of a name should have
+	// the same, and each tells its own to the others. With an Indexer it is only told,
+	// where it is given.
 	Strategy partition.Strategy
 	// Barrier makes every new roll stop everybody: each peer drains all it has, and works
 	// on under the new roll only when all have stopped that worked under an older one. So
@@ -98,6 +100,7 @@ type Coordinator struct {
 	ran        atomic.Bool
 	resting    atomic.Bool // the clock is not looked at before there is something to do
 	claims     bool        // false: a member for the index alone
+	strategy   string      // told to the other peers
 
 	// The rest belongs to the goroutine of Run.
 	calls   sync.WaitGroup
@@ -170,11 +173,16 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	if cfg.Peer == "" {
 		cfg.Peer = string(cfg.Session)
 	}
+	tells := cfg.Indexer == nil || cfg.Strategy != nil // the default seals rolls that nobody goes by
 	if cfg.Strategy == nil {
 		cfg.Strategy = partition.Sticky{}
 		if cfg.Barrier {
 			cfg.Strategy = partition.Modulo{}
 		}
+	}
+	strategy := ""
+	if tells {
+		strategy = cfg.Strategy.Name()
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = NewClock()
@@ -185,6 +193,7 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	return &Coordinator{
 		cfg:      cfg,
 		claims:   claims,
+		strategy: strategy,
 		mailbox:  newMailbox(),
 		grants:   make(map[partition.ID]*holding),
 		released: make(map[partition.Grant]time.Time),
@@ -304,6 +313,7 @@ func (c *Coordinator) machineConfig() machine.Config {
 		Viewed:       c.cfg.Indexer != nil,
 		ClaimNothing: !c.claims,
 		Barrier:      c.cfg.Barrier,
+		Strategy:     c.strategy,
 		Seed:         seed.Sum64(),
 	}
 }

@@ -20,7 +20,7 @@
 //	countoff_takeover_bound_seconds{consumer}          what is promised after the death of a peer
 //	countoff_unmoved_gap_seconds{consumer}             kept over a new view, with tasks in hand: from the handler before to the end of the next
 //	countoff_units{consumer}                           units whose handler runs here
-//	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, none-eligible, double, overdue, refused, two-deployments, unwell
+//	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, none-eligible, double, overdue, refused, two-deployments, two-strategies, unwell
 //
 // and, of the consumers given to [Observer.Watch], at the moment of the scrape:
 //

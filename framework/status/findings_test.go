@@ -53,6 +53,11 @@ func TestFindings(t *testing.T) {
 		coverage.TwoNames: {func(name string, l *redisledger.Ledger) {
 			sync(t, ledgerOf(t, client, name, "other"), transition.Request{Session: "cc", Peer: "cid", Weight: 1, State: machine.Live})
 		}, `two-deployments: the peers belong to "mine" (ann) and "other" (cid)`},
+		coverage.TwoWays: {func(name string, l *redisledger.Ledger) {
+			ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Strategy: "sticky", Hold: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}}
+			sync(t, l, ann)
+			sync(t, l, transition.Request{Session: "cc", Peer: "cid", Weight: 1, State: machine.Live, Strategy: "jump"})
+		}, `two-strategies: the peers share out the partitions by "jump" (cid) and "sticky" (ann)`},
 		coverage.Overdue: {func(name string, l *redisledger.Ledger) {
 			m.RPush(redissource.KeysOf(name, 1).Pending, "task")
 			ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Hold: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}}

@@ -23,11 +23,14 @@ const (
 	NoneEligible Kind = "none-eligible" // nobody has the tags that the partition asks for
 	Refused      Kind = "refused"       // somebody wants another number of partitions, hash or units
 	TwoNames     Kind = "two-deployments"
-	Unwell       Kind = "unwell" // all who claim partitions say that they are unwell
+	TwoWays      Kind = "two-strategies" // peers share out the partitions in different ways
+	Unwell       Kind = "unwell"         // all who claim partitions say that they are unwell
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, Unwell} }
+func Kinds() []Kind {
+	return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, TwoWays, Unwell}
+}
 
 // refusedFor is how long a refusal is worth telling.
 const refusedFor = 10 * time.Minute
@@ -69,7 +72,7 @@ func (k Kind) partitions() bool {
 	switch k {
 	case Unowned, NoneEligible, Double, Overdue:
 		return true
-	case Refused, TwoNames, Unwell:
+	case Refused, TwoNames, TwoWays, Unwell:
 	}
 	return false
 }
@@ -86,7 +89,7 @@ func (c Condition) key() string {
 func Conditions(l Look) []Condition {
 	b := bounds(l.Census)
 	all := refusals(l.Census)
-	all = append(all, deployments(l.Census)...)
+	all = append(all, disagreements(l.Census)...)
 	if l.Census.Grace > 0 {
 		return all // nobody gains a partition: who owned what says so again first
 	}
@@ -250,16 +253,34 @@ func refusals(c machine.Census) []Condition {
 	return all
 }
 
-// deployments finds peers of which each says that it belongs to something else.
-func deployments(c machine.Census) []Condition {
+// disagreements finds peers of which each says another thing where all should say the same.
+func disagreements(c machine.Census) []Condition {
+	var all []Condition
+	if says := differ(c, func(s machine.Seat) string { return s.Terms.Deployment }); says != "" {
+		all = append(all, Condition{Kind: TwoNames, Text: "the peers belong to " + says})
+	}
+	if says := differ(c, func(s machine.Seat) string {
+		if s.Weight == 0 { // it seals no roll where others claim partitions
+			return ""
+		}
+		return s.Strategy
+	}); says != "" {
+		all = append(all, Condition{Kind: TwoWays, Text: "the peers share out the partitions by " + says})
+	}
+	return all
+}
+
+// differ tells what the peers say, and who, if they do not all say the same. Who says
+// nothing differs from nobody.
+func differ(c machine.Census, of func(machine.Seat) string) string {
 	peers := make(map[string][]string)
 	for _, s := range c.Sessions {
-		if s.Terms.Deployment != "" && s.State != machine.Gone && s.Lease > 0 {
-			peers[s.Terms.Deployment] = append(peers[s.Terms.Deployment], s.Peer)
+		if what := of(s); what != "" && s.State != machine.Gone && s.Lease > 0 {
+			peers[what] = append(peers[what], s.Peer)
 		}
 	}
 	if len(peers) < 2 {
-		return nil
+		return ""
 	}
 	var says []string
 	for _, d := range slices.Sorted(maps.Keys(peers)) {
@@ -270,7 +291,7 @@ func deployments(c machine.Census) []Condition {
 		}
 		says = append(says, fmt.Sprintf("%q (%s)", d, who))
 	}
-	return []Condition{{Kind: TwoNames, Text: "the peers belong to " + strings.Join(says, " and ")}}
+	return strings.Join(says, " and ")
 }
 
 func name(seats map[partition.Session]machine.Seat, s partition.Session) string {

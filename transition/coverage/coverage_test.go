@@ -112,6 +112,12 @@ var faults = map[string]struct {
 		func(l *coverage.Look) { l.Census.Sessions[1].Terms.Deployment = "e" },
 		coverage.TwoNames, 0, `"d" (peer-a) and "e" (peer-b)`,
 	},
+	"two strategies": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].Strategy, l.Census.Sessions[1].Strategy = "sticky", "jump"
+		},
+		coverage.TwoWays, 0, `share out the partitions by "jump" (peer-b) and "sticky" (peer-a)`,
+	},
 	"not handed over": {
 		func(l *coverage.Look) { l.Census.Grants[0].Waiter = "b" },
 		coverage.Overdue, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "peer-b waits for it, and peer-a",

@@ -64,6 +64,7 @@ type (
 		Drain      string         `json:"drain"`
 		Shutdown   string         `json:"shutdown"`
 		Deployment string         `json:"deployment,omitempty"`
+		Strategy   string         `json:"strategy,omitempty"`
 	}
 	wireRoll struct {
 		Version    uint64       `json:"version"`
@@ -124,6 +125,7 @@ func encode(s memledger.State) (map[string]string, error) {
 			Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, State: x.State.String(), Arrived: x.Arrived,
 			Lease: x.Terms.Lease.String(), Cancel: x.Terms.CancelGrace.String(), Settle: x.Terms.Settle.String(),
 			Drain: x.Terms.Drain.String(), Shutdown: x.Terms.Shutdown.String(), Deployment: x.Terms.Deployment,
+			Strategy: x.Strategy,
 		})
 		kvs[leasesKeys+string(id)] = strconv.FormatInt(x.Deadline, 10)
 	}
@@ -228,7 +230,7 @@ func (x wireSession) seat() (memledger.Seat, error) {
 		return d
 	}
 	seat := memledger.Seat{
-		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, Arrived: x.Arrived,
+		Peer: x.Peer, Weight: x.Weight, Unwell: x.Unwell, Tags: x.Tags, Arrived: x.Arrived, Strategy: x.Strategy,
 		Terms: machine.Terms{
 			Lease: span(x.Lease), CancelGrace: span(x.Cancel), Settle: span(x.Settle),
 			Drain: span(x.Drain), Shutdown: span(x.Shutdown), Deployment: x.Deployment,

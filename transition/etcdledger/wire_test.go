@@ -18,7 +18,7 @@ var full = memledger.State{
 	},
 	Run: "cafe", Clock: 123456, Step: 2500, Count: 1 << 63, Membership: 41, Changed: 99, Grace: 100,
 	Sessions: map[partition.Session]memledger.Seat{
-		"a": {Peer: "peer \"a\"\n", Weight: 2, Unwell: true, Tags: "eu gpu", State: machine.Leaving, Deadline: 200, Terms: machine.Terms{
+		"a": {Peer: "peer \"a\"\n", Weight: 2, Unwell: true, Tags: "eu gpu", State: machine.Leaving, Strategy: "jump", Deadline: 200, Terms: machine.Terms{
 			Lease: 10 * time.Second, CancelGrace: time.Second, Settle: 3 * time.Millisecond, Drain: time.Minute, Shutdown: 25 * time.Second, Deployment: "d",
 		}},
 		"b": {Peer: "b", State: machine.Live, Deadline: 300},

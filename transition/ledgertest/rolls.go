@@ -45,6 +45,17 @@ var rollClauses = []clause{
 			}
 		}
 	}},
+	{"another strategy is told, and makes no roll due", Abilities{}, func(tb *table) {
+		a := tb.peer("a")
+		a.join()
+		tb.seal(a)
+		for _, strategy := range []string{"jump", "ring", ""} {
+			got := a.sync(machine.Request{Strategy: strategy})
+			if s := tb.seat(a); s.Strategy != strategy || got.Sealing {
+				tb.Fatalf("said %q, the seat says %q, a roll is due: %v", strategy, s.Strategy, got.Sealing)
+			}
+		}
+	}},
 	{"what flips does not put the roll off", Abilities{}, func(tb *table) {
 		a := tb.peer("a")
 		a.sync(machine.Request{Weight: 1})

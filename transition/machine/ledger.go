@@ -47,6 +47,9 @@ type Request struct {
 	// under an older one has ended here and is in no Hold. 0: it has begun nothing yet.
 	Barrier bool
 	Arrived uint64
+	// Strategy names how the sender shares out the partitions when it seals a roll; "" says
+	// nothing of it. All peers should agree, since any of them may seal.
+	Strategy string
 }
 
 // An Answer says all that is the sender's. What it does not list is lost.
@@ -139,6 +142,8 @@ type Seat struct {
 	Arrived uint64        // the roll at whose barrier it stands or stood; see Request
 	Lease   time.Duration // what is left of it
 	Terms   Terms
+	// Strategy is how it shares out the partitions; see Request. "": it did not say.
+	Strategy string
 }
 
 // Terms are what a peer says of itself once: the times it keeps, and what it is part

@@ -70,6 +70,8 @@ type Config struct {
 	// Barrier means that this peer stops everything when it learns of a newer roll, and
 	// goes on under it only when all others have stopped too. Not with Viewed.
 	Barrier bool
+	// Strategy names how this peer shares out the partitions, for others to compare.
+	Strategy string
 	// Seed of the random phase and spacing of Syncs.
 	Seed uint64
 }

@@ -98,6 +98,8 @@ func (m *Machine) request() Request {
 		Claim:   m.claims(),
 		Barrier: m.cfg.Barrier,
 		Arrived: m.barrier.arrived,
+
+		Strategy: m.cfg.Strategy,
 	}
 	for i := range m.parts {
 		p := &m.parts[i]

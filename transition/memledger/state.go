@@ -35,6 +35,7 @@ type Seat struct {
 	Arrived  uint64
 	Deadline int64
 	Terms    machine.Terms
+	Strategy string
 }
 
 // A Grant is what stands of a partition in a [State].
@@ -59,7 +60,7 @@ func Restore(state State) *Store {
 		roll:     state.Roll,
 	}
 	for id, x := range state.Sessions {
-		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, tags: x.Tags, state: x.State, arrived: x.Arrived, deadline: x.Deadline, terms: x.Terms}
+		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, tags: x.Tags, state: x.State, arrived: x.Arrived, deadline: x.Deadline, terms: x.Terms, strategy: x.Strategy}
 	}
 	for id, g := range state.Grants {
 		s.grants[id] = grant{session: g.Session, epoch: g.Epoch, waiter: g.Waiter}
@@ -83,7 +84,7 @@ func (s *Store) State() (State, bool) {
 		Roll:     s.roll,
 	}
 	for id, x := range s.sessions {
-		state.Sessions[id] = Seat{Peer: x.peer, Weight: x.weight, Unwell: x.unwell, Tags: x.tags, State: x.state, Arrived: x.arrived, Deadline: x.deadline, Terms: x.terms}
+		state.Sessions[id] = Seat{Peer: x.peer, Weight: x.weight, Unwell: x.unwell, Tags: x.tags, State: x.state, Arrived: x.arrived, Deadline: x.deadline, Terms: x.terms, Strategy: x.strategy}
 	}
 	for id, g := range s.grants {
 		state.Grants[id] = Grant{Session: g.session, Epoch: g.epoch, Waiter: g.waiter}

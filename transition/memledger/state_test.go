@@ -28,7 +28,7 @@ func TestStateIsAllThatAStoreKnows(t *testing.T) {
 	}
 	for i, r := range []machine.Request{
 		{Session: "a", Peer: "pa", Weight: 2, State: machine.Live, Claim: []partition.ID{0, 1, 2}},
-		{Session: "b", Peer: "pb", Weight: 1, State: machine.Live, Unwell: true, Tags: "eu gpu", Claim: []partition.ID{1, 3}},
+		{Session: "b", Peer: "pb", Weight: 1, State: machine.Live, Unwell: true, Tags: "eu gpu", Strategy: "jump", Claim: []partition.ID{1, 3}},
 		{Session: "a", Peer: "pa", Weight: 2, State: machine.Leaving},
 		{Session: "c", Peer: "pc", Weight: 1, State: machine.Live, Claim: []partition.ID{1}, Top: 100},
 		{Session: "a", Peer: "pa", Weight: 2, State: machine.Gone},

@@ -69,6 +69,7 @@ type seat struct {
 	arrived  uint64
 	deadline int64
 	terms    machine.Terms
+	strategy string
 }
 
 type grant struct {
@@ -291,7 +292,7 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 	old, known := s.sessions[r.Session]
 	now := old
 	now.peer, now.weight, now.unwell, now.state = r.Peer, max(r.Weight, 0), r.Unwell, max(old.state, r.State, machine.Live)
-	now.tags = r.Tags
+	now.tags, now.strategy = r.Tags, r.Strategy
 	other := old.weight != now.weight || old.unwell != now.unwell || old.tags != now.tags
 	if (old.state == machine.Live) != (now.state == machine.Live) || now.state == machine.Live && other {
 		s.memberChange(s.clock) // who is there, or what of the work is for whom
@@ -458,6 +459,8 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 			Arrived: seat.arrived,
 			Lease:   duration(seat.deadline - clock),
 			Terms:   seat.terms,
+
+			Strategy: seat.strategy,
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.grants)) {

@@ -121,6 +121,7 @@ func (p *parser) sessions(c *machine.Census, rows, leases, terms map[string]stri
 		p.note(err)
 		seat.Session, seat.Terms = partition.Session(s), parseTerms(terms[s])
 		parseSays(terms[s+".says"], &seat)
+		seat.Strategy = terms[s+".strategy"]
 		seat.Lease = time.Duration(deadline-clock) * time.Millisecond
 		c.Sessions = append(c.Sessions, seat)
 	}

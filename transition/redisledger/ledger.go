@@ -88,7 +88,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 			return before.again(reply)
 		}
 	}
-	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r))...)
+	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy)...)
 	switch {
 	case err != nil:
 		return transition.Answer{}, l.explain(ctx, "sync", err)

@@ -31,7 +31,8 @@
 -- history      see history.lua
 -- peers        session -> what its peer says of itself, lease ms first,
 --              session.says -> weight well|unwell tag ..., as it is now,
---              session.asks -> the partitions that it stands for as who waits
+--              session.asks -> the partitions that it stands for as who waits,
+--              session.strategy -> how it shares out the partitions when it seals a roll
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
@@ -163,7 +164,7 @@ local function expired(s, r)
 		note('expired', s, r.peer, '', '', str(late + tonumber(lease)))
 	end
 	unask(s)
-	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks')
+	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks', s .. '.strategy')
 end
 
 -- reap removes sessions past their lease, a few at a time. What they held stays where

@@ -56,7 +56,7 @@ func (s said) same(r machine.Request) bool {
 		return false
 	}
 	return r.State == was.State && r.View == was.View && r.Peer == was.Peer && r.Weight == was.Weight && r.Unwell == was.Unwell && r.Tags == was.Tags &&
-		r.Barrier == was.Barrier && r.Arrived == was.Arrived &&
+		r.Barrier == was.Barrier && r.Arrived == was.Arrived && r.Strategy == was.Strategy &&
 		slices.Equal(r.Hold, was.Hold) && s.granted(r.Hold)
 }
 

@@ -146,6 +146,7 @@ func TestName(t *testing.T) {
 		}
 		if _, err := l.Sync(t.Context(), transition.Request{
 			Session: partition.Session(session), Peer: "peer-" + session, Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1},
+			Strategy: map[string]string{"aa": "sticky", "bb": "jump"}[session],
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -158,6 +159,7 @@ func TestName(t *testing.T) {
 	}
 	all := examine(t, client, name)
 	wants(t, all, "two-deployments", doctor.Danger, `"ours" (peer-aa) and "theirs" (peer-bb)`)
+	wants(t, all, "two-strategies", doctor.Warning, `by "jump" (peer-bb) and "sticky" (peer-aa)`)
 	wants(t, all, "refused", doctor.Warning, "total 2 stands there, this program wants 4")
 	wants(t, all, "budgets", doctor.Warning, "10s (peer-aa); 5s (peer-bb)")
 	if !slices.IsSortedFunc(all, func(a, b doctor.Finding) int {

@@ -129,17 +129,17 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 	counted := redisfx.Config{Ledger: cfg.Ledger, Epochs: cfg.Masters, Source: redissource.Config{Partitions: cfg.Partitions, Ingress: cfg.ingress()}}
 	healthy := frameworkfx.Healthy(cfg.Name, (*probes).health)
 	if cfg.Indexer == redisfx.Interval {
-		counted.Indexer, counted.Interval, counted.Counter = cfg.Indexer, cfg.Interval, cfg.Counter
-		if cfg.Strategy != "" {
-			counted.Strategy = strategy
+		if cfg.Strategy == "" {
+			strategy = partition.Modulo{}
 		}
+		counted.Indexer, counted.Interval, counted.Counter, counted.Strategy = cfg.Indexer, cfg.Interval, cfg.Counter, strategy
 		healthy = fx.Options() // an interval does not ask who is well
 	}
 	options := []framework.Option{framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...)}
 	if cfg.Barrier {
 		options = append(options, framework.WithBarrier())
 	}
-	if cfg.Strategy != "" {
+	if cfg.Strategy != "" || cfg.Indexer == redisfx.Interval { // else the barrier has one of its own
 		options = append(options, framework.WithStrategy(strategy))
 	}
 	return frameworkfx.Run(
