@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/sources/progress"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,12 +64,58 @@ func TestTrouble(t *testing.T) {
 	if _, tell := trouble.Next(now, true); !tell {
 		t.Error("a refusal is not told at once")
 	}
+	pause := first
 	for range 20 {
-		if pause, _ := trouble.Next(now, false); pause > 2*lastPause {
+		if pause, _ = trouble.Next(now, false); pause > 2*lastPause {
 			t.Errorf("a pause of %v", pause)
 		}
 	}
+	if pause < lastPause/2 {
+		t.Errorf("after many failures it is asked again in %v", pause)
+	}
 	if _, tell := trouble.Next(now.Add(patience), false); !tell || trouble.Lasted(now.Add(patience)) != patience {
 		t.Error("a trouble that lasts is not told")
+	}
+}
+
+// A seat has the permit while its log wants it and its stream is not over, says once that it
+// has come, and stands in the queue once, however often it asks.
+func TestSeat(t *testing.T) {
+	now := time.Now()
+	accused := func() *progress.Log {
+		log := suspect()
+		log.Accused(0)
+		if log.Hand(now, 1, nil); !log.WantsPermit() {
+			t.Fatal("a task that is accused wants no permit")
+		}
+		return log
+	}
+	calm := progress.New(progress.Config{}, progress.Opened{})
+	var p Permit
+	a, b, c := p.newSeat(), p.newSeat(), p.newSeat()
+	logA, logB := accused(), accused()
+	look := func(what string, s *seat, log *progress.Log, over, want bool) {
+		t.Helper()
+		if came := s.look(log, over); came != want {
+			t.Errorf("%s: the permit has just come: %t", what, came)
+		}
+	}
+	look("over before it asked", c, accused(), true, false)
+	look("the first", a, logA, false, true)
+	look("the first again", a, logA, false, false)
+	look("the second", b, logB, false, false)
+	look("the second again", b, logB, false, false)
+	if len(p.queue) != 1 {
+		t.Errorf("%d in the queue, want the second once", len(p.queue))
+	}
+	look("the first is over", a, logA, true, false)
+	look("the second's turn", b, logB, false, true)
+	logB.Hand(now, 1, nil)
+	if logB.Need() != progress.NeedRoundTrip {
+		t.Error("its log does not know of the permit")
+	}
+	look("the second wants it no more", b, calm, false, false)
+	if p.holder != nil || len(p.queue) > 0 {
+		t.Error("the permit is not free")
 	}
 }

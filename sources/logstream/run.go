@@ -46,11 +46,8 @@ func (s *Stream) run(ctx context.Context) {
 // compose makes the next trip of whatever is waiting, and reports whether there is
 // anything. The caller holds the lock.
 func (s *Stream) compose() bool {
-	leave := s.driver.Compose(time.Now())
-	if leave {
-		s.left = s.callers.fetch
-	}
-	return leave
+	s.left = s.callers.fetch
+	return s.driver.Compose(time.Now())
 }
 
 // trip does a round trip and returns how long to wait before the next.
