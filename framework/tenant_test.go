@@ -168,7 +168,7 @@ func TestAHandlerThatOutlivesItsDrainIsToldOnce(t *testing.T) {
 		g := b.grantAndWork(0)
 		done := make(chan struct{})
 		b.Drain(g, func() { close(done) })
-		time.Sleep(time.Hour)
+		time.Sleep(b.cfg.Timing.Drain + b.cfg.Timing.CancelGrace + time.Second)
 		if e := of[DrainOverdue](b.seen); len(e) != 1 || e[0].After != b.cfg.Timing.Drain {
 			t.Errorf("told %d times that the drain is overdue: %+v", len(e), e[:min(len(e), 2)])
 		}
