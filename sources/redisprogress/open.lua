@@ -34,7 +34,7 @@ if t ~= ARGV[1] then
     redis.call('DEL', KEYS[2])
   end
   if a == '' then
-    s = math.max(s, h)
+    if t ~= '' then s = math.max(s, h) end -- who has closed left no suspect, nor among the lifted
   elseif tonumber(a) >= b or redis.call('HEXISTS', KEYS[3], a) == 1 then -- or it was cut away
     -- The last owner ran this one, alone, and was not heard of again. Only this
     -- task can have ended it, so nothing else becomes a suspect.

@@ -29,6 +29,7 @@ elseif nb > b then
   for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do
     if tonumber(x) < nb and redis.call('HEXISTS', KEYS[3], x) == 0 then redis.call('HDEL', KEYS[4], x) end
   end
+  h = math.max(h, nb) -- as who opened takes it: what is lifted may be started
 end
 redis.call('HSET', KEYS[1], 'b', str(nb), 'n', str(n + 1), 'h', str(h), 'i', ARGV[4])
 return {1, nb, n + 1}

@@ -606,6 +606,14 @@ func TestScripts(t *testing.T) {
 				t.Errorf("suspects below %d after an owner that started nothing", o.Suspects)
 			}
 		},
+		"closing acquits what was lifted": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.admitted(tok, 2, lift(0, 1))
+			s.Close(tok)
+			if o := s.Open(token(2)); o.Suspects > 0 || len(o.Lifted) != 2 {
+				t.Errorf("after a close: suspects below %d, lifted %v", o.Suspects, o.Lifted)
+			}
+		},
 		"a close of another's changes nothing": func(t *testing.T, s *scripts) {
 			old := s.owner(1)
 			tok := s.owner(2)

@@ -126,6 +126,7 @@ func TestResetKeeps(t *testing.T) {
 		{"forward to what is done", "one", "one", 6, []string{"6", "8"}, []string{"1", "7"}, 9},
 		{"forward to what was tried", "one", "one", 7, []string{"8"}, []string{"1", "7"}, 9},
 		{"forward, of a log without a life", "", "one", 5, []string{"6", "8"}, []string{"1", "7"}, 9},
+		{"forward beyond all that was started", "one", "one", 12, nil, []string{"1"}, 12},
 		{"where it is", "one", "one", 3, []string{"4", "6", "8"}, []string{"1", "3", "7"}, 9},
 		{"back", "one", "one", 2, nil, nil, 2},
 		{"forward in another life", "one", "two", 5, nil, nil, 5},
