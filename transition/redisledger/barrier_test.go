@@ -61,6 +61,90 @@ func TestBarrier(t *testing.T) {
 	f.stop()
 }
 
+// While one who claims goes from roll to roll in one way, nobody who claims goes in the other.
+func TestBarrierIsAgreed(t *testing.T) {
+	const yes, no = true, false
+	claims := func(s partition.Session, barrier bool) machine.Request {
+		return machine.Request{Session: s, Weight: 1, Barrier: barrier}
+	}
+	unwell, gone := claims(session(1), yes), claims(session(1), yes)
+	unwell.Unwell, gone.State = true, machine.Gone
+	for name, c := range map[string]struct {
+		agreed  []machine.Request
+		lost    []string
+		other   machine.Request
+		refused bool
+	}{
+		"by one who claims":         {agreed: []machine.Request{claims(session(1), yes)}, other: claims(session(2), no), refused: true},
+		"by one who does without":   {agreed: []machine.Request{claims(session(1), no)}, other: claims(session(2), yes), refused: true},
+		"by one who is unwell":      {agreed: []machine.Request{unwell}, other: claims(session(2), no), refused: true},
+		"by one who claims nothing": {agreed: []machine.Request{{Session: session(1)}}, other: claims(session(2), yes)},
+		"by one who is gone":        {agreed: []machine.Request{claims(session(1), yes), gone}, other: claims(session(2), no)},
+		"by itself":                 {agreed: []machine.Request{claims(session(1), yes)}, other: claims(session(1), no)},
+		"by nobody":                 {other: claims(session(1), yes)},
+		"and the other claims nothing": {
+			agreed: []machine.Request{claims(session(1), yes)}, other: machine.Request{Session: session(2)},
+		},
+		"and what they say is lost": {
+			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"peers"}, other: claims(session(2), no), refused: true,
+		},
+		"and who lives is lost": { // they are there, and may not have said so yet
+			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"meta", "sessions", "leases", "transition"},
+			other: claims(session(2), no), refused: true,
+		},
+		"and nobody knows who lives": {lost: []string{"meta"}, other: claims(session(1), yes)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := miniStage(t)
+			makeName(t, s.client, s.name, partition.Config{})
+			l := newLedger(t, s.client, s.name, redisledger.Config{})
+			for _, r := range c.agreed {
+				mustSync(t, l, r)
+			}
+			for _, key := range c.lost {
+				if err := s.client.Del(t.Context(), "{"+s.name+"}:"+key).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := l.Sync(t.Context(), c.other)
+			if refused := errors.Is(err, partition.ErrConfig); refused != c.refused || !refused && err != nil {
+				t.Errorf("the other way is answered with %v", err)
+			}
+		})
+	}
+}
+
+// Who has arrived at a roll is told when the last one has.
+func TestBarrierTellsThatItIsOpen(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	peers := []machine.Request{{Session: session(1), Weight: 1, Barrier: true}, {Session: session(2), Weight: 1, Barrier: true}}
+	for _, r := range peers {
+		mustSync(t, l, r)
+	}
+	told := listen(t, l, session(1))
+	for range 2 {
+		before, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Seal(t.Context(), machine.Roll{Version: before.Roll.Version, Membership: before.Membership}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, told) // of the roll
+		after, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range peers {
+			r.View, r.Arrived = after.Roll.Version, after.Roll.Version
+			mustSync(t, l, r)
+		}
+	}
+	expect(t, told) // nobody was behind the first one, two were behind the second
+}
+
 // BenchmarkPause measures for how long partitions stand still when one of three or four
 // peers joins or leaves, with and without a barrier, in turns: from the word to drain to
 // the next owner's first moment, over handlers of up to 200 ms. Of the pauses the median and

@@ -18,6 +18,23 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
+// A name of another protocol is no name of ours: nothing is said to it, and nothing sealed.
+func TestOtherProtocol(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	settled(t, l, session(1), 1)
+	if err := s.client.HSet(t.Context(), "{"+s.name+"}:config", "protocol", "99").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, synced := l.Sync(t.Context(), machine.Request{Session: session(2), Claim: []partition.ID{2}})
+	for what, err := range map[string]error{"sync": synced, "seal": l.Seal(t.Context(), machine.Roll{})} {
+		if !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("%s: %v, want ErrConfig", what, err)
+		}
+	}
+}
+
 // In a full store leases renew, partitions change hands and rolls are sealed.
 func TestFullStore(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,9 @@ func TestHalfAMemory(t *testing.T) {
 			makeName(t, s.client, s.name, partition.Config{})
 			l := newLedger(t, s.client, s.name, redisledger.Config{})
 			a, b := settled(t, l, session(1), 1), settled(t, l, session(2), 2)
+			if err := l.Seal(t.Context(), machine.Roll{}); err != nil {
+				t.Fatal(err)
+			}
 			if err := s.client.Del(t.Context(), "{"+s.name+"}:"+key).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -26,6 +29,13 @@ func TestHalfAMemory(t *testing.T) {
 			got := mustSync(t, l, b)
 			if got.Grace != someTiming.Grace() || fmt.Sprint(held(got)) != fmt.Sprint(b.Hold) {
 				t.Errorf("grace %v, granted %v, held were %v", got.Grace, held(got), b.Hold)
+			}
+			c, err := l.Census(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.Sessions) != 1 || len(c.Grants) != 1 || c.Roll.Version != 0 {
+				t.Errorf("known are %+v, %+v and roll %d; only the first who came back was to be", c.Sessions, c.Grants, c.Roll.Version)
 			}
 			if got := mustSync(t, l, a); fmt.Sprint(held(got)) != fmt.Sprint(a.Hold) {
 				t.Errorf("granted %v, held were %v", held(got), a.Hold)
