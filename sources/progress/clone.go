@@ -20,7 +20,7 @@ func (l *Log) Clone() *Log {
 		*c.at(i) = *l.at(i)
 	}
 	c.done, c.lifted, c.queue = slices.Clone(l.done), slices.Clone(l.lifted), slices.Clone(l.queue)
-	c.due, c.keys = maps.Clone(l.due), nil
+	c.due, c.waited, c.keys = maps.Clone(l.due), maps.Clone(l.waited), nil
 	return &c
 }
 
@@ -30,6 +30,9 @@ func (l *Log) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "base %d read %d gate %d suspects %d done %v sent %d solo %d alone %d", l.base, l.read, l.gate, l.suspects,
 		l.done, l.sent, l.solo, l.alone)
+	for _, key := range slices.Sorted(maps.Keys(l.waited)) {
+		fmt.Fprintf(&b, " waited %d", key)
+	}
 	if l.told {
 		b.WriteString(" told")
 	}

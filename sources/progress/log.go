@@ -49,8 +49,9 @@ type Log struct {
 	read     int64 // positions below were read
 	seen     int64
 	gate     int64 // as last answered
-	suspects int64 // open positions below are suspects
+	suspects int64 // open positions below are suspects, but see waited
 	done     []int64
+	waited   map[uint64]struct{} // what was added behind them in their keys had not begun when its peer died
 
 	ring   []entry // of positions from base on, ascending; a power of two
 	first  uint64  // absolute index of the oldest entry
@@ -138,7 +139,7 @@ func (l *Log) Lowest() int64 {
 // AddLifted adds a position that an earlier owner carried past the base, in
 // ascending order, before anything is read. key is a hash, 0 for none.
 func (l *Log) AddLifted(pos int64, key uint64) {
-	e := entry{pos: pos, key: key, state: buffered, named: true, suspect: pos < l.suspects}
+	e := entry{pos: pos, key: key, state: buffered, named: true, suspect: pos < l.suspects && !l.hasWaited(key)}
 	if e.suspect {
 		l.held++
 	}
@@ -148,7 +149,7 @@ func (l *Log) AddLifted(pos int64, key uint64) {
 // Add adds the position that was read next: not below Read, in ascending order. It
 // returns false if it is finished already.
 func (l *Log) Add(pos int64, key uint64) bool {
-	e := entry{pos: pos, key: key, state: buffered, suspect: pos < l.suspects}
+	e := entry{pos: pos, key: key, state: buffered, suspect: pos < l.suspects && !l.hasWaited(key)}
 	for len(l.done) > 0 && l.done[0] < pos {
 		l.done = l.done[1:]
 	}
@@ -172,19 +173,37 @@ func (l *Log) Add(pos int64, key uint64) bool {
 func (l *Log) Skip(pos int64) { l.read = max(l.read, pos) }
 
 // Tried says that the store counts tries or crashes of pos, and that it must not
-// start before due (zero: at once).
+// start before due (zero: at once). It is called before anything behind pos is added.
+//
+// A task that was tried and is open holds back its key, so that what stands behind it
+// had not begun when its peer died, and is no suspect: a peer reads on behind such keys,
+// thousands of tasks. One had begun all the same if a run of pos ended well and the peer
+// died before the store knew. Then, if that one killed it, it does so once more: now pos
+// runs alone, nothing begins before its end is answered, and at the next opening pos
+// shields nobody.
 func (l *Log) Tried(pos int64, tries int, due time.Time) {
 	e := l.find(pos)
 	if e == nil {
 		return
 	}
 	e.named, e.tries = true, clamp(tries)
+	if tries > 0 && e.suspect && e.key != 0 {
+		if l.waited == nil {
+			l.waited = make(map[uint64]struct{})
+		}
+		l.waited[e.key] = struct{}{}
+	}
 	if !due.IsZero() && e.suspect {
 		if l.due == nil {
 			l.due = make(map[int64]time.Time)
 		}
 		l.due[pos] = due
 	}
+}
+
+func (l *Log) hasWaited(key uint64) bool {
+	_, ok := l.waited[key]
+	return ok
 }
 
 // Tries is the highest number of tries that Tried or a Retry has told of pos.
@@ -308,7 +327,7 @@ func (l *Log) find(pos int64) *entry {
 // Suspect says that pos, which was just added, was perhaps running when its peer died:
 // for logs whose suspects are not all below one position, see Opened.Suspects.
 func (l *Log) Suspect(pos int64) {
-	if e := l.find(pos); e != nil && e.state == buffered && !e.suspect {
+	if e := l.find(pos); e != nil && e.state == buffered && !e.suspect && !l.hasWaited(e.key) {
 		e.suspect = true
 		l.held++
 	}

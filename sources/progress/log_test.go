@@ -195,6 +195,49 @@ func TestLogRunsSuspectsAlone(t *testing.T) {
 	}
 }
 
+// What stands behind a task of its key that failed had not begun, and need not run alone.
+func TestLogWhatWaitedIsNoSuspect(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 9, Gate: 16})
+	var r Request
+	l.Compose(16, true, ^uint64(0), &r)
+	admit(l, &r)
+	l.AddLifted(0, 3)
+	l.Tried(0, 1, time.Time{})
+	l.Add(1, 1)
+	l.Tried(1, 2, time.Time{})
+	l.Add(2, 2)
+	l.Tried(2, 0, time.Time{}) // it was in a crash, and nothing says that it failed
+	l.Add(3, 1)                // waited for 1
+	l.Add(4, 0)
+	l.Tried(4, 1, time.Time{})
+	l.Add(5, 0) // waited for nothing: what has no key has no order
+	l.Add(6, 3) // waited for 0
+	l.Add(7, 3)
+	l.Suspect(7) // and nobody makes a suspect of it
+	l.Add(8, 2)  // 2 may have ended
+	l.Add(9, 9)  // this one had not been read
+	var alone []int64
+	for range 20 {
+		got := l.Hand(t0, 16, nil)
+		if len(got) > 1 {
+			if want := []int64{3, 6, 7, 9}; !slices.Equal(got, want) {
+				t.Errorf("handed out %v together, want %v", got, want)
+			}
+			break
+		}
+		alone = append(alone, got...)
+		for _, pos := range got {
+			l.Settle(pos, Done, 3)
+		}
+		l.Compose(16, false, ^uint64(0), &r)
+		admit(l, &r)
+	}
+	slices.Sort(alone)
+	if want := []int64{0, 1, 2, 4, 5, 8}; !slices.Equal(alone, want) {
+		t.Errorf("%v ran alone, want %v", alone, want)
+	}
+}
+
 // A trip that left before anything was chosen has told the store nothing of it.
 func TestLogRunsAloneOnlyWhatWasSaid(t *testing.T) {
 	l := New(Config{}, Opened{Suspects: 1, Gate: 1})
