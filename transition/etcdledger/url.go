@@ -2,10 +2,12 @@ package etcdledger
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -16,18 +18,31 @@ import (
 // Open opens a client for a URL and returns the prefix of its keys:
 //
 //	etcd://[user:password@]host[:port][,host[:port]…][/prefix]
+//	etcds://…[?ca=FILE][&cert=FILE&key=FILE][&name=NAME]
 //
-// etcds:// is the same over TLS, with the authorities of the system. The default port is
-// 2379, the default prefix /countoff. It does not wait for a connection. Whoever opens a
+// etcds:// is the same over TLS, with the authorities of the system or those in ca. cert and
+// key are a certificate of the client's own, which may take the place of user and password;
+// name is the name in the server's, if that is not the host's. The default port is 2379, the
+// default prefix /countoff. It does not wait for a connection: see [Reach]. Whoever opens a
 // client closes it.
 func Open(address string) (client *clientv3.Client, prefix string, err error) {
 	cfg, prefix, err := parse(address)
 	if err != nil {
 		return nil, "", err
 	}
+	// With a user etcd's client logs in before it is returned, and is none if nobody answers.
+	// With a token it waits for its first call, finds out that this one is not valid, and
+	// logs in.
+	user, password := cfg.Username, cfg.Password
+	if user != "" {
+		cfg.Username, cfg.Password, cfg.Token = "", "", "none yet"
+	}
 	client, err = clientv3.New(cfg)
 	if err != nil {
 		return nil, "", fmt.Errorf("etcdledger: %w", err)
+	}
+	if user != "" {
+		client.Username, client.Password, client.Token = user, password, ""
 	}
 	return client, prefix, nil
 }
@@ -41,7 +56,7 @@ func parse(address string) (clientv3.Config, string, error) {
 		Logger: zap.NewNop(), // calls return the same as errors
 	}
 	bad := func(why string) (clientv3.Config, string, error) {
-		return clientv3.Config{}, "", fmt.Errorf("etcdledger: %s: want etcd://[user:password@]host[:port][,host…][/prefix]", why)
+		return clientv3.Config{}, "", fmt.Errorf("etcdledger: %s: want etcd://[user:password@]host[:port][,host…][/prefix], or etcds:// with ?ca=FILE&cert=FILE&key=FILE&name=NAME", why)
 	}
 	scheme, rest, ok := strings.Cut(address, "://")
 	way := "http://"
@@ -51,16 +66,21 @@ func parse(address string) (clientv3.Config, string, error) {
 	case scheme == "etcds":
 		cfg.TLS, way = &tls.Config{MinVersion: tls.VersionTLS12}, "https://"
 	}
-	hosts, prefix, _ := strings.Cut(rest, "/")
-	if at := strings.LastIndex(hosts, "@"); at >= 0 {
-		user, password, ok := strings.Cut(hosts[:at], ":")
+	if at := strings.LastIndex(before(rest, "/"), "@"); at >= 0 {
+		user, password, ok := strings.Cut(rest[:at], ":")
 		var err1, err2 error
 		cfg.Username, err1 = url.PathUnescape(user)
 		cfg.Password, err2 = url.PathUnescape(password)
 		if errors.Join(err1, err2) != nil || !ok || user == "" {
 			return bad("user and password are not understood")
 		}
-		hosts = hosts[at+1:]
+		rest = rest[at+1:]
+	}
+	hosts, prefix, _ := strings.Cut(before(rest, "?"), "/")
+	if _, query, ok := strings.Cut(rest, "?"); ok {
+		if err := secure(cfg.TLS, query); err != nil {
+			return bad(err.Error())
+		}
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if _, _, err := net.SplitHostPort(host); err != nil {
@@ -76,4 +96,49 @@ func parse(address string) (clientv3.Config, string, error) {
 		prefix = "countoff"
 	}
 	return cfg, "/" + prefix, nil
+}
+
+// before returns what of s is before the first sep.
+func before(s, sep string) string {
+	head, _, _ := strings.Cut(s, sep)
+	return head
+}
+
+// secure puts what the URL says of TLS into c; nil: it does not use TLS.
+func secure(c *tls.Config, query string) error {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("what comes after ? is not understood")
+	}
+	for option := range q {
+		switch {
+		case option != "ca" && option != "cert" && option != "key" && option != "name":
+			return fmt.Errorf("%s= is not known", option)
+		case c == nil:
+			return fmt.Errorf("%s= is for etcds://", option)
+		}
+	}
+	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
+	if (cert == "") != (key == "") {
+		return errors.New("cert= and key= go together")
+	}
+	c.ServerName = q.Get("name")
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return fmt.Errorf("ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("ca: no certificate in %s", ca)
+		}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("cert and key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return nil
 }

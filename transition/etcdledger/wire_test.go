@@ -102,7 +102,9 @@ func TestURL(t *testing.T) {
 		"etcd://h/":                      "http://h:2379 /countoff",
 		"etcd://a:1,b,[::1]:2/my/prefix": "http://a:1 http://b:2379 http://[::1]:2 /my/prefix",
 		"etcds://u:p%40ss@h:1/x":         "https://h:1 u p@ss /x",
-		"http://h":                       "", "etcd:h": "", "etcd://": "", "etcd://u@h": "", "etcd://h?x": "",
+		"etcds://h?name=etcd.internal":   "https://h:2379 /countoff",
+		"etcds://a,b/x?name=n":           "https://a:2379 https://b:2379 /x",
+		"http://h":                       "", "etcd:h": "", "etcd://": "", "etcd://u@h": "", "etcd://h?x": "", "etcd://h?ca=x": "", "etcds://h?ca=/no/such.pem": "", "etcds://h?cert=x": "", "etcds://h?x=y": "",
 	} {
 		cfg, prefix, err := parse(address)
 		words := append([]string{}, cfg.Endpoints...)
@@ -123,7 +125,7 @@ func TestURL(t *testing.T) {
 func TestNoFieldIsForgotten(t *testing.T) {
 	for v, fields := range map[reflect.Type]int{
 		reflect.TypeFor[memledger.State]():       14,
-		reflect.TypeFor[memledger.Seat]():        8,
+		reflect.TypeFor[memledger.Seat]():        9,
 		reflect.TypeFor[memledger.Grant]():       3,
 		reflect.TypeFor[machine.Terms]():         6,
 		reflect.TypeFor[machine.Roll]():          4,

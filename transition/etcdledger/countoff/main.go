@@ -26,7 +26,7 @@ var stores = command.Stores{"etcd": open, "etcds": open}
 // A store is an etcd.
 type store struct {
 	*clientv3.Client
-	prefix string
+	prefix, url string
 }
 
 func open(url string) (command.Store, error) {
@@ -34,7 +34,7 @@ func open(url string) (command.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store{client, prefix}, nil
+	return store{client, prefix, url}, nil
 }
 
 // Ledger implements command.Store.
@@ -64,9 +64,4 @@ func (s store) Require(ctx context.Context, name string, requires []partition.Re
 }
 
 // Reach implements command.Store.
-func (s store) Reach(ctx context.Context) error {
-	if _, err := s.Get(ctx, s.prefix+"/"); err != nil {
-		return fmt.Errorf("etcd at %v does not answer: %w (is it running?)", s.Endpoints(), err)
-	}
-	return nil
-}
+func (s store) Reach(ctx context.Context) error { return etcdledger.Reach(ctx, s.Client, s.url) }

@@ -157,7 +157,7 @@ func TestLedgerInEtcd(t *testing.T) {
 	}
 	fails(t, exit.Usage, "status n --ledger consul://h", "this program knows redis, etcd, etcds")
 	fails(t, exit.Usage, "status n --ledger etcd://", "etcd://[user:password@]host")
-	fails(t, exit.Unreachable, "status n --timeout 1s --ledger etcd://127.0.0.1:1", "does not answer")
+	fails(t, exit.Unreachable, "status n --timeout 1s --ledger etcd://127.0.0.1:1", "is it running")
 }
 
 // TestIndex counts off in etcd.

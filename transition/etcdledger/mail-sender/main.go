@@ -45,14 +45,14 @@ func run() int {
 // A store is the etcd of one name.
 type store struct {
 	*clientv3.Client
-	prefix, name string
+	prefix, name, url string
 }
 
 func open(url, name string) (service.Store, error) { return dial(url, name) }
 
 func dial(url, name string) (store, error) {
 	client, prefix, err := etcdledger.Open(url)
-	return store{client, prefix, name}, err
+	return store{client, prefix, name, url}, err
 }
 
 // Ledger implements service.Store.
@@ -61,10 +61,7 @@ func (s store) Ledger(layout partition.Config, timing transition.Timing, deploym
 }
 
 // Reach implements service.Store.
-func (s store) Reach(ctx context.Context) error {
-	_, err := s.Get(ctx, s.prefix+"/"+s.name+"/config")
-	return err
-}
+func (s store) Reach(ctx context.Context) error { return etcdledger.Reach(ctx, s.Client, s.url) }
 
 // A counter is where peers are counted in it.
 type counter struct {

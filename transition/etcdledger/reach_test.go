@@ -1,0 +1,160 @@
+package etcdledger
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
+)
+
+// reach says what Reach says of address.
+func reach(t *testing.T, address string) string {
+	t.Helper()
+	client, _, err := Open(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := Reach(ctx, client, address); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func wantWords(t *testing.T, got string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(got, w) {
+			t.Errorf("got %q, want it to say %q", got, w)
+		}
+	}
+}
+
+// A URL that leads nowhere is told at once and with its reason, also one with a user, for
+// whom etcd's client would log in before it exists.
+func TestReachNobody(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, user := range []string{"", "u:p@"} {
+		wantWords(t, reach(t, "etcd://"+user+closed.Addr().String()), "connection refused", "is it running")
+	}
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("-ERR unknown command 'PRI'\r\n"))
+			_ = c.Close()
+		}
+	}()
+	defer func() {
+		other.Close()
+		<-ended
+	}()
+	wantWords(t, reach(t, "etcd://"+other.Addr().String()), "is it the port of etcd's clients")
+}
+
+// What is wrong with certificates is told with the option that mends it.
+func TestReachOverTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = nil
+	server.StartTLS()
+	defer server.Close()
+	file := func(name, kind string, der []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, key := file("ca.pem", "CERTIFICATE", server.Certificate().Raw), file("key.pem", "PRIVATE KEY", der)
+	at := "etcds://" + server.Listener.Addr().String()
+	for query, word := range map[string]string{
+		"":                          "?ca=FILE",
+		"?ca=" + ca + "&name=other": "?name=",
+		"?ca=" + ca:                 "?cert=FILE&key=FILE",
+		"?ca=" + ca + "&cert=" + ca + "&key=" + key: "",
+	} {
+		cfg, _, err := parse(at + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = knock(t.Context(), cfg)
+		switch {
+		case word == "" && err != nil:
+			t.Errorf("with all that is needed: %v", err)
+		case word != "" && err == nil:
+			t.Errorf("%s: let in, want to hear of %s", query, word)
+		case err != nil:
+			wantWords(t, err.Error(), word)
+		}
+	}
+}
+
+// A user of etcd logs in with the first call, and hears which right he lacks.
+func TestUser(t *testing.T) {
+	s := etcdtest.Start(t)
+	ctx, admin := t.Context(), s.Client()
+	for _, do := range []func() error{
+		func() error { _, err := admin.UserAdd(ctx, "root", "r"); return err },
+		func() error { _, err := admin.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := admin.RoleAdd(ctx, "countoff"); return err },
+		func() error {
+			all := clientv3.GetPrefixRangeEnd("/mine/")
+			_, err := admin.RoleGrantPermission(ctx, "countoff", "/mine/", all, clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := admin.UserAdd(ctx, "peer", "p"); return err },
+		func() error { _, err := admin.UserGrantRole(ctx, "peer", "countoff"); return err },
+		func() error { _, err := admin.AuthEnable(ctx); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := strings.TrimPrefix(admin.Endpoints()[0], "http://")
+	if got := reach(t, "etcd://peer:p@"+host+"/mine"); got != "" {
+		t.Error(got)
+	}
+	wantWords(t, reach(t, "etcd://peer:p@"+host+"/other"), "readwrite on the prefix")
+	wantWords(t, reach(t, "etcd://peer:wrong@"+host+"/mine"), "user and password")
+	wantWords(t, reach(t, "etcd://"+host+"/mine"), "user and password")
+	client, prefix, err := Open("etcd://peer:p@" + host + "/mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if made, err := Init(ctx, client, prefix, "name", partition.Config{}); !made || err != nil {
+		t.Errorf("made: %v, %v", made, err)
+	}
+}
