@@ -436,6 +436,10 @@ func TestURLs(t *testing.T) {
 		"nats://x?replicas=two": "two replicas",
 		"nats://x?replicas=9":   "9 replicas: want 1 to 5",
 		"nats://x?color=red":    "color is not known",
+		"nats://x?ca=/none":     "are for tls://",
+		"tls://x?ca=/none":      "ca: ",
+		"tls://x?cert=/none":    "cert and key go together",
+		"tls://x?cert=/a&key=b": "cert and key: ",
 		"nats://x/a.b":          `bucket "a.b"`,
 	} {
 		if conn, _, err := natscounter.Open(url); err == nil || !strings.Contains(err.Error(), want) {

@@ -17,7 +17,8 @@ import (
 //
 //	nats://[user:password@|token@]host[:port][,host[:port]…][/bucket][?creds=FILE][&replicas=N]
 //
-// tls:// is the same over TLS, with the authorities of the system. The default port is 4222,
+// tls:// is the same over TLS, with the authorities of the system, or with those in ?ca=FILE;
+// ?cert=FILE&key=FILE are a certificate of the peer's own. The default port is 4222,
 // the default bucket countoff; replicas is for a bucket that is made. It does not wait for the
 // connection, and the connection is never given up. Whoever opens one closes it.
 func Open(address string) (*nats.Conn, Config, error) {
@@ -80,8 +81,26 @@ func parse(address string) (nats.Options, Config, error) {
 	if err != nil {
 		return bad("what follows the ? is not understood")
 	}
+	ca, cert, secret := values.Get("ca"), values.Get("cert"), values.Get("key")
+	if ca+cert+secret != "" && scheme != "tls" {
+		return bad("ca, cert and key are for tls://")
+	}
+	if (cert == "") != (secret == "") {
+		return bad("cert and key go together")
+	}
+	if ca != "" {
+		if err := nats.RootCAs(ca)(&o); err != nil {
+			return bad(fmt.Sprintf("ca: %v", err))
+		}
+	}
+	if cert != "" {
+		if err := nats.ClientCert(cert, secret)(&o); err != nil {
+			return bad(fmt.Sprintf("cert and key: %v", err))
+		}
+	}
 	for key := range values {
 		switch value := values.Get(key); key {
+		case "ca", "cert", "key":
 		case "creds":
 			if err := nats.UserCredentials(value)(&o); err != nil {
 				return bad(fmt.Sprintf("creds: %v", err))
