@@ -39,6 +39,11 @@ func TestRunEndsHard(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		<-b.ended
+		for id := range partition.ID(total) {
+			if a.co.Filter().Has(id) || b.co.Filter().Has(id) {
+				t.Errorf("who has ended says that partition %v is its own", id)
+			}
+		}
 		var stuck *transition.StuckError
 		if !errors.As(b.err, &stuck) || len(stuck.Grants) != held {
 			t.Errorf("b ended with %v, want %d grants stuck", b.err, held)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -57,16 +58,21 @@ func (h *harness) Can() ledgertest.Abilities {
 // A switched register can be turned off.
 type switched struct {
 	quorum.Memory
-	mu  sync.Mutex
-	off bool
+	mu   sync.Mutex
+	off  bool
+	mute bool // and says nothing
 }
 
 var errOff = errors.New("turned off")
 
 func (s *switched) Raise(ctx context.Context, n uint64) (uint64, error) {
 	s.mu.Lock()
-	off := s.off
+	off, mute := s.off, s.mute
 	s.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	if off {
 		return 0, errOff
 	}
@@ -221,4 +227,42 @@ func TestEachEpochIsHeardOf(t *testing.T) {
 			t.Errorf("%s is shown %v, and a majority has heard of %d (%v)", r.Session, a.Mine[0].Grant, n, err)
 		}
 	}
+}
+
+// Registers that say nothing at all get a part of the time that a call has: the answer of the
+// ledger comes in time to renew the lease.
+func TestSilentRegistersLeaveTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := []*switched{{}, {}, {}}
+		counter, err := quorum.New([]quorum.Register{masters[0], masters[1], masters[2]}, quorum.Config{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer counter.Close()
+		if _, err := counter.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(1_800_000_000, 0)
+		layout, timing := partition.Config{Total: 2}, transition.Timing{Lease: 10 * time.Second}
+		l := quorum.Witness(memledger.New(layout, timing, memledger.Options{Clock: func() time.Time { return now }}), counter, nil)
+		epoch := gain(t, l, "aa", &now)
+		for _, m := range masters {
+			m.mu.Lock()
+			m.mute = true
+			m.mu.Unlock()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began, g := time.Now(), partition.Grant{ID: 0, Epoch: epoch}
+		a, err := l.Sync(ctx, transition.Request{
+			Session: "aa", Peer: "aa", Weight: 1, State: machine.Live,
+			Hold: []partition.Grant{g}, Claim: []partition.ID{1},
+		})
+		if err != nil || len(a.Mine) != 1 || a.Mine[0].Grant != g {
+			t.Errorf("told %+v, %v; want that %v goes on", a.Mine, err, g)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v of the 3 s there were", took)
+		}
+	})
 }

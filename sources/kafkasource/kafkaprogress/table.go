@@ -192,7 +192,7 @@ func (t *table) raise(base int64, lift []int64) {
 		return
 	}
 	for _, x := range lift {
-		if x < t.base || x >= base || !t.open(x) {
+		if x >= base || !t.open(x) {
 			continue
 		}
 		if i, there := slices.BinarySearch(t.lifted, x); !there {

@@ -58,6 +58,36 @@ func TestTableRules(t *testing.T) {
 			t.install(token(3))
 			return t.suspects == 0
 		},
+		"each owner is counted, and each end of one": func(t *table) bool {
+			before := t.writes
+			t.install(token(2))
+			began := t.writes
+			t.clear()
+			return before < began && began < t.writes
+		},
+		"what ran alone and has ended is not alone": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Alone = 2 })
+			says(t, func(r *progress.Request) { r.Done = []int64{2} })
+			return t.alone == progress.None
+		},
+		"a late word that it runs alone is of an earlier try": func(t *table) bool {
+			says(t, func(r *progress.Request) {
+				r.Others = []progress.Verdict{{Position: 2, Outcome: progress.Retry, Attempt: 1}}
+			})
+			says(t, func(r *progress.Request) { r.Alone = 2 })
+			return t.alone == progress.None
+		},
+		"a late word lifts nothing that is over": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Base, r.Lift = 3, []int64{0, 1} })
+			says(t, func(r *progress.Request) { r.Done = []int64{0} })
+			says(t, func(r *progress.Request) { r.Base, r.Lift = 4, []int64{0, 1, 2, 3} })
+			return slices.Equal(t.lifted, []int64{1, 3})
+		},
+		"what is done before the base is not told": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Done = []int64{1, 2, 3} })
+			says(t, func(r *progress.Request) { r.Base = 3 })
+			return slices.Equal(t.found(time.Unix(1, 0)).Done, []int64{3})
+		},
 		"another life has no suspects": func(t *table) bool {
 			says(t, func(r *progress.Request) { r.Gate = 9 })
 			t.install(token(2))
