@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,7 +211,13 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		source := &downSource{Source: f.store, unopened: errors.New("disk full")}
-		c, err := framework.New("test", source, f.handler("ann", time.Second), framework.WithLedger(f.ledger), framework.WithPeer("ann", 1))
+		var stopping atomic.Int32
+		c, err := framework.New("test", source, f.handler("ann", time.Second), framework.WithLedger(f.ledger), framework.WithPeer("ann", 1),
+			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+				if _, ok := e.(framework.Stopping); ok {
+					stopping.Add(1)
+				}
+			})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,8 +251,13 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 		go func() { stopped <- c.Stop(context.Background()) }()
 		synctest.Wait()
 		says("stopping")
-		if err := <-stopped; err != nil {
+		again := make(chan error, 1)
+		go func() { again <- c.Stop(context.Background()) }()
+		if err := errors.Join(<-stopped, <-again); err != nil {
 			t.Error(err)
+		}
+		if n := stopping.Load(); n != 1 {
+			t.Errorf("told %d times that it stops", n)
 		}
 		says("stopped")
 	})

@@ -227,6 +227,7 @@ func TestSingle(t *testing.T) {
 		s := newSharers(t, 1)
 		var mu sync.Mutex
 		running, runs := "", []string{}
+		var told []error // by the observer
 		peer := func(ctx context.Context, name string, d time.Duration) {
 			s.all.Go(func() {
 				err := framework.Single(ctx, "backup", s.cfg(name), func(ctx context.Context, tok partition.Token) error {
@@ -248,7 +249,11 @@ func TestSingle(t *testing.T) {
 					case <-time.After(d):
 						panic("out of disk")
 					}
-				}, nil)
+				}, func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, err)
+				})
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -265,6 +270,9 @@ func TestSingle(t *testing.T) {
 		mu.Lock()
 		if running != "bob" || len(runs) < 3 || runs[1] != "ann true" || runs[len(runs)-1] != "bob true" {
 			t.Errorf("%s runs, after %v", running, runs)
+		}
+		if _, ok := errors.AsType[*framework.PanicError](told[0]); !ok {
+			t.Errorf("the panic was told as %v", told[0])
 		}
 		mu.Unlock()
 		stop()
