@@ -423,3 +423,32 @@ func TestResizeTrimCompares(t *testing.T) {
 		t.Errorf("left %q and %q", l, z)
 	}
 }
+
+// What was pushed since comes after what was moved, and is not lost; said again it changes nothing.
+func TestResizeInstall(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	k := KeysOf(redistest.Name(t), 0)
+	keys := []string{k.Pending, k.tag + ":moved:pending", k.Dead, k.tag + ":moved:dead", k.Delayed, k.tag + ":moved:delayed"}
+	for _, list := range []int{0, 2} {
+		client.RPush(ctx, keys[list], "c", "d", "e")
+		client.RPush(ctx, keys[list+1], "a", "b")
+	}
+	client.ZAdd(ctx, keys[4], redis.Z{Score: 3, Member: "c"})
+	client.ZAdd(ctx, keys[5], redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"})
+	for range 2 {
+		if err := resizeInstallScript.Run(ctx, client, keys).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, list := range []int{0, 2} {
+			if l := client.LRange(ctx, keys[list], 0, -1).Val(); !slices.Equal(l, []string{"a", "b", "c", "d", "e"}) {
+				t.Errorf("%s holds %q", keys[list], l)
+			}
+		}
+		if z := client.ZRange(ctx, keys[4], 0, -1).Val(); !slices.Equal(z, []string{"a", "b", "c"}) {
+			t.Errorf("delayed are %q", z)
+		}
+		if n := client.Exists(ctx, keys[1], keys[3], keys[5]).Val(); n != 0 {
+			t.Errorf("%d of what was moved are left", n)
+		}
+	}
+}
