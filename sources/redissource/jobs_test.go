@@ -126,6 +126,13 @@ func TestAnOlderOwnerFiresNothing(t *testing.T) {
 	if _, err := old.call(t.Context(), []jobStep{step}); !errors.Is(err, errStale) {
 		t.Errorf("the older owner's call: %v", err)
 	}
+	// Nor does one that counts other partitions than the name has: the key may have moved.
+	if err := client.HSet(t.Context(), KeysOf(name, 0).Fence, "t", tokenOf(1).String(), "p", 2).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.call(t.Context(), []jobStep{step}); !errors.Is(err, errStale) {
+		t.Errorf("the call of one that was resized: %v", err)
+	}
 	if found := ticksOf(t, client, name, 0); len(found) != 0 {
 		t.Errorf("fired %v", found)
 	}
