@@ -698,9 +698,9 @@ func TestAnAnswerGivesUpThePermit(t *testing.T) {
 func TestCloseEndsTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := open(0, progress.New(progress.Config{}, progress.Opened{}))
-		var polite context.Context
+		polite := make(chan context.Context, 1)
 		m.Start(func(ctx context.Context) { <-ctx.Done() }, func(ctx context.Context) {
-			polite = ctx
+			polite <- ctx
 			<-m.Stopped()
 		})
 		synctest.Wait()
@@ -716,19 +716,20 @@ func TestCloseEndsTheCalls(t *testing.T) {
 		if err := m.Finish(t.Context()); err != nil || m.tended == 0 {
 			t.Errorf("finished: %v, tended %d times", err, m.tended)
 		}
-		if polite.Err() == nil {
+		if (<-polite).Err() == nil {
 			t.Error("a context is left")
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		m := open(0, progress.New(progress.Config{}, progress.Opened{}))
-		var polite context.Context
+		polite := make(chan context.Context, 1)
 		m.Start(func(ctx context.Context) {
-			polite = ctx
+			polite <- ctx
 			<-m.Stopped()
 		})
-		if err := m.Close(t.Context()); err != nil || polite.Err() == nil {
-			t.Errorf("closed: %v; the context of what ran beside it: %v", err, polite.Err())
+		err, beside := m.Close(t.Context()), <-polite
+		if err != nil || beside.Err() == nil {
+			t.Errorf("closed: %v; the context of what ran beside it: %v", err, beside.Err())
 		}
 	})
 }
