@@ -73,7 +73,7 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 		}
 		break
 	}
-	since := begun(then.history)
+	since, over := begun(then.history), leasesOver(l.Census)
 	out := []Finding{}
 	for _, f := range coverage.Judge(l, func(c coverage.Condition) time.Duration {
 		from := since.free
@@ -88,6 +88,9 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 		if at, ok := from[c.ID]; ok {
 			return max(then.now.Sub(at), 0)
 		}
+		if d, ok := over[c.ID]; ok && (c.Kind == coverage.Unowned || c.Kind == coverage.NoneEligible) {
+			return d
+		}
 		return -1
 	}) {
 		ids := f.Partitions
@@ -97,6 +100,25 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 		out = append(out, Finding{Kind: f.Kind, Partitions: ids, Text: f.Text, ForMS: f.For.Milliseconds()})
 	}
 	return out, nil
+}
+
+// leasesOver says for how long partitions are free because the lease of their owner is over.
+// Until somebody removes that one the history does not tell, and what has just begun would
+// be taken for something of which nobody knows when it began.
+func leasesOver(c machine.Census) map[partition.ID]time.Duration {
+	over := make(map[partition.Session]time.Duration)
+	for _, s := range c.Sessions {
+		if s.Lease <= 0 {
+			over[s.Session] = -s.Lease
+		}
+	}
+	of := make(map[partition.ID]time.Duration)
+	for _, g := range c.Grants {
+		if d, ok := over[g.Session]; ok {
+			of[g.Grant.ID] = d
+		}
+	}
+	return of
 }
 
 // moments says of partitions since when something is so, as far as a history tells.

@@ -93,6 +93,68 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// A partition that only the dead were eligible for is told once it has been nobody's for the
+// takeover bound, and then by everybody who asks: not in the moment before somebody
+// removes the dead, and then no more for a while.
+func TestFindingsOfTheDead(t *testing.T) {
+	m, client := redistest.Mini(t)
+	now := time.Unix(1_800_000_000, 0)
+	m.SetTime(now)
+	pass := func(d time.Duration) {
+		now = now.Add(d)
+		m.SetTime(now)
+	}
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := redisledger.Require(t.Context(), client, "n", []partition.Requirement{{First: 1, Last: 1, Tags: "gpu"}}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "")
+	sync(t, l, transition.Request{Session: "bb", Peer: "bob", Weight: 1, Tags: "gpu", State: machine.Live, Claim: []partition.ID{1}})
+	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0}}
+	told := func() bool {
+		for _, f := range read(t, client, "n").Findings {
+			if f.Kind == coverage.NoneEligible {
+				return true
+			}
+		}
+		return false
+	}
+	step := transition.Timing{}.WithDefaults().ClockStep() / 2
+	for range 40 { // until the lease of bob is over, and ann has not said anything since
+		sync(t, l, ann)
+		if pass(step); len(leasesOver(census(t, l))) > 0 {
+			pass(time.Millisecond)
+			break
+		}
+	}
+	if over := leasesOver(census(t, l)); len(over) != 1 || told() {
+		t.Errorf("over are %v, told: %v", over, told())
+	}
+	sync(t, l, ann) // removes bob
+	if len(leasesOver(census(t, l))) > 0 || told() {
+		t.Error("it is told at once")
+	}
+	bound := transition.Timing{}.WithDefaults().Takeover()
+	for left := bound; left > 0; left -= step {
+		pass(step)
+		sync(t, l, ann)
+	}
+	if !told() {
+		t.Errorf("nothing is told after %v", bound)
+	}
+}
+
+func census(t *testing.T, l *redisledger.Ledger) machine.Census {
+	t.Helper()
+	c, err := l.Census(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func ledgerOf(t *testing.T, client redis.UniversalClient, name, deployment string) *redisledger.Ledger {
 	t.Helper()
 	l, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 2}, Deployment: deployment})
