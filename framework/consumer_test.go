@@ -204,6 +204,9 @@ func TestStartDoesNotWaitForTheStore(t *testing.T) {
 		if err := c.Stop(context.Background()); err != nil { // while it still asks
 			t.Error(err)
 		}
+		if err := c.Err(); err != nil {
+			t.Errorf("it was stopped, and ended with %v", err)
+		}
 	})
 }
 

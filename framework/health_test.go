@@ -95,6 +95,66 @@ func TestWeightChangesWhileRunning(t *testing.T) {
 	})
 }
 
+// named does something in the moment in which a run makes its coordinator, who asks the
+// strategy for its name.
+type named struct {
+	partition.Strategy
+	during func()
+}
+
+func (n *named) Name() string {
+	if during := n.during; during != nil {
+		n.during = nil
+		during()
+	}
+	return n.Strategy.Name()
+}
+
+// A weight that changes while there is nobody to tell yet is told as soon as there is.
+func TestWeightChangesWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 60)
+		strategy := &named{Strategy: partition.Sticky{}}
+		a := f.consumer("a", f.handler("a", 0), framework.WithStrategy(strategy))
+		strategy.during = func() {
+			if err := a.SetWeight(3); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return f.seat("a").Weight == 3 })
+		if err := a.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A stop that finds nobody to tell yet ends the run before it takes part.
+func TestStopWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		strategy := &named{Strategy: partition.Sticky{}}
+		a := f.consumer("a", f.handler("a", 0), framework.WithStrategy(strategy))
+		stopped := make(chan error, 1)
+		strategy.during = func() {
+			go func() { stopped <- a.Stop(context.Background()) }()
+			synctest.Wait() // it waits for the end of the run now
+		}
+		began := time.Now()
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-stopped; err != nil || time.Since(began) > 0 {
+			t.Errorf("stopped after %v: %v", time.Since(began), err)
+		}
+		if s := f.seat("a"); s.Session != "" {
+			t.Errorf("it took part: %+v", s)
+		}
+	})
+}
+
 // Who is unwell keeps its session and index, gives its partitions away without losing a
 // task, and gets a share back when it is well.
 func TestUnwellPeerKeepsItsSeat(t *testing.T) {
