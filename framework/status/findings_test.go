@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
@@ -20,13 +21,7 @@ import (
 // TestFindings breaks a name by hand in each way there is, and wants its status to say
 // so in a line of its own.
 func TestFindings(t *testing.T) {
-	m, client := redistest.Mini(t)
-	now := time.Unix(1_800_000_000, 0)
-	m.SetTime(now)
-	pass := func(d time.Duration) {
-		now = now.Add(d)
-		m.SetTime(now)
-	}
+	m, client, pass := mini(t)
 	for kind, c := range map[coverage.Kind]struct {
 		inject func(name string, l *redisledger.Ledger)
 		word   string
@@ -97,13 +92,7 @@ func TestFindings(t *testing.T) {
 // takeover bound, and then by everybody who asks: not in the moment before somebody
 // removes the dead, and then no more for a while.
 func TestFindingsOfTheDead(t *testing.T) {
-	m, client := redistest.Mini(t)
-	now := time.Unix(1_800_000_000, 0)
-	m.SetTime(now)
-	pass := func(d time.Duration) {
-		now = now.Add(d)
-		m.SetTime(now)
-	}
+	_, client, pass := mini(t)
 	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +142,17 @@ func census(t *testing.T, l *redisledger.Ledger) machine.Census {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// mini returns an emulated server whose clock stands, but for what pass lets pass.
+func mini(t *testing.T) (m *miniredis.Miniredis, client redis.UniversalClient, pass func(time.Duration)) {
+	m, client = redistest.Mini(t)
+	now := time.Unix(1_800_000_000, 0)
+	m.SetTime(now)
+	return m, client, func(d time.Duration) {
+		now = now.Add(d)
+		m.SetTime(now)
+	}
 }
 
 func ledgerOf(t *testing.T, client redis.UniversalClient, name, deployment string) *redisledger.Ledger {
