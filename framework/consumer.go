@@ -261,8 +261,9 @@ func (c *Consumer) Start(ctx context.Context) error {
 // handlers end, settles, releases. If ctx or Config.StopTimeout ends before that is
 // done it turns hard: the handlers' contexts end with [ErrStopped], and what was
 // not released is free for others when the lease ends. Stop returns after the last
-// goroutine of the consumer has, in either case, with an error if it was hard. A
-// handler that ignores its context keeps it from returning.
+// goroutine of the consumer has, in either case, with an error if it was hard, or a
+// [transition.UnheardError] if the ledger did not answer the last word. A handler that
+// ignores its context keeps it from returning.
 //
 // A consumer that does not run is left alone. Several calls may be made; each
 // waits.

@@ -367,6 +367,27 @@ func TestAHardStopWaitsForNoLedger(t *testing.T) {
 	})
 }
 
+// A stop that the ledger does not answer is told by Stop, though the consumer could go on.
+func TestAStopThatNobodyHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		cut := &cutLedger{Ledger: f.ledger}
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(cut))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		cut.off.Store(true)
+		err := c.Stop(context.Background())
+		if unheard, ok := errors.AsType[*transition.UnheardError](err); !ok || len(unheard.Grants) != 4 {
+			t.Errorf("stop returned %v, want that 4 grants were not taken back", err)
+		}
+		if err := c.Err(); err != nil {
+			t.Errorf("the consumer could go on, and says %v", err)
+		}
+	})
+}
+
 // What a control refuses does not pass by itself.
 func TestAControlThatRefusesEndsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -235,6 +235,7 @@ func TestNobodyIsWell(t *testing.T) {
 		}
 		a.unwell.Store(false)
 		until(t, time.Minute, func() bool { return a.served() == 16 })
+		cut.off.Store(false)
 		a.stop()
 		b.stop()
 	})

@@ -82,6 +82,8 @@ func (s *session) live() {
 	case err == nil:
 	case s.hard != nil:
 		s.hard = fmt.Errorf("%w: %w", s.hard, err)
+	case isUnheard(err):
+		s.hard = err
 	case s.err == nil:
 		s.err = err
 	}
@@ -94,6 +96,13 @@ func (s *session) live() {
 	s.mu.Unlock()
 	s.observe(Stopped{Consumer: s.c.name, Took: took, Err: told})
 	close(s.done)
+}
+
+// isUnheard reports whether err is that of an orderly stop whose last word the ledger did not
+// answer.
+func isUnheard(err error) bool {
+	_, unheard := errors.AsType[*transition.UnheardError](err)
+	return unheard
 }
 
 // work takes part until it is stopped or cannot go on.

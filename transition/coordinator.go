@@ -86,6 +86,14 @@ func (e *StuckError) Error() string {
 	return fmt.Sprintf("handlers of %v have not returned: nobody gets the partitions before the lease runs out", e.Grants)
 }
 
+// An UnheardError says that a peer left without an answer of the ledger: whether it has taken
+// the grants back is not known. If it has not, their lease has to run out.
+type UnheardError struct{ Grants []partition.Grant }
+
+func (e *UnheardError) Error() string {
+	return fmt.Sprintf("the ledger has not answered that it took %v back: nobody may get them before the lease runs out, and what was done last may be done again", e.Grants)
+}
+
 // A Coordinator takes part in a name for one peer. One goroutine, that of Run,
 // waits, steps the machine and carries out its effects. The other methods may be
 // called concurrently, before, during and after Run.
@@ -112,6 +120,7 @@ type Coordinator struct {
 	// released has when the grants were drained that the ledger still shows.
 	released map[partition.Grant]time.Time
 	stuck    []partition.Grant
+	unheard  []partition.Grant
 	err      error
 }
 
@@ -274,7 +283,7 @@ func (c *Coordinator) Stop() { c.mailbox.put(mail{event: machine.Stop{}}) }
 // coordinator runs when it returns, and no more calls of the tenant come.
 //
 // It returns nil after the peer has left, a *StuckError if handlers have not
-// returned, an error that wraps partition.ErrConfig if the name is in use with
+// returned, an *UnheardError if the ledger did not answer its last word, an error that wraps partition.ErrConfig if the name is in use with
 // another configuration, or the reason why the indexer cannot go on. It can be
 // called once.
 func (c *Coordinator) Run(ctx context.Context) error {
@@ -293,10 +302,15 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.loop(ctx, inner)
 	c.validUntil.Store(0)
 	c.filter.Publish(c.cfg.Config, nil)
-	if c.err == nil && len(c.stuck) > 0 {
+	switch {
+	case c.err != nil:
+		return c.err
+	case len(c.stuck) > 0:
 		return &StuckError{Grants: c.stuck}
+	case len(c.unheard) > 0:
+		return &UnheardError{Grants: c.unheard}
 	}
-	return c.err
+	return nil
 }
 
 func (c *Coordinator) machineConfig() machine.Config {

@@ -130,10 +130,10 @@ func (c *Coordinator) sinceDrained(g partition.Grant) time.Duration {
 
 func (c *Coordinator) left(e machine.Left) {
 	c.over = true
-	c.stuck = e.Stuck
+	c.stuck, c.unheard = e.Stuck, e.Unheard
 	took := time.Duration(0)
 	if !c.stopped.IsZero() {
 		took = time.Since(c.stopped)
 	}
-	c.cfg.Observer(Left{Stuck: e.Stuck, Took: took})
+	c.cfg.Observer(Left{Stuck: e.Stuck, Unheard: e.Unheard, Took: took})
 }

@@ -51,10 +51,11 @@ type (
 		Well   bool
 	}
 	// Left: the peer is out. Stuck are grants whose handlers have not returned: they
-	// were not given up, the lease has to run out.
+	// were not given up. Unheard are those that were given up without an answer of the
+	// ledger. For both the lease has to run out.
 	Left struct {
-		Stuck []partition.Grant
-		Took  time.Duration // since it was asked to stop
+		Stuck, Unheard []partition.Grant
+		Took           time.Duration // since it was asked to stop
 	}
 )
 

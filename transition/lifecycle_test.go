@@ -77,6 +77,7 @@ func TestStopBeforeRun(t *testing.T) {
 	})
 }
 
+// Who leaves without an answer says what nobody took back, and no more than that.
 func TestStopWithTheStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)
@@ -90,6 +91,48 @@ func TestStopWithTheStoreDown(t *testing.T) {
 		case <-a.ended:
 		default:
 			t.Fatal("it waits for a store that does not come back")
+		}
+		unheard, ok := errors.AsType[*transition.UnheardError](a.err)
+		if !ok || len(unheard.Grants) != total {
+			t.Errorf("it ended with %v, want that %d grants were not taken back", a.err, total)
+		}
+		if i := slices.IndexFunc(a.events, func(e transition.Event) bool { l, ok := e.(transition.Left); return ok && len(l.Unheard) == total }); i < 0 {
+			t.Errorf("no event says so: %v", a.events)
+		}
+	})
+}
+
+// What somebody else took over during an outage was not left to anybody by this peer, and
+// who holds nothing has nothing that could be taken back.
+func TestStopAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		down := &faulty{Ledger: n.ledger}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = down }).start(t.Context())
+		pass(3 * time.Second)
+		b := n.peer("b", nil).start(t.Context())
+		pass(3 * time.Second)
+		down.fail(errors.New("connection refused"))
+		pass(15 * time.Second) // b has all
+		down.fail(nil)
+		pass(30 * time.Millisecond)
+		b.co.Stop()
+		a.co.Stop()
+		pass(15 * time.Second)
+		<-a.ended
+		<-b.ended
+		if a.err != nil || b.err != nil {
+			t.Errorf("a ended with %v, b with %v", a.err, b.err)
+		}
+		c := n.peer("c", func(_ *peer, cfg *transition.Config) { cfg.Ledger = down })
+		down.fail(errors.New("connection refused"))
+		c.start(t.Context())
+		pass(3 * time.Second)
+		c.co.Stop()
+		pass(15 * time.Second)
+		<-c.ended
+		if c.err != nil {
+			t.Errorf("c, which never had anything, ended with %v", c.err)
 		}
 	})
 }

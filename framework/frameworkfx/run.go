@@ -18,6 +18,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/zapobserver"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 )
 
 // The exit codes of Run.
@@ -32,6 +33,7 @@ const (
 // ExitCode returns the code that err is worth.
 func ExitCode(err error) int {
 	var wrong *StartError
+	var unheard *transition.UnheardError
 	switch {
 	case err == nil:
 		return ExitOK
@@ -39,7 +41,7 @@ func ExitCode(err error) int {
 		return ExitWrong
 	case errors.Is(err, partition.ErrConfig):
 		return ExitConfig
-	case errors.Is(err, framework.ErrStopped), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, framework.ErrStopped), errors.Is(err, context.DeadlineExceeded), errors.As(err, &unheard):
 		return ExitHard
 	}
 	return ExitFailed

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -68,11 +69,19 @@ func (p *program) exits(t *testing.T, want int, says string) {
 	}
 }
 
+var (
+	layout = partition.Config{Total: 1}
+	timing = transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond}
+)
+
 // consumer is a source with one task and a ledger that begins at once.
 func consumer(t *testing.T, h func(context.Context, *framework.Task) error) fx.Option {
 	t.Helper()
-	layout := partition.Config{Total: 1}
-	timing := transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond}
+	return consumerOf(t, memledger.New(layout, timing, memledger.Options{}), h)
+}
+
+func consumerOf(t *testing.T, ledger transition.Ledger, h func(context.Context, *framework.Task) error) fx.Option {
+	t.Helper()
 	store, err := memsource.New(memsource.Config{Partitions: layout})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +90,7 @@ func consumer(t *testing.T, h func(context.Context, *framework.Task) error) fx.O
 		t.Fatal(err)
 	}
 	return fx.Options(
-		From("test", store, memledger.New(layout, timing, memledger.Options{})),
+		From("test", store, ledger),
 		Configure("test", framework.Config{Timing: timing, PodGrace: time.Minute}),
 		Otherwise("test", h),
 	)
@@ -98,6 +107,34 @@ func TestASignalDrains(t *testing.T) {
 	p.signals <- syscall.SIGTERM
 	close(release)
 	p.exits(t, ExitOK, "")
+}
+
+// awayLedger does not answer any more once away is set.
+type awayLedger struct {
+	transition.Ledger
+	away atomic.Bool
+}
+
+func (l *awayLedger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
+	if l.away.Load() {
+		return transition.Answer{}, errors.New("connection refused")
+	}
+	return l.Ledger.Sync(ctx, r)
+}
+
+// A deploy whose peers cannot say that they leave was no orderly one: what they had waits for
+// the lease.
+func TestASignalWithoutAStore(t *testing.T) {
+	ledger := &awayLedger{Ledger: memledger.New(layout, timing, memledger.Options{})}
+	handled := make(chan struct{})
+	p := launch(consumerOf(t, ledger, func(context.Context, *framework.Task) error {
+		ledger.away.Store(true)
+		close(handled)
+		return nil
+	}))
+	<-handled
+	p.signals <- syscall.SIGTERM
+	p.exits(t, ExitHard, "before the lease runs out")
 }
 
 // fx listens for signals, too, and may tell of one before the program has heard it: one

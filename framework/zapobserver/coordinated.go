@@ -43,10 +43,10 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		log.Log(level, "says of itself", zap.Int("weight", e.Weight), zap.Bool("well", e.Well))
 	case transition.Left:
 		level := zapcore.InfoLevel
-		if len(e.Stuck) > 0 {
+		if len(e.Stuck)+len(e.Unheard) > 0 {
 			level = zapcore.ErrorLevel
 		}
-		log.Log(level, "left", took(e.Took), zap.Stringers("stuck", e.Stuck))
+		log.Log(level, "left", took(e.Took), zap.Stringers("stuck", e.Stuck), zap.Stringers("unheard", e.Unheard))
 	case transition.RollSeen:
 		log.Info("new view", zap.Uint64("version", e.View.Version), zap.Int("index", e.View.Index),
 			zap.Int("replicas", e.View.Replicas), zap.Int("partitions", len(e.View.Wish)))

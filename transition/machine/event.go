@@ -105,9 +105,9 @@ type (
 		Weight int
 		Well   bool
 	}
-	// Left is the last effect. Stuck is what still runs: it was not given up, its
-	// lease has to run out.
-	Left struct{ Stuck []partition.Grant }
+	// Left is the last effect. Stuck is what still runs: it was not given up. Unheard is
+	// what was given up without an answer. For both the lease has to run out.
+	Left struct{ Stuck, Unheard []partition.Grant }
 )
 
 func (Sync) effect()        {}

@@ -83,13 +83,16 @@ func (m *Machine) lastWordBy() Instant {
 
 func (m *Machine) leftWith(out *[]Effect) {
 	m.done = true
-	var stuck []partition.Grant
+	var left Left
 	for i := range m.parts {
-		if m.parts[i].phase != none {
-			stuck = append(stuck, m.parts[i].grant())
+		switch p := &m.parts[i]; {
+		case p.phase != none:
+			left.Stuck = append(left.Stuck, p.grant())
+		case p.release != 0:
+			left.Unheard = append(left.Unheard, partition.Grant{ID: p.id, Epoch: p.release})
 		}
 	}
-	*out = append(*out, Left{stuck})
+	*out = append(*out, left)
 }
 
 func (m *Machine) leavingWake() Instant {

@@ -169,7 +169,8 @@ func Run(args []string, open Open) error {
 	if err != nil {
 		return err
 	}
-	if err := consumer.Run(ctx); err != nil {
+	err = consumer.Run(ctx)
+	if _, unheard := errors.AsType[*transition.UnheardError](err); err != nil && !unheard { // the store may be away just then
 		return err
 	}
 	out.Write(journal.Record{Kind: journal.Left, Time: journal.Now()})

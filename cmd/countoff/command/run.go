@@ -189,8 +189,9 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 	}()
 	err = seat.Run(cmd.Context(), now, cfg)
 	_, stuck := errors.AsType[*transition.StuckError](err)
+	_, unheard := errors.AsType[*transition.UnheardError](err)
 	switch {
-	case errors.Is(err, framework.ErrStopped), stuck:
+	case errors.Is(err, framework.ErrStopped), stuck, unheard:
 		return exit.With(exit.Hard, err)
 	case errors.Is(err, seat.ErrStart):
 		return exit.With(exit.Usage, err)
