@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,5 +118,38 @@ func TestDeadLetters(t *testing.T) {
 	}
 	if err := stream.Close(ctx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What is requeued comes after what is in the log, and who waits for it is rung for; what is
+// dropped goes nowhere. Of two letters that are the same one is taken.
+func TestRequeueTakesOne(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	client.RPush(ctx, k.Dead, "same", "other", "same")
+	client.RPush(ctx, k.Pending, "a")
+	client.HSet(ctx, k.Fence, "w", "1")
+	rung := listen(t, client, k)
+	for _, c := range []struct {
+		letter, envelope string
+		want             int
+		dead, log        []string
+		rung             string
+	}{
+		{"same", "b", 1, []string{"other", "same"}, []string{"a", "b"}, "[0]"},
+		{"same", "c", 1, []string{"other"}, []string{"a", "b", "c"}, "[]"}, // nobody waits any more
+		{"other", "", 1, []string{}, []string{"a", "b", "c"}, "[]"},
+		{"other", "d", 0, []string{}, []string{"a", "b", "c"}, "[]"},
+	} {
+		n, err := requeueScript.Run(ctx, client, []string{k.Dead, k.Pending, k.Fence}, c.letter, c.envelope).Int()
+		if err != nil || n != c.want {
+			t.Errorf("%q as %q: %d, %v, want %d", c.letter, c.envelope, n, err, c.want)
+		}
+		if dead, log := client.LRange(ctx, k.Dead, 0, -1).Val(), client.LRange(ctx, k.Pending, 0, -1).Val(); !slices.Equal(dead, c.dead) || !slices.Equal(log, c.log) {
+			t.Errorf("%q as %q: the letters are %q, the log %q", c.letter, c.envelope, dead, log)
+		}
+		if r := rung(); r != c.rung {
+			t.Errorf("%q as %q: rung for %s, want %s", c.letter, c.envelope, r, c.rung)
+		}
 	}
 }

@@ -200,6 +200,9 @@ func TestIngressOnFullStore(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if err := b.open(2).Close(t.Context()); err != nil { // and where it has been before
+		t.Error(err)
+	}
 }
 
 // On a cluster a full target refuses, which is told, and a batch that its refusal has
@@ -227,6 +230,9 @@ func TestIngressOnFullTarget(t *testing.T) {
 	held.Next(time.Now().Add(-forceAfter), false)
 	if err := s.push(t.Context(), s.standing, lines, held); err != nil {
 		t.Errorf("forced: %v", err)
+	}
+	if _, err := s.trim(t.Context(), s.standing, lines); err != nil {
+		t.Errorf("taken off the full store: %v", err)
 	}
 	server.Config("maxmemory", "0")
 	b.open(2)

@@ -11,8 +11,6 @@
 --         {'STALE'}  another token stands
 --         {'FORGOT'}  the store lost what it had answered: begin a new era
 -- Cost  10 us (7 of them for INFO), O(lines)
-redis.call('HDEL', KEYS[1], '') -- not deny-oom: to take lines off a full store is what it needs
-
 local f = redis.call('HMGET', KEYS[1], 't', 'b', 'r')
 if f[1] ~= ARGV[1] then return {'STALE'} end
 local here = ''
@@ -28,6 +26,7 @@ if ARGV[4] == 'L' then oldest, last = 0, k - 1 end
 if redis.call('LINDEX', KEYS[3], oldest) ~= ARGV[5] or redis.call('LINDEX', KEYS[3], last) ~= ARGV[6] then
   return {'CHANGED'}
 end
+-- First, since it is not deny-oom: what follows runs in a full store too.
 if ARGV[4] == 'L' then redis.call('LTRIM', KEYS[3], k, -1) else redis.call('LTRIM', KEYS[3], 0, -k - 1) end
 local after = string.format('%.0f', b0 + k)
 redis.call('HSET', KEYS[1], 'b', after)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +136,76 @@ func TestAnOlderOwnerFiresNothing(t *testing.T) {
 	}
 	if found := ticksOf(t, client, name, 0); len(found) != 0 {
 		t.Errorf("fired %v", found)
+	}
+}
+
+// The script fires what was decided on from what stands, and nothing else: what is recorded and
+// what is enqueued belong together, for each job, and both are told.
+func TestFiringIsByWhatStands(t *testing.T) {
+	m, client := redistest.Mini(t)
+	ctx, k := t.Context(), KeysOf(redistest.Name(t), 0)
+	m.SetTime(time.UnixMilli(1_700_000_000_123))
+	rung := listen(t, client, k)
+	const clock = "[OK 1700000000123 "
+	for _, c := range []struct {
+		what    string
+		waits   bool
+		jobs    []any // name, decided on from, to record, tasks; for each
+		tasks   []any
+		want    string
+		records string
+		log     []string
+		rung    string
+	}{
+		{
+			"new", true, []any{"a", "", "1000 x", 1, "b", "", "2000 y", 0}, []any{"e1"},
+			clock + "1000 x 2000 y]", "map[a:1000 x b:2000 y]", []string{"e1"}, "[0]",
+		}, {
+			"said again", true, []any{"a", "", "1000 x", 1, "b", "", "2000 y", 0}, []any{"e1"},
+			clock + "1000 x 2000 y]", "map[a:1000 x b:2000 y]", []string{"e1"}, "[]",
+		}, {
+			"the second one only", false, []any{"a", "900", "3000 x", 2, "b", "2000", "3000 y", 2}, []any{"e2", "e3", "e4", "e5"},
+			clock + "1000 x 3000 y]", "map[a:1000 x b:3000 y]", []string{"e1", "e4", "e5"}, "[]",
+		}, {
+			"decided on from more than stands", true, []any{"a", "1001", "3000 x", 1}, []any{"e6"},
+			clock + "1000 x]", "map[a:1000 x b:3000 y]", []string{"e1", "e4", "e5"}, "[]",
+		}, {
+			"forgotten since", true, []any{"c", "1000", "3000 z", 1}, []any{"e6"},
+			clock + "]", "map[a:1000 x b:3000 y]", []string{"e1", "e4", "e5"}, "[]",
+		}, {
+			"a look", true, []any{"a", "1000", "", 0}, nil,
+			clock + "1000 x]", "map[a:1000 x b:3000 y]", []string{"e1", "e4", "e5"}, "[]",
+		}, {
+			"nothing to enqueue", true, []any{"a", "1000", "4000 x", 0}, nil,
+			clock + "4000 x]", "map[a:4000 x b:3000 y]", []string{"e1", "e4", "e5"}, "[]",
+		},
+	} {
+		client.Del(ctx, k.Fence)
+		client.HSet(ctx, k.Fence, "t", "1:s", "p", 1)
+		if c.waits {
+			client.HSet(ctx, k.Fence, "w", "1")
+		}
+		args := append(append([]any{"1:s", 1, len(c.jobs) / 4}, c.jobs...), c.tasks...)
+		got, err := jobsFireScript.Run(ctx, client, []string{k.Fence, k.Pending, k.jobsKey()}, args...).Result()
+		if err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, %v, want %s", c.what, got, err, c.want)
+		}
+		if records, log := fmt.Sprint(client.HGetAll(ctx, k.jobsKey()).Val()), client.LRange(ctx, k.Pending, 0, -1).Val(); records != c.records || !slices.Equal(log, c.log) {
+			t.Errorf("%s: recorded is %s, want %s; the log is %q, want %q", c.what, records, c.records, log, c.log)
+		}
+		waits := client.HExists(ctx, k.Fence, "w").Val()
+		if r := rung(); r != c.rung || waits != (c.waits && r == "[]") {
+			t.Errorf("%s: rung for %s, want %s; somebody waits: %v", c.what, r, c.rung, waits)
+		}
+	}
+	// What cannot be enqueued is not recorded.
+	client.Set(ctx, k.Pending, "no list", 0)
+	fire := []any{"1:s", 1, 1, "a", "4000", "5000 x", 1, "e"}
+	if err := jobsFireScript.Run(ctx, client, []string{k.Fence, k.Pending, k.jobsKey()}, fire...).Err(); err == nil {
+		t.Error("a tick was fired into what is no list")
+	}
+	if got := client.HGet(ctx, k.jobsKey(), "a").Val(); got != "4000 x" {
+		t.Errorf("recorded is %q, and nothing was enqueued", got)
 	}
 }
 

@@ -150,6 +150,9 @@ func TestFullStore(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "OOM") || errors.Is(err, ErrUnknown) || results[1].Err == nil {
 		t.Errorf("%+v, %v", results, err)
 	}
+	if _, err := p.Enqueue(t.Context(), Message{}); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("a plain message: %v", err)
+	}
 	if n := client.Exists(t.Context(), KeysOf(name, 0).Unique("u")).Val(); n != 0 {
 		t.Error("the refused message holds its lock")
 	}
@@ -223,71 +226,5 @@ func TestProducerOnCluster(t *testing.T) {
 	}
 	if len(p.lanes) < 2 {
 		t.Errorf("%d lanes for 3 masters", len(p.lanes))
-	}
-}
-
-// A sender that began its positions anew has the word: what was sent under an earlier
-// era is refused, and does not bring that era's mark back.
-// Each unique message takes its own lock, whatever becomes of those before it in the batch.
-func TestPushLocksItsOwn(t *testing.T) {
-	for what, prepare := range map[string]func(client redis.UniversalClient, mark string, first Keys){
-		"refused": func(client redis.UniversalClient, _ string, first Keys) {
-			client.HSet(t.Context(), first.Fence, "p", 9)
-		},
-		"pushed before": func(client redis.UniversalClient, mark string, _ Keys) {
-			client.Set(t.Context(), mark, "5 10 10 ", 0)
-		},
-	} {
-		ctx, client, name := t.Context(), redistest.Single(t, redistest.New(t)), redistest.Name(t)
-		first, second := KeysOf(name, 0), KeysOf(name, 1)
-		mark := first.Mark("unit")
-		prepare(client, mark, first)
-		head := pushHead{era: 5, first: 10, last: 11, total: 2, each: true}
-		keys, args := head.arguments(mark, []pushTarget{{&first, 1}, {&second, 1}}, 2)
-		keys = append(keys, first.Unique("a"), second.Unique("b"))
-		args = append(args, "now", 0, 1000, "lock a", "a", "now", 0, 1000, "lock b", "b")
-		if a, err := parsePush(pushScript.Run(ctx, client, keys, args...)); err != nil || a.status != "OK" {
-			t.Fatalf("%s: %+v, %v", what, a, err)
-		}
-		if a, b := client.Exists(ctx, first.Unique("a")).Val(), client.Get(ctx, second.Unique("b")).Val(); a != 0 || b != "lock b" {
-			t.Errorf("the first is %s: it has a lock: %d, the second has %q", what, a, b)
-		}
-		if got := client.LRange(ctx, second.Pending, 0, -1).Val(); !slices.Equal(got, []string{"b"}) {
-			t.Errorf("the first is %s: the log of the second has %q", what, got)
-		}
-	}
-}
-
-func TestPushEras(t *testing.T) {
-	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
-	k := KeysOf(name, 0)
-	for i, c := range []struct {
-		era, first int64
-		bodies     []string
-		want       string
-	}{
-		{5, 10, []string{"a", "b"}, "OK"},
-		{5, 10, []string{"a", "b"}, "OK"}, // repeated
-		{7, 10, []string{"c"}, "OK"},      // a new era begins where it likes
-		{5, 12, []string{"late"}, "STALE"},
-		{7, 10, []string{"c"}, "OK"},          // repeated
-		{7, 9, []string{"x", "c", "d"}, "OK"}, // the first two lie at or below the mark
-		{7, 12, []string{"e"}, "OK"},
-	} {
-		head := pushHead{era: c.era, first: c.first, last: c.first + int64(len(c.bodies)) - 1, total: 1}
-		keys, args := head.arguments(k.Mark("unit"), []pushTarget{{&k, len(c.bodies)}}, len(c.bodies))
-		for _, b := range c.bodies {
-			args = append(args, b)
-		}
-		a, err := parsePush(pushScript.Run(ctx, client, keys, args...))
-		if err != nil || a.status != c.want {
-			t.Errorf("push %d: %+v, %v, want %s", i, a, err, c.want)
-		}
-	}
-	if got := client.LRange(ctx, k.Pending, 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
-		t.Errorf("log %q", got)
-	}
-	if ttl := client.TTL(ctx, k.Mark("unit")).Val(); ttl != -1 {
-		t.Errorf("the mark lives %v, want for ever", ttl)
 	}
 }

@@ -419,14 +419,32 @@ func TestResizeTrimCompares(t *testing.T) {
 			}
 		}
 	}
+	// Nor does one take anything that is the second of its row, where no first one is known.
+	if n, err := resizeTrimScript.Run(ctx, client, []string{list, counter}, 2, 1, 60, "dead").Int(); err != nil || n != 0 {
+		t.Errorf("a trim of others: %d, %v, want 0", n, err)
+	}
 	if l, z := client.LRange(ctx, list, 0, -1).Val(), client.ZRange(ctx, set, 0, -1).Val(); !slices.Equal(l, []string{"c"}) || !slices.Equal(z, l) {
 		t.Errorf("left %q and %q", l, z)
+	}
+	for _, what := range []string{"dead", "delayed"} {
+		if n, ttl := client.Get(ctx, counter+what).Val(), client.TTL(ctx, counter+what).Val(); n != "2" || ttl <= 0 || ttl > time.Minute {
+			t.Errorf("%s: the count is %s and is kept for %v", what, n, ttl)
+		}
 	}
 }
 
 // What was pushed since comes after what was moved, and is not lost; said again it changes nothing.
+// A store that is full is no obstacle: nothing becomes more.
 func TestResizeInstall(t *testing.T) {
-	ctx, client := t.Context(), redistest.New(t)
+	t.Run("a store", func(t *testing.T) { testResizeInstall(t, redistest.New(t), func() {}) })
+	t.Run("a full store", func(t *testing.T) {
+		server := redistest.Server(t)
+		testResizeInstall(t, server.Client(), func() { server.Config("maxmemory", "1") })
+	})
+}
+
+func testResizeInstall(t *testing.T, client redis.UniversalClient, prepared func()) {
+	ctx := t.Context()
 	k := KeysOf(redistest.Name(t), 0)
 	keys := []string{k.Pending, k.tag + ":moved:pending", k.Dead, k.tag + ":moved:dead", k.Delayed, k.tag + ":moved:delayed"}
 	for _, list := range []int{0, 2} {
@@ -435,6 +453,7 @@ func TestResizeInstall(t *testing.T) {
 	}
 	client.ZAdd(ctx, keys[4], redis.Z{Score: 3, Member: "c"})
 	client.ZAdd(ctx, keys[5], redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"})
+	prepared()
 	for range 2 {
 		if err := resizeInstallScript.Run(ctx, client, keys).Err(); err != nil {
 			t.Fatal(err)

@@ -209,3 +209,22 @@ func TestSweepFindsThatTheStoreForgot(t *testing.T) {
 		})
 	}
 }
+
+// A key that holds something else than a log's is told as such, and hides none of the others.
+func TestSweepTellsEach(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.Single(t, redistest.New(t)), redistest.Name(t)
+	var lists, fences []string
+	for id := range partition.ID(4) {
+		k := KeysOf(name, id)
+		lists, fences = append(lists, k.Pending), append(fences, k.Fence)
+	}
+	client.Set(ctx, lists[0], "no list", 0)
+	client.Set(ctx, fences[0], "no hash", 0)
+	client.RPush(ctx, lists[1], "a", "b")
+	client.HSet(ctx, fences[1], "n", 5)
+	client.HSet(ctx, fences[2], "n", 6) // and there is none of the last
+	got, err := sweepScript.Run(ctx, client, append(lists, fences...)).Text()
+	if want := "-1 0 2 5 0 6 0 0"; err != nil || got != want {
+		t.Errorf("told %q, %v, want %q", got, err, want)
+	}
+}
