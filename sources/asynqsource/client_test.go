@@ -153,3 +153,49 @@ func TestTheOrderOfAKeyIsKept(t *testing.T) {
 		t.Errorf("left over: %+v, %v", info, err)
 	}
 }
+
+// The queue is that of the key, whatever the caller's options say; they stay the caller's.
+func TestTheKeySaysTheQueue(t *testing.T) {
+	s := newStore(t)
+	c := s.client(t, 4)
+	opts := append(make([]asynq.Option, 0, 4), asynq.Queue("elsewhere"), asynq.MaxRetry(7))
+	info, err := c.Enqueue("ann", asynq.NewTask("t", nil), opts...)
+	if want := QueueOf(s.name, partition.Of("ann", 4)); err != nil || info.Queue != want || info.MaxRetry != 7 {
+		t.Errorf("the task is %+v, %v, want it in %s", info, err, want)
+	}
+	if spare := opts[:3][2]; spare != nil {
+		t.Errorf("an option was put beside the caller's: %v", spare)
+	}
+	if _, err := c.Enqueue("\xff", asynq.NewTask("t", nil)); err == nil {
+		t.Error("a key is taken that asynq's messages cannot hold")
+	}
+	message := append(make([]byte, 0, 64), "\x1a\x01x"...)
+	args := []any{"id", message}
+	marked, err := mark(context.WithValue(t.Context(), markKey{}, "ann"), args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := parseMessage(string(marked[1].([]byte))); err != nil || m.key != "ann" || m.born.IsZero() {
+		t.Errorf("the message is %+v, %v", m, err)
+	}
+	if spare := message[:4][3]; spare != 0 || len(args[1].([]byte)) != 3 {
+		t.Error("the caller's message has changed")
+	}
+	if _, err := mark(context.WithValue(t.Context(), markKey{}, "ann"), []any{"id", 7}); !errors.Is(err, errUnmarked) {
+		t.Errorf("a script without a message is sent without the key: %v", err)
+	}
+	if _, err := mark(t.Context(), args); !errors.Is(err, errUnmarked) {
+		t.Errorf("a message without a key is sent: %v", err)
+	}
+}
+
+// A task of asynq's own client was born when it became pending.
+func TestWhenATaskWasBorn(t *testing.T) {
+	s := newStore(t)
+	began := time.Now().Add(-time.Second)
+	s.enqueue(t, 0, asynq.NewTask("t", nil))
+	st := s.open(t, s.source(t), 0, 1)
+	if born := st.all(t, 1)[0].Born; born.Before(began) || born.After(time.Now().Add(time.Second)) {
+		t.Errorf("it was born at %v", born)
+	}
+}

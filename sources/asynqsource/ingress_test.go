@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -202,5 +203,38 @@ func TestAPlanStandsAndAMarkSkips(t *testing.T) {
 	}
 	if m, err := parseMessage(s.HGet(ctx, k.task+"x-3-1", "msg").Val()); err != nil || m.id != "x-3-1" || m.retention != 3600 {
 		t.Errorf("the message is %+v, %v", m, err)
+	}
+}
+
+// What cannot be pushed is not done: it is pushed by the next attempt. A task that is moved
+// is not done either: its lock stands until it is, and nothing is kept of it where it was.
+func TestAnIngressThatCannotPush(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx := t.Context()
+	in := s.name + "-in"
+	k := keysOf(in)
+	l, stop := s.ingress(t, 1, byPayload)
+	for i := range 3 {
+		l.Inject(sourcetest.Settle, sourcetest.Failed)
+		client := asynq.NewClientFromRedisClient(s.UniversalClient)
+		if _, err := client.Enqueue(asynq.NewTask("t", []byte{byte(i)}), asynq.Queue(in), asynq.Unique(time.Hour), asynq.Retention(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the ingress is empty", func() bool { return s.LLen(ctx, k.pending).Val()+s.LLen(ctx, k.active).Val() == 0 })
+	}
+	stop()
+	moved := s.moved(t)
+	locks := s.Keys(ctx, k.prefix+"unique:*").Val()
+	if len(moved) != 3 || len(locks) != 3 || s.ZCard(ctx, k.completed).Val() != 0 {
+		t.Fatalf("%v are moved, the locks %v stand, %d are kept", moved, locks, s.ZCard(ctx, k.completed).Val())
+	}
+	queue := QueueOf(s.name, partition.Of("key-1", 4))
+	if queues := s.SMembers(ctx, allQueues).Val(); !slices.Contains(queues, queue) {
+		t.Errorf("asynq lists the queues %v, without %s", queues, queue)
+	}
+	id := s.LRange(ctx, keysOf(queue).pending, 0, -1).Val()[0]
+	if m, err := parseMessage(s.HGet(ctx, keysOf(queue).task+id, "msg").Val()); err != nil || m.retention != 3600 || !slices.Contains(locks, m.uniqueKey) {
+		t.Errorf("a task that was moved is %+v, %v", m, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (s *stream) takenErr(t *trip) error {
 // verdicts are the arguments of settle.lua, by what they say.
 type verdicts struct {
 	done, locked, kept, retries, requeues, dead []any
-	locks                                       []string
+	locks, keptLocks                            []string
 	natives                                     []*native
 }
 
@@ -93,7 +94,10 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 		case c.native != nil:
 			v.natives = append(v.natives, c.native)
 		case c.keep > 0:
-			v.kept = append(v.kept, it.id, c.message, c.keep)
+			v.kept = append(v.kept, it.id, c.message, c.keep, flag(c.lock != ""))
+			if c.lock != "" {
+				v.keptLocks = append(v.keptLocks, c.lock)
+			}
 		case c.lock != "":
 			v.locked, v.locks = append(v.locked, it.id), append(v.locks, c.lock)
 		default:
@@ -113,7 +117,7 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 	names := append([]string{
 		k.fence, k.pending, k.active, k.lease, k.retry, k.archived, k.completed, k.tries, k.suspects,
 		k.processed + today, k.failed + today, k.processed, k.failed,
-	}, v.locks...)
+	}, slices.Concat(v.locks, v.keptLocks)...)
 	args := append(make([]any, 0, 8+len(v.done)+len(v.locked)+len(v.kept)+len(v.retries)+len(v.requeues)+len(v.dead)),
 		s.fence, number, t.request.Seen, k.task, alone, flag(t.extend), now.Add(countersLive).Unix(), v.counts())
 	for _, more := range [][]any{v.done, v.locked, v.kept, v.retries, v.requeues, v.dead} {
@@ -127,7 +131,7 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 
 // counts says how many of each kind there are; nothing if there are none.
 func (v *verdicts) counts() string {
-	n := [...]int{len(v.done), len(v.locked), len(v.kept) / 3, len(v.retries) / 5, len(v.requeues) / 5, len(v.dead) / 2}
+	n := [...]int{len(v.done), len(v.locked), len(v.kept) / 4, len(v.retries) / 5, len(v.requeues) / 5, len(v.dead) / 2}
 	if n == [6]int{} {
 		return ""
 	}

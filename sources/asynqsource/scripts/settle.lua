@@ -12,7 +12,7 @@
 --       8 how many done, locked, kept, retries, requeues, dead follow, or ''
 --       per done: id
 --       per locked: id; its lock is KEYS[14..]
---       per kept: id, message, seconds to keep it
+--       per kept: id, message, seconds to keep it, '1': the next lock behind those is its own
 --       per retry: id, tries (with a minus: the run is not counted as a failure),
 --       delay in ms, error, message
 --       per requeue: the same
@@ -53,6 +53,9 @@ end
 local function forget(id)
   if side then redis.call('HDEL', KEYS[8], id) end
 end
+local function unlock(id, key) -- unless it is another's by now
+  if key and redis.call('GET', key) == id then redis.call('DEL', key) end
+end
 local function count(day, total, by)
   if by > 0 then
     if redis.call('INCRBY', day, by) == by then redis.call('EXPIREAT', day, ARGV[7]) end
@@ -69,21 +72,23 @@ if ARGV[8] ~= '' then
       redis.call('DEL', prefix .. id)
       forget(id)
       processed = processed + 1
-      local lock = k > counts[1] and KEYS[13 + k - counts[1]]
-      if lock and redis.call('GET', lock) == id then redis.call('DEL', lock) end
+      unlock(id, k > counts[1] and KEYS[13 + k - counts[1]])
     end
     i = i + 1
   end
+  local lock = 13 + counts[2]
   for _ = 1, counts[3] do
-    local id = ARGV[i]
+    local id, own = ARGV[i], ARGV[i + 3] == '1'
+    if own then lock = lock + 1 end
     if take(id) then
       clock()
       redis.call('ZADD', KEYS[7], str(time[1] + ARGV[i + 2]), id)
       redis.call('HSET', prefix .. id, 'msg', ARGV[i + 1], 'state', 'completed')
       forget(id)
       processed = processed + 1
+      unlock(id, own and KEYS[lock])
     end
-    i = i + 3
+    i = i + 4
   end
   for k = 1, counts[4] + counts[5] do
     local id, tries, stays = ARGV[i], math.abs(tonumber(ARGV[i + 1])), k <= counts[4]

@@ -1,0 +1,285 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+// bench is an engine with a stream that has handed out one task.
+func (s *store) bench(t testing.TB, h func(context.Context, *asynq.Task) error) (e *Engine, st *stream, task *sources.Task) {
+	t.Helper()
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"), asynq.MaxRetry(0))
+	src, _, _ := s.peer(t, Config{})
+	e, err := src.Handler(asynq.HandlerFunc(h), silent(asynq.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st = s.open(t, src, 0, 1)
+	tasks := st.all(t, 1)
+	return e, st, &tasks[0]
+}
+
+// begin is a run of a task as Handle makes it, before asynq has heard of it.
+func begin(ctx context.Context, t testing.TB, e *Engine, st *stream, task *sources.Task) *run {
+	t.Helper()
+	raw, _ := st.raw(int64(task.Receipt))
+	r := &run{
+		ctx: ctx, task: task, stream: st, key: runKey{st.queue, task.ID}, raw: raw, begun: time.Now(),
+		verdict: make(chan struct{}),
+	}
+	if _, err := e.enter(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A peer that gets a partition again under a new grant runs nothing of what it had under
+// the old one, writes nothing for it, and loses nothing of the new one when it closes the
+// old.
+func TestAnotherGrantOfTheSamePeer(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx := t.Context()
+	var ran atomic.Int32
+	e, old, task := s.bench(t, func(context.Context, *asynq.Task) error { ran.Add(1); return nil })
+	src, k := e.source, old.keys
+	r := begin(ctx, t, e, old, task)
+	now := s.open(t, src, 0, 2)
+	again := now.all(t, 1)
+	v := &view{UniversalClient: src.client, source: src, engine: e}
+	score := s.ZScore(ctx, k.lease, "0").Val()
+	if err := v.ZAddXX(ctx, k.lease, redis.Z{Score: score + 1000, Member: "0"}).Err(); !errors.Is(err, errForeign) {
+		t.Errorf("the lease of a run under the old grant is extended: %v", err)
+	}
+	if got := s.ZScore(ctx, k.lease, "0").Val(); got != score {
+		t.Errorf("the lease was %v, and is %v", score, got)
+	}
+	e.leave(r)
+	if err := v.HSet(ctx, k.task+"0", "result", "x").Err(); !errors.Is(err, errFinished) {
+		t.Errorf("the result of a run that is not under way: %v", err)
+	}
+	err := e.Handle(ctx, task)
+	if o, _ := sources.Asked(err); o != sources.Retry || !errors.Is(err, errForeign) || ran.Load() != 0 {
+		t.Errorf("a task of the old grant: %v, it ran %d times", err, ran.Load())
+	}
+	for range 2 {
+		if err := old.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if src.of(now.queue) != now || src.live != 1 {
+		t.Errorf("the old grant is closed, and the new one has gone with it: %d streams", src.live)
+	}
+	if err := e.Handle(ctx, &again[0]); err != nil || ran.Load() != 1 {
+		t.Errorf("a task of the new grant: %v, it ran %d times", err, ran.Load())
+	}
+}
+
+// A result that comes when the task is gone brings nothing back.
+func TestAResultOfATaskThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return nil })
+	r := begin(t.Context(), t, e, st, task)
+	defer e.leave(r)
+	if err := s.Del(t.Context(), st.keys.task+"0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	v := &view{UniversalClient: e.source.client, source: e.source, engine: e}
+	if err := v.HSet(t.Context(), st.keys.task+"0", "result", "x").Err(); err == nil {
+		t.Error("the result of a task that is gone is written")
+	}
+	if s.Exists(t.Context(), st.keys.task+"0").Val() != 0 {
+		t.Error("the task is back")
+	}
+}
+
+// Two runs of a task are one after the other: the second begins when there is a verdict on
+// the first, whoever of the two goes first after that.
+func TestTwoRunsOfATask(t *testing.T) {
+	e := &Engine{runs: make(map[runKey]*run)}
+	key := runKey{"q", "0"}
+	first, second := &run{key: key, verdict: make(chan struct{})}, &run{key: key, verdict: make(chan struct{})}
+	if _, err := e.enter(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.enter(over, second); !errors.Is(err, context.Canceled) || e.find("q", "0") != first {
+		t.Errorf("a run begins beside another: %v", err)
+	}
+	e.mu.Lock()
+	first.conclude(nil)
+	e.mu.Unlock()
+	if _, err := e.enter(t.Context(), second); err != nil || e.find("q", "0") != second {
+		t.Errorf("there is a verdict on the first run, and the second does not begin: %v", err)
+	}
+	e.leave(first)
+	if e.find("q", "0") != second {
+		t.Error("the first run has taken the second out")
+	}
+}
+
+// A handler whose context was ended from outside has not failed: the task is as it was,
+// and costs none of its retries. What the handler wants to become of it counts all the same.
+func TestWhatIsEndedFromOutsideHasNotFailed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler func(context.Context) error
+		want    sources.Outcome
+	}{
+		{"it gives up", context.Cause, 0},
+		{"it says what is to be done", func(context.Context) error { return asynq.SkipRetry }, sources.Dead},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			inside := make(chan struct{})
+			var cause error
+			e, st, task := s.bench(t, func(ctx context.Context, _ *asynq.Task) error {
+				close(inside)
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return c.handler(ctx)
+			})
+			ctx, lose := context.WithCancelCause(t.Context())
+			verdict := make(chan error, 1)
+			go func() { verdict <- e.Handle(ctx, task) }()
+			<-inside
+			lose(errLost)
+			err := <-verdict
+			if !errors.Is(cause, errLost) {
+				t.Errorf("the handler was told %v", cause)
+			}
+			o, _ := sources.Asked(err)
+			st.Mu.Lock()
+			said := st.items[int64(task.Receipt)].native
+			st.Mu.Unlock()
+			if c.want == 0 && (!errors.Is(err, errLost) || said != nil) {
+				t.Errorf("the verdict is %v, asynq's word on it is kept: %v", err, said != nil)
+			} else if c.want != 0 && (o != c.want || said == nil) {
+				t.Errorf("the verdict is %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// A consumer that has taken a task away while asynq was about to start it is asked once
+// more: the handler is not called.
+func TestWhatIsTakenAwayBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var ran atomic.Bool
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { ran.Store(true); return nil })
+	ctx, lose := context.WithCancelCause(t.Context())
+	r := begin(ctx, t, e, st, task)
+	lose(errLost)
+	e.offers <- r
+	<-r.verdict
+	e.leave(r)
+	if err := r.outcome(); !errors.Is(err, errLost) || ran.Load() {
+		t.Errorf("the verdict is %v, the handler ran: %v", err, ran.Load())
+	}
+}
+
+// asynq does not start what it cannot read, and says so to nobody: the task stays as it is,
+// and its key goes on.
+func TestWhatAsynqDoesNotStart(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return nil })
+	r := begin(t.Context(), t, e, st, task)
+	e.mu.Lock()
+	r.handed = time.Now().Add(-startTime)
+	e.mu.Unlock()
+	select {
+	case <-r.verdict:
+	case <-time.After(wait):
+		t.Fatal("there is no verdict")
+	}
+	e.leave(r)
+	err := r.outcome()
+	if o, after := sources.Asked(err); o != sources.Retry || after != 0 || !errors.Is(err, errNotStarted) {
+		t.Errorf("the verdict is %v", err)
+	}
+	if err := st.Settle(t.Context(), sources.Settlement{Task: task, Outcome: sources.Requeue, Attempt: 1, Reason: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.inspector().GetTaskInfo(st.queue, "0"); err != nil || got.Retried != 0 || got.LastErr != "" {
+		t.Errorf("it was not started, and is %+v, %v", got, err)
+	}
+}
+
+// What asynq says of a task has the headers that the task had, also where asynq knows none.
+func TestWhatIsSaidHasTheHeaders(t *testing.T) {
+	s := newStore(t)
+	if _, err := s.client(t, 1).Enqueue("ann", asynq.NewTask("t", nil)); err != nil {
+		t.Fatal(err)
+	}
+	src, _, _ := s.peer(t, Config{Partitions: 1})
+	st := s.open(t, src, 0, 1)
+	task := st.all(t, 1)[0]
+	n := &native{kind: kindRetry, args: []any{task.ID, appendText(nil, fieldID, task.ID), int64(0), "no", false}}
+	st.said(int64(task.Receipt), n)
+	if m, err := parseMessage(n.message()); err != nil || m.key != "ann" {
+		t.Errorf("the key is %q, %v", m.key, err)
+	}
+}
+
+// Empty queues are waited on as far as there are connections; each is given back.
+func TestConnectionsAreFewAndComeBack(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, _, _ := s.peer(t, Config{Connections: 1})
+	got := make(chan error, 2)
+	var streams []*stream
+	for id := range partition.ID(2) {
+		st := s.open(t, src, id, 1)
+		streams = append(streams, st)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			_, err := st.Fetch(ctx, 1)
+			got <- err
+		}()
+		until(t, "the queue is waited on", func() bool {
+			if id > 0 {
+				return st.waiter.wants()
+			}
+			src.mu.Lock()
+			defer src.mu.Unlock()
+			return src.waiting == 1
+		})
+	}
+	s.enqueue(t, 1, asynq.NewTask("t", nil)) // by who looks now and then
+	s.enqueue(t, 0, asynq.NewTask("t", nil))
+	for range streams {
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	}
+	src.mu.Lock()
+	if src.waiting != 1 {
+		t.Errorf("%d connections are in use, want 1", src.waiting)
+	}
+	src.mu.Unlock()
+	for _, st := range streams {
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.waiting != 0 {
+		t.Errorf("all is closed, and %d connections are in use", src.waiting)
+	}
+}

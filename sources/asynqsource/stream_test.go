@@ -1,0 +1,238 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// A trip says how many tasks stay active, of whatever kind its verdicts are: what was taken
+// by a reply that got lost is known by their number.
+func TestATripKnowsHowManyStayActive(t *testing.T) {
+	s := newStore(t)
+	const n = 5
+	for i := range n {
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(fmt.Sprint(i)))
+	}
+	st := s.open(t, s.source(t), 0, 1)
+	tasks, err := st.Fetch(t.Context(), n)
+	if err != nil || len(tasks) != n {
+		t.Fatal(tasks, err)
+	}
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	for i, o := range []sources.Outcome{sources.Done, sources.Retry, sources.Requeue, sources.Dead} {
+		if _, err := st.Record(&sources.Settlement{Task: &tasks[i], Outcome: o, Attempt: 1}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !st.Compose(time.Now()) || st.trip.known != 2 {
+		t.Errorf("of %d tasks %d stay active, want the one that is retried and the one that runs", n, st.trip.known)
+	}
+}
+
+// A stream gets up by itself for what is due: asynq's leases of what it has, and a look at
+// a queue in which nothing seems to happen. One that is over waits for nothing.
+func TestAStreamTendsToWhatIsDue(t *testing.T) {
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"))
+	st := s.open(t, s.source(t), 0, 1)
+	if _, err := st.Fetch(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	st.Mu.Lock()
+	if left := time.Until(st.lease); left <= 0 || left > leaseEvery {
+		t.Errorf("asynq's lease is extended in %v, want within %v", left, leaseEvery)
+	}
+	st.look, st.lease = time.Now().Add(time.Hour), time.Now().Add(time.Minute)
+	st.Mu.Unlock()
+	if wait := st.Tend(t.Context()); wait > time.Minute {
+		t.Errorf("it waits %v, and the lease is due before", wait)
+	}
+	k := keysOf(st.queue)
+	const old = 1000
+	if err := s.ZAdd(t.Context(), k.lease, redis.Z{Score: old, Member: "0"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	st.Mu.Lock()
+	st.lease = time.Now()
+	st.Mu.Unlock()
+	st.Nudge()
+	until(t, "the lease is extended", func() bool { return s.ZScore(t.Context(), k.lease, "0").Val() > old })
+	until(t, "the next time is known", func() bool {
+		st.Mu.Lock()
+		defer st.Mu.Unlock()
+		return st.lease.After(time.Now())
+	})
+
+	st.waiter.idle(true)
+	st.Mu.Lock()
+	st.Lose(sources.ErrFenced)
+	st.Mu.Unlock()
+	until(t, "nobody waits for a queue that is another's", func() bool { return !st.waiter.wants() })
+}
+
+// A queue that is paused is looked at now and then, however much lies in it: nobody waits
+// for it to grow, since what is there would wake him at once, again and again.
+func TestAPausedQueueIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"))
+	queue := QueueOf(s.name, 0)
+	if err := s.inspector().PauseQueue(queue); err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(t, s.source(t), 0, 1)
+	got := make(chan error, 1)
+	go func() {
+		_, err := st.Fetch(t.Context(), 1)
+		got <- err
+	}()
+	until(t, "the queue is known to be paused", func() bool {
+		st.Mu.Lock()
+		defer st.Mu.Unlock()
+		return st.paused
+	})
+	st.Mu.Lock()
+	if wait := time.Until(st.look); wait > pausedEvery {
+		t.Errorf("the paused queue is looked at in %v, want %v at most", wait, pausedEvery)
+	}
+	st.look = time.Now().Add(time.Hour)
+	if st.Compose(time.Now()) || st.waiter.wants() {
+		t.Error("a queue that is paused is asked for tasks, or waited on")
+	}
+	st.look = time.Now()
+	st.Mu.Unlock()
+	st.Nudge()
+	if err := s.inspector().UnpauseQueue(queue); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Errorf("the queue goes on, and the fetch says %v", err)
+	}
+}
+
+// A server that was restarted knows no script: what was to be done is done all the same, by
+// the next attempt, and that goes for asynq's own scripts as well.
+func TestAServerThatHasForgottenTheScripts(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for i := range 3 {
+		s.enqueue(t, 0, asynq.NewTask("t", fmt.Append(nil, i)), asynq.TaskID(fmt.Sprint(i)), asynq.Unique(time.Hour), asynq.Retention(time.Hour))
+	}
+	src, _, _ := s.peer(t, Config{})
+	e, err := src.Handler(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		s.ScriptFlush(context.Background())
+		_, err := task.ResultWriter().Write([]byte("result"))
+		return err
+	}), silent(asynq.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(t, src, 0, 1)
+	for i := range 3 {
+		s.ScriptFlush(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		tasks, err := st.Fetch(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Handle(ctx, &tasks[0]); err != nil {
+			t.Errorf("task %d: %v", i, err)
+		}
+		s.ScriptFlush(t.Context())
+		if err := st.Settle(ctx, sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		info, err := s.inspector().GetTaskInfo(st.queue, fmt.Sprint(i))
+		if err != nil || info.State != asynq.TaskStateCompleted || string(info.Result) != "result" {
+			t.Errorf("task %d is %+v, %v", i, info, err)
+		}
+	}
+}
+
+// A broken is a hook under which the scripts of asynq that end a task fail a few times:
+// they are not carried out, although the head of their round trip is, or the reply is lost.
+type broken struct {
+	times atomic.Int32
+	lost  bool
+	k     keys
+}
+
+func (*broken) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*broken) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (b *broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			args := cmd.Args()
+			if len(args) < 4 || args[3] != b.k.active || b.times.Load() <= 0 {
+				continue
+			}
+			if !b.lost {
+				b.times.Add(-1)
+				args[0], args[1] = "eval", "return redis.error_reply('TRYAGAIN not now')"
+				continue
+			}
+			err := next(ctx, cmds)
+			if cmd.Err() == nil {
+				b.times.Add(-1)
+				for _, cmd := range cmds {
+					cmd.SetErr(io.ErrUnexpectedEOF)
+				}
+				return io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// What asynq says of a task is said until it is answered: that the head of the round trip
+// was admitted is not enough. Said again it finds nothing to do, and that is an answer.
+func TestWhatAsynqSaysIsSaidAgain(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("the reply is lost: ", lost), func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"), asynq.Retention(time.Hour))
+			src, _, client := s.peer(t, Config{})
+			e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), silent(asynq.Config{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := s.open(t, src, 0, 1)
+			task := st.all(t, 1)[0]
+			if err := e.Handle(t.Context(), &task); err != nil {
+				t.Fatal(err)
+			}
+			b := &broken{k: st.keys, lost: lost}
+			b.times.Store(2)
+			if lost {
+				b.times.Store(1)
+			}
+			client.AddHook(b)
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			for err = errors.New("not yet"); err != nil && ctx.Err() == nil; {
+				err = st.Settle(ctx, sources.Settlement{Task: &task, Outcome: sources.Done, Attempt: 1})
+			}
+			if err != nil || b.times.Load() != 0 {
+				t.Errorf("the settlement says %v, the script has still to fail %d times", err, b.times.Load())
+			}
+			if info, err := s.inspector().GetTaskInfo(st.queue, "0"); err != nil || info.State != asynq.TaskStateCompleted {
+				t.Errorf("the settlement was answered, and the task is %+v, %v", info, err)
+			}
+		})
+	}
+}
