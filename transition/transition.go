@@ -39,6 +39,13 @@ type Ledger interface {
 	Hints(ctx context.Context, session partition.Session, hint func()) error
 }
 
+// A Historian is a Ledger that keeps the last of what happened, for people and tools.
+type Historian interface {
+	// History returns the last entries, at most limit of them, oldest first. It changes
+	// nothing.
+	History(ctx context.Context, limit int) (machine.History, error)
+}
+
 // ErrStale means that a roll was not stored, because another one was sealed since
 // it was read, because the ledger is in grace, or because a barrier is closed.
 var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")

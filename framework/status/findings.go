@@ -11,7 +11,6 @@ import (
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
 func (f Finding) String() string {
@@ -29,11 +28,11 @@ func lookOf(census transition.Census, stats []redissource.Stat) coverage.Look {
 
 // A past is the history of a name, which is read once and only if somebody asks for it.
 type past struct {
-	client  redis.UniversalClient
-	ledger  *redisledger.Ledger // nil: there is no history
+	client  redis.UniversalClient // has the clock of the history; nil: it is that of the peers, and this process's is as good
+	ledger  transition.Historian  // nil: there is no history
 	read    bool
 	history machine.History
-	now     time.Time // of the store
+	now     time.Time
 }
 
 func (p *past) load(ctx context.Context) (err error) {
@@ -43,7 +42,10 @@ func (p *past) load(ctx context.Context) (err error) {
 	if p.history, err = p.ledger.History(ctx, machine.HistoryKept); err != nil {
 		return err
 	}
-	p.now, err = p.client.Time(ctx).Result()
+	p.now = time.Now()
+	if p.client != nil {
+		p.now, err = p.client.Time(ctx).Result()
+	}
 	p.read = err == nil
 	return err
 }

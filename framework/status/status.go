@@ -152,8 +152,9 @@ type Place struct {
 	// Client of the Redis where the tasks are. Nil, where Ledger is set: nobody has said
 	// where they are, and what partitions hold is not known.
 	Client redis.UniversalClient
-	// Ledger is one that stands elsewhere, and Config what its peers agree on. It has no
-	// history that could be read. Nil: the ledger stands beside the tasks.
+	// Ledger is one that stands elsewhere, and Config what its peers agree on; since when
+	// something is so is known if it is a transition.Historian. Nil: the ledger stands
+	// beside the tasks.
 	Ledger transition.Ledger
 	Config partition.Config
 }
@@ -166,17 +167,18 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 
 // Read is the function of that name, for a name at that place.
 func (at Place) Read(ctx context.Context, name string) (Status, error) {
-	client, cfg, ledger, then := at.Client, at.Config, at.Ledger, &past{client: at.Client}
+	client, cfg, ledger, then := at.Client, at.Config, at.Ledger, &past{}
 	if ledger == nil {
 		var err error
 		if cfg, err = redisconfig.Read(ctx, client, name); err != nil {
 			return Status{}, err
 		}
-		if then.ledger, err = redisledger.New(client, name, redisledger.Config{Config: cfg}); err != nil {
+		if ledger, err = redisledger.New(client, name, redisledger.Config{Config: cfg}); err != nil {
 			return Status{}, err
 		}
-		ledger = then.ledger
+		then.client = client
 	}
+	then.ledger, _ = ledger.(transition.Historian)
 	if client == nil {
 		census, err := ledger.Census(ctx)
 		if err != nil {

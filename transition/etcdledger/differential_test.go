@@ -16,6 +16,12 @@ import (
 	"github.com/countoff/countoff/transition/memledger"
 )
 
+// same reports whether etcd tells of the past what the reference tells, but for the wall clock.
+func same(got, want machine.Entry) bool {
+	want.At = time.Time{}
+	return reflect.DeepEqual(got, want)
+}
+
 // TestSameAsReference sends random calls of several sessions through several ledgers to etcd,
 // and to the reference, whose time is the same, and wants the same answers: what is kept
 // between two calls, in etcd and in a ledger that remembers it, is all that matters.
@@ -128,6 +134,19 @@ func TestSameAsReference(t *testing.T) {
 			if want, _ := ref.Census(call); !reflect.DeepEqual(got.Sessions, want.Sessions) || !reflect.DeepEqual(got.Grants, want.Grants) ||
 				got.Count != want.Count || got.Membership != want.Membership || got.Grace != want.Grace || len(got.Roll.Members) != len(want.Roll.Members) {
 				fails("census: etcd says  %+v\nthe reference says %+v", got, want)
+			}
+		}
+		past, err := ledgers[0].History(t.Context(), machine.HistoryKept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ref.History()
+		for i := range max(len(past), len(want)) {
+			if i < len(past) {
+				past[i].At = time.Time{} // by the clock of who called
+			}
+			if i >= len(past) || i >= len(want) || !same(past[i], want[i]) {
+				fails("history, entry %d of %d and %d: etcd says\n%+v\nthe reference says\n%+v", i, len(past), len(want), past[i:min(i+1, len(past))], want[i:min(i+1, len(want))])
 			}
 		}
 	}

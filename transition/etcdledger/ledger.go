@@ -14,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/memledger"
 )
 
@@ -39,7 +40,10 @@ type Ledger struct {
 	memory memory
 }
 
-var _ transition.Ledger = (*Ledger)(nil)
+var (
+	_ transition.Ledger    = (*Ledger)(nil)
+	_ transition.Historian = (*Ledger)(nil)
+)
 
 // New returns the ledger of name, whose keys are prefix/name/… ("" is a prefix too). It
 // does not talk to etcd.
@@ -201,7 +205,7 @@ func (l *Ledger) change(ctx context.Context, what string, op func(*memledger.Sto
 			break
 		}
 		var done bool
-		if snap, done, err = l.write(ctx, snap, after); done {
+		if snap, done, err = l.write(ctx, snap, after, store.History()); done {
 			return errOp
 		}
 		if try > 0 && err == nil {
@@ -252,14 +256,15 @@ func (l *Ledger) after(snap *snapshot, store *memledger.Store) (map[string]strin
 // the clock and the leases alone.
 func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	floor := l.memory.newest()
-	all := clientv3.OpGet(l.prefix, clientv3.WithPrefix())
 	if floor == nil || floor.mods[metaKey] == 0 {
-		resp, err := l.client.Do(ctx, all)
+		resp, err := l.client.Do(ctx, clientv3.OpTxn(nil, l.all(getRange), nil))
 		if err != nil {
 			return nil, err
 		}
-		snap := newSnapshot(resp.Get().Header)
-		snap.add(l.prefix, resp.Get().Kvs)
+		snap := newSnapshot(resp.Txn().Header)
+		for _, r := range resp.Txn().Responses {
+			snap.add(l.prefix, r.GetResponseRange().Kvs)
+		}
 		l.memory.read(snap, floor)
 		return snap, nil
 	}
@@ -269,7 +274,7 @@ func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	}
 	resp, err := l.client.Txn(ctx).If(same...).
 		Then(clientv3.OpGet(l.prefix+clockKey), clientv3.OpGet(l.prefix+leasesKeys, clientv3.WithPrefix())).
-		Else(all).Commit()
+		Else(l.all(getRange)...).Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -284,9 +289,20 @@ func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	return snap, nil
 }
 
-// write turns snap into after. It returns false and what stands instead if that is no longer
-// snap.
-func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]string) (*snapshot, bool, error) {
+// all is what do does to all that calls are decided on: the two ranges of keys around the
+// history.
+func (l *Ledger) all(do func(from, to string) clientv3.Op) []clientv3.Op {
+	history := l.prefix + historyKeys
+	return []clientv3.Op{do(l.prefix, history), do(clientv3.GetPrefixRangeEnd(history), clientv3.GetPrefixRangeEnd(l.prefix))}
+}
+
+func getRange(from, to string) clientv3.Op { return clientv3.OpGet(from, clientv3.WithRange(to)) }
+
+func deleteRange(from, to string) clientv3.Op { return clientv3.OpDelete(from, clientv3.WithRange(to)) }
+
+// write turns snap into after, and keeps what was told of it. It returns false and what stands
+// instead if that is no longer snap.
+func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]string, told machine.History) (*snapshot, bool, error) {
 	var ops []clientv3.Op
 	guards := []clientv3.Cmp{l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)}
 	next := &snapshot{cluster: snap.cluster, values: after, mods: make(map[string]int64, len(after)), setBack: snap.setBack}
@@ -320,14 +336,23 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 		ops = append(ops, clientv3.OpPut(l.prefix+metaKey, after[metaKey]))
 		written = append(written, metaKey)
 	}
+	if locked && len(told) > 0 {
+		op, err := l.tell(snap, told)
+		if err != nil {
+			return nil, false, err
+		}
+		ops = append(ops, op)
+	}
 	floor := l.memory.newest()
-	resp, err := l.client.Txn(ctx).If(guards...).Then(ops...).Else(clientv3.OpGet(l.prefix, clientv3.WithPrefix())).Commit()
+	resp, err := l.client.Txn(ctx).If(guards...).Then(ops...).Else(l.all(getRange)...).Commit()
 	if err != nil {
 		return nil, false, err
 	}
 	if !resp.Succeeded {
 		stands := newSnapshot(resp.Header)
-		stands.add(l.prefix, resp.Responses[0].GetResponseRange().Kvs)
+		for _, r := range resp.Responses {
+			stands.add(l.prefix, r.GetResponseRange().Kvs)
+		}
 		l.memory.read(stands, floor)
 		return stands, false, nil
 	}
@@ -336,6 +361,9 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 		next.mods[key] = resp.Header.Revision
 	}
 	l.memory.wrote(next)
+	if locked && len(told) > 0 && next.revision%trimmedEach == 0 {
+		l.trim(ctx)
+	}
 	return next, true, nil
 }
 
@@ -343,7 +371,7 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 // else did, and returns what stands then.
 func (l *Ledger) clear(ctx context.Context, snap *snapshot) (*snapshot, error) {
 	_, err := l.client.Txn(ctx).If(l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)).
-		Then(clientv3.OpDelete(l.prefix, clientv3.WithPrefix())).Commit()
+		Then(l.all(deleteRange)...).Commit()
 	if err != nil {
 		return nil, err
 	}

@@ -7,18 +7,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
-func historyCommand() *cobra.Command {
+func historyCommand(stores Stores) *cobra.Command {
 	var asJSON, one bool // one: of one partition
 	var at, key string
 	var id int32
@@ -36,7 +34,7 @@ func historyCommand() *cobra.Command {
 
 --at takes a time as in RFC 3339, or a duration for "so long ago".`,
 		Args: cobra.ExactArgs(1),
-		RunE: onlyInRedis("others keep no history; the logs of the peers tell what each got and gave up, and status who owns what now", onStore(false, func(cmd *cobra.Command, _ []string) error {
+		RunE: onLedger(stores, false, func(cmd *cobra.Command, _ []string) error {
 			one = cmd.Flags().Changed("key") || cmd.Flags().Changed("partition")
 			var errs []error
 			if at != "" && !one {
@@ -46,20 +44,20 @@ func historyCommand() *cobra.Command {
 				errs = append(errs, fmt.Errorf("-n %d: want at least 1", n))
 			}
 			return errors.Join(errs...)
-		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			cfg, err := redisconfig.Read(ctx, client, args[0])
+		}, func(ctx context.Context, stand *stand, cmd *cobra.Command, args []string) error {
+			kept, cfg, err := stand.ledger(ctx, args[0], transition.Timing{})
 			if err != nil {
 				return err
+			}
+			ledger, ok := kept.(transition.Historian)
+			if !ok {
+				return exit.With(exit.Usage, errors.New("--ledger: this one keeps no history; the logs of the peers tell what each got and gave up, and status who owns what now"))
 			}
 			p := partition.ID(id)
 			if cmd.Flags().Changed("key") {
 				if p, err = cfg.Hash.Of(key, cfg.Total); err != nil {
 					return exit.With(exit.Usage, err)
 				}
-			}
-			ledger, err := redisledger.New(client, args[0], redisledger.Config{Config: cfg})
-			if err != nil {
-				return err
 			}
 			history, err := ledger.History(ctx, machine.HistoryKept)
 			if err != nil {
@@ -69,7 +67,7 @@ func historyCommand() *cobra.Command {
 			var values []any
 			switch {
 			case at != "":
-				moment, err := instant(ctx, client, at)
+				moment, err := instant(ctx, stand, at)
 				if err != nil {
 					return err
 				}
@@ -98,7 +96,7 @@ func historyCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), l)
 			}
 			return nil
-		})),
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().StringVar(&at, "at", "", "who owned it at this time: RFC 3339, or a duration ago as in 90s")
@@ -109,10 +107,14 @@ func historyCommand() *cobra.Command {
 	return cmd
 }
 
-// instant reads a time, or a duration before the store's.
-func instant(ctx context.Context, client redis.UniversalClient, text string) (time.Time, error) {
+// instant reads a time, or a duration before now: by the clock of a Redis that keeps the
+// ledger, else by that of this process, which is as good as that of a peer.
+func instant(ctx context.Context, stand *stand, text string) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil {
-		now, err := client.Time(ctx).Result()
+		now := time.Now()
+		if stand.store == nil {
+			now, err = stand.client.Time(ctx).Result()
+		}
 		return now.Add(-ago.Abs()), err
 	}
 	at, err := time.Parse(time.RFC3339, text)

@@ -68,7 +68,7 @@ func Root(stores Stores) *cobra.Command {
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
 	cmd.AddCommand(statusCommand(stores), watchCommand(stores), indexCommand(stores), initCommand(stores), resizeCommand(), destroyCommand(),
 		enqueueCommand(), deadCommand(), versionCommand())
-	cmd.AddCommand(historyCommand(), explainCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), jobsCommand())
+	cmd.AddCommand(historyCommand(stores), explainCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
 }

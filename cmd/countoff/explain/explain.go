@@ -95,17 +95,20 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 		return Explanation{}, err
 	}
 	var history machine.History
+	ledger, kept := at.Ledger.(transition.Historian)
 	if at.Ledger == nil {
-		ledger, err := redisledger.New(client, name, redisledger.Config{Config: s.Config})
-		if err != nil {
+		if ledger, err = redisledger.New(client, name, redisledger.Config{Config: s.Config}); err != nil {
 			return Explanation{}, err
 		}
+		kept = true
+	}
+	if kept {
 		if history, err = ledger.History(ctx, machine.HistoryKept); err != nil {
 			return Explanation{}, err
 		}
 	}
 	if client == nil {
-		return assemble(s, census, nil, nil, id, key, time.Time{}), nil
+		return assemble(s, census, history.Moves(id), nil, id, key, time.Time{}), nil
 	}
 	var queue []redissource.Queued
 	if !asynq {

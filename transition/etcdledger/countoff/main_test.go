@@ -125,8 +125,10 @@ func TestLedgerInEtcd(t *testing.T) {
 			t.Errorf("countoff %s: %+v", line, s)
 		}
 	}
-	says(t, "explain n k"+both, "ann, epoch", "no history", "1 of this key wait behind it")
-	says(t, "explain n k"+ledger, "ann, epoch", "no history", "nobody said where the tasks are")
+	says(t, "explain n k"+both, "ann, epoch", "ann got 3@5", "1 of this key wait behind it")
+	says(t, "explain n k"+ledger, "ann, epoch", "ann got 3@5", "nobody said where the tasks are")
+	says(t, "history n"+ledger, "made", "ann joined", "ann got 0-3")
+	says(t, "history n --key k --at 0s"+ledger, ": ann, epoch")
 	says(t, "doctor n"+both, "it has one member", "4 partitions")
 	says(t, "doctor n"+ledger, "it has one member", "what waits", "give --redis")
 	says(t, "jobs n"+both, "schedule") // on tasks: the ledger is nothing to it
@@ -146,8 +148,8 @@ func TestLedgerInEtcd(t *testing.T) {
 	says(t, "require asks"+ledger, "0=gpu")
 
 	for line, instead := range map[string]string{
-		"history n": "logs of the peers", "resize n --partitions 8": "stop all peers",
-		"destroy n --yes": "etcdctl del", "run --name n -- true": "units",
+		"resize n --partitions 8": "stop all peers",
+		"destroy n --yes":         "etcdctl del", "run --name n -- true": "units",
 	} {
 		line, cmd, _ := strings.Cut(line, " -- ")
 		if cmd != "" {
