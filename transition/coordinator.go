@@ -83,7 +83,7 @@ var (
 type StuckError struct{ Grants []partition.Grant }
 
 func (e *StuckError) Error() string {
-	return fmt.Sprintf("handlers of %v have not returned: nobody gets the partitions before the lease runs out", e.Grants)
+	return fmt.Sprintf("handlers of %s have not returned: nobody gets the partitions before the lease runs out", some(e.Grants))
 }
 
 // An UnheardError says that a peer left without an answer of the ledger: whether it has taken
@@ -91,7 +91,16 @@ func (e *StuckError) Error() string {
 type UnheardError struct{ Grants []partition.Grant }
 
 func (e *UnheardError) Error() string {
-	return fmt.Sprintf("the ledger has not answered that it took %v back: nobody may get them before the lease runs out, and what was done last may be done again", e.Grants)
+	return fmt.Sprintf("the ledger has not answered that it took %s back: nobody may get them before the lease runs out, and what was done last may be done again", some(e.Grants))
+}
+
+// some names the first of grants, and how many they are.
+func some(grants []partition.Grant) string {
+	const few = 8
+	if len(grants) <= few {
+		return fmt.Sprint(grants)
+	}
+	return fmt.Sprintf("%v and %d more partitions", grants[:few], len(grants)-few)
 }
 
 // A Coordinator takes part in a name for one peer. One goroutine, that of Run,

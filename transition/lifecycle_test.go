@@ -96,6 +96,15 @@ func TestStopWithTheStoreDown(t *testing.T) {
 		if !ok || len(unheard.Grants) != total {
 			t.Errorf("it ended with %v, want that %d grants were not taken back", a.err, total)
 		}
+		for n, want := range map[int]string{8: "8] back", 9: "8] and 1 more partitions back"} {
+			many := &transition.UnheardError{}
+			for i := range n {
+				many.Grants = append(many.Grants, partition.Grant{ID: partition.ID(i), Epoch: partition.Epoch(i + 1)})
+			}
+			if !strings.Contains(many.Error(), want) {
+				t.Errorf("of %d grants it says %v", n, many)
+			}
+		}
 		if i := slices.IndexFunc(a.events, func(e transition.Event) bool { l, ok := e.(transition.Left); return ok && len(l.Unheard) == total }); i < 0 {
 			t.Errorf("no event says so: %v", a.events)
 		}

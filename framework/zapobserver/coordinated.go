@@ -46,7 +46,7 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		if len(e.Stuck)+len(e.Unheard) > 0 {
 			level = zapcore.ErrorLevel
 		}
-		log.Log(level, "left", took(e.Took), zap.Stringers("stuck", e.Stuck), zap.Stringers("unheard", e.Unheard))
+		log.Log(level, "left", took(e.Took), zap.Stringers("stuck", e.Stuck), zap.Int("unheard", len(e.Unheard)))
 	case transition.RollSeen:
 		log.Info("new view", zap.Uint64("version", e.View.Version), zap.Int("index", e.View.Index),
 			zap.Int("replicas", e.View.Replicas), zap.Int("partitions", len(e.View.Wish)))
