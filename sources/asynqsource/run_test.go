@@ -147,7 +147,10 @@ func TestWhatIsEndedFromOutsideHasNotFailed(t *testing.T) {
 			var cause error
 			e, st, task := s.bench(t, func(ctx context.Context, _ *asynq.Task) error {
 				close(inside)
-				<-ctx.Done()
+				select {
+				case <-ctx.Done():
+				case <-time.After(wait / 10):
+				}
 				cause = context.Cause(ctx)
 				return c.handler(ctx)
 			})

@@ -142,6 +142,9 @@ func TestForeignMetadata(t *testing.T) {
 			t.Fatalf("%q is taken", whole[:n])
 		}
 	}
+	if _, err := decode(whole+"AAAA", noon); err == nil {
+		t.Error("what has more behind it is taken")
+	}
 	if _, err := decode("countoff:2:7:abc", noon); err == nil || !strings.Contains(err.Error(), "version") {
 		t.Errorf("another version: %v", err)
 	}
