@@ -1,0 +1,169 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+var errAway = errors.New("the store is away")
+
+// An awayStore fails whenever it is told to.
+type awayStore struct {
+	Store
+	away func(*progress.Request) bool
+}
+
+func (a *awayStore) Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (progress.Answer, error) {
+	if a.away(r) {
+		return progress.Answer{}, errAway
+	}
+	return a.Store.Settle(ctx, g, tok, r, content)
+}
+
+// buried is how many letters there are.
+func (s *stage) buried() int64 {
+	s.Helper()
+	ends, err := s.admin.ListEndOffsets(s.soon(), s.topic+".dead")
+	if err != nil {
+		s.Fatal(err)
+	}
+	o, _ := ends.Lookup(s.topic+".dead", 0)
+	return o.Offset
+}
+
+// A letter that is on the dead topic is not written again while the store does not hear of
+// its end.
+func TestALetterIsBuriedOnce(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 1)
+	src := s.source(Config{})
+	refused := 0
+	src.store = &awayStore{src.store, func(r *progress.Request) bool {
+		if len(r.Others) == 0 || refused == 3 {
+			return false
+		}
+		refused++
+		return true
+	}}
+	st := s.open(src, 0)
+	s.settle(st, sources.Dead, s.take(st, 1)...)
+	if n := s.buried(); n != 1 || refused != 3 {
+		t.Errorf("%d letters after %d refusals, want 1", n, refused)
+	}
+}
+
+// An owner that has heard that it was followed buries nothing any more, not even what it
+// was admitted to bury before.
+func TestWhoIsLostBuriesNothing(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 2)
+	st := s.open(s.source(Config{}), 0)
+	tasks := s.take(st, 2)
+	s.settle(st, sources.Dead, tasks[0]) // so that there is a dead topic
+	st.Mu.Lock()
+	if _, err := st.Record(&sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range st.letters {
+		l.admitted = true
+	}
+	st.Lose(sources.ErrFenced)
+	st.Mu.Unlock()
+	if err := st.bury(s.soon()); err != nil {
+		t.Error(err)
+	}
+	if n := s.buried(); n != 1 {
+		t.Errorf("%d letters, want 1", n)
+	}
+}
+
+// A store that does not answer is told to who waits for it; what was said is said to it
+// when it is back.
+func TestAStoreThatIsAwayIsTold(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 2)
+	src := s.source(Config{})
+	away := make(chan bool, 1)
+	away <- false
+	src.store = &awayStore{src.store, func(*progress.Request) bool {
+		is := <-away
+		away <- is
+		return is
+	}}
+	st := s.open(src, 0)
+	tasks := s.take(st, 2)
+	<-away
+	away <- true
+	done := sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1}
+	if err := st.Settle(s.soon(), done); !errors.Is(err, errAway) {
+		t.Errorf("the store is away, and a settlement says %v", err)
+	}
+	<-away
+	away <- false
+	if err := st.Settle(s.soon(), done); err != nil {
+		t.Error(err)
+	}
+	if next := s.take(s.open(s.source(Config{}), 0), 1); string(next[0].Payload) != "t1" {
+		t.Errorf("the next owner has %q, want t1", next[0].Payload)
+	}
+}
+
+// What the reader has met is told to one Fetch; the next one goes on.
+func TestWhatTheReaderHasMetIsToldOnce(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 1)
+	st := s.open(s.source(Config{}), 0)
+	st.readFailed(errAway)
+	if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, errAway) {
+		t.Errorf("the reader has failed, and a fetch says %v", err)
+	}
+	s.want("the next fetch", s.take(st, 1)[0], "t0")
+}
+
+// A task that gives way comes again, when its time has come, as one that has run once more;
+// only the receipt of that delivery counts, and nothing is left of it when it has ended.
+func TestRedeliveries(t *testing.T) {
+	var a redeliveries
+	now := time.Now()
+	task := sources.Task{Receipt: 7, Attempt: 1, NotBefore: now.Add(time.Hour)}
+	if pos, ok := a.position(7); pos != 7 || !ok {
+		t.Errorf("the first delivery is of %d, %v", pos, ok)
+	}
+	a.put(7, &sources.Settlement{Task: &task, Attempt: 3, Reason: "no"}, now.Add(time.Second))
+	other := sources.Task{Receipt: 9, Attempt: 1}
+	a.put(9, &sources.Settlement{Task: &other, Attempt: 1}, now)
+	if tasks := a.take(now, 5); len(tasks) != 1 || !a.due().Equal(now.Add(time.Second)) {
+		t.Fatalf("%d come at once, the next is due at %v", len(tasks), a.due())
+	}
+	again := a.take(now.Add(time.Second), 5)
+	if len(again) != 1 || again[0].Attempt != 4 || again[0].FirstError != "no" || !again[0].NotBefore.IsZero() {
+		t.Fatalf("what comes again is %+v", again)
+	}
+	if _, ok := a.position(7); ok {
+		t.Error("the receipt of the first delivery counts")
+	}
+	if pos, ok := a.position(again[0].Receipt); pos != 7 || !ok {
+		t.Errorf("the second delivery is of %d, %v", pos, ok)
+	}
+	a.put(7, &sources.Settlement{Task: &again[0], Attempt: 4}, now)
+	if _, ok := a.position(again[0].Receipt); ok {
+		t.Error("the receipt of the second delivery counts")
+	}
+
+	s := newStage(t, 1)
+	s.push(0, "t", 1)
+	st := s.open(s.source(Config{}), 0)
+	s.settle(st, sources.Requeue, s.take(st, 1)...)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	if n := len(st.passed.of) + len(st.passed.current); n != 0 {
+		t.Errorf("of a task that has ended %d receipts are left", n)
+	}
+}
