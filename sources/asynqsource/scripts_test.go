@@ -133,10 +133,10 @@ func TestOpenGivesBack(t *testing.T) {
 	left := []string{
 		"rpush pending e d", "rpush active c b a", "zadd lease 1 a 1 b 1 c",
 		"hset t:a msg A state active", "hset t:b msg B state active", // c was deleted by hand
-		"hset tries b 2|1|99|why", "sadd suspects a b",
+		"hset tries b 5|1|99|why", "sadd suspects a b",
 	}
 	back := []string{"pending [e d c b a]", "t:a [msg:A pending_since:~ state:pending]"}
-	const blamed = " [b 2 2 99 why]"
+	const blamed = " [b 5 2 99 why]"
 	for what, c := range map[string]struct {
 		fence []string
 		limit int
@@ -144,24 +144,24 @@ func TestOpenGivesBack(t *testing.T) {
 		then  []string
 	}{
 		"nobody was there": {
-			nil, 3, "[1 1 1700000000012 [b 2 1 99 why] [a b]]",
-			[]string{"fence [a: e:5 n:1 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:2 1 99 why]"},
+			nil, 3, "[1 1 1700000000012 [b 5 1 99 why] [a b]]",
+			[]string{"fence [a: e:5 n:1 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it closed": {
-			[]string{"hset fence t '' e 4 n 7 a b"}, 3, "[1 8 1700000000012 [b 2 1 99 why] [a b]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:2 1 99 why]"},
+			[]string{"hset fence t '' e 4 n 7 a b"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b]]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died": {
-			[]string{"hset fence t 4:w e 4 n 7"}, 3, "[1 8 1700000000012 [b 2 1 99 why] [a b c]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b c]", "tries [b:2 1 99 why]"},
+			[]string{"hset fence t 4:w e 4 n 7"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b c]]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b c]", "tries [b:5 1 99 why]"},
 		},
 		"it died, and what ran alone had ended": {
-			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 1700000000012 [b 2 1 99 why] [a b c]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b c]", "tries [b:2 1 99 why]"},
+			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b c]]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b c]", "tries [b:5 1 99 why]"},
 		},
 		"it died while one ran alone": {
 			[]string{"hset fence t 4:w e 4 n 7 a b"}, 3, "[1 8 1700000000012" + blamed + " [a b]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:2 2 99 why]"},
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 2 99 why]"},
 		},
 		"it died while one ran alone, once too often": {
 			[]string{"hset fence t 4:w e 4 n 7 a b"}, 2, "[1 8 1700000000012 [] [a]]",
@@ -172,7 +172,7 @@ func TestOpenGivesBack(t *testing.T) {
 		},
 		"what ran alone once too often was deleted by hand": {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 1700000000012" + blamed + " [a b]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a b]", "tries [b:2 2 99 why]"},
+			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a b]", "tries [b:5 2 99 why]"},
 		},
 		"it died while one ran alone that was never tried": {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del tries"}, 3, "[1 8 1700000000012 [b 0 1 0 ] [a b]]",
@@ -388,6 +388,19 @@ func TestSettleLeavesNothingBeside(t *testing.T) {
 	}
 }
 
+// Only what is said to be the lock of a task is looked at: one that is called what a counter says
+// ends no counter.
+func TestSettleEndsItsLockOnly(t *testing.T) {
+	for _, said := range [][]any{{"1 0 0 0 0 0", "5"}, {"0 0 1 0 0 0", "5", "X", 60, "0"}} {
+		s := newShelf(t)
+		s.put("hset fence t 5:x e 5 n 7", "rpush active 5", "set failed 5", "set processed 4", "set lock1 5")
+		s.settle("8", "7", "", "0", said...)
+		if got := s.holds(); !slices.Contains(got, "failed 5") || !slices.Contains(got, "processed 5") || !slices.Contains(got, "lock1 5") {
+			t.Errorf("%v: it holds %q", said[0], got)
+		}
+	}
+}
+
 // Who runs alone is noted if it is the run that is meant, and stays noted while others end. The
 // leases of what is active are extended, and no others made.
 func TestSettleNotesWhoRunsAlone(t *testing.T) {
@@ -492,7 +505,7 @@ func TestFetchTakes(t *testing.T) {
 		},
 		"what is due": {
 			[]string{
-				fence, "zadd scheduled 1 a 2 b 1700000001 e", "zadd retry 1 c 3 d 1700000000.512 f", "zadd completed 1 g 1700000001 h",
+				fence, "zadd scheduled 1 a 2 b 1700000001 e", "zadd retry 1 c 1700000000.006 d 1700000000.512 f", "zadd completed 1 g 1700000001 h",
 				task("a"), task("b"), task("c"), task("d"), task("g"), task("h"), "hset t:b group grp", "hset t:c group ''", "hset t:d state scheduled",
 			}, 2, 0, "1", 100, "[1 -2 0 a Aa ~ c Cc ~]",
 			[]string{
@@ -515,6 +528,7 @@ func TestFetchTakes(t *testing.T) {
 			[]string{"hset fence t 6:y e 6 n 7", "rpush pending a", task("a")}, 1, 0, "1", 100, "[0]",
 			[]string{"fence [e:6 n:7 t:6:y]", "pending [a]", "t:a [msg:Aa pending_since:1a state:pending]"},
 		},
+		"no fence": {[]string{"rpush pending a"}, 1, 0, "1", 100, "[0]", []string{"pending [a]"}},
 		"of another trip": {
 			[]string{"hset fence t 5:x e 5 n 8", "rpush pending a", task("a")}, 1, 0, "1", 100, "[0]",
 			[]string{"fence [e:5 n:8 t:5:x]", "pending [a]", "t:a [msg:Aa pending_since:1a state:pending]"},
@@ -574,11 +588,15 @@ func TestAsynqIsFencedInAndOut(t *testing.T) {
 		}
 		s.want(what, answer, c.want, then...)
 	}
+	s := newShelf(t)
+	answer := s.run(newScript(before+"return redis.call('SET', KEYS[1], 1)"+after), "r fence tries suspects", "5:x", "", "")
+	s.want("no fence", answer, fencedReply+" the partition has another owner")
 }
 
 // Numbers of an ingress rise from owner to owner, and a plan that stands is told to each.
 func TestPlanNumbers(t *testing.T) {
 	s := newShelf(t)
+	s.want("no fence", s.run(planScript, "fence tries", "5:x", 7, "a", 3), "[]")
 	s.put("hset fence t 5:x e 5 n 7")
 	plan := func(what, token, answered, want string, then []string, tasks ...any) {
 		t.Helper()
@@ -588,7 +606,7 @@ func TestPlanNumbers(t *testing.T) {
 	plan("two", "5:x", "7", "[5-1 3 5-2 4]", first, "a", 3, "b", 4)
 	plan("another's", "4:w", "7", "[]", first, "c", 1)
 	plan("the store forgot", "5:x", "8", "[]", first, "c", 1)
-	s.put("hset fence t 6:y e 6 n 8", "hset tries c 2|1|9|to|1")
+	s.put("hset fence t 6:y e 6 n 8", "hset tries c 2|1|9|sent|to|me|3")
 	plan("the next owner thinks otherwise", "6:y", "7", "[5-2 4 6-3 1]",
 		[]string{"fence [e:6 n:8 r:3 t:6:y]", "tries [a:0 0 0 to 5-1 3 b:0 0 0 to 5-2 4 c:0 0 0 to 6-3 1]"}, "b", 9, "c", 1)
 }

@@ -88,6 +88,17 @@ func TestIngressScriptsCompare(t *testing.T) {
 			b.client.HSet(ctx, s.fence, "r", run)
 		}
 	}
+	// Nor where the fence was lost.
+	fence := b.fence()
+	b.client.Del(ctx, s.fence)
+	for _, call := range b.scripts(s, l) {
+		before := store()
+		answer, err := call.sc.Run(ctx, b.client, call.keys, call.args...).Result()
+		if got := fmt.Sprint(answer); err != nil || got != "[STALE]" && got != "0" || store() != before {
+			t.Errorf("%s: no fence: %v, %v", call.name, answer, err)
+		}
+	}
+	b.client.HSet(ctx, s.fence, fence)
 	// And with nothing that differs each does what it is for.
 	b.client.Del(ctx, s.plan)
 	for i, want := range []string{"[OK 4]", "[PLAN 1 sum 5000 1 0]", "[OK 4]", "1"} {
@@ -228,6 +239,11 @@ func TestIngressScriptsTakeTheOldest(t *testing.T) {
 				if lines := b.oldestFirst(); !slices.Equal(lines, left) || b.fence()["b"] != base {
 					t.Errorf("%v: %s up to %s: %q are left at base %s, want %q at %s", side, c.name, last, lines, b.fence()["b"], left, base)
 				}
+			}
+			// Said again it finds that they were moved: numbers are compared, not text.
+			b.client.HSet(ctx, s.fence, "b", 10)
+			if got, err := c.sc.Run(ctx, b.client, c.keys, c.args("c")...).Result(); err != nil || fmt.Sprint(got) != "[MOVED 10]" {
+				t.Errorf("%v: %s again: %v, %v", side, c.name, got, err)
 			}
 			if got := fmt.Sprint(b.client.HGetAll(ctx, s.plan).Val()); got != c.plan {
 				t.Errorf("%v: %s: the plan is %s, want %s", side, c.name, got, c.plan)

@@ -198,9 +198,15 @@ func TestFiringIsByWhatStands(t *testing.T) {
 			t.Errorf("%s: rung for %s, want %s; somebody waits: %v", c.what, r, c.rung, waits)
 		}
 	}
+	// Nobody fires where no fence stands.
+	client.Del(ctx, k.Fence)
+	fire := []any{"1:s", 1, 1, "a", "4000", "5000 x", 1, "e"}
+	if got, err := jobsFireScript.Run(ctx, client, []string{k.Fence, k.Pending, k.jobsKey()}, fire...).Result(); err != nil || fmt.Sprint(got) != "[STALE]" {
+		t.Errorf("without a fence: %v, %v", got, err)
+	}
+	client.HSet(ctx, k.Fence, "t", "1:s")
 	// What cannot be enqueued is not recorded.
 	client.Set(ctx, k.Pending, "no list", 0)
-	fire := []any{"1:s", 1, 1, "a", "4000", "5000 x", 1, "e"}
 	if err := jobsFireScript.Run(ctx, client, []string{k.Fence, k.Pending, k.jobsKey()}, fire...).Err(); err == nil {
 		t.Error("a tick was fired into what is no list")
 	}

@@ -75,6 +75,32 @@ func TestPushCountsTheLog(t *testing.T) {
 	}
 }
 
+// What was pushed before is known by its position, also where a log gets some of a row only; what
+// became of a batch is not told to another that ends with it.
+func TestPushKnowsPositions(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	for _, c := range []struct {
+		head      pushHead
+		mark      string
+		want, log string
+	}{
+		{pushHead{first: 10, last: 14, positions: "10 12 14"}, "1 12 10 ", "OK", "c"},
+		{pushHead{first: 10, last: 14, positions: "10 12 14"}, "1 13 13 ", "OK", "c"},
+		{pushHead{first: 10, last: 14, positions: "10 12 14"}, "1 9 9 ", "OK", "a b c"},
+		{pushHead{first: 10, last: 12}, "1 12 10 f=+", "OK f=+", ""},
+		{pushHead{first: 10, last: 12}, "1 12 11 f=", "OK", ""},
+	} {
+		client.Del(ctx, k.Pending)
+		client.Set(ctx, k.Mark("unit"), c.mark, 0)
+		c.head.era, c.head.total = 1, 1
+		got := strings.TrimSpace(runPush(t, client, name, c.head, []pushWord{{body: "a"}, {body: "b"}, {body: "c"}}))
+		if log := strings.Join(client.LRange(ctx, k.Pending, 0, -1).Val(), " "); got != c.want || log != c.log {
+			t.Errorf("%+v after %q: the answer is %q, the log %q, want %q and %q", c.head, c.mark, got, log, c.want, c.log)
+		}
+	}
+}
+
 // A log that takes nothing is told as such, takes no lock, and keeps nothing from the others of
 // the batch: each is told what became of its own messages, which are its own also where a part
 // of the batch was pushed before.
@@ -228,10 +254,12 @@ func TestPushEras(t *testing.T) {
 		{5, 10, []string{"a", "b"}, "OK"},
 		{5, 10, []string{"a", "b"}, "OK"}, // repeated
 		{7, 10, []string{"c"}, "OK"},      // a new era begins where it likes
-		{5, 12, []string{"late"}, "STALE"},
+		{5, 12, []string{"late"}, "STALE 7"},
 		{7, 10, []string{"c"}, "OK"},          // repeated
 		{7, 9, []string{"x", "c", "d"}, "OK"}, // the first two lie at or below the mark
 		{7, 12, []string{"e"}, "OK"},
+		{10, 1, []string{"f"}, "OK"}, // numbers, not text
+		{9, 2, []string{"late"}, "STALE 10"},
 	} {
 		head := pushHead{era: c.era, first: c.first, last: c.first + int64(len(c.bodies)) - 1, total: 1}
 		keys, args := head.arguments(k.Mark("unit"), []pushTarget{{&k, len(c.bodies)}}, len(c.bodies))
@@ -239,11 +267,11 @@ func TestPushEras(t *testing.T) {
 			args = append(args, b)
 		}
 		a, err := parsePush(pushScript.Run(ctx, client, keys, args...))
-		if err != nil || a.status != c.want {
-			t.Errorf("push %d: %+v, %v, want %s", i, a, err, c.want)
+		if got := strings.TrimSpace(a.status + " " + a.detail); err != nil || got != c.want {
+			t.Errorf("push %d: %s, %v, want %s", i, got, err, c.want)
 		}
 	}
-	if got := client.LRange(ctx, k.Pending, 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
+	if got := client.LRange(ctx, k.Pending, 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c", "d", "e", "f"}) {
 		t.Errorf("log %q", got)
 	}
 	if ttl := client.TTL(ctx, k.Mark("unit")).Val(); ttl != -1 {
