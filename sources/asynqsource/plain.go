@@ -101,13 +101,18 @@ func (s *Source) watch(ctx context.Context, total int) {
 		case <-ctx.Done():
 			return
 		}
-		err := s.lookForPlain(ctx, total)
-		var plain *PlainError
-		if err != nil && !errors.As(err, &plain) {
-			continue // the store is down: that is noticed elsewhere
-		}
-		s.refuse(err)
+		s.lookAgain(ctx, total)
 	}
+}
+
+// lookAgain looks for plain servers and says what that means for streams.
+func (s *Source) lookAgain(ctx context.Context, total int) {
+	err := s.lookForPlain(ctx, total)
+	var plain *PlainError
+	if err != nil && !errors.As(err, &plain) {
+		return // the store is down: that is noticed elsewhere, and says nothing of servers
+	}
+	s.refuse(err)
 }
 
 // refuse sets why nothing is fetched, nil: nothing is wrong.

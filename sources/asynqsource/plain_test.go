@@ -83,7 +83,7 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 		t.Errorf("our own server is taken for a plain one: %v", err)
 	}
 	server = s.plainServer(t, queue)
-	ours.src.refuse(ours.src.lookForPlain(t.Context(), 4))
+	ours.src.lookAgain(t.Context(), 4)
 	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("waits"))
 	st := s.open(t, ours.src, 1, 2)
 	if _, err := st.Fetch(t.Context(), 1); !errors.As(err, &plain) {
@@ -91,11 +91,29 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 	}
 	server.Shutdown()
 	s.listed(t, queue, false)
-	ours.src.refuse(ours.src.lookForPlain(t.Context(), 4))
+	ours.src.lookAgain(t.Context(), 4)
 	s.enqueue(t, 1, asynq.NewTask("t", nil))
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	if _, err := st.Fetch(ctx, 1); err != nil {
 		t.Errorf("the plain server is gone, and a fetch says %v", err)
+	}
+}
+
+// A store that is away says nothing of plain servers: who refuses because of one goes on
+// refusing, and who does not, does not.
+func TestAStoreThatIsAwayHidesNoServer(t *testing.T) {
+	s := newStore(t)
+	src, _, client := s.peer(t, Config{})
+	client.Close()
+	src.lookAgain(t.Context(), 4)
+	if err := src.refused(); err != nil {
+		t.Errorf("a store that is away is taken for a plain server: %v", err)
+	}
+	there := &PlainError{Plain{Queue: "q"}}
+	src.refuse(there)
+	src.lookAgain(t.Context(), 4)
+	if err := src.refused(); !errors.Is(err, there) {
+		t.Errorf("the store is away, and the refusal is %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
@@ -165,5 +167,51 @@ func TestRedeliveries(t *testing.T) {
 	defer st.Mu.Unlock()
 	if n := len(st.passed.of) + len(st.passed.current); n != 0 {
 		t.Errorf("of a task that has ended %d receipts are left", n)
+	}
+}
+
+// What ends a transaction takes a position, and is no task: it is passed.
+func TestMarkersOfTransactions(t *testing.T) {
+	t.Parallel() // with the marker alone a broker waits for more, some seconds
+	s := newStage(t, 1)
+	producer := s.broker.Client(kgo.TransactionalID(s.name))
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	r := &kgo.Record{Topic: s.topic, Value: []byte("t0")}
+	if err := producer.ProduceSync(s.soon(), r).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.EndTransaction(s.soon(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(s.source(Config{}), 0)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	over, cancel := context.WithCancel(s.soon())
+	waits := make(chan struct{})
+	go func() { // somebody wants more: that is when it is read
+		defer close(waits)
+		_, _ = st.Fetch(over, 1)
+	}()
+	s.until("the marker is passed", func() bool { return st.lowest() == 2 })
+	cancel()
+	<-waits
+}
+
+// What an earlier owner has done is read again, and is neither handed out nor held.
+func TestWhatIsDoneIsNotHeld(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 3)
+	first := s.open(s.source(Config{}), 0)
+	s.settle(first, sources.Done, s.take(first, 3)[1])
+	s.close(first)
+	st := s.open(s.source(Config{}), 0)
+	tasks := s.take(st, 2)
+	s.want("the first", tasks[0], "t0")
+	s.want("the second", tasks[1], "t2")
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	if st.records.at(1) != nil || st.Held.Len() != 0 {
+		t.Errorf("what is done is held: %v, %d tasks wait", st.records.at(1) != nil, st.Held.Len())
 	}
 }
