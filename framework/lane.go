@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -24,6 +25,9 @@ type lane struct {
 	token partition.Token
 	ctxs  contexts
 	wake  chan struct{} // something live waits for may have changed
+	// asked is since when the settler waits for an answer, counted from the pool's
+	// beginning; 0: it does not.
+	asked atomic.Int64
 
 	stream sources.Stream // nil until it is open; then it does not change
 	book   book

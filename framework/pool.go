@@ -44,6 +44,8 @@ func (c *crew) observe(e Event) {
 // observer or the coordinator.
 type pool struct {
 	crew
+	began    time.Time
+	patience time.Duration // with a settlement that is not answered
 
 	mu     sync.Mutex
 	work   sync.Cond // workers wait here for ready tasks
@@ -68,7 +70,10 @@ type pool struct {
 
 func newPool(c crew) *pool {
 	p := &pool{
-		crew:  c,
+		crew:     c,
+		began:    time.Now(),
+		patience: c.cfg.Timing.CallTimeout(),
+
 		runs:  make([]run, c.cfg.Concurrency),
 		lanes: map[partition.ID]*lane{},
 		alarm: newAlarm(),

@@ -149,6 +149,8 @@ func (l *lane) settler() {
 // said again.
 func (l *lane) settle(batch []sources.Settlement) {
 	p := l.pool
+	l.asked.Store(max(int64(time.Since(p.began)), 1)) // 0 says that it does not wait
+	defer l.asked.Store(0)
 	var again backoff
 	for {
 		began := time.Now()
@@ -168,6 +170,15 @@ func (l *lane) settle(batch []sources.Settlement) {
 			return
 		}
 	}
+}
+
+// unheard reports whether the source has not answered for what ended for longer than a call
+// of the ledger may take. Then nothing more is started: a store that is away would otherwise
+// be found out with the end of the lease, when all that ended since its last answer is done
+// once more.
+func (l *lane) unheard(now time.Time) bool {
+	asked := l.asked.Load()
+	return asked != 0 && now.Sub(l.pool.began)-time.Duration(asked) > l.pool.patience
 }
 
 func settled(w Where, batch []sources.Settlement, took time.Duration) Settled {

@@ -6,10 +6,13 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -133,4 +136,76 @@ func TestNothingIsSettledAfterALoss(t *testing.T) {
 			}
 		}
 	})
+}
+
+// While the source does not answer for what ended, no more is started than fits into the
+// time of one call: with the end of the lease all of it is done once more. Another partition
+// whose source answers goes on.
+func TestNothingStartsWhileNoEndIsHeard(t *testing.T) {
+	for _, c := range []struct {
+		how  string
+		away func(ctx context.Context) error
+	}{
+		{"refuses", func(context.Context) error { return errors.New("connection refused") }},
+		{"is silent", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+	} {
+		t.Run("a source that "+c.how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var away atomic.Bool
+				var mu sync.Mutex
+				ended := map[partition.ID]int{}
+				s := &spy{onSettle: func(ctx context.Context, done []sources.Settlement) error {
+					if !away.Load() || done[0].Task.Grant.ID != 0 {
+						return nil
+					}
+					ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // as a client has
+					defer cancel()
+					return c.away(ctx)
+				}}
+				b := newBench(t, benchConfig{Config: Config{Concurrency: 2}, partitions: 2, source: s.over}, func(_ context.Context, task *Task) error {
+					time.Sleep(10 * time.Millisecond)
+					mu.Lock()
+					defer mu.Unlock()
+					ended[task.Grant.ID]++
+					return nil
+				})
+				defer b.stop()
+				of := func(id partition.ID) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return ended[id]
+				}
+				const all = 2000
+				for i := range all {
+					b.push(task("", i))
+					if err := b.store.PushTo(1, task("", i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.grant(0)
+				b.grant(1)
+				time.Sleep(time.Second)
+				away.Store(true)
+				before, other := of(0), of(1)
+				time.Sleep(5 * time.Second)
+				patience := b.cfg.Timing.CallTimeout()
+				if n, most := of(0)-before, 2*int((patience+100*time.Millisecond)/(10*time.Millisecond)); n == 0 || n > most {
+					t.Errorf("%d tasks have ended that nobody heard of, want at most %d", n, most)
+				}
+				if n := of(1) - other; n < 400 {
+					t.Errorf("%d tasks of the other partition have ended, it is held up", n)
+				}
+				away.Store(false)
+				time.Sleep(time.Minute)
+				if of(0) != all || of(1) != all {
+					t.Errorf("%d and %d tasks have ended, want all", of(0), of(1))
+				}
+				b.push(task("", all)) // long after the last answer
+				time.Sleep(time.Minute)
+				if of(0) != all+1 {
+					t.Error("a partition that was idle starts nothing more")
+				}
+			})
+		})
+	}
 }
