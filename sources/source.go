@@ -42,7 +42,8 @@ type Stream interface {
 	// Settle records outcomes of tasks this stream returned. It returns nil once
 	// the store has answered. It is idempotent: what was settled before changes
 	// nothing. After an error other than ErrFenced and ErrForgot the outcome is
-	// unknown, and the caller says it again.
+	// unknown, and the caller says it again. Until it is answered the framework starts
+	// nothing more of the partition after a tenth of the lease.
 	Settle(ctx context.Context, done ...Settlement) error
 	// Close ends the ownership. What was not settled stays where it is, in order,
 	// for the next owner. After it returned nil (also where the fence is another's
