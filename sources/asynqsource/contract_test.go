@@ -57,6 +57,32 @@ func newStore(t testing.TB) *store {
 	return &store{UniversalClient: redistest.New(t), name: redistest.Name(t), ids: make(map[string][]string)}
 }
 
+// locks are the locks of unique tasks of a queue.
+func (s *store) locks(t testing.TB, k keys) []string {
+	t.Helper()
+	var locks []string
+	of := func(ctx context.Context, c redis.Cmdable) error {
+		found, err := c.Keys(ctx, k.prefix+"unique:*").Result()
+		locks = append(locks, found...)
+		return err
+	}
+	var err error
+	if cluster, ok := s.UniversalClient.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
+		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return of(ctx, c)
+		})
+	} else {
+		err = of(t.Context(), s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
 // push does what asynq's client does.
 func (s *store) push(ctx context.Context, id partition.ID, tasks ...sources.Task) error {
 	queue := QueueOf(s.name, id)

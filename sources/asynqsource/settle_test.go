@@ -35,7 +35,7 @@ func TestWhatEndsWithoutAnEngine(t *testing.T) {
 	for i, task := range tasks {
 		s.enqueue(t, 0, asynq.NewTask("t", fmt.Append(nil, i)), append(task.opts, asynq.TaskID(fmt.Sprint(i)))...)
 	}
-	locks := s.Keys(t.Context(), k.prefix+"unique:*").Val()
+	locks := s.locks(t, k)
 	if len(locks) != 4 {
 		t.Fatalf("the locks are %v", locks)
 	}
@@ -67,7 +67,7 @@ func TestWhatEndsWithoutAnEngine(t *testing.T) {
 			t.Errorf("task %d is done and was to be kept: %+v, %v", i, info, err)
 		}
 	}
-	if left := s.Keys(t.Context(), k.prefix+"unique:*").Val(); len(left) != 1 || left[0] != others {
+	if left := s.locks(t, k); len(left) != 1 || left[0] != others {
 		t.Errorf("the locks that stand are %v, want only %s, which is another's", left, others)
 	}
 	if live := s.TTL(t.Context(), k.processed+day(now)).Val(); live < countersLive-time.Minute || live > countersLive+time.Minute {

@@ -76,19 +76,19 @@ func TestOvertakenBetweenTheLooks(t *testing.T) {
 		h.begin.Store(&overtake)
 		g, tok := owns(1)
 		if _, err := late.Open(s.ctx, g, tok, 0); !errors.Is(err, sources.ErrFenced) {
-			t.Errorf("one who was overtaken opens: %v", err)
+			s.Errorf("one who was overtaken opens: %v", err)
 		}
 		if err := s.says(late, 1, 90); !errors.Is(err, sources.ErrFenced) && !errors.Is(err, sources.ErrForgot) {
-			t.Errorf("one who was overtaken settles: %v", err)
+			s.Errorf("one who was overtaken settles: %v", err)
 		}
 		s.admits(owner, 2, 11, 14)
 		if f := s.open(s.store(), 3); f.Base != 11 || len(f.Done) != 2 {
-			t.Errorf("found %+v", f)
+			s.Errorf("found %+v", f)
 		}
 		// Whoever can see that it is late does not fence anybody only to learn that.
 		asked := h.asked.Load()
 		if _, err := late.Open(s.ctx, g, tok, 0); !errors.Is(err, sources.ErrFenced) || h.asked.Load() != asked {
-			t.Errorf("it opens again: %v, and has initialized %d times since", err, h.asked.Load()-asked)
+			s.Errorf("it opens again: %v, and has initialized %d times since", err, h.asked.Load()-asked)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestOvertakenWhileItBeginsAnew(t *testing.T) {
 		h.begin.Store(&overtake)
 		s.refuses(old, 1, 2)
 		if at := s.offset(); at != 10 {
-			t.Errorf("the group stands at %d, want 10", at)
+			s.Errorf("the group stands at %d, want 10", at)
 		}
 		s.admits(owner, 2, 11, 14)
 	})
@@ -126,11 +126,11 @@ func TestCutOffWhileItBeginsAnew(t *testing.T) {
 		h.look.Store(&away)
 		g, tok := owns(1)
 		if _, err := old.Settle(ctx, g, tok, &progress.Request{Base: 90, Gate: 100, Alone: progress.None}, nil); err == nil || h.look.Load() != nil {
-			t.Fatalf("it was not cut off: %v", err)
+			s.Fatalf("it was not cut off: %v", err)
 		}
 		s.refuses(old, 1, 2)
 		if at := s.offset(); at != 10 {
-			t.Errorf("the group stands at %d, want 10", at)
+			s.Errorf("the group stands at %d, want 10", at)
 		}
 		s.admits(owner, 2, 11, 14)
 	})
@@ -141,7 +141,7 @@ func TestCutOffWhileItBeginsAnew(t *testing.T) {
 func TestWhatTheBrokersRefuse(t *testing.T) {
 	on(t, func(s *stage) {
 		if s.broker.Cluster == nil {
-			t.Skip("a broker refuses nothing on command")
+			s.Skip("a broker refuses nothing on command")
 		}
 		refuse := func(kind kmsg.Key, code int16) {
 			s.broker.Cluster.ControlKey(int16(kind), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -174,11 +174,11 @@ func TestWhatTheBrokersRefuse(t *testing.T) {
 		for _, kind := range []kmsg.Key{kmsg.TxnOffsetCommit, kmsg.EndTxn} {
 			refuse(kind, kerr.GroupAuthorizationFailed.Code)
 			if err := s.says(st, 1, at); !errors.Is(err, kerr.GroupAuthorizationFailed) {
-				t.Errorf("%v is refused, and a settle says %v", kind, err)
+				s.Errorf("%v is refused, and a settle says %v", kind, err)
 			}
 			s.admits(st, 1, at)
 			if now := s.offset(); now != at {
-				t.Errorf("the group stands at %d, want %d", now, at)
+				s.Errorf("the group stands at %d, want %d", now, at)
 			}
 			at++
 		}
@@ -186,11 +186,11 @@ func TestWhatTheBrokersRefuse(t *testing.T) {
 		g, tok := owns(2)
 		next := s.store()
 		if f, err := next.Open(s.ctx, g, tok, 0); !errors.Is(err, kerr.GroupAuthorizationFailed) {
-			t.Errorf("the offset is not told, and who opens has %+v, %v", f, err)
+			s.Errorf("the offset is not told, and who opens has %+v, %v", f, err)
 		}
 		refuse(kmsg.OffsetFetch, kerr.UnstableOffsetCommit.Code) // it waits
 		if f := s.open(next, 2); f.Base != at-1 {
-			t.Errorf("found %+v, want base %d", f, at-1)
+			s.Errorf("found %+v, want base %d", f, at-1)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestWhatIsNotTheOwnersIsReplaced(t *testing.T) {
 		admin := kadm.NewClient(s.broker.Client())
 		before, err := admin.FetchOffsetsForTopics(s.ctx, s.name, s.topic)
 		if err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		s.admits(st, 2, 10, 12)
 		older, _ := before.Lookup(s.topic, 1)
@@ -224,15 +224,15 @@ func TestWhatIsNotTheOwnersIsReplaced(t *testing.T) {
 				err = done.Error()
 			}
 			if err != nil || s.offset() != 2 {
-				t.Fatal(err)
+				s.Fatal(err)
 			}
 			s.idles(st, 2)
 			if at := s.offset(); at != 10 {
-				t.Errorf("%s stands, at %d", name, at)
+				s.Errorf("%s stands, at %d", name, at)
 			}
 		}
 		if f := s.open(s.store(), 3); f.Base != 10 || len(f.Done) != 1 {
-			t.Errorf("found %+v", f)
+			s.Errorf("found %+v", f)
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestWhatWasNotSaidIsSaidByTheNext(t *testing.T) {
 		o.dirty = true
 		s.idles(st, 1)
 		if at := s.offset(); at != 3 {
-			t.Errorf("the group stands at %d, want 3", at)
+			s.Errorf("the group stands at %d, want 3", at)
 		}
 	})
 }
@@ -269,19 +269,19 @@ func TestResetIsOnce(t *testing.T) {
 		seen := s.open(st, 1).Writes
 		g, tok := owns(1)
 		if _, err := st.Reset(s.ctx, g, tok, seen+1, 50, "life"); !errors.Is(err, sources.ErrForgot) {
-			t.Errorf("more was seen than there is: %v", err)
+			s.Errorf("more was seen than there is: %v", err)
 		}
 		first, err := st.Reset(s.ctx, g, tok, seen, 50, "life")
 		again, err2 := st.Reset(s.ctx, g, tok, seen, 50, "life")
 		if err != nil || err2 != nil || first != again || s.offset() != 50 {
-			t.Errorf("reset, %d writes, %v; again, %d writes, %v; the group stands at %d", first, err, again, err2, s.offset())
+			s.Errorf("reset, %d writes, %v; again, %d writes, %v; the group stands at %d", first, err, again, err2, s.offset())
 		}
 		s.admits(st, 1, 51, 60)
 		if _, err := st.Reset(s.ctx, g, tok, seen, 70, "life"); err == nil {
-			t.Error("a base is moved after something was settled")
+			s.Error("a base is moved after something was settled")
 		}
 		if f := s.open(s.store(), 2); f.Base != 51 || f.Life != "life" || len(f.Done) != 1 {
-			t.Errorf("found %+v", f)
+			s.Errorf("found %+v", f)
 		}
 	})
 }
@@ -297,26 +297,26 @@ func TestTwoOwnershipsInOneProcess(t *testing.T) {
 		s.refuses(st, 1, 2)
 		g, tok := owns(1)
 		if err := st.Close(s.ctx, g, tok); err != nil {
-			t.Errorf("the older one closes: %v", err)
+			s.Errorf("the older one closes: %v", err)
 		}
 		s.admits(st, 2, 10)
 		if err := s.says(st, 3, 90); !errors.Is(err, sources.ErrForgot) {
-			t.Errorf("one that was never opened settles: %v", err)
+			s.Errorf("one that was never opened settles: %v", err)
 		}
 		g, tok = owns(2)
 		tok.Session = "another"
 		if _, err := s.store().Open(s.ctx, g, tok, 0); !errors.Is(err, sources.ErrFenced) {
-			t.Errorf("another opens under the same epoch: %v", err)
+			s.Errorf("another opens under the same epoch: %v", err)
 		}
 		s.admits(st, 2, 11)
 		g, tok = owns(2)
 		for range 2 {
 			if err := st.Close(s.ctx, g, tok); err != nil {
-				t.Errorf("close: %v", err)
+				s.Errorf("close: %v", err)
 			}
 		}
 		if f := s.open(s.store(), 3); f.Base != 11 {
-			t.Errorf("found %+v", f)
+			s.Errorf("found %+v", f)
 		}
 	})
 }
@@ -326,7 +326,7 @@ func TestTwoOwnershipsInOneProcess(t *testing.T) {
 func TestLooksAreStableAndOffsetsAreKept(t *testing.T) {
 	on(t, func(s *stage) {
 		if s.broker.Cluster == nil {
-			t.Skip("a broker does not tell what it is asked")
+			s.Skip("a broker does not tell what it is asked")
 		}
 		var mu sync.Mutex
 		var asked []string
@@ -344,11 +344,11 @@ func TestLooksAreStableAndOffsetsAreKept(t *testing.T) {
 			})
 		}
 		says := func(what string, want ...string) {
-			t.Helper()
+			s.Helper()
 			mu.Lock()
 			defer mu.Unlock()
 			if !slices.Equal(asked, want) {
-				t.Errorf("%s asks for %q, want %q", what, asked, want)
+				s.Errorf("%s asks for %q, want %q", what, asked, want)
 			}
 			asked = nil
 		}
