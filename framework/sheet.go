@@ -172,11 +172,11 @@ func (l *lane) settle(batch []sources.Settlement) {
 	}
 }
 
-// unheard reports whether the source has not answered for what ended for longer than a call
+// unanswered reports whether the source has not answered for what ended for longer than a call
 // of the ledger may take. Then nothing more is started: a store that is away would otherwise
 // be found out with the end of the lease, when all that ended since its last answer is done
 // once more.
-func (l *lane) unheard(now time.Time) bool {
+func (l *lane) unanswered(now time.Time) bool {
 	asked := l.asked.Load()
 	return asked != 0 && now.Sub(l.pool.began)-time.Duration(asked) > l.pool.patience
 }

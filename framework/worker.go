@@ -78,7 +78,7 @@ func (p *pool) abandoned(r *run) {
 // process that was stopped past its lease and goes on finds here that nothing may
 // start, before anybody has told it so.
 func (p *pool) run(l *lane, e *entry, now time.Time, v *verdict) time.Time {
-	if !p.gate.Valid(now) || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil || l.unheard(now) {
+	if !p.gate.Valid(now) || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil || l.unanswered(now) {
 		v.refused = true
 		return time.Now()
 	}

@@ -292,9 +292,9 @@ func (c *Coordinator) Stop() { c.mailbox.put(mail{event: machine.Stop{}}) }
 // coordinator runs when it returns, and no more calls of the tenant come.
 //
 // It returns nil after the peer has left, a *StuckError if handlers have not
-// returned, an *UnheardError if the ledger did not answer its last word, an error that wraps partition.ErrConfig if the name is in use with
-// another configuration, or the reason why the indexer cannot go on. It can be
-// called once.
+// returned, an *UnheardError if the ledger did not answer its last word, an error
+// that wraps partition.ErrConfig if the name is in use with another configuration,
+// or the reason why the indexer cannot go on. It can be called once.
 func (c *Coordinator) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return errors.New("transition: a coordinator runs once")

@@ -86,4 +86,7 @@ func idle(ctx context.Context, client redis.UniversalClient, name, remove string
 		name, len(peers), strings.Join(peers, ", "), longest, ErrInUse)
 }
 
-var _ transition.Ledger = (*Ledger)(nil)
+var (
+	_ transition.Ledger    = (*Ledger)(nil)
+	_ transition.Historian = (*Ledger)(nil)
+)

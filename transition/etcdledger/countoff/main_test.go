@@ -172,3 +172,53 @@ func TestIndex(t *testing.T) {
 		t.Errorf("after %v: %q", time.Since(began), out)
 	}
 }
+
+// TestSinceWhen reads from the history for how long a barrier is closed.
+func TestSinceWhen(t *testing.T) {
+	server := etcdtest.Start(t)
+	url := strings.Replace(server.Client().Endpoints()[0], "http", "etcd", 1)
+	says(t, "init n --partitions 4 --ledger "+url)
+	opened, err := open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	l, _, err := opened.Ledger(t.Context(), "n", transition.Timing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arrives := range []string{"ann", "bob"} {
+		r := transition.Request{Session: partition.Session(arrives), Peer: arrives, Weight: 1, State: machine.Live, Barrier: true}
+		if _, err := l.Sync(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		census, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := transition.Roll{Version: census.Roll.Version, Membership: census.Membership}
+		for i, x := range census.Sessions {
+			next.Members = append(next.Members, machine.RollMember{Member: partition.Member{Session: x.Session, Peer: x.Peer, Index: i, Weight: 1}})
+		}
+		if err := l.Seal(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		if arrives == "bob" {
+			break // nobody comes to his roll
+		}
+		if census, err = l.Census(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.View, r.Arrived = census.Roll.Version, census.Roll.Version
+		if _, err := l.Sync(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var s status.Status
+	if err := json.Unmarshal([]byte(says(t, "status n --json --ledger "+url)), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Barrier == nil || s.Barrier.ForMS < 0 || s.Barrier.ForMS > time.Minute.Milliseconds() {
+		t.Errorf("the barrier is %+v, want it closed since the roll was sealed", s.Barrier)
+	}
+}
