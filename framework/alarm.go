@@ -178,7 +178,7 @@ func (p *pool) scan(now time.Time, limit time.Duration, events []Event) []Event 
 
 func (r *run) stuck(now time.Time, cause error) Event {
 	r.alarmed = true
-	return HandlerStuck{Where: r.lane.where, Task: r.running().run(), For: now.Sub(r.began), Cause: cause}
+	return HandlerStuck{Where: r.lane.where, Task: r.running(), For: now.Sub(r.began), Cause: cause}
 }
 
 // earlier is the earlier of two instants of which zero is never.

@@ -16,122 +16,133 @@ import (
 // parked, and that is the earliest. It has no lock and no clock; the pool's lock
 // guards it.
 type book struct {
-	spares *spares
-	ready  queue
-	keys   keyTable
-	parked parking
-	held   int // all of them
-	active int
-	asleep int // parked, or waiting behind a parked one: nothing to start soon
-	over   bool
+	entries entries
+	ready   queue
+	keys    keyTable
+	parked  parking
+	held    int // all of them
+	active  int
+	asleep  int // parked, or waiting behind a parked one: nothing to start soon
+	over    bool
 }
 
-func newBook(s *spares) book {
-	return book{spares: s, keys: newKeyTable()}
-}
+func newBook() book { return book{keys: newKeyTable()} }
 
 // add takes in a fetched task. It must not be called after shed.
 func (b *book) add(t *Task, now time.Time) {
-	e := b.spares.entry(t)
+	i := b.entries.take(t)
 	b.held++
-	if t.Key == "" {
-		b.admit(e, now)
-		return
-	}
-	hash := b.keys.hash(t.Key)
-	if k := b.keys.find(t.Key, hash); k != nil {
-		e.key = k
-		k.waiting.push(e)
-		if k.parked {
-			b.asleep++
+	if t.Key != "" {
+		e := b.entries.at(i)
+		e.keyed, e.hash = true, b.keys.hash(t.Key)
+		if first := b.keys.find(t.Key, e.hash, &b.entries); first != 0 {
+			b.wait(i, first)
+			return
 		}
+		b.keys.add(e.hash, i)
+	}
+	b.admit(i, now)
+}
+
+// wait puts i behind first, the earliest of its key.
+func (b *book) wait(i, first slot) {
+	f := b.entries.at(first)
+	b.entries.push(&f.waiting, i)
+	if f.parked {
+		b.asleep++
+	}
+}
+
+// admit lets i, the earliest of its key, be started, or parks it until it may.
+func (b *book) admit(i slot, now time.Time) {
+	if due := b.entries.at(i).task.NotBefore; due.After(now) {
+		b.lay(i, due)
 		return
 	}
-	e.key = b.spares.keyQueue(t.Key, hash)
-	b.keys.add(e.key)
-	b.admit(e, now)
+	b.entries.push(&b.ready, i)
 }
 
-// admit lets e, the earliest of its key, be started, or parks it until it may.
-func (b *book) admit(e *entry, now time.Time) {
-	if e.task.NotBefore.After(now) {
-		b.lay(e, e.task.NotBefore)
-		return
-	}
-	b.ready.push(e)
+// lay parks i and its key until due.
+func (b *book) lay(i slot, due time.Time) {
+	heap.Push(&b.parked, parked{due, i})
+	e := b.entries.at(i)
+	e.parked = true
+	b.asleep += 1 + e.waiting.n
 }
 
-// lay parks e and its key until due.
-func (b *book) lay(e *entry, due time.Time) {
-	e.due = due
-	heap.Push(&b.parked, e)
-	b.asleep++
-	if e.key != nil {
-		e.key.parked = true
-		b.asleep += e.key.waiting.n
-	}
-}
-
-// next takes a task that is ready, or nil.
-func (b *book) next() *entry {
-	e := b.ready.pop()
-	if e != nil {
+// next takes a task that is ready, or 0.
+func (b *book) next() slot {
+	i := b.entries.pop(&b.ready)
+	if i != 0 {
 		b.active++
+		b.entries.at(i).active = true
 	}
-	return e
+	return i
 }
 
-// back puts e, which was not started after all, where it came from.
-func (b *book) back(e *entry) {
+// back puts i, which was not started after all, where it came from.
+func (b *book) back(i slot) {
 	b.active--
 	if b.over {
-		b.held--
-		b.spares.free(e)
+		b.drop(i)
 		return
 	}
-	b.ready.pushFront(e)
+	b.entries.at(i).active = false
+	b.entries.pushFront(&b.ready, i)
 }
 
-// finish removes e, which is done, requeued or dead, and lets the next task of its
+// finish removes i, which is done, requeued or dead, and lets the next task of its
 // key go.
-func (b *book) finish(e *entry, now time.Time) {
+func (b *book) finish(i slot, now time.Time) {
 	b.active--
-	b.held--
-	k := e.key
-	b.spares.free(e)
-	if k == nil || b.over {
+	e := b.entries.at(i)
+	if !e.keyed || b.over {
+		b.drop(i)
 		return
 	}
-	if first := k.waiting.pop(); first != nil {
-		b.admit(first, now)
+	next := b.entries.pop(&e.waiting)
+	if next == 0 {
+		b.keys.remove(e.hash, i)
+		b.drop(i)
 		return
 	}
-	b.keys.remove(k)
-	b.spares.freeKey(k)
+	b.keys.succeed(e.hash, i, next)
+	b.entries.at(next).waiting = e.waiting
+	b.drop(i)
+	b.admit(next, now)
 }
 
-// park keeps e for a later try: nothing of its key starts before.
-func (b *book) park(e *entry, due time.Time) {
+// park keeps i for a later try, as the task again: nothing of its key starts before.
+func (b *book) park(i slot, again *Task, due time.Time) {
+	b.active--
 	if b.over { // the next owner tries again
-		b.active--
-		b.held--
-		b.spares.free(e)
+		b.drop(i)
 		return
 	}
-	b.active--
-	b.lay(e, due)
+	e := b.entries.at(i)
+	e.active, e.again = false, again
+	b.lay(i, due)
+}
+
+// mostSpare is how many entries a lane without tasks keeps. Where keys were stuck it held
+// thousands.
+const mostSpare = 1024
+
+func (b *book) drop(i slot) {
+	b.entries.free(i)
+	if b.held--; b.held == 0 && len(b.entries.all) > mostSpare {
+		b.entries, b.keys = entries{}, keyTable{seed: b.keys.seed}
+	}
 }
 
 // unpark makes ready what is due.
 func (b *book) unpark(now time.Time) {
 	for len(b.parked) > 0 && !b.parked[0].due.After(now) {
-		e := heap.Pop(&b.parked).(*entry)
-		b.asleep--
-		if e.key != nil {
-			e.key.parked = false
-			b.asleep -= e.key.waiting.n
-		}
-		b.ready.push(e)
+		i := heap.Pop(&b.parked).(parked).slot
+		e := b.entries.at(i)
+		e.parked = false
+		b.asleep -= 1 + e.waiting.n
+		b.entries.push(&b.ready, i)
 	}
 }
 
@@ -150,19 +161,49 @@ func (b *book) shed() int {
 	b.over = true
 	b.held, b.asleep = b.active, 0
 	b.ready, b.keys, b.parked = queue{}, keyTable{}, nil
+	for i := range b.entries.all {
+		if e := &b.entries.all[i]; !e.active {
+			*e = entry{}
+		} else {
+			e.waiting = queue{}
+		}
+	}
+	b.entries.spare = 0
 	return n
 }
 
 // keyMostWaited is the key that most tasks wait for.
 func (b *book) keyMostWaited() string {
-	var most *keyQueue
-	for k := range b.keys.all {
-		if most == nil || k.waiting.n > most.waiting.n {
-			most = k
+	var most *entry
+	for i := range b.keys.all {
+		if e := b.entries.at(i); most == nil || e.waiting.n > most.waiting.n {
+			most = e
 		}
 	}
 	if most == nil {
 		return ""
 	}
-	return most.key
+	return most.task.Key
+}
+
+// parked is a task that may start when it is due.
+type parked struct {
+	due  time.Time
+	slot slot
+}
+
+// parking is a heap of what is parked, the first due on top; see container/heap.
+type parking []parked
+
+func (p parking) Len() int           { return len(p) }
+func (p parking) Less(i, j int) bool { return p[i].due.Before(p[j].due) }
+func (p parking) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+
+func (p *parking) Push(x any) { *p = append(*p, x.(parked)) }
+
+func (p *parking) Pop() any {
+	last := len(*p) - 1
+	e := (*p)[last]
+	*p = (*p)[:last]
+	return e
 }

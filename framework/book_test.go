@@ -14,11 +14,11 @@ import (
 // in, one at a time, and the counts are right.
 func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s spares
-		b := newBook(&s)
+		b := newBook()
+		task := func(i slot) *Task { return b.entries.at(i).task }
 		now := time.Unix(0, 0)
 		added := map[string][]string{}   // by key, not finished, in order
-		active := map[*entry]string{}    // with its id
+		active := map[slot]string{}      // with its id
 		parked := map[string]time.Time{} // by id
 		loose := 0                       // tasks without a key that are ready or parked
 		serial := 0
@@ -28,18 +28,18 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 				n += len(ids)
 			}
 			for e := range active {
-				if e.task.Key == "" {
+				if task(e).Key == "" {
 					n++
 				}
 			}
 			return n
 		}
-		pick := func(t *rapid.T) *entry {
+		pick := func(t *rapid.T) slot {
 			if len(active) == 0 {
 				t.Skip("nothing runs")
 			}
 			all := make([]string, 0, len(active))
-			byID := map[string]*entry{}
+			byID := map[string]slot{}
 			for e, id := range active {
 				all = append(all, id)
 				byID[id] = e
@@ -49,44 +49,45 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				serial++
-				task := &Task{ID: fmt.Sprint(serial), Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key")}
+				fresh := &Task{ID: fmt.Sprint(serial), Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key")}
 				if rapid.IntRange(0, 4).Draw(t, "later") == 0 {
-					task.NotBefore = now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "in")) * time.Second)
+					fresh.NotBefore = now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "in")) * time.Second)
 				}
-				if task.Key == "" {
+				if fresh.Key == "" {
 					loose++
 				} else {
-					added[task.Key] = append(added[task.Key], task.ID)
+					added[fresh.Key] = append(added[fresh.Key], fresh.ID)
 				}
-				b.add(task, now)
+				b.add(fresh, now)
 			},
 			"next": func(t *rapid.T) {
 				e := b.next()
-				if e == nil {
+				if e == 0 {
 					t.Skip("nothing is ready")
 				}
-				if e.task.NotBefore.After(now) {
-					t.Fatalf("task %s starts before its time", e.task.ID)
+				started := task(e)
+				if started.NotBefore.After(now) {
+					t.Fatalf("task %s starts before its time", started.ID)
 				}
-				if until, ok := parked[e.task.ID]; ok && until.After(now) {
-					t.Fatalf("task %s starts again before its time", e.task.ID)
+				if until, ok := parked[started.ID]; ok && until.After(now) {
+					t.Fatalf("task %s starts again before its time", started.ID)
 				}
-				delete(parked, e.task.ID)
+				delete(parked, started.ID)
 				for other := range active {
-					if other.task.Key != "" && other.task.Key == e.task.Key {
-						t.Fatalf("tasks %s and %s of key %s at once", other.task.ID, e.task.ID, e.task.Key)
+					if key := task(other).Key; key != "" && key == started.Key {
+						t.Fatalf("tasks %s and %s of key %s at once", task(other).ID, started.ID, key)
 					}
 				}
-				if e.task.Key == "" {
+				if started.Key == "" {
 					loose--
-				} else if first := added[e.task.Key][0]; first != e.task.ID {
-					t.Fatalf("task %s of key %s before %s", e.task.ID, e.task.Key, first)
+				} else if first := added[started.Key][0]; first != started.ID {
+					t.Fatalf("task %s of key %s before %s", started.ID, started.Key, first)
 				}
-				active[e] = e.task.ID
+				active[e] = started.ID
 			},
 			"finish": func(t *rapid.T) {
 				e := pick(t)
-				key := e.task.Key
+				key := task(e).Key
 				delete(active, e)
 				if key != "" {
 					added[key] = added[key][1:]
@@ -97,16 +98,16 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 				e := pick(t)
 				delete(active, e)
 				due := now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "for")) * time.Second)
-				parked[e.task.ID] = due
-				if e.task.Key == "" {
+				parked[task(e).ID] = due
+				if task(e).Key == "" {
 					loose++
 				}
-				b.park(e, due)
+				b.park(e, nil, due)
 			},
 			"back": func(t *rapid.T) {
 				e := pick(t)
 				delete(active, e)
-				if e.task.Key == "" {
+				if task(e).Key == "" {
 					loose++
 				}
 				b.back(e)
@@ -123,10 +124,11 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 					t.Fatalf("held %d, active %d; want %d, %d", b.held, b.active, total(), len(active))
 				}
 				asleep, waiting := len(b.parked), 0
-				for k := range b.keys.all {
-					waiting += k.waiting.n
-					if k.parked {
-						asleep += k.waiting.n
+				for i := range b.keys.all {
+					first := b.entries.at(i)
+					waiting += first.waiting.n
+					if first.parked {
+						asleep += first.waiting.n
 					}
 				}
 				if b.asleep != asleep {
@@ -135,9 +137,9 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 				if n := b.ready.n + b.active + len(b.parked) + waiting; n != b.held {
 					t.Fatalf("the parts are %d, the whole %d", n, b.held)
 				}
-				for k := range b.keys.all {
-					if len(added[k.key]) == 0 {
-						t.Fatalf("key %s is kept for nothing", k.key)
+				for i := range b.keys.all {
+					if key := task(i).Key; len(added[key]) == 0 {
+						t.Fatalf("key %s is kept for nothing", key)
 					}
 				}
 			},
@@ -148,7 +150,7 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 		for e := range active {
 			b.finish(e, now)
 		}
-		if b.held != 0 || b.active != 0 || b.next() != nil {
+		if b.held != 0 || b.active != 0 || b.next() != 0 {
 			t.Fatalf("held %d, active %d after the end", b.held, b.active)
 		}
 	})
@@ -158,7 +160,7 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 // whatever it came to.
 func TestABookThatIsOverKeepsNothing(t *testing.T) {
 	now := time.Unix(0, 0)
-	b := newBook(&spares{})
+	b := newBook()
 	for i := range 5 {
 		key := ""
 		if i > 3 {
@@ -169,20 +171,25 @@ func TestABookThatIsOverKeepsNothing(t *testing.T) {
 	later := now.Add(time.Second)
 	b.add(&Task{ID: "later", NotBefore: later}, now)
 	b.add(&Task{ID: "behind", Key: "a"}, now)
-	var active []*entry
-	for e := b.next(); e != nil; e = b.next() {
+	var active []slot
+	for e := b.next(); e != 0; e = b.next() {
 		active = append(active, e)
 	}
 	b.back(active[0])
 	if n := b.shed(); n != 3 {
 		t.Errorf("%d tasks are given up, want what is ready, what is parked and what waits for its key", n)
 	}
+	for i := range b.entries.all[1:] {
+		if e := &b.entries.all[1+i]; e.task != nil && !e.active || e.waiting.n > 0 {
+			t.Errorf("%q is kept", e.task.ID)
+		}
+	}
 	b.back(active[1])
-	b.park(active[2], later)
+	b.park(active[2], nil, later)
 	b.finish(active[3], now)
 	b.finish(active[4], now)
 	b.unpark(later)
-	if e := b.next(); e != nil || b.held != 0 || b.active != 0 || b.asleep != 0 || !b.due().IsZero() {
+	if e := b.next(); e != 0 || b.held != 0 || b.active != 0 || b.asleep != 0 || !b.due().IsZero() {
 		t.Errorf("after the end %d are held, %d active, %d asleep; ready is %v, due %v", b.held, b.active, b.asleep, e, b.due())
 	}
 }
@@ -190,38 +197,58 @@ func TestABookThatIsOverKeepsNothing(t *testing.T) {
 // What was called back before it was started starts before what came behind it.
 func TestWhatIsCalledBackIsFirst(t *testing.T) {
 	now := time.Unix(0, 0)
-	b := newBook(&spares{})
+	b := newBook()
 	for i := range 4 {
 		b.add(&Task{ID: fmt.Sprint(i)}, now)
 	}
-	taken := []*entry{b.next(), b.next(), b.next()}
+	taken := []slot{b.next(), b.next(), b.next()}
 	b.back(taken[2])
 	b.back(taken[1])
 	var order []string
-	for e := b.next(); e != nil; e = b.next() {
-		order = append(order, e.task.ID)
+	for e := b.next(); e != 0; e = b.next() {
+		order = append(order, b.entries.at(e).task.ID)
 	}
 	if !slices.Equal(order, []string{"1", "2", "3"}) {
 		t.Errorf("they start in the order %v", order)
 	}
 }
 
-// Entries and key queues are used again: nothing of the former task is left in them, which
-// would be handed out as another.
-func TestSparesAreAsNew(t *testing.T) {
-	var s spares
-	first := &Task{ID: "first"}
-	e, k := s.entry(first), s.keyQueue("key", 7)
-	e.key, e.again, e.due, e.batch, e.place = k, again(first, nil), time.Unix(1, 0), 3, 4
-	k.parked = true
-	s.free(e)
-	s.freeKey(k)
-	second := &Task{ID: "second"}
-	if got := s.entry(second); got != e || *got != (entry{task: second}) {
-		t.Errorf("the entry of the next task is %+v", got)
+// Entries are used again: nothing of the former task is left in them, which would be
+// handed out as another, or counted as parked.
+func TestAnEntryIsAsNew(t *testing.T) {
+	var s entries
+	first := &Task{ID: "first", Key: "key"}
+	i := s.take(first)
+	*s.at(i) = entry{
+		task: first, again: again(first, nil), batch: 3, place: 4, hash: 7,
+		waiting: queue{1, 2, 3}, keyed: true, parked: true, active: true,
 	}
-	if got := s.keyQueue("other", 8); got != k || *got != (keyQueue{key: "other", hash: 8}) {
-		t.Errorf("the queue of the next key is %+v", got)
+	s.free(i)
+	second := &Task{ID: "second"}
+	if got := s.take(second); got != i || *s.at(got) != (entry{task: second}) {
+		t.Errorf("the entry of the next task is %+v at %d, was at %d", *s.at(got), got, i)
+	}
+}
+
+// A lane that held thousands of tasks keeps no room for them, and works on.
+func TestALaneWithoutTasksKeepsLittle(t *testing.T) {
+	now := time.Unix(0, 0)
+	b := newBook()
+	for round := range 3 {
+		for i := range 5 * mostSpare {
+			b.add(&Task{Key: fmt.Sprint(i % 100)}, now)
+		}
+		n := 0
+		for e := b.next(); e != 0; e = b.next() {
+			b.finish(e, now)
+			n++
+		}
+		if n != 5*mostSpare || b.held != 0 {
+			t.Fatalf("round %d: %d of %d tasks were handed out, %d are held", round, n, 5*mostSpare, b.held)
+		}
+		if kept := cap(b.entries.all) + cap(b.keys.cells); kept > 2*mostSpare {
+			t.Errorf("round %d: room is kept for %d entries and %d keys", round, cap(b.entries.all), cap(b.keys.cells))
+		}
 	}
 }
 

@@ -2,78 +2,108 @@ package framework
 
 import "hash/maphash"
 
-// A keyTable finds the keyQueue of a key. Each task of a key of its own puts one in and
-// takes it out again; a map of the language takes twice as long for that as all the rest
-// of its way through a book. The queues of a bucket are linked through themselves, so
-// that nothing is allocated but the buckets, as many as there ever were keys at once.
+// A keyTable finds the earliest task of a key. Each task of a key of its own is put in and
+// taken out again; a map of the language takes twice as long for that as all the rest of
+// its way through a book. What a cell knows is eight bytes, so that those of a lane stay
+// in the processor's cache; the key itself is looked at only where the hashes agree.
+//
+// Collisions go to the next free cell, and a cell that is left is filled from behind
+// (Knuth, The Art of Computer Programming 3, 6.4, algorithms L and R): there is nothing
+// to sweep up later.
 type keyTable struct {
-	seed    maphash.Seed
-	buckets []*keyQueue // a power of two; nil before the first
-	n       int
+	seed  maphash.Seed
+	cells []cell // a power of two, at most half of them used; nil before the first
+	n     int
+}
+
+type cell struct {
+	hash  uint32
+	first slot // the earliest task of the key; 0: an empty cell
 }
 
 func newKeyTable() keyTable { return keyTable{seed: maphash.MakeSeed()} }
 
-func (t *keyTable) hash(key string) uint64 { return maphash.String(t.seed, key) }
+func (t *keyTable) hash(key string) uint32 { return uint32(maphash.String(t.seed, key)) }
 
-func (t *keyTable) bucket(hash uint64) **keyQueue {
-	return &t.buckets[hash&uint64(len(t.buckets)-1)]
-}
-
-// find returns the queue of key, or nil.
-func (t *keyTable) find(key string, hash uint64) *keyQueue {
+// find returns the earliest task of key, or 0.
+func (t *keyTable) find(key string, hash uint32, of *entries) slot {
 	if t.n == 0 {
-		return nil
+		return 0
 	}
-	for k := *t.bucket(hash); k != nil; k = k.next {
-		if k.hash == hash && k.key == key {
-			return k
+	for i := t.home(hash); ; i = t.after(i) {
+		switch c := t.cells[i]; {
+		case c.first == 0:
+			return 0
+		case c.hash == hash && of.at(c.first).task.Key == key:
+			return c.first
 		}
 	}
-	return nil
 }
 
-// add puts in a queue whose key is not there.
-func (t *keyTable) add(k *keyQueue) {
-	if t.n == len(t.buckets) {
+// add puts in first, whose key is not there.
+func (t *keyTable) add(hash uint32, first slot) {
+	if 2*t.n >= len(t.cells) {
 		t.grow()
 	}
 	t.n++
-	first := t.bucket(k.hash)
-	k.next, *first = *first, k
+	t.put(cell{hash, first})
 }
 
-// remove takes out a queue that is there.
-func (t *keyTable) remove(k *keyQueue) {
-	at := t.bucket(k.hash)
-	for *at != k {
-		at = &(*at).next
-	}
-	*at, k.next = k.next, nil
+// succeed puts next where first, the earliest so far, was.
+func (t *keyTable) succeed(hash uint32, first, next slot) {
+	t.cells[t.of(hash, first)].first = next
+}
+
+// remove takes out first, which is there.
+func (t *keyTable) remove(hash uint32, first slot) {
 	t.n--
+	hole := t.of(hash, first)
+	for i := t.after(hole); t.cells[i].first != 0; i = t.after(i) {
+		// It may fill the hole unless its way from home does not lead over it.
+		if mask := len(t.cells) - 1; (i-t.home(t.cells[i].hash))&mask >= (i-hole)&mask {
+			t.cells[hole] = t.cells[i]
+			hole = i
+		}
+	}
+	t.cells[hole] = cell{}
+}
+
+func (t *keyTable) home(hash uint32) int { return int(hash) & (len(t.cells) - 1) }
+func (t *keyTable) after(i int) int      { return (i + 1) & (len(t.cells) - 1) }
+
+// of returns the cell of first, which is there.
+func (t *keyTable) of(hash uint32, first slot) int {
+	i := t.home(hash)
+	for t.cells[i].first != first {
+		i = t.after(i)
+	}
+	return i
+}
+
+func (t *keyTable) put(c cell) {
+	i := t.home(c.hash)
+	for t.cells[i].first != 0 {
+		i = t.after(i)
+	}
+	t.cells[i] = c
 }
 
 func (t *keyTable) grow() {
 	const least = 16
-	old := t.buckets
-	t.buckets = make([]*keyQueue, max(least, 2*len(old)))
-	for _, k := range old {
-		for k != nil {
-			next := k.next
-			first := t.bucket(k.hash)
-			k.next, *first = *first, k
-			k = next
+	old := t.cells
+	t.cells = make([]cell, max(least, 2*len(old)))
+	for _, c := range old {
+		if c.first != 0 {
+			t.put(c)
 		}
 	}
 }
 
-// all goes over all queues, in no order.
-func (t *keyTable) all(yield func(*keyQueue) bool) {
-	for _, k := range t.buckets {
-		for ; k != nil; k = k.next {
-			if !yield(k) {
-				return
-			}
+// all goes over the earliest task of each key, in no order.
+func (t *keyTable) all(yield func(slot) bool) {
+	for _, c := range t.cells {
+		if c.first != 0 && !yield(c.first) {
+			return
 		}
 	}
 }

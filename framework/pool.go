@@ -61,7 +61,6 @@ type pool struct {
 	busy   int // lanes that hold tasks to start soon
 	closed bool
 	stopBy time.Time // the shutdown's end, once it has begun
-	spares spares
 
 	alarm   alarm
 	lives   sync.WaitGroup // lanes and settlers
@@ -171,7 +170,8 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 			}
 			l, n := p.ring[p.turn], 0
 			for ; n < most && l.book.ready.n > 0 && !l.phase.gated; n++ {
-				r.tasks[n].entry = l.book.next()
+				i := l.book.next()
+				r.tasks[n].slot, r.tasks[n].task = i, l.book.entries.at(i).run()
 			}
 			if n == 0 || l.book.ready.n == 0 {
 				last := len(p.ring) - 1

@@ -41,14 +41,15 @@ type run struct {
 }
 
 type runTask struct {
-	entry   *entry
+	slot    slot
+	task    *Task // as the handler gets it
 	verdict verdict
 }
 
 // clear makes t zero, and writes no pointer that is zero anyway: while garbage is
 // collected each costs more than all the rest.
 func (t *runTask) clear() {
-	t.entry = nil
+	t.slot, t.task = 0, nil
 	v := &t.verdict
 	v.refused, v.outcome, v.delay, v.at = false, 0, 0, 0
 	if v.err != nil {
@@ -80,7 +81,7 @@ func (p *pool) do(r *run, l *lane, n int) (began, ended time.Time) {
 			break
 		}
 		t := &r.tasks[i]
-		ended = p.run(l, t.entry, ended, &t.verdict)
+		ended = p.run(l, t.task, ended, &t.verdict)
 		t.verdict.at = ended.Sub(r.from)
 		refused := t.verdict.refused
 		r.ended.Store(int32(i + 1)) // from here on it is no longer ours
@@ -104,14 +105,14 @@ func (p *pool) recall(r *run) {
 		if l.over() {
 			l.phase.shed++
 		}
-		l.book.back(r.tasks[r.n].entry)
+		l.book.back(r.tasks[r.n].slot)
 		r.tasks[r.n].clear()
 	}
 	ended := r.began
 	for n := int(r.ended.Load()); r.booked < n; r.booked++ {
 		t := &r.tasks[r.booked]
 		ended = r.from.Add(t.verdict.at)
-		p.finish(l, t.entry, &t.verdict, ended)
+		p.finish(l, t, ended)
 		t.clear()
 		r.alarmed = false
 	}
@@ -142,7 +143,7 @@ func (p *pool) hole(l *lane) sources.Receipt {
 	for i := range p.runs {
 		if r := &p.runs[i]; r.lane == l {
 			for k := r.booked; k < r.n; k++ { // not the verdicts, which are the worker's
-				first = min(first, r.tasks[k].entry.task.Receipt)
+				first = min(first, r.tasks[k].task.Receipt)
 			}
 		}
 	}
@@ -150,9 +151,9 @@ func (p *pool) hole(l *lane) sources.Receipt {
 }
 
 // running returns the task that r runs, or nil. The caller holds mu.
-func (r *run) running() *entry {
+func (r *run) running() *Task {
 	if r.lane == nil || r.booked >= min(int(r.next.Load()), r.n) || int(r.ended.Load()) > r.booked {
 		return nil
 	}
-	return r.tasks[r.booked].entry
+	return r.tasks[r.booked].task
 }

@@ -42,7 +42,7 @@ func (s *sheet) line(e *entry) *sources.Settlement {
 	} else {
 		s.pending = append(s.pending, sources.Settlement{})
 	}
-	e.batch, e.place = s.batch, len(s.pending)
+	e.batch, e.place = s.batch, int32(len(s.pending))
 	return &s.pending[e.place-1]
 }
 
@@ -92,11 +92,12 @@ func (l *lane) due() bool {
 		l.book.active == 0 && l.book.ready.n == 0
 }
 
-// note writes down what became of e and sees to it that the source is told.
-func (l *lane) note(e *entry, v *verdict) {
+// note writes down what became of t and sees to it that the source is told.
+func (l *lane) note(t *runTask) {
+	e, v := l.book.entries.at(t.slot), &t.verdict
 	s := l.sheet.line(e)
 	s.Task = e.task
-	s.Outcome, s.Attempt, s.Delay = v.outcome, e.run().Attempt, v.delay
+	s.Outcome, s.Attempt, s.Delay = v.outcome, t.task.Attempt, v.delay
 	if why := reason(v.err); why != s.Reason {
 		s.Reason = why
 	}

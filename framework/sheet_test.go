@@ -87,7 +87,9 @@ func TestALineIsAsNew(t *testing.T) {
 		{outcome: sources.Done},
 		{outcome: sources.Dead, err: errors.New("no such mailbox")},
 	} {
-		l.note(&entry{task: &Task{Attempt: 1}}, &v)
+		l.book = newBook()
+		task := &Task{Attempt: 1}
+		l.note(&runTask{slot: l.book.entries.take(task), task: task, verdict: v})
 		batch := l.sheet.take(math.MaxInt64)
 		want := sources.Settlement{Task: batch[0].Task, Outcome: v.outcome, Attempt: 1, Delay: v.delay, Reason: reason(v.err)}
 		if len(batch) != 1 || batch[0] != want {
@@ -123,9 +125,9 @@ func TestNothingIsSettledAfterALoss(t *testing.T) {
 		b.Abort(g, errLease, func() { close(done) })
 		<-done
 		b.mu.Lock()
-		e := b.spares.entry(&Task{})
+		late := &Task{}
 		l.book.active++
-		b.finish(l, e, &verdict{outcome: sources.Done}, time.Now()) // it had ended before, and comes last
+		b.finish(l, &runTask{slot: l.book.entries.take(late), task: late, verdict: verdict{outcome: sources.Done}}, time.Now()) // it had ended before, and comes last
 		if n := l.sheet.unsettled(); n > 0 || l.sheet.settling {
 			t.Errorf("%d ends are to be sent after the loss", n)
 		}

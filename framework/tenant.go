@@ -21,7 +21,7 @@ func (p *pool) Serve(g partition.Grant) {
 		sheet: newSheet(),
 		times: times{granted: time.Now()},
 	}
-	l.book = newBook(&p.spares)
+	l.book = newBook()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

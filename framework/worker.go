@@ -62,7 +62,7 @@ func (p *pool) abandoned(r *run) {
 	t := &r.tasks[r.booked] // the one that is left
 	l, began := r.lane, r.began
 	p.mu.Unlock()
-	ended := p.judge(l, t.entry, errGoexit, began, &t.verdict)
+	ended := p.judge(l, t.task, errGoexit, began, &t.verdict)
 	t.verdict.at = ended.Sub(r.from)
 	r.ended.Add(1)
 	p.mu.Lock()
@@ -77,13 +77,13 @@ func (p *pool) abandoned(r *run) {
 // The question comes last before the start, and the answer counts suspend: a
 // process that was stopped past its lease and goes on finds here that nothing may
 // start, before anybody has told it so.
-func (p *pool) run(l *lane, e *entry, now time.Time, v *verdict) time.Time {
+func (p *pool) run(l *lane, t *Task, now time.Time, v *verdict) time.Time {
 	if !p.gate.Valid(now) || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil || l.unanswered(now) {
 		v.refused = true
 		return time.Now()
 	}
-	err := p.call(l.ctxs.handlers, e.run())
-	return p.judge(l, e, err, now, v)
+	err := p.call(l.ctxs.handlers, t)
+	return p.judge(l, t, err, now, v)
 }
 
 // call calls the handler with its context. A panic is an error.
@@ -107,7 +107,7 @@ func (p *pool) call(ctx context.Context, t *Task) (err error) {
 // A run that was ended from outside is no failure of the task, so it costs no try.
 // After a loss nothing can be said about it any more; when the drain time is over
 // what the handler did count as done or given up still can.
-func (p *pool) judge(l *lane, e *entry, err error, began time.Time, v *verdict) (ended time.Time) {
+func (p *pool) judge(l *lane, t *Task, err error, began time.Time, v *verdict) (ended time.Time) {
 	ended = time.Now()
 	if err != nil {
 		v.err = err
@@ -124,20 +124,20 @@ func (p *pool) judge(l *lane, e *entry, err error, began time.Time, v *verdict) 
 	case cause != nil && (asked != sources.Dead || cancelled(err)):
 	case asked == sources.Dead:
 		v.outcome = sources.Dead
-	case e.run().Attempt >= p.cfg.Retry.Tries && !counted(err):
+	case t.Attempt >= p.cfg.Retry.Tries && !counted(err):
 		v.outcome = sources.Dead
-		v.err = fmt.Errorf("gave up after %d tries: %w", e.run().Attempt, err)
+		v.err = fmt.Errorf("gave up after %d tries: %w", t.Attempt, err)
 	default:
 		v.outcome, v.delay = sources.Retry, after
 		if asked == 0 {
-			v.delay = p.cfg.Retry.Delay(e.run().Attempt, p.random())
+			v.delay = p.cfg.Retry.Delay(t.Attempt, p.random())
 		}
-		if e.task.Key == "" || p.cfg.Pass {
+		if t.Key == "" || p.cfg.Pass {
 			v.outcome = sources.Requeue
 		}
 	}
 	if p.observer != nil {
-		observeHandled(p.observer, Handled{Where: l.where, Task: e.run(), Outcome: v.outcome, Delay: v.delay, Took: ended.Sub(began), Err: v.err})
+		observeHandled(p.observer, Handled{Where: l.where, Task: t, Outcome: v.outcome, Delay: v.delay, Took: ended.Sub(began), Err: v.err})
 	}
 	return ended
 }
@@ -152,9 +152,10 @@ func cancelled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// finish puts what e's run, which ended at now, came to into the lane's books. The
+// finish puts what the run of t, which ended at now, came to into the lane's books. The
 // caller holds mu and calls changed.
-func (p *pool) finish(l *lane, e *entry, v *verdict, now time.Time) {
+func (p *pool) finish(l *lane, t *runTask, now time.Time) {
+	v := &t.verdict
 	switch {
 	case v.refused:
 		if l.over() {
@@ -162,21 +163,20 @@ func (p *pool) finish(l *lane, e *entry, v *verdict, now time.Time) {
 		} else {
 			p.hold(l, now)
 		}
-		l.book.back(e)
+		l.book.back(t.slot)
 	case l.phase.lost || v.outcome == 0:
 		// The lane takes nothing more: nothing of the key starts here.
 		l.phase.shed++
-		l.book.finish(e, now)
+		l.book.finish(t.slot, now)
 	default:
-		l.note(e, v)
+		l.note(t)
 		if v.outcome == sources.Retry {
 			if l.over() {
 				l.phase.shed++ // the next owner tries again
 			}
-			e.again = again(e.run(), v.err)
-			l.book.park(e, now.Add(v.delay))
+			l.book.park(t.slot, again(t.task, v.err), now.Add(v.delay))
 		} else {
-			l.book.finish(e, now)
+			l.book.finish(t.slot, now)
 		}
 	}
 }

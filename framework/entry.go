@@ -1,0 +1,113 @@
+package framework
+
+// A slot is the place of an entry among those of its lane; 0 is none.
+type slot uint32
+
+// An entry is a task in a lane, from Fetch until it is finished.
+type entry struct {
+	task  *Task // as Fetch returned it
+	again *Task // a copy that counts later tries; nil before the first retry
+
+	// Where its newest settlement stands: pending[place-1] while the lane's batch
+	// is still batch. A newer one takes its place there.
+	batch uint64
+	place int32
+
+	hash    uint32 // of its key
+	waiting queue  // the later tasks of its key; only the earliest has them
+	next    slot   // in its queue, or among the spare ones
+	keyed   bool
+	parked  bool // and what waits behind it with it
+	active  bool
+}
+
+// run is the task as the handler gets it.
+func (e *entry) run() *Task {
+	if e.again != nil {
+		return e.again
+	}
+	return e.task
+}
+
+// A queue is a list of entries, first in, first out.
+type queue struct {
+	head, tail slot
+	n          int
+}
+
+// entries are those of a lane, and spare ones to use again, so that a task costs no
+// allocation on its way through.
+//
+// They lie in one piece of memory and name each other by their place in it: a worker
+// finds the next ones beside the last, and no pointer is written when one goes from list
+// to list, which while garbage is collected costs more than all the rest. A *entry is
+// good until the next take.
+type entries struct {
+	all   []entry // the first is nobody's
+	spare slot
+}
+
+func (s *entries) at(i slot) *entry { return &s.all[i] }
+
+// take makes an entry for t.
+func (s *entries) take(t *Task) slot {
+	i := s.spare
+	if i == 0 {
+		if len(s.all) == 0 {
+			s.all = make([]entry, 1, 8)
+		}
+		i = slot(len(s.all))
+		s.all = append(s.all, entry{task: t})
+		return i
+	}
+	e := s.at(i)
+	s.spare, e.next = e.next, 0
+	e.task = t
+	return i
+}
+
+// free takes back an entry in no queue, and leaves nothing of its task in it.
+func (s *entries) free(i slot) {
+	e := s.at(i)
+	e.task = nil
+	if e.again != nil {
+		e.again = nil
+	}
+	e.batch, e.place, e.hash, e.waiting = 0, 0, 0, queue{}
+	e.keyed, e.parked, e.active = false, false, false
+	e.next, s.spare = s.spare, i
+}
+
+func (s *entries) push(q *queue, i slot) {
+	s.at(i).next = 0
+	if q.tail == 0 {
+		q.head = i
+	} else {
+		s.at(q.tail).next = i
+	}
+	q.tail = i
+	q.n++
+}
+
+func (s *entries) pushFront(q *queue, i slot) {
+	s.at(i).next = q.head
+	q.head = i
+	if q.tail == 0 {
+		q.tail = i
+	}
+	q.n++
+}
+
+func (s *entries) pop(q *queue) slot {
+	i := q.head
+	if i == 0 {
+		return 0
+	}
+	e := s.at(i)
+	q.head, e.next = e.next, 0
+	if q.head == 0 {
+		q.tail = 0
+	}
+	q.n--
+	return i
+}
