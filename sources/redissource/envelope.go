@@ -95,15 +95,23 @@ func appendHeaders(dst []byte, headers map[string]string) []byte {
 // for this one element, and no other string lies over its last bytes, so that a
 // handler that breaks the rule and writes to its payload spoils only that.
 func parseEnvelope(s string) (envelope, error) {
+	var e envelope
+	if err := e.parse(s); err != nil {
+		return envelope{}, err
+	}
+	return e, nil
+}
+
+// parse is parseEnvelope into e, which is zero. After an error e is good for nothing.
+func (e *envelope) parse(s string) error {
 	r := reader{s: s}
 	if v := r.byte("version"); r.err == nil && v != envelopeVersion {
-		return envelope{}, fmt.Errorf("%w: version %d, this build reads version %d", errEnvelope, v, envelopeVersion)
+		return fmt.Errorf("%w: version %d, this build reads version %d", errEnvelope, v, envelopeVersion)
 	}
 	flags := r.byte("flags")
 	if r.err == nil && flags&^envelopeFlags != 0 {
-		return envelope{}, fmt.Errorf("%w: unknown flags %#x", errEnvelope, flags)
+		return fmt.Errorf("%w: unknown flags %#x", errEnvelope, flags)
 	}
-	var e envelope
 	e.unique = flags&flagUnique != 0
 	e.id = r.string("id")
 	e.typ = r.string("type")
@@ -123,10 +131,7 @@ func parseEnvelope(s string) (envelope, error) {
 	if left := len(s) - r.at; r.err == nil && left > 0 {
 		r.fail("end", "%d bytes too many", left)
 	}
-	if r.err != nil {
-		return envelope{}, r.err
-	}
-	return e, nil
+	return r.err
 }
 
 // A reader reads the fields of s one after the other. After the first fault it only
@@ -196,6 +201,20 @@ func (r *reader) count(field string) int {
 }
 
 func (r *reader) string(field string) string {
+	// Nearly all are short, and there.
+	if at := r.at + 1; at <= len(r.s) {
+		if end := at + int(r.s[at-1]); end < at+0x80 && end <= len(r.s) {
+			r.at = end
+			if end == at {
+				return "" // and not a pointer to follow
+			}
+			return r.s[at:end]
+		}
+	}
+	return r.long(field)
+}
+
+func (r *reader) long(field string) string {
 	n := r.uvarint(field)
 	if left := len(r.s) - r.at; n > uint64(left) {
 		r.fail(field, "%d bytes announced, %d left", n, left)

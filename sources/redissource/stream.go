@@ -54,7 +54,11 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, s
 
 // take takes in one element of the log. The caller holds the lock, or nobody else knows s.
 func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
-	e, err := parseEnvelope(element)
+	var e envelope
+	err := e.parse(element)
+	if err != nil {
+		e = envelope{}
+	}
 	var tried redisprogress.Tried
 	had := false
 	if len(s.tried) > 0 {
