@@ -36,8 +36,9 @@ func newEndless(keys int) *endless {
 	// Enough memory for all that may be under way at once, so that a task is never
 	// overwritten while somebody has it.
 	e.batch = make([]sources.Task, 16*mostAhead+mostUnsettled)
+	first := &Delivery{Attempt: 1}
 	for i := range e.batch {
-		e.batch[i] = sources.Task{ID: "task", Key: names[i%len(names)], Attempt: 1, Receipt: sources.Receipt(i)}
+		e.batch[i] = sources.Task{ID: "task", Key: names[i%len(names)], Receipt: sources.Receipt(i), Delivery: first}
 	}
 	return e
 }

@@ -49,7 +49,7 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				serial++
-				fresh := &Task{ID: fmt.Sprint(serial), Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key")}
+				fresh := &Task{ID: fmt.Sprint(serial), Key: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"), Delivery: &Delivery{}}
 				if rapid.IntRange(0, 4).Draw(t, "later") == 0 {
 					fresh.NotBefore = now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "in")) * time.Second)
 				}
@@ -166,11 +166,11 @@ func TestABookThatIsOverKeepsNothing(t *testing.T) {
 		if i > 3 {
 			key = "a"
 		}
-		b.add(&Task{ID: fmt.Sprint(i), Key: key}, now)
+		b.add(&Task{ID: fmt.Sprint(i), Key: key, Delivery: &Delivery{}}, now)
 	}
 	later := now.Add(time.Second)
-	b.add(&Task{ID: "later", NotBefore: later}, now)
-	b.add(&Task{ID: "behind", Key: "a"}, now)
+	b.add(&Task{ID: "later", Delivery: &Delivery{NotBefore: later}}, now)
+	b.add(&Task{ID: "behind", Key: "a", Delivery: &Delivery{}}, now)
 	var active []slot
 	for e := b.next(); e != 0; e = b.next() {
 		active = append(active, e)
@@ -199,7 +199,7 @@ func TestWhatIsCalledBackIsFirst(t *testing.T) {
 	now := time.Unix(0, 0)
 	b := newBook()
 	for i := range 4 {
-		b.add(&Task{ID: fmt.Sprint(i)}, now)
+		b.add(&Task{ID: fmt.Sprint(i), Delivery: &Delivery{}}, now)
 	}
 	taken := []slot{b.next(), b.next(), b.next()}
 	b.back(taken[2])
@@ -217,7 +217,7 @@ func TestWhatIsCalledBackIsFirst(t *testing.T) {
 // handed out as another, or counted as parked.
 func TestAnEntryIsAsNew(t *testing.T) {
 	var s entries
-	first := &Task{ID: "first", Key: "key"}
+	first := &Task{ID: "first", Key: "key", Delivery: &Delivery{Attempt: 1}}
 	i := s.take(first)
 	*s.at(i) = entry{
 		task: first, again: again(first, nil), batch: 3, place: 4, hash: 7,
@@ -236,7 +236,7 @@ func TestALaneWithoutTasksKeepsLittle(t *testing.T) {
 	b := newBook()
 	for round := range 3 {
 		for i := range 5 * mostSpare {
-			b.add(&Task{Key: fmt.Sprint(i % 100)}, now)
+			b.add(&Task{Key: fmt.Sprint(i % 100), Delivery: &Delivery{}}, now)
 		}
 		n := 0
 		for e := b.next(); e != 0; e = b.next() {
@@ -253,8 +253,12 @@ func TestALaneWithoutTasksKeepsLittle(t *testing.T) {
 }
 
 func TestTheFirstErrorStands(t *testing.T) {
-	task := again(again(&Task{Attempt: 1}, errors.New("first")), errors.New("second"))
+	shared := &Delivery{Attempt: 1}
+	task := again(again(&Task{Delivery: shared}, errors.New("first")), errors.New("second"))
 	if task.Attempt != 3 || task.FirstError != "first" {
-		t.Errorf("the third try is told %+v", task)
+		t.Errorf("the third try is told %+v", task.Delivery)
+	}
+	if shared.Attempt != 1 || shared.FirstError != "" {
+		t.Errorf("a task with the same delivery that never ran is told %+v", shared)
 	}
 }

@@ -8,8 +8,16 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
-// A Task is one delivery of one piece of work.
+// A Task is one delivery of one piece of work. What it has in common with others is in
+// its Delivery, whose fields are read as t.Attempt, t.Headers, t.Token and so on.
 type Task = sources.Task
+
+// A Delivery is what a task has in common with most others of its grant.
+type Delivery = sources.Delivery
+
+// A Moment is a time to the microsecond in eight bytes, as in [Task].Born; its Time
+// method returns the time.Time.
+type Moment = sources.Moment
 
 // A Handler does the work of a task. It is called from many goroutines at once,
 // but never twice at a time for one key of a consumer's name.

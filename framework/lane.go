@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -119,6 +120,9 @@ func (l *lane) fetch(s sources.Stream) {
 			return
 		}
 		tasks, err := s.Fetch(l.ctxs.fetching, limit)
+		if broken := whole(tasks); broken != nil {
+			tasks, err = nil, broken
+		}
 		if len(tasks) > 0 {
 			again = backoff{}
 			if l.pool.observer != nil {
@@ -140,6 +144,21 @@ func (l *lane) fetch(s sources.Stream) {
 	}
 }
 
+// errBare ends the consumer: such a task cannot be run, and every other will be like it.
+var errBare = errors.New("the source breaks its contract: Fetch returned a task without a Delivery (see sources.Task; package sourcetest " +
+	"finds what else it may break)")
+
+// whole returns an error if one of the tasks lacks what is read of each of them, here and
+// by handlers.
+func whole(tasks []sources.Task) error {
+	for i := range tasks {
+		if t := &tasks[i]; t.Delivery == nil {
+			return fmt.Errorf("task %q with receipt %d: %w", t.ID, t.Receipt, errBare)
+		}
+	}
+	return nil
+}
+
 // judge says how long to wait before what failed with err is tried again: zero if
 // never, because the ownership is over or the consumer cannot go on.
 func (l *lane) judge(err error, again *backoff) time.Duration {
@@ -151,7 +170,7 @@ func (l *lane) judge(err error, again *backoff) time.Duration {
 	case errors.Is(err, sources.ErrFenced), errors.Is(err, sources.ErrForgot), errors.Is(err, sources.ErrClosed):
 		l.pool.forfeit(l, err)
 		l.pool.gate.Lost(l.where.Grant, err)
-	case errors.Is(err, partition.ErrConfig):
+	case errors.Is(err, partition.ErrConfig), errors.Is(err, errBare):
 		l.pool.fatal(err)
 	default:
 		return again.next()

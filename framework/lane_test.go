@@ -223,6 +223,28 @@ func TestWhatIsFetchedWithAnErrorIsHandled(t *testing.T) {
 	})
 }
 
+// Whoever reads a field of such a task panics: the handler, an observer, the lane itself.
+func TestATaskWithoutADeliveryEndsTheConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{bare: true}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error {
+			t.Error("it was run")
+			return nil
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		err := <-b.failed
+		if !errors.Is(err, errBare) || !strings.Contains(err.Error(), `"a-0"`) {
+			t.Errorf("the consumer ends with %v", err)
+		}
+		if told := of[FetchFailed](b.seen); len(told) != 1 || told[0].Err != err || told[0].Again != 0 {
+			t.Errorf("told %+v", told)
+		}
+		b.drain(g)
+	})
+}
+
 func TestALostReplyOfSettleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lose atomic.Int32

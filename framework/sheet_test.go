@@ -88,7 +88,7 @@ func TestALineIsAsNew(t *testing.T) {
 		{outcome: sources.Dead, err: errors.New("no such mailbox")},
 	} {
 		l.book = newBook()
-		task := &Task{Attempt: 1}
+		task := &Task{Delivery: &Delivery{Attempt: 1}}
 		l.note(&runTask{slot: l.book.entries.take(task), task: task, verdict: v})
 		batch := l.sheet.take(math.MaxInt64)
 		want := sources.Settlement{Task: batch[0].Task, Outcome: v.outcome, Attempt: 1, Delay: v.delay, Reason: reason(v.err)}

@@ -20,6 +20,7 @@ type spy struct {
 	afterSettle              func() error // the source has done it, the reply may be lost
 	afterFetch               func() error // what was fetched comes with it
 	deaf                     bool         // fetches do not hear that their context ended
+	bare                     bool         // tasks come without a Delivery
 
 	mu     sync.Mutex
 	calls  []string
@@ -78,6 +79,11 @@ func (s *spyStream) Fetch(ctx context.Context, limit int) ([]sources.Task, error
 	s.s.mu.Lock()
 	s.s.limits = append(s.s.limits, limit)
 	s.s.mu.Unlock()
+	for i := range tasks {
+		if s.s.bare {
+			tasks[i].Delivery = nil
+		}
+	}
 	if err == nil && s.s.afterFetch != nil {
 		err = s.s.afterFetch()
 	}

@@ -181,14 +181,19 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 	}
 }
 
-// again is the task as the handler gets it the next time.
+// again is the task as the handler gets it the next time. Others may have its Delivery,
+// so it gets one of its own.
 func again(t *Task, err error) *Task {
-	next := *t
-	next.Attempt++
-	if next.FirstError == "" {
-		next.FirstError = reason(err)
+	next := &struct {
+		task Task
+		own  Delivery
+	}{*t, *t.Delivery}
+	next.task.Delivery = &next.own
+	next.own.Attempt++
+	if next.own.FirstError == "" {
+		next.own.FirstError = reason(err)
 	}
-	return &next
+	return &next.task
 }
 
 // mostReason bounds what of an error is stored with a task.

@@ -7,22 +7,73 @@ import (
 )
 
 // A Task is one delivery of one piece of work. Handlers must not change it.
+//
+// It is small, because there are many: what it has in common with most others is in
+// its [Delivery], whose fields are read as if they were its own, as in t.Attempt or
+// t.Headers["trace"]. In a literal they are not. A test that gives a task to a
+// handler writes
+//
+//	&framework.Task{Payload: p, Delivery: &framework.Delivery{Attempt: 1}}
+//
+// or lets frameworktest.Handle fill it in.
 type Task struct {
-	ID        string // unique within the name; the same in every delivery
-	Type      string // picks the handler; may be empty
-	Key       string // tasks of one key run one at a time, in order; empty: unordered
-	Payload   []byte
-	Headers   map[string]string // nil if there are none
-	Born      time.Time         // when it was enqueued, by the producer's clock
-	Attempt   int               // 1 for the first run; crashes do not count
-	Crashes   int               // runs that a crash of their peer ended, as far as that is known
-	NotBefore time.Time         // must not start earlier, by this process's clock; zero: at once
-
-	Grant   partition.Grant // the partition and its epoch
-	Token   partition.Token // the fence; give it to your sink, so that it can refuse smaller epochs
+	ID      string // unique within the name; the same in every delivery
+	Type    string // picks the handler; may be empty
+	Key     string // tasks of one key run one at a time, in order; empty: unordered
+	Payload []byte
+	Born    Moment // when it was enqueued, by the producer's clock; zero: not known
 	Receipt Receipt
-	// FirstError is the first error a run of it ended with, empty if none did.
-	FirstError string
+
+	// What most tasks have in common. It is never nil in a task that a [Stream]
+	// returned; without it, reading one of its fields through the task panics.
+	*Delivery
+}
+
+// A Delivery is what a task has in common with most others of its grant: those that run
+// for the first time and have no headers may share one. So nobody changes one that was
+// handed out: who needs another makes a copy, and a copy of the task that has it.
+type Delivery struct {
+	Grant      partition.Grant   // the partition and its epoch
+	Token      partition.Token   // the fence; give it to your sink, so that it can refuse smaller epochs
+	Attempt    int               // 1 for the first run; crashes do not count
+	Crashes    int               // runs that a crash of their peer ended, as far as that is known
+	FirstError string            // the first error a run of it ended with, empty if none did
+	NotBefore  time.Time         // must not start earlier, by this process's clock; zero: at once
+	Headers    map[string]string // nil if there are none
+}
+
+// A Moment is a time to the microsecond in eight bytes: microseconds since 1970-01-01
+// 00:00 UTC. 0 means that it is not known: the very first microsecond of 1970 has no
+// Moment.
+type Moment int64
+
+// MomentOf returns t cut off to the microsecond, and 0 of the zero time.
+func MomentOf(t time.Time) Moment {
+	if t.IsZero() {
+		return 0
+	}
+	return Moment(t.UnixMicro())
+}
+
+// Time returns m in the local time zone, as [time.UnixMicro] does, and the zero time
+// if m is not known.
+func (m Moment) Time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(m))
+}
+
+// IsZero reports whether m is not known.
+func (m Moment) IsZero() bool { return m.Time().IsZero() }
+
+// String is m in UTC as in "2026-07-01T03:00:00.000000Z", and "unknown" if it is not
+// known.
+func (m Moment) String() string {
+	if m.IsZero() {
+		return "unknown"
+	}
+	return m.Time().UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
 // A Receipt names one task to the stream that returned it, and to no other. In a

@@ -71,8 +71,10 @@ func (s *stream) Fetch(ctx context.Context, limit int) ([]sources.Task, error) {
 			}
 			for _, t := range f.Tasks {
 				if t.Receipt > s.next && len(tasks) < limit {
-					t.Attempt++
-					t.Grant, t.Token = s.g, s.tok
+					d := *t.Delivery // that of the file stays as it is
+					d.Grant, d.Token = s.g, s.tok
+					d.Attempt++
+					t.Delivery = &d
 					tasks = append(tasks, t)
 				}
 			}

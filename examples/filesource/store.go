@@ -71,8 +71,13 @@ func (s *Source) Change(id partition.ID, do func(f *File) error) error {
 
 func (f *File) append(tasks ...sources.Task) {
 	for _, t := range tasks {
+		var d sources.Delivery // one of its own, whatever the caller gave
+		if t.Delivery != nil {
+			d = *t.Delivery
+		}
+		d.NotBefore = time.Time{}
 		f.Last++
-		t.Receipt, t.NotBefore = f.Last, time.Time{}
+		t.Receipt, t.Delivery = f.Last, &d
 		f.Tasks = append(f.Tasks, t)
 	}
 }

@@ -69,7 +69,7 @@ func TestOneHandlerThreeSources(t *testing.T) {
 			}
 			ledger := memledger.New(partition.Config{Total: 2}, timing, memledger.Options{})
 			return frameworkfx.From(name, store, ledger), func(word string) error {
-				return store.Push(sources.Task{Type: "placed", Key: "ann", Payload: []byte(word), Headers: map[string]string{"trace": "ab"}})
+				return store.Push(sources.Task{Type: "placed", Key: "ann", Payload: []byte(word), Delivery: &sources.Delivery{Headers: map[string]string{"trace": "ab"}}})
 			}
 		}},
 		{"redis", func(t *testing.T, name string) (fx.Option, func(string) error) {

@@ -179,12 +179,18 @@ func (f *Fleet) Dead() []DeadLetter {
 
 // Handle runs h once and returns what becomes of the task: sources.Done,
 // sources.Dead, or sources.Retry with the delay that the handler asked for, zero if
-// it left that to the retry policy. A panic fails the test.
+// it left that to the retry policy. A panic fails the test. A task without a Delivery,
+// or with Attempt 0, runs for the first time.
 func Handle(t testing.TB, h framework.Handler, task framework.Task) (o sources.Outcome, after time.Duration, err error) {
 	t.Helper()
-	if task.Attempt == 0 {
-		task.Attempt = 1
+	var d framework.Delivery
+	if task.Delivery != nil {
+		d = *task.Delivery
 	}
+	if d.Attempt == 0 {
+		d.Attempt = 1
+	}
+	task.Delivery = &d
 	err = framework.Chain(h, framework.Recover()).Handle(t.Context(), &task)
 	if p := (*framework.PanicError)(nil); errors.As(err, &p) {
 		t.Fatalf("%v\n%s", p, p.Stack)

@@ -43,7 +43,7 @@ func TestWritesEveryEventThereIs(t *testing.T) {
 }
 
 func TestLevels(t *testing.T) {
-	task := &framework.Task{ID: "7", Key: "ann", Payload: []byte("secret")}
+	task := &framework.Task{ID: "7", Key: "ann", Payload: []byte("secret"), Delivery: &framework.Delivery{Attempt: 1}}
 	for _, c := range []struct {
 		name  string
 		event framework.Event
@@ -91,8 +91,8 @@ func TestLogWritesEachRun(t *testing.T) {
 		}
 		return nil
 	}), zapobserver.Log(zap.New(core)))
-	_ = h.Handle(t.Context(), &framework.Task{ID: "good"})
-	_ = h.Handle(t.Context(), &framework.Task{ID: "bad"})
+	_ = h.Handle(t.Context(), &framework.Task{ID: "good", Delivery: &framework.Delivery{Attempt: 1}})
+	_ = h.Handle(t.Context(), &framework.Task{ID: "bad", Delivery: &framework.Delivery{Attempt: 1}})
 	got := lines.All()
 	if len(got) != 2 || got[0].Level != zapcore.DebugLevel || got[1].Level != zapcore.InfoLevel {
 		t.Errorf("wrote %v", got)

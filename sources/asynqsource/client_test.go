@@ -189,13 +189,29 @@ func TestTheKeySaysTheQueue(t *testing.T) {
 	}
 }
 
+// What tasks have in common is there once; a task with headers has a Delivery of its own.
+func TestTasksShareADelivery(t *testing.T) {
+	s := newStore(t)
+	for range 2 {
+		s.enqueue(t, 0, asynq.NewTask("t", nil))
+	}
+	s.enqueue(t, 0, asynq.NewTaskWithHeaders("t", nil, map[string]string{"trace": "ab"}))
+	tasks := s.open(t, s.source(t), 0, 1).all(t, 3)
+	if tasks[0].Delivery != tasks[1].Delivery || tasks[0].Attempt != 1 || tasks[0].Headers != nil {
+		t.Errorf("without headers: %+v and %+v", tasks[0].Delivery, tasks[1].Delivery)
+	}
+	if own := tasks[2]; own.Delivery == tasks[0].Delivery || own.Headers["trace"] != "ab" || own.Attempt != 1 || own.Token != tasks[0].Token {
+		t.Errorf("with headers: %+v", own.Delivery)
+	}
+}
+
 // A task of asynq's own client was born when it became pending.
 func TestWhenATaskWasBorn(t *testing.T) {
 	s := newStore(t)
 	began := time.Now().Add(-time.Second)
 	s.enqueue(t, 0, asynq.NewTask("t", nil))
 	st := s.open(t, s.source(t), 0, 1)
-	if born := st.all(t, 1)[0].Born; born.Before(began) || born.After(time.Now().Add(time.Second)) {
+	if born := st.all(t, 1)[0].Born.Time(); born.Before(began) || born.After(time.Now().Add(time.Second)) {
 		t.Errorf("it was born at %v", born)
 	}
 }

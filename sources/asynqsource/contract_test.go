@@ -94,7 +94,7 @@ func (s *store) push(ctx context.Context, id partition.ID, tasks ...sources.Task
 		if t.Key != "" {
 			b = appendHeader(b, HeaderKey, t.Key)
 		}
-		b = appendHeader(b, HeaderBorn, strconv.FormatInt(t.Born.UnixMilli(), 10))
+		b = appendHeader(b, HeaderBorn, strconv.FormatInt(t.Born.Time().UnixMilli(), 10))
 		for name, value := range t.Headers {
 			b = appendHeader(b, name, value)
 		}
@@ -133,7 +133,7 @@ func (s *store) dead(ctx context.Context, id partition.ID) ([]sourcetest.DeadLet
 			}
 			return nil
 		})
-		task := sources.Task{ID: m.id, Type: m.typ, Key: m.key, Payload: m.payload, Headers: m.headers, Born: m.born}
+		task := sources.Task{ID: m.id, Type: m.typ, Key: m.key, Payload: m.payload, Born: sources.MomentOf(m.born), Delivery: &sources.Delivery{Headers: m.headers}}
 		list = append(list, sourcetest.DeadLetter{Task: task, Reason: reason})
 	}
 	return list, err
@@ -261,7 +261,7 @@ func contract(modest bool) func(t *testing.T) sourcetest.Harness {
 func warm(t testing.TB, s *store) {
 	t.Helper()
 	ctx := t.Context()
-	if err := s.push(ctx, 3, sources.Task{ID: "warm"}); err != nil {
+	if err := s.push(ctx, 3, sources.Task{ID: "warm", Delivery: &sources.Delivery{}}); err != nil {
 		t.Fatal(err)
 	}
 	src, _, _ := s.peer(t, Config{})

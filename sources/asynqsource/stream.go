@@ -21,7 +21,8 @@ type stream struct {
 	*logstream.Stream
 	source *Source
 	token  partition.Token
-	fence  string // token as the store has it
+	first  *sources.Delivery // of all tasks without a past and without headers
+	fence  string            // token as the store has it
 	queue  string
 	keys   keys
 	waiter *waiter
@@ -79,6 +80,7 @@ const everything = 1 << 62
 func newStream(src *Source, g partition.Grant, tok partition.Token, queue string, o opened) *stream {
 	s := &stream{
 		source: src, token: tok, fence: tok.String(), queue: queue, keys: keysOf(queue),
+		first:   &sources.Delivery{Grant: g, Token: tok, Attempt: 1},
 		items:   make(map[int64]*item),
 		open:    make(map[string]int64),
 		content: make(map[uint64]content),
@@ -132,10 +134,15 @@ func (s *stream) take(id, raw string, since int64) {
 	if m.born.IsZero() && since > 0 {
 		m.born = time.Unix(0, since)
 	}
+	d := s.first
+	if had || m.retried > 0 || m.headers != nil {
+		d = &sources.Delivery{
+			Grant: s.Grant, Token: s.token, Attempt: max(m.retried, t.tries) + 1, Crashes: t.crashes,
+			FirstError: t.firstError, NotBefore: t.notBefore, Headers: m.headers,
+		}
+	}
 	*s.Held.Next() = sources.Task{
-		ID: id, Type: m.typ, Key: m.key, Payload: m.payload, Headers: m.headers, Born: m.born,
-		Attempt: max(m.retried, t.tries) + 1, Crashes: t.crashes, NotBefore: t.notBefore, FirstError: t.firstError,
-		Grant: s.Grant, Token: s.token, Receipt: sources.Receipt(pos),
+		ID: id, Type: m.typ, Key: m.key, Payload: m.payload, Born: sources.MomentOf(m.born), Receipt: sources.Receipt(pos), Delivery: d,
 	}
 }
 

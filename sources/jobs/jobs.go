@@ -65,6 +65,9 @@ const (
 
 // Tick returns the entry and the instant that t was fired for.
 func Tick(t *sources.Task) (entry string, at time.Time, ok bool) {
+	if t.Delivery == nil {
+		return "", time.Time{}, false
+	}
 	at, err := time.Parse(time.RFC3339, t.Headers[HeaderTick])
 	entry = t.Headers[HeaderJob]
 	return entry, at, err == nil && entry != ""

@@ -49,7 +49,7 @@ func TestTheTaskOfATick(t *testing.T) {
 	if task.ID != "report@2026-07-01T01:00:00Z" || j.Type != "report" || j.Key != "report" || task.Headers["a"] != "b" || !task.Born.Equal(at) {
 		t.Errorf("%+v of %+v", task, j.Entry)
 	}
-	name, tick, ok := jobs.Tick(&sources.Task{Headers: task.Headers})
+	name, tick, ok := jobs.Tick(&sources.Task{Delivery: &sources.Delivery{Headers: task.Headers}})
 	if name != "report" || !tick.Equal(at) || !ok {
 		t.Errorf("read %q %v %t", name, tick, ok)
 	}

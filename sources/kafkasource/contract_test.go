@@ -118,7 +118,7 @@ func contract(t *testing.T) sourcetest.Harness {
 
 // record makes the record of a task, as a producer does.
 func record(topic string, id partition.ID, t sources.Task) *kgo.Record {
-	r := &kgo.Record{Topic: topic, Partition: int32(id), Value: t.Payload, Timestamp: t.Born}
+	r := &kgo.Record{Topic: topic, Partition: int32(id), Value: t.Payload, Timestamp: t.Born.Time()}
 	if t.Key != "" {
 		r.Key = []byte(t.Key)
 	}
@@ -175,7 +175,7 @@ func deadLetters(ctx context.Context, b *kafkatest.Broker, topic string, id part
 }
 
 func letterOf(r *kgo.Record) sourcetest.DeadLetter {
-	d := sourcetest.DeadLetter{Task: sources.Task{Key: string(r.Key), Payload: r.Value, Born: r.Timestamp, Headers: map[string]string{}}}
+	d := sourcetest.DeadLetter{Task: sources.Task{Key: string(r.Key), Payload: r.Value, Born: sources.MomentOf(r.Timestamp), Delivery: &sources.Delivery{Headers: map[string]string{}}}}
 	for _, h := range r.Headers {
 		switch v := string(h.Value); h.Key {
 		case HeaderID:

@@ -19,26 +19,37 @@ func keyHash(key []byte) uint64 {
 	return max(1, xxhash.Sum64(key))
 }
 
-// deliver makes t, which knows already whose it is and what was tried, the task of a
-// record. Of a header that is there more than once the last counts.
+// deliver makes t, which has its delivery already, the task of a record.
 func deliver(t *sources.Task, r *kgo.Record, n *names) {
-	t.Key, t.Payload, t.Born, t.Receipt = n.text(r.Key), r.Value, r.Timestamp, sources.Receipt(r.Offset)
+	t.Key, t.Payload, t.Born, t.Receipt = n.text(r.Key), r.Value, sources.MomentOf(r.Timestamp), sources.Receipt(r.Offset)
 	for i := range r.Headers {
 		switch h := &r.Headers[i]; h.Key {
 		case HeaderID:
 			t.ID = n.text(h.Value)
 		case HeaderType:
 			t.Type = n.text(h.Value)
-		default:
-			if t.Headers == nil {
-				t.Headers = make(map[string]string, len(r.Headers))
-			}
-			t.Headers[h.Key] = string(h.Value)
 		}
 	}
 	if t.ID == "" {
 		t.ID = n.id(r.Offset)
 	}
+}
+
+// headersOf returns the headers of a record that say neither the id nor the type of its
+// task; nil if there are none. Of one that is there more than once the last counts.
+func headersOf(r *kgo.Record) map[string]string {
+	var headers map[string]string
+	for i := range r.Headers {
+		h := &r.Headers[i]
+		if h.Key == HeaderID || h.Key == HeaderType {
+			continue
+		}
+		if headers == nil {
+			headers = make(map[string]string, len(r.Headers))
+		}
+		headers[h.Key] = string(h.Value)
+	}
+	return headers
 }
 
 // names are the keys and ids of tasks that are taken in together, in one piece of memory.

@@ -104,9 +104,10 @@ func (a *redeliveries) put(pos int64, d *sources.Settlement, at time.Time) {
 	a.forget(pos)
 	a.last--
 	a.current[pos], a.of[a.last] = a.last, pos
-	t := *d.Task
-	t.Receipt, t.Attempt, t.FirstError = a.last, d.Attempt+1, logstream.FirstError(&t, d.Reason)
-	t.NotBefore = time.Time{}
+	t, next := *d.Task, *d.Task.Delivery
+	next.Attempt, next.FirstError = d.Attempt+1, logstream.FirstError(d.Task, d.Reason)
+	next.NotBefore = time.Time{}
+	t.Receipt, t.Delivery = a.last, &next
 	i := len(a.waiting)
 	for i > 0 && a.waiting[i-1].at.After(at) {
 		i--

@@ -133,12 +133,12 @@ func TestWhatTheReaderHasMetIsToldOnce(t *testing.T) {
 func TestRedeliveries(t *testing.T) {
 	var a redeliveries
 	now := time.Now()
-	task := sources.Task{Receipt: 7, Attempt: 1, NotBefore: now.Add(time.Hour)}
+	task := sources.Task{Receipt: 7, Delivery: &sources.Delivery{Attempt: 1, NotBefore: now.Add(time.Hour)}}
 	if pos, ok := a.position(7); pos != 7 || !ok {
 		t.Errorf("the first delivery is of %d, %v", pos, ok)
 	}
 	a.put(7, &sources.Settlement{Task: &task, Attempt: 3, Reason: "no"}, now.Add(time.Second))
-	other := sources.Task{Receipt: 9, Attempt: 1}
+	other := sources.Task{Receipt: 9, Delivery: &sources.Delivery{Attempt: 1}}
 	a.put(9, &sources.Settlement{Task: &other, Attempt: 1}, now)
 	if tasks := a.take(now, 5); len(tasks) != 1 || !a.due().Equal(now.Add(time.Second)) {
 		t.Fatalf("%d come at once, the next is due at %v", len(tasks), a.due())
@@ -146,6 +146,9 @@ func TestRedeliveries(t *testing.T) {
 	again := a.take(now.Add(time.Second), 5)
 	if len(again) != 1 || again[0].Attempt != 4 || again[0].FirstError != "no" || !again[0].NotBefore.IsZero() {
 		t.Fatalf("what comes again is %+v", again)
+	}
+	if task.Attempt != 1 || task.NotBefore.IsZero() {
+		t.Errorf("the delivery that others may have was changed: %+v", task.Delivery)
 	}
 	if _, ok := a.position(7); ok {
 		t.Error("the receipt of the first delivery counts")

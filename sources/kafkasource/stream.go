@@ -22,7 +22,8 @@ type stream struct {
 	source *Source
 	token  partition.Token
 	opened time.Time
-	prefix string // of the ids of its tasks
+	first  *sources.Delivery // of all tasks without a past and without headers
+	prefix string            // of the ids of its tasks
 
 	// Of the goroutine, and of Close after it.
 	trip     trip
@@ -43,7 +44,7 @@ type stream struct {
 
 func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record) *stream {
 	s := &stream{
-		source: src, token: tok, opened: time.Now(), prefix: fmt.Sprintf("%s-%d-", src.cfg.Topic, g.ID),
+		source: src, token: tok, opened: time.Now(), first: &sources.Delivery{Grant: g, Token: tok, Attempt: 1}, prefix: fmt.Sprintf("%s-%d-", src.cfg.Topic, g.ID),
 		content: make(map[uint64]progress.Content),
 		letters: make(map[uint64]*letter),
 		tried:   f.Tried,
@@ -90,9 +91,12 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 	}
 	s.records.put(r)
 	t := s.Held.Next()
-	t.Grant, t.Token, t.Attempt = s.Grant, s.token, 1
-	if had {
-		t.Attempt, t.Crashes, t.NotBefore, t.FirstError = tried.Tries+1, tried.Crashes, tried.NotBefore, tried.FirstError
+	t.Delivery = s.first
+	if headers := headersOf(r); had || headers != nil {
+		t.Delivery = &sources.Delivery{
+			Grant: s.Grant, Token: s.token, Attempt: tried.Tries + 1, Crashes: tried.Crashes,
+			FirstError: tried.FirstError, NotBefore: tried.NotBefore, Headers: headers,
+		}
 	}
 	deliver(t, r, n)
 }

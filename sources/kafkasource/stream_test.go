@@ -297,12 +297,14 @@ func TestDeadLetter(t *testing.T) {
 		}
 		st := s.open(s.source(Config{}), 1)
 		task := s.take(st, 1)[0]
-		if task.Key != "ann" || !task.Born.Equal(born) || task.Headers["traceparent"] != "00-4bf9-00f0-01" || task.Headers["twice"] != "2" ||
+		if task.Key != "ann" || !task.Born.Time().Equal(born) || task.Headers["traceparent"] != "00-4bf9-00f0-01" || task.Headers["twice"] != "2" ||
 			task.ID != s.topic+"-1-0" {
 			s.Errorf("the task is %+v", task)
 		}
 		done := sources.Settlement{Task: &task, Outcome: sources.Dead, Attempt: 3, Reason: "550 no such user"}
-		done.Task.FirstError = "451 later"
+		kept := *task.Delivery
+		kept.FirstError = "451 later" // as a caller does that keeps a task
+		task.Delivery = &kept
 		if err := st.Settle(s.soon(), done); err != nil {
 			s.Fatal(err)
 		}

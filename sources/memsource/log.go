@@ -29,7 +29,7 @@ type log struct {
 // An entry is a task and what is known of it. Its position never changes and is
 // never used again.
 type entry struct {
-	task     sources.Task // as it was pushed
+	task     sources.Task // as it was pushed; its Delivery is shared by copies of the log
 	due      time.Time    // of a delayed one: when it is appended; of an open one: its retry must not start earlier
 	tries    int          // runs that ended
 	crashes  int
@@ -52,10 +52,8 @@ func (l *log) wake() {
 func (l *log) push(t sources.Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	due := t.NotBefore
-	t.NotBefore = time.Time{}
-	if due.After(time.Now()) {
-		l.delay(entry{task: t, due: due})
+	if t.NotBefore.After(time.Now()) {
+		l.delay(entry{task: t, due: t.NotBefore})
 	} else {
 		l.entries = append(l.entries, entry{task: t})
 	}
@@ -109,10 +107,10 @@ func (l *log) bury(pos int64, attempt int, reason string) {
 	l.finish(pos)
 }
 
-// delivery is the task as it is handed out.
+// delivery is the task as it is handed out, with a Delivery of its own.
 func (e *entry) delivery(notBefore time.Time, attempt int) sources.Task {
 	t := e.task
-	t.Attempt, t.Crashes, t.FirstError, t.NotBefore = attempt, e.crashes, e.firstErr, notBefore
+	t.Delivery = &sources.Delivery{Attempt: attempt, Crashes: e.crashes, FirstError: e.firstErr, NotBefore: notBefore, Headers: t.Headers}
 	return t
 }
 
@@ -193,8 +191,9 @@ type found struct {
 	suspect bool
 }
 
-// read returns the open tasks from position from on, at most limit of them.
-func (l *log) read(tok partition.Token, seen uint64, from int64, limit int) (look, error) {
+// read returns the open tasks from position from on, at most limit of them, to the owner
+// of g.
+func (l *log) read(g partition.Grant, tok partition.Token, seen uint64, from int64, limit int) (look, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.admit(tok, seen); err != nil {
@@ -212,7 +211,9 @@ func (l *log) read(tok partition.Token, seen uint64, from int64, limit int) (loo
 		if e.due.After(now) {
 			notBefore = e.due
 		}
-		a.tasks = append(a.tasks, found{pos: a.next, task: e.delivery(notBefore, e.tries+1), suspect: e.suspect})
+		t := e.delivery(notBefore, e.tries+1)
+		t.Grant, t.Token, t.Receipt = g, tok, sources.Receipt(a.next)
+		a.tasks = append(a.tasks, found{pos: a.next, task: t, suspect: e.suspect})
 	}
 	if len(l.delayed) > 0 {
 		a.due = l.delayed[0].due

@@ -78,8 +78,9 @@ func (p peer) Open(ctx context.Context, g partition.Grant, tok partition.Token) 
 // Push appends tasks, in order, to the partitions of their keys; those without a
 // key go round robin. It uses ID (made up if empty), Type, Key, Payload, Headers,
 // Born (now if zero) and NotBefore (scheduled: appended when due); the store keeps
-// Payload and Headers, so they must not be changed any more. It fails, and pushes
-// nothing, if the hash cannot take one of the keys.
+// Payload and Headers, so they must not be changed any more. A task without headers
+// that is not scheduled needs no Delivery. It fails, and pushes nothing, if the hash
+// cannot take one of the keys.
 func (s *Store) Push(tasks ...sources.Task) error {
 	ids := make([]partition.ID, len(tasks))
 	for i, t := range tasks {
@@ -117,9 +118,13 @@ func (s *Store) birth(t sources.Task) sources.Task {
 		t.ID = strconv.FormatUint(s.ids.Add(1), 10)
 	}
 	if t.Born.IsZero() {
-		t.Born = time.Now()
+		t.Born = sources.MomentOf(time.Now())
 	}
-	return sources.Task{ID: t.ID, Type: t.Type, Key: t.Key, Payload: t.Payload, Headers: t.Headers, Born: t.Born, NotBefore: t.NotBefore}
+	said := &sources.Delivery{}
+	if t.Delivery != nil {
+		said.Headers, said.NotBefore = t.Headers, t.NotBefore
+	}
+	return sources.Task{ID: t.ID, Type: t.Type, Key: t.Key, Payload: t.Payload, Born: t.Born, Delivery: said}
 }
 
 func (s *Store) log(id partition.ID) (*log, error) {

@@ -94,7 +94,7 @@ func TestScheduledTasksComeWhenDue(t *testing.T) {
 		s := newStore(t, Config{Partitions: partition.Config{Total: 1}})
 		start := time.Now()
 		for i, hours := range []int{3, 1, 2, 1, 0} {
-			if err := s.Push(sources.Task{ID: fmt.Sprint(i), NotBefore: start.Add(time.Duration(hours) * time.Hour)}); err != nil {
+			if err := s.Push(sources.Task{ID: fmt.Sprint(i), Delivery: &sources.Delivery{NotBefore: start.Add(time.Duration(hours) * time.Hour)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -128,7 +128,7 @@ func (s *stream) choose(ctx context.Context, limit int) (look, error) {
 		if len(s.batch.tasks) > 0 {
 			return look{}, nil // chosen before: the answer to recording it was lost, or the limit smaller
 		}
-		a, err := call(ctx, s.link, "read", func() (look, error) { return s.log.read(s.tok, seen, next, want) })
+		a, err := call(ctx, s.link, "read", func() (look, error) { return s.log.read(s.g, s.tok, seen, next, want) })
 		if err != nil {
 			return look{}, s.failed("fetch", err)
 		}
@@ -164,9 +164,7 @@ func (s *stream) deliver(ctx context.Context, limit int) ([]sources.Task, error)
 	n := min(limit, len(s.batch.tasks))
 	tasks := make([]sources.Task, n)
 	for i, f := range s.batch.tasks[:n] {
-		t := f.task
-		t.Grant, t.Token, t.Receipt = s.g, s.tok, sources.Receipt(f.pos)
-		tasks[i] = t
+		tasks[i] = f.task
 	}
 	s.batch.tasks = s.batch.tasks[n:]
 	return tasks, nil

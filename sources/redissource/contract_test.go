@@ -97,8 +97,8 @@ func contract(t *testing.T) sourcetest.Harness {
 					return nil, err
 				}
 				task := sources.Task{
-					ID: e.id, Type: e.typ, Key: e.key, Payload: e.payload, Headers: e.headers, Born: e.born,
-					Attempt: l.attempts, Crashes: l.crashes, FirstError: l.firstError,
+					ID: e.id, Type: e.typ, Key: e.key, Payload: e.payload, Born: e.born,
+					Delivery: &sources.Delivery{Attempt: l.attempts, Crashes: l.crashes, FirstError: l.firstError, Headers: e.headers},
 				}
 				list = append(list, sourcetest.DeadLetter{Task: task, Reason: l.reason})
 			}

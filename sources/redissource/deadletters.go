@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 )
 
 //go:embed requeue.lua
@@ -87,7 +88,7 @@ func readLetter(id partition.ID, element string) DeadLetter {
 		d.Payload = []byte(l.body)
 		return d
 	}
-	d.ID, d.Type, d.Key, d.Born, d.Headers, d.Payload = e.id, e.typ, e.key, e.born, e.headers, slices.Clone(e.payload)
+	d.ID, d.Type, d.Key, d.Born, d.Headers, d.Payload = e.id, e.typ, e.key, e.born.Time(), e.headers, slices.Clone(e.payload)
 	return d
 }
 
@@ -100,7 +101,7 @@ func Requeue(ctx context.Context, client redis.UniversalClient, name string, d D
 		return false, fmt.Errorf("redissource: partition %v, position %d: %w", d.Partition, d.Position, ErrRaw)
 	}
 	return remove(ctx, client, name, d, string(appendEnvelope(nil, &envelope{
-		id: d.ID, typ: d.Type, key: d.Key, born: d.Born, headers: d.Headers, payload: d.Payload,
+		id: d.ID, typ: d.Type, key: d.Key, born: sources.MomentOf(d.Born), headers: d.Headers, payload: d.Payload,
 	})))
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -19,32 +18,36 @@ func keyHash(key string) uint64 {
 	return max(1, xxhash.Sum64String(key))
 }
 
-// deliver makes t, which is zero, the task of an envelope at a position that was tried
-// before, or not. Its strings share the memory of the envelope.
+// deliver makes t, which is zero, the task of an envelope at a position. Its strings share
+// the memory of the envelope.
 //
 // It is written where it stays, and nothing that is zero anyway: while garbage is
 // collected each pointer that is written costs more than all the rest of its field.
-func deliver(t *sources.Task, e *envelope, pos int64, tried redisprogress.Tried, g partition.Grant, tok partition.Token) {
-	t.ID, t.Key, t.Born = e.id, e.key, e.born
+func deliver(t *sources.Task, e *envelope, pos int64, d *sources.Delivery) {
+	t.ID, t.Key, t.Born, t.Receipt, t.Delivery = e.id, e.key, e.born, sources.Receipt(pos), d
 	if e.typ != "" {
 		t.Type = e.typ
 	}
 	if len(e.payload) > 0 {
 		t.Payload = e.payload
 	}
-	if e.headers != nil {
-		t.Headers = e.headers
+}
+
+// delivery is that of an envelope, which was tried before if had: first, which the stream
+// has for all that run for the first time, unless there is something to tell.
+func delivery(e *envelope, tried redisprogress.Tried, had bool, first *sources.Delivery) *sources.Delivery {
+	if !had && !e.tried() && e.headers == nil {
+		return first
 	}
-	t.Attempt, t.Crashes = max(e.tries, tried.Tries)+1, e.crashes+tried.Crashes
-	if !tried.NotBefore.IsZero() {
-		t.NotBefore = tried.NotBefore
+	d := &sources.Delivery{
+		Grant: first.Grant, Token: first.Token,
+		Attempt: max(e.tries, tried.Tries) + 1, Crashes: e.crashes + tried.Crashes,
+		FirstError: e.firstError, NotBefore: tried.NotBefore, Headers: e.headers,
 	}
-	t.Grant, t.Token, t.Receipt = g, tok, sources.Receipt(pos)
-	if e.firstError != "" {
-		t.FirstError = e.firstError
-	} else if tried.FirstError != "" {
-		t.FirstError = tried.FirstError
+	if d.FirstError == "" {
+		d.FirstError = tried.FirstError
 	}
+	return d
 }
 
 // enclose makes the envelope of a task that goes on elsewhere: to the end of the

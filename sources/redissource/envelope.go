@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 	"unsafe"
+
+	"github.com/countoff/countoff/sources"
 )
 
 // An envelope is one element of a log: a task and what is known of its past. Its
 // layout stands in docs/protocol.md under "Envelope".
 type envelope struct {
 	id, typ, key string
-	born         time.Time // kept to the microsecond
+	born         sources.Moment
 	headers      map[string]string
 	tries        int    // runs that failed before it was put here
 	crashes      int    // runs that a crash ended before it was put here
@@ -28,7 +29,10 @@ type envelope struct {
 // lockValue is what the key :unique:<id> holds for e. Who releases it compares
 // first: a release that runs late, after the lock expired and was taken for the
 // next task of this id, must leave it alone.
-func (e *envelope) lockValue() string { return formatInt(e.born.UnixMicro()) }
+func (e *envelope) lockValue() string { return formatInt(int64(e.born)) }
+
+// tried reports whether e has a past.
+func (e *envelope) tried() bool { return e.tries > 0 || e.crashes > 0 || e.firstError != "" }
 
 const (
 	envelopeVersion = 2
@@ -50,7 +54,7 @@ func appendEnvelope(dst []byte, e *envelope) []byte {
 	if e.unique {
 		flags |= flagUnique
 	}
-	if e.tries > 0 || e.crashes > 0 || e.firstError != "" {
+	if e.tried() {
 		flags |= flagTried
 	}
 	if len(e.headers) > 0 {
@@ -60,7 +64,7 @@ func appendEnvelope(dst []byte, e *envelope) []byte {
 	dst = appendString(dst, e.id)
 	dst = appendString(dst, e.typ)
 	dst = appendString(dst, e.key)
-	dst = binary.AppendVarint(dst, e.born.UnixMicro())
+	dst = binary.AppendVarint(dst, int64(e.born))
 	if flags&flagHeaders != 0 {
 		dst = appendHeaders(dst, e.headers)
 	}
@@ -116,7 +120,7 @@ func (e *envelope) parse(s string) error {
 	e.id = r.string("id")
 	e.typ = r.string("type")
 	e.key = r.string("key")
-	e.born = r.time("born")
+	e.born = sources.Moment(r.varint("born"))
 	if flags&flagHeaders != 0 {
 		e.headers = r.headers()
 	}
@@ -179,13 +183,13 @@ func (r *reader) uvarint(field string) uint64 {
 	return 0
 }
 
-func (r *reader) time(field string) time.Time {
+func (r *reader) varint(field string) int64 {
 	u := r.uvarint(field)
 	v := int64(u >> 1)
 	if u&1 != 0 {
 		v = ^v
 	}
-	return time.UnixMicro(v)
+	return v
 }
 
 // maxCount bounds counts so that they fit an int on every machine.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 )
 
 // A Side is an end of a list.
@@ -133,7 +134,7 @@ func (in *Ingress) route(line string, era, position int64, layout partition.Conf
 	if e.id == "" {
 		e.id = fmt.Sprintf("%s-%d-%d", in.List, era, position)
 	}
-	e.born = now
+	e.born = sources.MomentOf(now)
 	return routed{to: to, body: appendEnvelope(make([]byte, 0, len(line)+len(e.id)+len(e.typ)+len(e.key)+32), &e)}
 }
 

@@ -44,7 +44,7 @@ func TestIngressFields(t *testing.T) {
 		{"a function that fails", byFunc, ``, envelope{}, "no recipient"},
 		{"no key wanted", Ingress{List: "l"}, "anything \x00", envelope{id: "l-5-9"}, ""},
 	} {
-		r := c.unit.route(c.line, 5, 9, layout, born)
+		r := c.unit.route(c.line, 5, 9, layout, born.Time())
 		if c.problem != "" {
 			l, err := parseLetter(string(r.body))
 			if err != nil || !r.dead || !l.raw || l.body != c.line || !strings.Contains(l.reason, c.problem) || l.position != 9 {

@@ -35,7 +35,7 @@ func TestIngressMoves(t *testing.T) {
 					if e.key == key {
 						got = append(got, string(e.payload))
 					}
-					if e.typ != "mail" || time.Since(e.born) > time.Minute || !strings.HasPrefix(e.id, b.unit.List+"-") {
+					if e.typ != "mail" || time.Since(e.born.Time()) > time.Minute || !strings.HasPrefix(e.id, b.unit.List+"-") {
 						t.Errorf("envelope %+v", e)
 					}
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/jobs"
 )
 
@@ -106,7 +107,7 @@ func stepOf(j *jobs.Job, r jobRecord, now time.Time) jobStep {
 	for _, at := range plan.Fire {
 		t := j.Task(at)
 		s.envelopes = append(s.envelopes, appendEnvelope(nil, &envelope{
-			id: t.ID, typ: j.Type, key: j.Key, born: t.Born, headers: t.Headers, payload: j.Payload,
+			id: t.ID, typ: j.Type, key: j.Key, born: sources.MomentOf(t.Born), headers: t.Headers, payload: j.Payload,
 		}))
 		fresh.Tick = t.Headers[jobs.HeaderTick]
 	}

@@ -62,7 +62,7 @@ func parseLetter(s string) (letter, error) {
 	}
 	l.attempts = r.count("attempts")
 	l.crashes = r.count("crashes")
-	l.at = r.time("time")
+	l.at = time.UnixMicro(r.varint("time"))
 	l.reason = r.string("reason")
 	l.firstError = r.string("first error")
 	if r.err != nil {

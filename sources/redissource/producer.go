@@ -200,12 +200,12 @@ func (p *Producer) place(key string) partition.ID {
 // nextBorn returns now, or a little later: no two messages of a producer are born in
 // the same microsecond. Two that are otherwise equal would be one member of :delayed,
 // and would hold each other's lock.
-func (p *Producer) nextBorn(now time.Time) time.Time {
+func (p *Producer) nextBorn(now time.Time) sources.Moment {
 	for {
 		last := p.born.Load()
 		next := max(now.UnixMicro(), last+1)
 		if p.born.CompareAndSwap(last, next) {
-			return time.UnixMicro(next)
+			return sources.Moment(next)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestEnqueue(t *testing.T) {
 		}
 		log := logOf(t, client, name, home)
 		if len(log) < 2 || log[0].id != "a" || log[0].typ != "mail" || log[0].key != "ann" || log[0].headers["h"] != "v" ||
-			string(log[0].payload) != "1" || log[1].id != results[1].ID || log[0].born.Before(before) {
+			string(log[0].payload) != "1" || log[1].id != results[1].ID || log[0].born.Time().Before(before) {
 			t.Errorf("log %+v", log)
 		}
 		other := logOf(t, client, name, results[2].Partition)

@@ -172,7 +172,7 @@ func queued(elements map[string]string) ([]Queued, error) {
 			out = append(out, Queued{Position: at, Unread: true})
 			continue
 		}
-		out = append(out, Queued{Position: at, ID: e.id, Type: e.typ, Key: e.key, Born: e.born})
+		out = append(out, Queued{Position: at, ID: e.id, Type: e.typ, Key: e.key, Born: e.born.Time()})
 	}
 	slices.SortFunc(out, func(a, b Queued) int { return cmp.Compare(a.Position, b.Position) })
 	return out, nil

@@ -19,7 +19,8 @@ type stream struct {
 	token  partition.Token
 	keys   Keys
 	store  *redisprogress.Log
-	trip   trip // of the goroutine, and of Close after it
+	first  *sources.Delivery // of all tasks without a past and without headers
+	trip   trip              // of the goroutine, and of Close after it
 
 	// The stream's lock guards the rest.
 	content map[uint64]redisprogress.Content // of verdicts that are not answered
@@ -35,6 +36,7 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, s
 	layout partition.Config) *stream {
 	s := &stream{
 		source: src, token: tok, keys: keys, store: store,
+		first:   &sources.Delivery{Grant: g, Token: tok, Attempt: 1},
 		content: make(map[uint64]redisprogress.Content),
 		tried:   o.Tried,
 		locks:   make(map[int64]redisprogress.Lock),
@@ -84,7 +86,7 @@ func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
 		s.settle(pos, progress.Dead, 0, redisprogress.Content{Body: buryUnread(pos, element, tried, err, true, now)})
 		return
 	}
-	deliver(s.Held.Next(), &e, pos, tried, s.Grant, s.token)
+	deliver(s.Held.Next(), &e, pos, delivery(&e, tried, had, s.first))
 }
 
 // settle records a verdict. The caller holds the lock.

@@ -17,7 +17,7 @@ import (
 
 // fill puts n elements of about 200 bytes in a list.
 func fill(b testing.TB, client redis.UniversalClient, key string, n int) {
-	e := envelope{id: "01HZX3J8Q1V5T7Y9B2D4F6G8K0", key: "ann@example.com", born: time.Now(), payload: make([]byte, 150)}
+	e := envelope{id: "01HZX3J8Q1V5T7Y9B2D4F6G8K0", key: "ann@example.com", born: sources.MomentOf(time.Now()), payload: make([]byte, 150)}
 	element := appendEnvelope(nil, &e)
 	for n > 0 {
 		batch := make([]any, min(n, 1000))

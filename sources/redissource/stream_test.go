@@ -24,7 +24,7 @@ type world struct {
 	source *Source
 	id     partition.ID
 	keys   Keys
-	born   time.Time
+	born   sources.Moment
 	epoch  partition.Epoch
 }
 
@@ -36,7 +36,7 @@ func newWorld(t testing.TB, client redis.UniversalClient, cfg Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, client: client, name: name, source: s, keys: KeysOf(name, 0), born: time.UnixMicro(1)}
+	return &world{t: t, client: client, name: name, source: s, keys: KeysOf(name, 0), born: 1}
 }
 
 // push appends tasks as a producer that does not ring: "id" or "id:key".
@@ -208,6 +208,40 @@ func TestStreamHandsOver(t *testing.T) {
 	w.done(s2, again...)
 	w.close(s2)
 	w.empty(w.keys.Pending, w.keys.Done, w.keys.Lifted, w.keys.Tries, w.keys.Delayed, w.keys.Dead)
+}
+
+// What tasks have in common is there once; a task with more to tell has a Delivery of its own,
+// and so has what is made of one that others have, too.
+func TestTasksShareADelivery(t *testing.T) {
+	w := newWorld(t, redistest.New(t), Config{})
+	w.push("a", "b", "c")
+	headed := envelope{id: "d", born: w.born, headers: map[string]string{"trace": "ab"}}
+	if err := w.client.RPush(t.Context(), w.keys.Pending, appendEnvelope(nil, &headed)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := w.open()
+	tasks := append(w.fetch(s, 1, "a"), w.fetch(s, 3, "b", "c", "d")...)
+	first := tasks[0].Delivery
+	if tasks[1].Delivery != first || tasks[2].Delivery != first {
+		t.Error("tasks that have all in common have a Delivery each")
+	}
+	if own := tasks[3]; own.Delivery == first || own.Headers["trace"] != "ab" || own.Token != first.Token || own.Attempt != 1 {
+		t.Errorf("the one with headers is %+v", own.Delivery)
+	}
+	w.settle(s, retry(tasks[0], 0, "busy"), sources.Settlement{Task: &tasks[1], Outcome: sources.Requeue, Attempt: 1, Reason: "late"})
+	w.close(s)
+	s = w.open()
+	tasks = w.fetch(s, 4, "a", "c", "d", "b")
+	for _, i := range []int{0, 3} {
+		if own := tasks[i]; own.Delivery == tasks[1].Delivery || own.Attempt != 2 || own.Grant != tasks[1].Grant {
+			t.Errorf("the one that was tried is %+v", own.Delivery)
+		}
+	}
+	if tasks[1].Attempt != 1 || tasks[1].FirstError != "" || tasks[1].Headers != nil {
+		t.Errorf("the one that never ran is %+v", tasks[1].Delivery)
+	}
+	w.done(s, tasks...)
+	w.close(s)
 }
 
 func TestStreamRequeuesAndBuries(t *testing.T) {

@@ -84,7 +84,7 @@ func ownerBreaches() []breach {
 				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
 					tasks, err := s.Stream.Fetch(ctx, limit)
 					for i := range tasks {
-						tasks[i].Crashes = b.note[name(tasks[i])]
+						own(&tasks[i]).Crashes = b.note[name(tasks[i])]
 					}
 					return tasks, err
 				},
@@ -112,7 +112,7 @@ func ownerBreaches() []breach {
 				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
 					tasks, err := s.Stream.Fetch(ctx, limit)
 					for i := range tasks {
-						tasks[i].Crashes = b.note["crashes"]
+						own(&tasks[i]).Crashes = b.note["crashes"]
 					}
 					return tasks, err
 				},
@@ -191,7 +191,7 @@ func faultBreaches() []breach {
 				}
 				tasks, err := s.Stream.Fetch(ctx, limit)
 				for i := range tasks {
-					tasks[i].Crashes = b.note["crashes"]
+					own(&tasks[i]).Crashes = b.note["crashes"]
 				}
 				return tasks, err
 			}}
@@ -206,7 +206,7 @@ func faultBreaches() []breach {
 				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
 					tasks, err := s.Stream.Fetch(ctx, limit)
 					for i := range tasks {
-						tasks[i].Crashes = b.note["open"] - 1
+						own(&tasks[i]).Crashes = b.note["open"] - 1
 					}
 					return tasks, err
 				},

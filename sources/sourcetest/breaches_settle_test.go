@@ -26,7 +26,7 @@ func settleBreaches() []breach {
 				for i, d := range done {
 					if d.Outcome == sources.Requeue {
 						t := *d.Task
-						t.NotBefore = time.Now().Add(d.Delay)
+						own(&t).NotBefore = time.Now().Add(d.Delay)
 						if err := b.store.PushTo(s.g.ID, t); err != nil {
 							return err
 						}
@@ -138,11 +138,19 @@ func settleBreaches() []breach {
 					b.mu.Lock()
 					defer b.mu.Unlock()
 					for i := range tasks {
-						tasks[i].Attempt = b.note[name(tasks[i])] + 1
+						own(&tasks[i]).Attempt = b.note[name(tasks[i])] + 1
 					}
 					return tasks, err
 				},
 			}
+		}},
+		{"settle writes to the task", []string{"a retried task is kept by the caller"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				for _, d := range done {
+					d.Task.Attempt = d.Attempt + 1
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
 		}},
 		{"a requeued task stays where it is", []string{"a requeued task goes behind the others"}, func(b *bench) hooks {
 			var again []sources.Task
@@ -151,7 +159,7 @@ func settleBreaches() []breach {
 					for _, d := range done {
 						if d.Outcome == sources.Requeue {
 							t := *d.Task
-							t.Attempt++
+							own(&t).Attempt++
 							again = append(again, t)
 						}
 					}

@@ -81,7 +81,16 @@ func fetchBreaches() []breach {
 			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
 				tasks, err := s.Stream.Fetch(ctx, limit)
 				for i := range tasks {
-					tasks[i].Token = partition.Token{}
+					own(&tasks[i]).Token = partition.Token{}
+				}
+				return tasks, err
+			}}
+		}},
+		{"tasks have no Delivery", []string{"a task says whose it is", "fetch keeps the order of the log", "a retried task keeps its place"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					tasks[i].Delivery = nil
 				}
 				return tasks, err
 			}}

@@ -65,6 +65,7 @@ func forgotGrant(s *scene) {
 	}
 	got := o.take(1)
 	stolen := got[0]
+	own(&stolen)
 	stolen.Grant, stolen.Token = old.g, old.tok
 	if err := old.stream.Settle(ctx, settlements(sources.Done, stolen)...); err == nil {
 		s.Errorf("the forgotten owner settled")

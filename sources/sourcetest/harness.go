@@ -15,8 +15,8 @@ type Harness struct {
 	// shared in the process with the handles before, if the source can do that.
 	Peer func() Peer
 	// Push appends tasks to a partition, in order: their ID, Type, Key, Payload,
-	// Headers and Born. The suite uses keys that belong to the partition. The
-	// layout must have at least two partitions.
+	// Headers and Born. All of them have a Delivery. The suite uses keys that belong
+	// to the partition. The layout must have at least two partitions.
 	Push func(ctx context.Context, id partition.ID, tasks ...sources.Task) error
 	// Dead returns the dead letters of a partition, oldest first. Nil: they cannot
 	// be read.
@@ -56,7 +56,7 @@ type Peer struct {
 
 // A DeadLetter is a task that will not run again.
 type DeadLetter struct {
-	Task   sources.Task
+	Task   sources.Task // its Delivery may be nil if nothing is known of it
 	Reason string
 }
 

@@ -73,7 +73,7 @@ func retryAttemptRises(s *scene) {
 	s.push(here, s.tasks(here, "u", 1)...)
 	got = o.take(1)
 	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: 1, Reason: "first"})
-	got[0].FirstError = "first" // as a caller does that keeps a task
+	own(&got[0]).FirstError = "first" // as a caller does that keeps a task
 	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: 2, Reason: "second"})
 	if got = o.take(1); got[0].Attempt != 3 || got[0].FirstError != "first" {
 		s.Errorf("after a retry and a requeue: attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")

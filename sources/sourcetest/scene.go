@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +21,9 @@ type scene struct {
 	layout partition.Config
 	epoch  partition.Epoch // the newest that was granted
 	named  int             // sessions that got a name
+
+	mu     sync.Mutex
+	handed map[*sources.Delivery]sources.Delivery // as they were when they were handed out
 }
 
 // The partitions that clauses use.
@@ -35,7 +40,7 @@ func newScene(t testing.TB, h Harness) *scene {
 	if h.Moment == 0 {
 		h.Moment = 50 * time.Millisecond
 	}
-	s := &scene{TB: t, h: h}
+	s := &scene{TB: t, h: h, handed: make(map[*sources.Delivery]sources.Delivery)}
 	ctx, cancel := s.soon()
 	defer cancel()
 	cfg, err := s.peer().Source.Layout(ctx)
@@ -110,7 +115,7 @@ func (s *scene) tasks(id partition.ID, prefix string, n int) []sources.Task {
 	tasks := make([]sources.Task, n)
 	for i := range tasks {
 		name := fmt.Sprint(prefix, i)
-		tasks[i] = sources.Task{ID: name, Key: s.key(id, i), Payload: []byte(name), Born: time.UnixMilli(1_700_000_000_000)}
+		tasks[i] = sources.Task{ID: name, Key: s.key(id, i), Payload: []byte(name), Born: 1_700_000_000_000_000}
 	}
 	return tasks
 }
@@ -119,6 +124,12 @@ func (s *scene) push(id partition.ID, tasks ...sources.Task) {
 	s.Helper()
 	ctx, cancel := s.soon()
 	defer cancel()
+	tasks = slices.Clone(tasks)
+	for i := range tasks {
+		if tasks[i].Delivery == nil {
+			tasks[i].Delivery = &sources.Delivery{}
+		}
+	}
 	if err := s.h.Push(ctx, id, tasks...); err != nil {
 		s.Fatalf("push: %v", err)
 	}
@@ -145,7 +156,7 @@ func (s *scene) insist(what string, call func(ctx context.Context) error) error 
 	return err
 }
 
-// dead returns the names of the dead letters, and what they are.
+// dead returns the dead letters.
 func (s *scene) dead(id partition.ID) []DeadLetter {
 	s.Helper()
 	if s.h.Dead == nil {
@@ -157,11 +168,23 @@ func (s *scene) dead(id partition.ID) []DeadLetter {
 	if err != nil {
 		s.Fatalf("dead letters: %v", err)
 	}
+	for i := range letters {
+		if letters[i].Task.Delivery == nil {
+			letters[i].Task.Delivery = &sources.Delivery{}
+		}
+	}
 	return letters
 }
 
 // name is what the suite called a task: its payload, which every broker keeps.
 func name(t sources.Task) string { return string(t.Payload) }
+
+// own gives t a Delivery that no other task has, and returns it.
+func own(t *sources.Task) *sources.Delivery {
+	d := *t.Delivery
+	t.Delivery = &d
+	return t.Delivery
+}
 
 func names(tasks []sources.Task) []string {
 	list := make([]string, len(tasks))
@@ -240,7 +263,32 @@ func (o *owner) fetch(ctx context.Context, limit int) ([]sources.Task, error) {
 	case len(tasks) > limit:
 		o.s.Errorf("fetch returned %d tasks, the limit was %d", len(tasks), limit)
 	}
+	for _, t := range tasks {
+		if t.Delivery == nil {
+			o.s.Errorf("fetch returned %s without a Delivery", name(t))
+			return nil, errors.New("a task without a Delivery")
+		}
+	}
+	o.s.keep(tasks)
 	return tasks, err
+}
+
+// keep remembers the Deliveries of tasks, and checks that those handed out before are what
+// they were: tasks may share one, and the caller reads it while it pleases.
+func (s *scene) keep(tasks []sources.Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d, was := range s.handed {
+		if !reflect.DeepEqual(*d, was) {
+			s.Errorf("a Delivery that was handed out as %+v was changed to %+v", was, *d)
+			s.handed[d] = *d // said once
+		}
+	}
+	for _, t := range tasks {
+		if _, shared := s.handed[t.Delivery]; !shared {
+			s.handed[t.Delivery] = *t.Delivery
+		}
+	}
 }
 
 // take fetches until it has n tasks, and settles none of them.

@@ -139,7 +139,7 @@ func settleWakes(s *scene) {
 func deadLetter(s *scene) {
 	s.dead(here) // skips where they cannot be read
 	tasks := s.tasks(here, "t", 3)
-	tasks[1].Type, tasks[1].Headers = "mail", map[string]string{"trace": "ab\ncd"}
+	tasks[1].Type, tasks[1].Delivery = "mail", &sources.Delivery{Headers: map[string]string{"trace": "ab\ncd"}}
 	tasks[1].Payload = bytes.Repeat([]byte("all of it\x00"), 10_000)
 	reason := "550 no such user: " + strings.Repeat("long ", 200)
 	s.push(here, tasks...)

@@ -48,7 +48,7 @@ func countoff(tag, what string, inKafka bool) contestant {
 			defer source.Close()
 			timing := transition.Timing{Lease: lease}
 			consumer, err := framework.New(p.name, source, framework.HandlerFunc(func(_ context.Context, t *framework.Task) error {
-				begin(Begun{Partition: int32(t.Grant.ID), Offset: int64(t.Receipt), Key: t.Key, Born: t.Born})
+				begin(Begun{Partition: int32(t.Grant.ID), Offset: int64(t.Receipt), Key: t.Key, Born: t.Born.Time()})
 				return nil
 			}), framework.WithConfig(framework.Config{Concurrency: partitions, Timing: timing, PodGrace: time.Minute}), framework.WithPeer(p.id, 1),
 				framework.WithControl(func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {

@@ -20,7 +20,7 @@ func (h *handler) Handle(ctx context.Context, t *framework.Task) error {
 	if err != nil {
 		return framework.Dead(err)
 	}
-	err = h.sender.Send(ctx, t.ID, t.Born, m)
+	err = h.sender.Send(ctx, t.ID, t.Born.Time(), m)
 	if errors.Is(err, sender.ErrRefused) {
 		return framework.Dead(err)
 	}
