@@ -131,12 +131,13 @@ func (s *stream) Beside(now time.Time, _ int) (none []sources.Task, due time.Tim
 func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 	t := d.Task
 	pos := int64(t.Receipt)
+	if d.Outcome == sources.Done {
+		return s.settle(pos, progress.Done, d.Attempt, redisprogress.Content{}), nil
+	}
 	// A smaller number of runs never takes the place of a greater, whether that came
 	// with the task or with a retry since. (Of retries the log itself sees to it.)
 	attempt := max(d.Attempt, t.Attempt-1, s.Log.Tries(pos))
 	switch d.Outcome {
-	case sources.Done:
-		return s.settle(pos, progress.Done, d.Attempt, redisprogress.Content{}), nil
 	case sources.Retry:
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
