@@ -1,6 +1,6 @@
 package framework
 
-// A slot is the place of an entry among those of its lane; 0 is none.
+// A slot is the place of an entry among those of its lane, counted from 1; 0 is none.
 type slot uint32
 
 // An entry is a task in a lane, from Fetch until it is finished.
@@ -43,22 +43,18 @@ type queue struct {
 // to list, which while garbage is collected costs more than all the rest. A *entry is
 // good until the next take.
 type entries struct {
-	all   []entry // the first is nobody's
+	all   []entry
 	spare slot
 }
 
-func (s *entries) at(i slot) *entry { return &s.all[i] }
+func (s *entries) at(i slot) *entry { return &s.all[i-1] }
 
 // take makes an entry for t.
 func (s *entries) take(t *Task) slot {
 	i := s.spare
 	if i == 0 {
-		if len(s.all) == 0 {
-			s.all = make([]entry, 1, 8)
-		}
-		i = slot(len(s.all))
 		s.all = append(s.all, entry{task: t})
-		return i
+		return slot(len(s.all))
 	}
 	e := s.at(i)
 	s.spare, e.next = e.next, 0
