@@ -94,7 +94,7 @@ func (l *lane) room() (limit int, ok bool) {
 			return 0, false
 		}
 		l.pace.widen(p.share())
-		if l.wants() > 0 {
+		if l.wants() > 0 && !l.rides() {
 			l.pace.used(p.share(), time.Now())
 			if n := l.wants(); n > 0 { // of a pace that may be slower now
 				return n, true
@@ -126,12 +126,19 @@ func (l *lane) room() (limit int, ok bool) {
 // over reports whether the lane is to end.
 func (l *lane) over() bool { return l.phase.draining || l.phase.lost }
 
-// nudge tells the lane that it may fetch again.
+// rides reports whether the next fetch is to leave with a settlement that is about to:
+// there is enough to start until then.
+func (l *lane) rides() bool { return l.sheet.waiting && l.book.ready.n > l.pace.ahead/4 }
+
+// nudge tells the lane that it may fetch again, and lets what is to be settled leave with
+// the fetch.
 func (l *lane) nudge() {
-	if l.phase.hungry && l.wants() > 0 {
-		l.phase.hungry = false
-		poke(l.wake)
+	if !l.phase.hungry || l.wants() == 0 || l.rides() {
+		return
 	}
+	l.phase.hungry = false
+	poke(l.wake)
+	l.flush()
 }
 
 // wait waits for a token of c, at most for d, and reports whether it came.

@@ -8,7 +8,7 @@ import (
 
 const (
 	settleBatch = 64                    // so many settlements do not wait for more, nor half of what is fetched ahead
-	settleAge   = 10 * time.Millisecond // nor does one that is so old, nor one of an idle lane
+	settleAge   = 10 * time.Millisecond // nor does one that may be so old, nor one of an idle lane
 )
 
 // A sheet is what a lane has to tell its source. The pool's lock guards it, but
@@ -110,7 +110,14 @@ func (l *lane) note(t *runTask) {
 
 // hurry lets the settler send if it need not wait any more.
 func (l *lane) hurry() {
-	if l.sheet.waiting && l.due() {
+	if l.due() {
+		l.flush()
+	}
+}
+
+// flush lets the settler send whatever there is.
+func (l *lane) flush() {
+	if l.sheet.waiting {
 		l.sheet.waiting = false
 		poke(l.sheet.flush)
 	}
@@ -126,9 +133,13 @@ func (l *lane) settler() {
 		if !l.due() {
 			l.sheet.waiting = true
 			p.mu.Unlock()
-			wait(l.sheet.flush, settleAge)
+			// All lanes look at one clock, so that what they wait for leaves together. Each
+			// trip wakes the process, and a process that sleeps in between wakes for its
+			// timers (the handlers') only in whole milliseconds.
+			wait(l.sheet.flush, settleAge-time.Since(p.began)%settleAge)
 			p.mu.Lock()
 			l.sheet.waiting = false
+			l.nudge()
 		}
 		batch := l.sheet.take(p.hole(l))
 		p.mu.Unlock()

@@ -76,6 +76,118 @@ func TestALongTaskKeepsNobodysEndBack(t *testing.T) {
 	})
 }
 
+// What ends in several lanes at different times is told at one: each trip wakes the
+// process.
+func TestWhatEndsInManyLanesIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		var mu sync.Mutex
+		var told []time.Time
+		s.onSettle = func(context.Context, []sources.Settlement) error {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, time.Now())
+			return nil
+		}
+		end := make(chan struct{})
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 8}, partitions: 3, source: s.over}, func(_ context.Context, task *Task) error {
+			if task.Key == "long" { // a lane with nothing to do tells at once
+				<-end
+				return nil
+			}
+			d, err := time.ParseDuration(task.Key)
+			time.Sleep(d)
+			return err
+		})
+		defer b.stop()
+		began := time.Now()
+		for i, short := range []string{"2ms", "5ms", "8ms"} {
+			id := partition.ID(i)
+			if err := b.store.PushTo(id, task(short, i), task("long", i)); err != nil {
+				t.Fatal(err)
+			}
+			b.grant(id)
+		}
+		time.Sleep(5 * settleAge)
+		mu.Lock()
+		if want := began.Add(settleAge); len(told) != 3 || slices.ContainsFunc(told, func(at time.Time) bool { return !at.Equal(want) }) {
+			t.Errorf("three ends within %v are told at %v, want all at %v", settleAge, told, want)
+		}
+		mu.Unlock()
+		close(end)
+	})
+}
+
+// A fetch and a settlement of a lane leave together, and those of all lanes do, as long as
+// there is enough to start until then.
+func TestAFetchLeavesWithASettlement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		var mu sync.Mutex
+		const answered = 2 * time.Millisecond
+		fetched, settled := map[time.Duration]bool{}, map[time.Duration]bool{}
+		began := time.Now()
+		s.onFetch = func(context.Context) error {
+			mu.Lock()
+			fetched[time.Since(began)] = true
+			mu.Unlock()
+			return nil
+		}
+		s.onSettle = func(context.Context, []sources.Settlement) error {
+			mu.Lock()
+			settled[time.Since(began)] = true
+			mu.Unlock()
+			time.Sleep(answered)
+			return nil
+		}
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 1}, source: s.over}, func(context.Context, *Task) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		defer b.stop()
+		for i := range 2500 {
+			b.push(task("", i))
+		}
+		b.grant(0)
+		time.Sleep(2 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		n, with := 0, 0
+		for at := range fetched {
+			if at < time.Second { // it comes to its pace
+				continue
+			}
+			n++
+			if settled[at] {
+				with++
+			}
+			if leaves := at.Truncate(settleAge); !settled[leaves] || at > leaves+answered {
+				t.Errorf("a fetch at %v: not with a settlement, nor while one is answered", at)
+			}
+		}
+		if n < 10 || with < n/2 {
+			t.Errorf("%d fetches within a second, %d of them with a settlement", n, with)
+		}
+	})
+}
+
+// A lane with little left to start waits for no settlement: both leave at once.
+func TestALaneWithLittleLeftFetchesAtOnce(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook()}
+	l.pace.ahead, l.phase.hungry, l.sheet.waiting = 100, true, true
+	for range 26 {
+		l.book.add(&Task{Delivery: &Delivery{}}, now)
+	}
+	if l.nudge(); len(l.wake)+len(l.sheet.flush) > 0 || !l.phase.hungry || !l.sheet.waiting {
+		t.Error("with a quarter to start it does not wait for the settlement")
+	}
+	l.book.finish(l.book.next(), now)
+	if l.nudge(); len(l.wake) != 1 || len(l.sheet.flush) != 1 || l.phase.hungry || l.sheet.waiting {
+		t.Errorf("with less: fetches %d, settles %d", len(l.wake), len(l.sheet.flush))
+	}
+}
+
 // The memory of what was sent is written over: nothing of the former settlement is left in
 // the next, and a retry at once does not wait as long as the one before it.
 func TestALineIsAsNew(t *testing.T) {
