@@ -184,16 +184,12 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 // again is the task as the handler gets it the next time. Others may have its Delivery,
 // so it gets one of its own.
 func again(t *Task, err error) *Task {
-	next := &struct {
-		task Task
-		own  Delivery
-	}{*t, *t.Delivery}
-	next.task.Delivery = &next.own
-	next.own.Attempt++
-	if next.own.FirstError == "" {
-		next.own.FirstError = reason(err)
+	next := t.Copy()
+	next.Attempt++
+	if next.FirstError == "" {
+		next.FirstError = reason(err)
 	}
-	return &next.task
+	return next
 }
 
 // mostReason bounds what of an error is stored with a task.

@@ -29,9 +29,23 @@ type Task struct {
 	*Delivery
 }
 
+// Copy returns a copy of t with a Delivery of its own, which is zero if t has none: both
+// may be changed. Payload and Headers are still those of t.
+func (t *Task) Copy() *Task {
+	c := &struct {
+		task Task
+		own  Delivery
+	}{task: *t}
+	if t.Delivery != nil {
+		c.own = *t.Delivery
+	}
+	c.task.Delivery = &c.own
+	return &c.task
+}
+
 // A Delivery is what a task has in common with most others of its grant: those that run
 // for the first time and have no headers may share one. So nobody changes one that was
-// handed out: who needs another makes a copy, and a copy of the task that has it.
+// handed out: who needs another has [Task.Copy].
 type Delivery struct {
 	Grant      partition.Grant   // the partition and its epoch
 	Token      partition.Token   // the fence; give it to your sink, so that it can refuse smaller epochs

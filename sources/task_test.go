@@ -14,6 +14,22 @@ func TestATaskIsSmall(t *testing.T) {
 	}
 }
 
+func TestACopyIsChangedAlone(t *testing.T) {
+	shared := &Delivery{Attempt: 1, Headers: map[string]string{"trace": "a"}}
+	task, other := &Task{ID: "task", Delivery: shared}, &Task{ID: "other", Delivery: shared}
+	c := task.Copy()
+	if c.ID != "task" || c.Attempt != 1 || c.Headers["trace"] != "a" {
+		t.Errorf("the copy is %+v of %+v", c, c.Delivery)
+	}
+	c.Attempt, c.Headers = 2, nil
+	if task.Attempt != 1 || other.Headers["trace"] != "a" {
+		t.Errorf("a change of the copy is in %+v", shared)
+	}
+	if c = (&Task{ID: "bare"}).Copy(); c.ID != "bare" || c.Attempt != 0 {
+		t.Errorf("of a task without a Delivery: %+v", c)
+	}
+}
+
 func TestMoment(t *testing.T) {
 	at := time.Date(2026, 7, 1, 3, 0, 0, 123_456_789, time.UTC)
 	m := MomentOf(at)

@@ -71,11 +71,10 @@ func (s *stream) Fetch(ctx context.Context, limit int) ([]sources.Task, error) {
 			}
 			for _, t := range f.Tasks {
 				if t.Receipt > s.next && len(tasks) < limit {
-					d := *t.Delivery // that of the file stays as it is
-					d.Grant, d.Token = s.g, s.tok
-					d.Attempt++
-					t.Delivery = &d
-					tasks = append(tasks, t)
+					c := t.Copy() // that of the file stays as it is
+					c.Grant, c.Token = s.g, s.tok
+					c.Attempt++
+					tasks = append(tasks, *c)
 				}
 			}
 		})

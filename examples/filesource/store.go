@@ -71,14 +71,10 @@ func (s *Source) Change(id partition.ID, do func(f *File) error) error {
 
 func (f *File) append(tasks ...sources.Task) {
 	for _, t := range tasks {
-		var d sources.Delivery // one of its own, whatever the caller gave
-		if t.Delivery != nil {
-			d = *t.Delivery
-		}
-		d.NotBefore = time.Time{}
+		c := t.Copy() // whatever the caller gave, and does with it
 		f.Last++
-		t.Receipt, t.Delivery = f.Last, &d
-		f.Tasks = append(f.Tasks, t)
+		c.Receipt, c.NotBefore = f.Last, time.Time{}
+		f.Tasks = append(f.Tasks, *c)
 	}
 }
 

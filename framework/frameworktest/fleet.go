@@ -183,15 +183,11 @@ func (f *Fleet) Dead() []DeadLetter {
 // or with Attempt 0, runs for the first time.
 func Handle(t testing.TB, h framework.Handler, task framework.Task) (o sources.Outcome, after time.Duration, err error) {
 	t.Helper()
-	var d framework.Delivery
-	if task.Delivery != nil {
-		d = *task.Delivery
+	run := task.Copy()
+	if run.Attempt == 0 {
+		run.Attempt = 1
 	}
-	if d.Attempt == 0 {
-		d.Attempt = 1
-	}
-	task.Delivery = &d
-	err = framework.Chain(h, framework.Recover()).Handle(t.Context(), &task)
+	err = framework.Chain(h, framework.Recover()).Handle(t.Context(), run)
 	if p := (*framework.PanicError)(nil); errors.As(err, &p) {
 		t.Fatalf("%v\n%s", p, p.Stack)
 	}

@@ -149,8 +149,7 @@ func (o *owned) work(ctx, run context.Context) {
 
 // handle runs a task until it is finished or the peer stops.
 func (o *owned) handle(ctx, run context.Context, task sources.Task) {
-	now, tries := task, *task.Delivery // a Delivery of its own: others may have that of task
-	now.Delivery = &tries
+	now := *task.Copy()
 	for {
 		if d := time.Until(now.NotBefore); d > 0 {
 			select {

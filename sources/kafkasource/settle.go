@@ -104,17 +104,15 @@ func (a *redeliveries) put(pos int64, d *sources.Settlement, at time.Time) {
 	a.forget(pos)
 	a.last--
 	a.current[pos], a.of[a.last] = a.last, pos
-	t, next := *d.Task, *d.Task.Delivery
-	next.Attempt, next.FirstError = d.Attempt+1, logstream.FirstError(d.Task, d.Reason)
-	next.NotBefore = time.Time{}
-	t.Receipt, t.Delivery = a.last, &next
+	t := d.Task.Copy()
+	t.Receipt, t.Attempt, t.FirstError, t.NotBefore = a.last, d.Attempt+1, logstream.FirstError(d.Task, d.Reason), time.Time{}
 	i := len(a.waiting)
 	for i > 0 && a.waiting[i-1].at.After(at) {
 		i--
 	}
 	a.waiting = append(a.waiting, redelivery{})
 	copy(a.waiting[i+1:], a.waiting[i:])
-	a.waiting[i] = redelivery{at, t}
+	a.waiting[i] = redelivery{at, *t}
 }
 
 // forget takes in that a position has ended, or is delivered anew.

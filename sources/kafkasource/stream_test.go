@@ -302,9 +302,8 @@ func TestDeadLetter(t *testing.T) {
 			s.Errorf("the task is %+v", task)
 		}
 		done := sources.Settlement{Task: &task, Outcome: sources.Dead, Attempt: 3, Reason: "550 no such user"}
-		kept := *task.Delivery
-		kept.FirstError = "451 later" // as a caller does that keeps a task
-		task.Delivery = &kept
+		task = *task.Copy()
+		task.FirstError = "451 later" // as a caller does that keeps a task
 		if err := st.Settle(s.soon(), done); err != nil {
 			s.Fatal(err)
 		}

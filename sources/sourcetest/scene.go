@@ -181,8 +181,7 @@ func name(t sources.Task) string { return string(t.Payload) }
 
 // own gives t a Delivery that no other task has, and returns it.
 func own(t *sources.Task) *sources.Delivery {
-	d := *t.Delivery
-	t.Delivery = &d
+	*t = *t.Copy()
 	return t.Delivery
 }
 
