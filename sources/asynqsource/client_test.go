@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 )
 
 func (s *store) client(t testing.TB, partitions int) *Client {
@@ -195,7 +196,10 @@ func TestTasksShareADelivery(t *testing.T) {
 	for range 2 {
 		s.enqueue(t, 0, asynq.NewTask("t", nil))
 	}
-	s.enqueue(t, 0, asynq.NewTaskWithHeaders("t", nil, map[string]string{"trace": "ab"}))
+	with := sources.Task{ID: "with", Type: "t", Born: sources.MomentOf(time.Now()), Delivery: &sources.Delivery{Headers: map[string]string{"trace": "ab"}}}
+	if err := s.push(t.Context(), 0, with); err != nil {
+		t.Fatal(err)
+	}
 	tasks := s.open(t, s.source(t), 0, 1).all(t, 3)
 	if tasks[0].Delivery != tasks[1].Delivery || tasks[0].Attempt != 1 || tasks[0].Headers != nil {
 		t.Errorf("without headers: %+v and %+v", tasks[0].Delivery, tasks[1].Delivery)
