@@ -100,13 +100,11 @@ func appendHeaders(dst []byte, headers map[string]string) []byte {
 // handler that breaks the rule and writes to its payload spoils only that.
 func parseEnvelope(s string) (envelope, error) {
 	var e envelope
-	if err := e.parse(s); err != nil {
-		return envelope{}, err
-	}
-	return e, nil
+	err := e.parse(s)
+	return e, err
 }
 
-// parse is parseEnvelope into e, which is zero. After an error e is good for nothing.
+// parse is parseEnvelope into e, which is zero, and is so again after an error.
 func (e *envelope) parse(s string) error {
 	r := reader{s: s}
 	if v := r.byte("version"); r.err == nil && v != envelopeVersion {
@@ -134,6 +132,9 @@ func (e *envelope) parse(s string) error {
 	}
 	if left := len(s) - r.at; r.err == nil && left > 0 {
 		r.fail("end", "%d bytes too many", left)
+	}
+	if r.err != nil {
+		*e = envelope{}
 	}
 	return r.err
 }

@@ -87,8 +87,12 @@ func TestEnvelopeRefuses(t *testing.T) {
 	full := envelopes["full"]
 	raw := string(appendEnvelope(nil, &full))
 	for n := range len(raw) {
-		if _, err := parseEnvelope(raw[:n]); !errors.Is(err, errEnvelope) {
+		e, err := parseEnvelope(raw[:n])
+		if !errors.Is(err, errEnvelope) {
 			t.Errorf("cut after %d bytes: %v, want errEnvelope", n, err)
+		}
+		if !reflect.DeepEqual(e, envelope{}) {
+			t.Errorf("cut after %d bytes: half of it is taken for a task: %+v", n, e)
 		}
 	}
 	for _, c := range []struct{ what, raw, want string }{

@@ -58,9 +58,6 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, s
 func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
 	var e envelope
 	err := e.parse(element)
-	if err != nil {
-		e = envelope{}
-	}
 	var tried redisprogress.Tried
 	had := false
 	if len(s.tried) > 0 {
