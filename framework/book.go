@@ -2,6 +2,7 @@ package framework
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -27,6 +28,13 @@ type book struct {
 }
 
 func newBook() book { return book{keys: newKeyTable()} }
+
+// grow makes place for n more tasks at once.
+func (b *book) grow(n int) {
+	if more := n - (len(b.entries.all) - b.held); more > 0 {
+		b.entries.all = slices.Grow(b.entries.all, more)
+	}
+}
 
 // add takes in a fetched task. It must not be called after shed.
 func (b *book) add(t *Task, now time.Time) {

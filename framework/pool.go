@@ -116,6 +116,7 @@ func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 		l.phase.shed += len(tasks)
 		return
 	}
+	l.book.grow(len(tasks))
 	for i := range tasks {
 		l.book.add(&tasks[i], now)
 	}

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"slices"
 	"time"
 
 	"github.com/countoff/countoff/sources"
@@ -16,7 +17,6 @@ const (
 type sheet struct {
 	pending  []sources.Settlement
 	spare    []sources.Settlement // the former batch's memory
-	most     int                  // the largest batch since tidy
 	kept     int                  // so many pending ones were kept back once
 	batch    uint64               // counts the pending slices
 	sending  int                  // in the settler's hands
@@ -30,18 +30,18 @@ func newSheet() sheet { return sheet{flush: make(chan struct{}, 1)} }
 // unsettled is how many outcomes the source has not answered for.
 func (s *sheet) unsettled() int { return len(s.pending) + s.sending }
 
-// line returns where to write down what became of e, over whatever stands there. A
-// newer outcome of a task that was run again before the former was sent takes its place:
-// in one batch a task stands once.
-func (s *sheet) line(e *entry) *sources.Settlement {
+// line returns where to write down what became of e, over whatever stands there; if there
+// is no place left it makes some for so many. A newer outcome of a task that was run again
+// before the former was sent takes its place: in one batch a task stands once.
+func (s *sheet) line(e *entry, many int) *sources.Settlement {
 	if e.place > 0 && e.batch == s.batch {
 		return &s.pending[e.place-1]
 	}
-	if n := len(s.pending); n < cap(s.pending) {
-		s.pending = s.pending[:n+1]
-	} else {
-		s.pending = append(s.pending, sources.Settlement{})
+	n := len(s.pending)
+	if n == cap(s.pending) {
+		s.pending = slices.Grow(s.pending, max(many, 1))
 	}
+	s.pending = s.pending[:n+1]
 	e.batch, e.place = s.batch, int32(len(s.pending))
 	return &s.pending[e.place-1]
 }
@@ -52,7 +52,6 @@ func (s *sheet) line(e *entry) *sources.Settlement {
 // is not done goes at once; its entry knows where it stands.
 func (s *sheet) take(hole sources.Receipt) []sources.Settlement {
 	batch, n := s.pending, 0
-	s.most = max(s.most, len(batch))
 	s.pending, s.spare = s.spare[:0], nil
 	for i := range batch {
 		d := &batch[i]
@@ -80,10 +79,13 @@ func (s *sheet) sent(batch []sources.Settlement) {
 // tidy lets go of the payloads of what was sent; nothing is pending. While one batch
 // follows the other that is left to the next, which is written over them.
 func (s *sheet) tidy() {
-	for _, memory := range [][]sources.Settlement{s.pending, s.spare} {
-		clear(memory[:min(s.most, cap(memory))])
+	for _, lines := range [][]sources.Settlement{s.pending, s.spare} {
+		lines, n := lines[:cap(lines)], 0
+		for n < len(lines) && lines[n].Task != nil { // what was never written stays untouched
+			n++
+		}
+		clear(lines[:n])
 	}
-	s.most = 0
 }
 
 // due reports whether the settler should send now rather than wait for more.
@@ -95,9 +97,11 @@ func (l *lane) due() bool {
 // note writes down what became of t and sees to it that the source is told.
 func (l *lane) note(t *runTask) {
 	e, v := l.book.entries.at(t.slot), &t.verdict
-	s := l.sheet.line(e)
-	s.Task = e.task
+	s := l.sheet.line(e, l.pace.ahead)
+	// The plain fields first: when garbage is collected a pointer is read before it is written, and
+	// memory that was never touched costs two faults when it is read first, one when it is written.
 	s.Outcome, s.Attempt, s.Delay = v.outcome, t.task.Attempt, v.delay
+	s.Task = e.task
 	if why := reason(v.err); why != s.Reason {
 		s.Reason = why
 	}

@@ -21,7 +21,7 @@ import (
 func TestWhatIsDoneBehindAHoleIsKeptBackOnce(t *testing.T) {
 	s := newSheet()
 	note := func(pos sources.Receipt, o sources.Outcome) {
-		*s.line(&entry{}) = sources.Settlement{Task: &Task{Receipt: pos}, Outcome: o}
+		*s.line(&entry{}, 1) = sources.Settlement{Task: &Task{Receipt: pos}, Outcome: o}
 	}
 	take := func(hole sources.Receipt, want ...sources.Receipt) {
 		t.Helper()
@@ -46,6 +46,28 @@ func TestWhatIsDoneBehindAHoleIsKeptBackOnce(t *testing.T) {
 	take(0, 6)
 	take(math.MaxInt64, 7)
 	take(math.MaxInt64)
+}
+
+// A lane with nothing to say holds on to no task that it has said something of.
+func TestAnIdleSheetHoldsNoTask(t *testing.T) {
+	s := newSheet()
+	for _, batch := range []int{5, 3, 1} {
+		for pos := range batch {
+			*s.line(&entry{}, 2) = sources.Settlement{Task: &Task{Receipt: sources.Receipt(pos)}, Outcome: sources.Dead, Reason: "no"}
+		}
+		s.sent(s.take(math.MaxInt64))
+	}
+	s.tidy()
+	for i, lines := range [][]sources.Settlement{s.pending, s.spare} {
+		if cap(lines) == 0 {
+			t.Errorf("there is no memory %d", i)
+		}
+		for k, d := range lines[:cap(lines)] {
+			if d != (sources.Settlement{}) {
+				t.Errorf("line %d of memory %d is of task %d", k, i, d.Task.Receipt)
+			}
+		}
+	}
 }
 
 // A task that runs for long keeps back what is done behind it for one batch, not for as

@@ -22,9 +22,12 @@ func keyHash(key string) uint64 {
 // the memory of the envelope.
 //
 // It is written where it stays, and nothing that is zero anyway: while garbage is
-// collected each pointer that is written costs more than all the rest of its field.
+// collected each pointer that is written costs more than all the rest of its field. The
+// plain fields come first: a pointer is read then before it is written, and memory that was
+// never touched costs the system two faults, and a word to all processors, when it is read first.
 func deliver(t *sources.Task, e *envelope, pos int64, d *sources.Delivery) {
-	t.ID, t.Key, t.Born, t.Receipt, t.Delivery = e.id, e.key, e.born, sources.Receipt(pos), d
+	t.Born, t.Receipt = e.born, sources.Receipt(pos)
+	t.ID, t.Key, t.Delivery = e.id, e.key, d
 	if e.typ != "" {
 		t.Type = e.typ
 	}
