@@ -32,7 +32,7 @@ const (
 	HeaderDeadTopic      = "countoff-dead-topic"
 	HeaderDeadPartition  = "countoff-dead-partition"
 	HeaderDeadOffset     = "countoff-dead-offset"
-	HeaderDeadBorn       = "countoff-dead-born" // the record's time, RFC 3339
+	HeaderDeadBorn       = "countoff-dead-born" // the record's time, RFC 3339; empty if it has none
 	HeaderDeadReason     = "countoff-dead-reason"
 	HeaderDeadAttempts   = "countoff-dead-attempts"
 	HeaderDeadCrashes    = "countoff-dead-crashes"

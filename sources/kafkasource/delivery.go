@@ -19,9 +19,19 @@ func keyHash(key []byte) uint64 {
 	return max(1, xxhash.Sum64(key))
 }
 
-// deliver makes t, which has its delivery already, the task of a record.
-func deliver(t *sources.Task, r *kgo.Record, n *names) {
-	t.Key, t.Payload, t.Born, t.Receipt = n.text(r.Key), r.Value, sources.MomentOf(r.Timestamp), sources.Receipt(r.Offset)
+// born is when a record was made: 0 of one without a time, which Kafka says as -1 ms.
+func born(r *kgo.Record) sources.Moment {
+	if r.Timestamp.UnixMilli() == -1 {
+		return 0
+	}
+	return sources.MomentOf(r.Timestamp)
+}
+
+// deliver makes t, which is zero, the task of a record. The plain fields come first, as
+// those of every task are written: see redissource.
+func deliver(t *sources.Task, r *kgo.Record, d *sources.Delivery, n *names) {
+	t.Born, t.Receipt = born(r), sources.Receipt(r.Offset)
+	t.Key, t.Payload, t.Delivery = n.text(r.Key), r.Value, d
 	for i := range r.Headers {
 		switch h := &r.Headers[i]; h.Key {
 		case HeaderID:
@@ -97,13 +107,17 @@ type death struct {
 // was and why it is dead. Those of an earlier death are taken off. Its time is that of
 // the death: retention counts from it, and would take away at once what was born long ago.
 func bury(r *kgo.Record, d death, topic string) *kgo.Record {
+	when := ""
+	if !born(r).IsZero() {
+		when = r.Timestamp.UTC().Format(time.RFC3339Nano)
+	}
 	l := &kgo.Record{Key: r.Key, Value: r.Value, Partition: r.Partition}
 	l.Headers = append(l.Headers, Alive(r.Headers)...)
 	for _, h := range [...]struct{ key, value string }{
 		{HeaderDeadTopic, topic},
 		{HeaderDeadPartition, strconv.Itoa(int(r.Partition))},
 		{HeaderDeadOffset, strconv.FormatInt(r.Offset, 10)},
-		{HeaderDeadBorn, r.Timestamp.UTC().Format(time.RFC3339Nano)},
+		{HeaderDeadBorn, when},
 		{HeaderDeadReason, d.reason},
 		{HeaderDeadAttempts, strconv.Itoa(d.attempts)},
 		{HeaderDeadCrashes, strconv.Itoa(d.crashes)},

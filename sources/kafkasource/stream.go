@@ -90,15 +90,14 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 		s.Log.Accused(r.Offset)
 	}
 	s.records.put(r)
-	t := s.Held.Next()
-	t.Delivery = s.first
+	d := s.first
 	if headers := headersOf(r); had || headers != nil {
-		t.Delivery = &sources.Delivery{
+		d = &sources.Delivery{
 			Grant: s.Grant, Token: s.token, Attempt: tried.Tries + 1, Crashes: tried.Crashes,
 			FirstError: tried.FirstError, NotBefore: tried.NotBefore, Headers: headers,
 		}
 	}
-	deliver(t, r, n)
+	deliver(s.Held.Next(), r, d, n)
 }
 
 // arrive takes what the reader brings, and reports whether it is to pause.

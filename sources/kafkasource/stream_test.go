@@ -327,6 +327,22 @@ func TestDeadLetter(t *testing.T) {
 	})
 }
 
+// A record need not have a time. Kafka says so with a millisecond before 1970, which nobody
+// was born in.
+func TestRecordWithoutTime(t *testing.T) {
+	r := &kgo.Record{Topic: "orders", Value: []byte("pay"), Timestamp: time.UnixMilli(-1)}
+	var task sources.Task
+	deliver(&task, r, &sources.Delivery{}, &names{prefix: "orders-0-"})
+	if !task.Born.IsZero() {
+		t.Errorf("it was born %v", task.Born)
+	}
+	for _, h := range bury(r, death{}, "orders").Headers {
+		if h.Key == HeaderDeadBorn && len(h.Value) > 0 {
+			t.Errorf("its dead letter says %s of when it was born", h.Value)
+		}
+	}
+}
+
 // A store that fails now and then, and answers a moment later.
 type flakyStore struct {
 	Store
