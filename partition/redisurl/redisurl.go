@@ -14,17 +14,17 @@ package redisurl
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"maps"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // EnvName is the environment variable that holds the URL where no flag does.
@@ -87,40 +87,17 @@ func (t target) secure(c *tls.Config) {
 	}
 }
 
-// secrets takes the files of TLS out of q and reads them.
+// secrets takes what a URL says of TLS out of q; nil: nothing.
 func secrets(scheme string, q url.Values) (*tls.Config, error) {
-	ca, cert, key, name := q.Get("ca"), q.Get("cert"), q.Get("key"), q.Get("name")
-	for _, option := range []string{"ca", "cert", "key", "name"} {
-		if q.Has(option) && scheme != "rediss" {
-			return nil, fmt.Errorf("%s= is for rediss://", option)
-		}
-		q.Del(option)
-	}
-	if ca+cert+key+name == "" {
+	switch said := urltls.Said(q); {
+	case said == "":
 		return nil, nil
+	case scheme != "rediss":
+		return nil, fmt.Errorf("%s= is for rediss://", said)
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca: no certificate in %s", ca)
-		}
-	}
-	if (cert == "") != (key == "") {
-		return nil, errors.New("cert= and key= go together")
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("cert and key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
+	c, err := urltls.Config(q)
+	maps.DeleteFunc(q, func(parameter string, _ []string) bool { return urltls.Is(parameter) })
+	return c, err
 }
 
 func parse(raw string) (target, error) {
@@ -234,21 +211,10 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 	if err == nil {
 		return nil
 	}
-	hint := "is it running, and is this its address?"
+	hint := urltls.Hint(err, "redis://")
 	var reply redis.Error
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var record tls.RecordHeaderError
-	var refused *net.OpError
 	switch {
-	case errors.As(err, &authority):
-		hint = "trust its authority: ?ca=FILE"
-	case errors.As(err, &host):
-		hint = "?name= says which name is in its certificate"
-	case errors.As(err, &refused) && refused.Op == "remote error": // what package tls calls an alert of the other side
-		hint = "if it wants a certificate of its clients: ?cert=FILE&key=FILE"
-	case errors.As(err, &record):
-		hint = "the port does not speak TLS: use redis://"
+	case hint != "":
 	case errors.Is(err, io.EOF):
 		hint = "it has hung up: the port may want TLS, rediss://"
 	case errors.As(err, &reply):
@@ -260,6 +226,8 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 		default:
 			hint = "it answered with an error"
 		}
+	default:
+		hint = "is it running, and is this its address?"
 	}
 	return fmt.Errorf("cannot use Redis at %s: %w (%s)", Redacted(raw), err, hint)
 }

@@ -1,20 +1,19 @@
 package kafkasource
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // Options returns what a URL says of the brokers:
@@ -50,16 +49,16 @@ func Options(address string) ([]kgo.Opt, error) {
 		opts = append(opts, kgo.SASL(mechanism))
 	}
 	if secure {
-		t, err := secrets(query)
+		t, err := urltls.Config(query)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("kafkasource: URL %s: %w", u.Redacted(), err)
 		}
 		opts = append(opts, kgo.DialTLSConfig(t))
 	}
 	for name := range query {
-		switch name {
-		case "sasl":
-		case "ca", "cert", "key", "name":
+		switch {
+		case name == "sasl":
+		case urltls.Is(name):
 			if !secure {
 				return nil, fmt.Errorf("kafkasource: URL %s: the parameter %s is for kafkas://", u.Redacted(), name)
 			}
@@ -100,50 +99,18 @@ func login(user *url.Userinfo, mechanism string) (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("kafkasource: URL: a user needs sasl=plain, scram-sha-256 or scram-sha-512, not %q", mechanism)
 }
 
-// secrets reads the files of a TLS configuration.
-func secrets(query url.Values) (*tls.Config, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.Get("name")}
-	if file := query.Get("ca"); file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("kafkasource: ca: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kafkasource: ca: no certificate in %s", file)
-		}
-	}
-	cert, key := query.Get("cert"), query.Get("key")
-	if (cert == "") != (key == "") {
-		return nil, errors.New("kafkasource: URL: cert and key go together")
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("kafkasource: cert and key: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
-}
-
 // explainDial adds to an error of the connection what to do about it.
 func explainDial(err error) error {
+	hint := urltls.Hint(err, "kafka://")
 	var first *kgo.ErrFirstReadEOF
-	var record tls.RecordHeaderError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
 	switch {
+	case hint != "":
 	case errors.As(err, &first):
-		return fmt.Errorf("%w (the port may want TLS, kafkas://, or SASL, ?sasl=)", err)
+		hint = "the port may want TLS, kafkas://, or SASL, ?sasl="
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w (the broker has hung up: it may refuse the user or the password)", err)
-	case errors.As(err, &record):
-		return fmt.Errorf("%w (the port does not speak TLS: use kafka://)", err)
-	case errors.As(err, &authority):
-		return fmt.Errorf("%w (trust its authority: ?ca=FILE)", err)
-	case errors.As(err, &host):
-		return fmt.Errorf("%w (?name= says which name is in the certificate)", err)
+		hint = "the broker has hung up: it may refuse the user or the password"
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%w (%s)", err, hint)
 }

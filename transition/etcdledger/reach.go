@@ -3,7 +3,6 @@ package etcdledger
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // Reach asks for a sign of life of the etcd that a URL describes, by a client of it, so that
@@ -90,22 +91,13 @@ func hinted(err error, secure bool) error {
 	if err == nil {
 		return nil
 	}
-	hint := "is it running, and is this its address?"
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var record tls.RecordHeaderError
-	var alert *net.OpError
+	hint := urltls.Hint(err, "etcd://")
+	var dial *net.OpError
 	switch {
-	case errors.As(err, &authority):
-		hint = "trust its authority: ?ca=FILE"
-	case errors.As(err, &host):
-		hint = "?name= says which name is in its certificate"
-	case errors.As(err, &alert) && alert.Op == "remote error": // what package tls calls an alert of the other side
-		hint = "if it wants a certificate of its clients: ?cert=FILE&key=FILE"
-	case errors.As(err, &record):
-		hint = "the port does not speak TLS: use etcd://"
-	case errors.As(err, &alert) && alert.Op == "dial":
-	case !secure:
+	case hint != "":
+	case secure, errors.As(err, &dial) && dial.Op == "dial":
+		hint = "is it running, and is this its address?"
+	default:
 		hint = "is it the port of etcd's clients? If it wants TLS: etcds://"
 	}
 	return fmt.Errorf("%w (%s)", err, hint)

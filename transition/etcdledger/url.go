@@ -2,17 +2,17 @@ package etcdledger
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // Open opens a client for a URL and returns the prefix of its keys:
@@ -64,7 +64,7 @@ func parse(address string) (clientv3.Config, string, error) {
 	case !ok || scheme != "etcd" && scheme != "etcds":
 		return bad("the URL does not begin with etcd:// or etcds://")
 	case scheme == "etcds":
-		cfg.TLS, way = &tls.Config{MinVersion: tls.VersionTLS12}, "https://"
+		way = "https://"
 	}
 	if at := strings.LastIndex(before(rest, "/"), "@"); at >= 0 {
 		user, password, ok := strings.Cut(rest[:at], ":")
@@ -77,11 +77,12 @@ func parse(address string) (clientv3.Config, string, error) {
 		rest = rest[at+1:]
 	}
 	hosts, prefix, _ := strings.Cut(before(rest, "?"), "/")
-	if _, query, ok := strings.Cut(rest, "?"); ok {
-		if err := secure(cfg.TLS, query); err != nil {
-			return bad(err.Error())
-		}
+	_, query, _ := strings.Cut(rest, "?")
+	secrets, err := secure(scheme == "etcds", query)
+	if err != nil {
+		return bad(err.Error())
 	}
+	cfg.TLS = secrets
 	for host := range strings.SplitSeq(hosts, ",") {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), "2379")
@@ -104,41 +105,22 @@ func before(s, sep string) string {
 	return head
 }
 
-// secure puts what the URL says of TLS into c; nil: it does not use TLS.
-func secure(c *tls.Config, query string) error {
+// secure returns what the URL says of TLS; nil: it does not use TLS.
+func secure(used bool, query string) (*tls.Config, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("what comes after ? is not understood")
+		return nil, errors.New("what comes after ? is not understood")
 	}
 	for option := range q {
 		switch {
-		case option != "ca" && option != "cert" && option != "key" && option != "name":
-			return fmt.Errorf("%s= is not known", option)
-		case c == nil:
-			return fmt.Errorf("%s= is for etcds://", option)
+		case !urltls.Is(option):
+			return nil, fmt.Errorf("%s= is not known", option)
+		case !used:
+			return nil, fmt.Errorf("%s= is for etcds://", option)
 		}
 	}
-	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
-	if (cert == "") != (key == "") {
-		return errors.New("cert= and key= go together")
+	if !used {
+		return nil, nil
 	}
-	c.ServerName = q.Get("name")
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return fmt.Errorf("ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("ca: no certificate in %s", ca)
-		}
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return fmt.Errorf("cert and key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return nil
+	return urltls.Config(q)
 }

@@ -2,13 +2,13 @@ package natscounter
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // errNotConnected means that nothing was sent.
@@ -31,13 +31,10 @@ func (c *Counter) explain(what string, err error) error {
 
 // advice returns what to do about err, or "" if the error says it all.
 func advice(err error) string {
-	var authority x509.UnknownAuthorityError
-	var alert *net.OpError
+	if hint := urltls.Hint(err, "nats://"); hint != "" {
+		return hint
+	}
 	switch {
-	case errors.As(err, &authority):
-		return "trust its authority: tls://host:port/bucket?ca=FILE"
-	case errors.As(err, &alert) && alert.Op == "remote error": // what package tls calls an alert of the other side
-		return "if it wants a certificate of its clients: tls://host:port/bucket?cert=FILE&key=FILE"
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "the user of the URL lacks a permission: the documentation of package natscounter lists those it needs"
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):

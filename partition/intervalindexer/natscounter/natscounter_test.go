@@ -436,9 +436,9 @@ func TestURLs(t *testing.T) {
 		"nats://x?replicas=two": "two replicas",
 		"nats://x?replicas=9":   "9 replicas: want 1 to 5",
 		"nats://x?color=red":    "color is not known",
-		"nats://x?ca=/none":     "are for tls://",
+		"nats://x?ca=/none":     "ca= is for tls://",
 		"tls://x?ca=/none":      "ca: ",
-		"tls://x?cert=/none":    "cert and key go together",
+		"tls://x?cert=/none":    "go together",
 		"tls://x?cert=/a&key=b": "cert and key: ",
 		"nats://x/a.b":          `bucket "a.b"`,
 	} {

@@ -1,7 +1,6 @@
 package natscounter
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // Open opens a connection for a URL and returns what the URL says of the bucket:
@@ -18,7 +19,8 @@ import (
 //	nats://[user:password@|token@]host[:port][,host[:port]…][/bucket][?creds=FILE][&replicas=N]
 //
 // tls:// is the same over TLS, with the authorities of the system, or with those in ?ca=FILE;
-// ?cert=FILE&key=FILE are a certificate of the peer's own. The default port is 4222,
+// ?cert=FILE&key=FILE are a certificate of the peer's own, and ?name=NAME is the name in the
+// server's, if that is not the host's. The default port is 4222,
 // the default bucket countoff; replicas is for a bucket that is made. It does not wait for the
 // connection, and the connection is never given up. Whoever opens one closes it.
 func Open(address string) (*nats.Conn, Config, error) {
@@ -48,9 +50,6 @@ func parse(address string) (nats.Options, Config, error) {
 	o.ReconnectBufSize = -1                                         // nothing is counted late
 	o.PingInterval, o.MaxPingsOut = 2*time.Second, 2                // a host that is gone without a word
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // calls return it
-	if scheme == "tls" {
-		o.Secure, o.TLSConfig = true, &tls.Config{MinVersion: tls.VersionTLS12}
-	}
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, bucket, _ := strings.Cut(rest, "/")
 	if at := strings.LastIndex(hosts, "@"); at >= 0 {
@@ -81,31 +80,23 @@ func parse(address string) (nats.Options, Config, error) {
 	if err != nil {
 		return bad("what follows the ? is not understood")
 	}
-	ca, cert, secret := values.Get("ca"), values.Get("cert"), values.Get("key")
-	if ca+cert+secret != "" && scheme != "tls" {
-		return bad("ca, cert and key are for tls://")
-	}
-	if (cert == "") != (secret == "") {
-		return bad("cert and key go together")
-	}
-	if ca != "" {
-		if err := nats.RootCAs(ca)(&o); err != nil {
-			return bad(fmt.Sprintf("ca: %v", err))
-		}
-	}
-	if cert != "" {
-		if err := nats.ClientCert(cert, secret)(&o); err != nil {
-			return bad(fmt.Sprintf("cert and key: %v", err))
+	if scheme == "tls" {
+		o.Secure = true
+		if o.TLSConfig, err = urltls.Config(values); err != nil {
+			return bad(err.Error())
 		}
 	}
 	for key := range values {
-		switch value := values.Get(key); key {
-		case "ca", "cert", "key":
-		case "creds":
+		switch value := values.Get(key); {
+		case urltls.Is(key):
+			if scheme != "tls" {
+				return bad(key + "= is for tls://")
+			}
+		case key == "creds":
 			if err := nats.UserCredentials(value)(&o); err != nil {
 				return bad(fmt.Sprintf("creds: %v", err))
 			}
-		case "replicas":
+		case key == "replicas":
 			if cfg.Replicas, err = strconv.Atoi(value); err != nil || cfg.Replicas < 1 {
 				return bad(fmt.Sprintf("%s replicas", value))
 			}

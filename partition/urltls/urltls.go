@@ -1,0 +1,84 @@
+// Package urltls is what a URL says of TLS, in the same words for every store:
+//
+//	ca    file of the authorities to trust instead of the system's, in PEM
+//	cert  file of a certificate of our own, with key, the file of its private key
+//	name  the name in the server's certificate, if that is not the host's
+//
+// It is for whoever opens a store by a URL: packages redisurl, kafkasource, etcdledger and
+// natscounter do.
+package urltls
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+)
+
+var parameters = []string{"ca", "cert", "key", "name"}
+
+// Is reports whether a parameter is one of these.
+func Is(parameter string) bool { return slices.Contains(parameters, parameter) }
+
+// Said returns the first of these parameters that q has, and "" if it has none: of a URL
+// that does not use TLS it is a mistake.
+func Said(q url.Values) string {
+	for _, p := range parameters {
+		if q.Has(p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// Config reads the files that q names and returns a configuration with what q says,
+// TLS 1.2 or later. An error says which parameter it is about, and shows no secret.
+func Config(q url.Values) (*tls.Config, error) {
+	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
+	if (cert == "") != (key == "") {
+		return nil, errors.New("cert= and key= go together")
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: q.Get("name")}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: no certificate in %s", ca)
+		}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// Hint says what to do about an error of TLS, and "" if err is none. plain is the scheme of
+// a URL without TLS, as in "redis://".
+func Hint(err error, plain string) string {
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var record tls.RecordHeaderError
+	var alert *net.OpError
+	switch {
+	case errors.As(err, &authority):
+		return "trust its authority: ?ca=FILE"
+	case errors.As(err, &host):
+		return "?name= says which name is in its certificate"
+	case errors.As(err, &alert) && alert.Op == "remote error": // what package tls calls an alert of the other side
+		return "if it wants a certificate of its clients: ?cert=FILE&key=FILE"
+	case errors.As(err, &record):
+		return "the port does not speak TLS: use " + plain
+	}
+	return ""
+}
