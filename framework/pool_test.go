@@ -213,6 +213,40 @@ func TestTasksOfAKeyRunInOrderOneAtATime(t *testing.T) {
 	})
 }
 
+// The source is told the first error of a task that was tried again, not only the last: a
+// dead letter tells both.
+func TestADeadLetterTellsTheFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []sources.Settlement
+		s := &spy{onSettle: func(_ context.Context, done []sources.Settlement) error {
+			told = append(told, done...)
+			return nil
+		}}
+		b := newBench(t, benchConfig{source: s.over}, func(_ context.Context, task *Task) error {
+			if task.Attempt == 3 {
+				return Dead(errors.New("third"))
+			}
+			return fmt.Errorf("try %d", task.Attempt)
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		time.Sleep(10 * time.Second)
+		b.drain(g)
+		if n := len(told); n != 3 {
+			t.Fatalf("%d settlements, want two retries and a dead letter", n)
+		}
+		for i, first := range []string{"", "try 1", "try 1"} {
+			if d := told[i]; d.Task.ID != "a-0" || d.Attempt != i+1 || d.Task.FirstError != first {
+				t.Errorf("settlement %d is of attempt %d of %s, which says %q was the first error, want %q", i, d.Attempt, d.Task.ID, d.Task.FirstError, first)
+			}
+		}
+		if d := told[2]; d.Outcome != sources.Dead || d.Reason != "third" {
+			t.Errorf("the last one is %v: %s", d.Outcome, d.Reason)
+		}
+	})
+}
+
 func TestRetryOfAKeyedTaskParksItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -101,7 +101,7 @@ func (l *lane) note(t *runTask) {
 	// The plain fields first: when garbage is collected a pointer is read before it is written, and
 	// memory that was never touched costs two faults when it is read first, one when it is written.
 	s.Outcome, s.Attempt, s.Delay = v.outcome, t.task.Attempt, v.delay
-	s.Task = e.task
+	s.Task = t.task
 	if why := reason(v.err); why != s.Reason {
 		s.Reason = why
 	}

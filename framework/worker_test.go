@@ -212,8 +212,8 @@ func TestABatchHasATaskOnce(t *testing.T) {
 		seen := map[string]int{}
 		for _, o := range s.told {
 			seen[o.Task.ID]++
-			if o.Task.ID == "a-0" && (o.Outcome != sources.Done || o.Attempt != 4 || o.Task.Attempt != 1) {
-				t.Errorf("told %v of try %d, task as of try %d; want done, 4, as it was fetched", o.Outcome, o.Attempt, o.Task.Attempt)
+			if o.Task.ID == "a-0" && (o.Outcome != sources.Done || o.Attempt != 4 || o.Task.FirstError != "again") {
+				t.Errorf("told %v of try %d, first error %q; want done, 4, again", o.Outcome, o.Attempt, o.Task.FirstError)
 			}
 		}
 		if seen["a-0"] != 1 {

@@ -129,7 +129,9 @@ func (o Outcome) String() string {
 
 // A Settlement tells the stream what became of a task.
 type Settlement struct {
-	Task    *Task // as Fetch returned it; the stream may keep it
+	// Task is as Fetch returned it, or after a Retry the copy that the last run had, which
+	// says the first error. The stream may keep it.
+	Task    *Task
 	Outcome Outcome
 	// Attempt is how often the task has run now; Retry, Requeue and Dead record
 	// it. A smaller one never overwrites a greater.
