@@ -215,6 +215,8 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 	var reply redis.Error
 	switch {
 	case hint != "":
+	case strings.HasPrefix(raw, "rediss://") && errors.Is(err, context.DeadlineExceeded):
+		hint = "is it running, is this its address, and does the port speak TLS? A Redis without waits in silence: redis://"
 	case errors.Is(err, io.EOF):
 		hint = "it has hung up: the port may want TLS, rediss://"
 	case errors.As(err, &reply):

@@ -1,10 +1,12 @@
 package redisurl
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"io"
 	"log"
+	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -125,6 +127,26 @@ func TestReachWhoWantsACertificate(t *testing.T) {
 	}
 	defer c.Close()
 	if err := Reach(t.Context(), c, url); err == nil || !strings.Contains(err.Error(), "?cert=FILE&key=FILE") {
+		t.Error(err)
+	}
+}
+
+// A Redis without TLS waits for the end of what it takes for a command.
+func TestReachWhoDoesNotSpeakTLS(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	url := "rediss://" + silent.Addr().String() + "?max_retries=-1"
+	c, err := Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := Reach(ctx, c, url); err == nil || !strings.Contains(err.Error(), "does the port speak TLS?") {
 		t.Error(err)
 	}
 }

@@ -31,8 +31,10 @@ PARTITION/POSITION as list prints it for what has none.
 
 The dead letters of a name that works a topic of Kafka are on a topic too: --kafka says
 where. They are listed one by one, and requeued or dropped all together, since a topic is
-passed in its order.`,
+passed in its order. Times are in UTC, as those of countoff history.`,
 		Args: cobra.NoArgs,
+		// Without it cobra looks at no argument: a command that is none would print this help, and end with 0.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(deadListCommand(), deadShowCommand(),
 		deadTakeCommand("requeue", "run them again: at the end of their partition, as if for the first time", "requeued", redissource.Requeue, requeueTopic),
@@ -111,7 +113,12 @@ func deadListCommand() *cobra.Command {
 		Use:   "list NAME",
 		Short: "dead letters by partition, oldest first",
 		Args:  cobra.ExactArgs(1),
-		RunE: onStore(false, func(*cobra.Command, []string) error { return topic.fault() }, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		RunE: onStore(false, func(*cobra.Command, []string) error {
+			if limit < 0 {
+				return errors.Join(fmt.Errorf("--limit %d: want 0 for all, or more", limit), topic.fault())
+			}
+			return topic.fault()
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			if topic.url != "" {
 				return topic.list(ctx, cmd, args[0], limit, asJSON)
 			}
@@ -293,7 +300,7 @@ func date(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
 // oneLine keeps a table a table.

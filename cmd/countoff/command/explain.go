@@ -15,8 +15,10 @@ func explainCommand(stores Stores) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAME KEY",
 		Short: "where a key is, whose, why, and what waits before it",
-		Args:  cobra.ExactArgs(2),
-		RunE: onLedger(stores, false, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+		Long: `Says for one key what countoff status and history say for all, and looks at what of it is
+open. Times are in UTC.`,
+		Args: cobra.ExactArgs(2),
+		RunE: onLedger(stores, false, func(_ *cobra.Command, args []string) error { return keyFault(args[1]) }, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			place, err := at.of(ctx, args[0])
 			if err != nil {
 				return err

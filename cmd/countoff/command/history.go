@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,13 +33,16 @@ func historyCommand(stores Stores) *cobra.Command {
   countoff history mail-sender --at 2026-01-31T14:03:00Z --key ann@example.com
                                                      who owned it then
 
---at takes a time as in RFC 3339, or a duration for "so long ago".`,
+--at takes a time as in RFC 3339, or a duration for "so long ago". What is printed is in UTC.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, false, func(cmd *cobra.Command, _ []string) error {
 			one = cmd.Flags().Changed("key") || cmd.Flags().Changed("partition")
 			var errs []error
 			if at != "" && !one {
 				errs = append(errs, errors.New("--at wants --key or --partition"))
+			}
+			if cmd.Flags().Changed("key") {
+				errs = append(errs, keyFault(key))
 			}
 			if n < 1 {
 				errs = append(errs, fmt.Errorf("-n %d: want at least 1", n))
@@ -63,6 +67,10 @@ func historyCommand(stores Stores) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			moves := history.Moves(p)
+			if one && len(moves) == 0 && !slices.Contains(cfg.IDs(), p) { // a former one of a name that was resized has moves
+				return exit.With(exit.Usage, fmt.Errorf("--partition %v: %s has 0 to %d", p, args[0], cfg.Total-1))
+			}
 			var lines []string
 			var values []any
 			switch {
@@ -74,7 +82,6 @@ func historyCommand(stores Stores) *cobra.Command {
 				t := history.At(p, moment)
 				lines, values = append(lines, past.TenureLine(p, moment, t)), append(values, past.TenureOf(p, moment, t))
 			case one:
-				moves := history.Moves(p)
 				for _, m := range moves[max(0, len(moves)-n):] {
 					lines, values = append(lines, past.MoveLine(m)), append(values, past.MoveOf(m))
 				}
@@ -107,19 +114,33 @@ func historyCommand(stores Stores) *cobra.Command {
 	return cmd
 }
 
+// keyFault says what is wrong with a key that is asked for.
+func keyFault(key string) error {
+	if key == "" {
+		return errors.New("the key is empty: tasks without one are in any partition")
+	}
+	return nil
+}
+
 // instant reads a time, or a duration before now: by the clock of a Redis that keeps the
 // ledger, else by that of this process, which is as good as that of a peer.
 func instant(ctx context.Context, stand *stand, text string) (time.Time, error) {
-	if ago, err := time.ParseDuration(text); err == nil {
-		now := time.Now()
-		if stand.store == nil {
-			now, err = stand.client.Time(ctx).Result()
+	now := time.Now()
+	if stand.store == nil {
+		var err error
+		if now, err = stand.client.Time(ctx).Result(); err != nil {
+			return now, err
 		}
-		return now.Add(-ago.Abs()), err
+	}
+	if ago, err := time.ParseDuration(text); err == nil {
+		return now.Add(-ago.Abs()), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return at, exit.With(exit.Usage, fmt.Errorf("--at %q: want a time as in 2026-01-31T14:03:00Z, or a duration as in 90s", text))
+	case at.After(now):
+		return at, exit.With(exit.Usage, fmt.Errorf("--at %s: has not come yet", text))
 	}
 	return at, nil
 }

@@ -56,7 +56,7 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 		}),
 	}
 	cmd.Flags().IntVar(&cfg.Total, "partitions", partition.DefaultTotal, "shares of the work")
-	cmd.Flags().StringVar(&hash, "hash", string(partition.XXHash64), "how a key finds its partition: xxhash64, or id for decimal numbers")
+	cmd.Flags().StringVar(&hash, "hash", string(partition.XXHash64), "how a key finds its partition: xxhash64, id for decimal numbers, or murmur2 as Kafka's producers")
 	cmd.Flags().StringSliceVar(&cfg.Units, "unit", nil, "ingress lists that are granted beside the partitions")
 	cmd.Flags().StringArrayVar(&asks, "require", nil, "tags that partitions ask of their owners, as in 0-15=gpu,eu; may be given several times (see countoff require)")
 	return cmd

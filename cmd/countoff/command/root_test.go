@@ -122,6 +122,9 @@ func TestRequire(t *testing.T) {
 	if out := s.run("require n --none"); !strings.Contains(out, "no partition asks") {
 		t.Error(out)
 	}
+	if out := s.run("require n 4-9=gpu"); !strings.Contains(out, "4-9=gpu asks for nothing: n has the partitions 0 to 3") {
+		t.Error(out)
+	}
 	for _, line := range []string{"require n 0", "require n 3-1=eu", "require n 0=eu --none", "init m --require gpu"} {
 		s.fails(exit.Usage, line)
 	}
@@ -240,6 +243,12 @@ func TestUsage(t *testing.T) {
 		{"index there --lease 0s", nil, "--lease 0s"},
 		{"history there -n 0 --at 5s", nil, "-n 0"},
 		{"history there -n 0 --at 5s", nil, "--at wants"},
+		{"history there --partition 4096", nil, "--partition 4096: there has 0 to"},
+		{"history there --key=", nil, "the key is empty"},
+		{"history there --key k --at 2999-01-01T00:00:00Z", nil, "has not come yet"},
+		{"explain there", []string{""}, "the key is empty"},
+		{"dead list there --limit -1", nil, "--limit -1"},
+		{"dead lst there", nil, `unknown command "lst"`},
 	} {
 		if said := s.fails(exit.Usage, c.line, c.more...); !strings.Contains(said, c.says) {
 			t.Errorf("%s %q does not say %q: %s", c.line, c.more, c.says, said)
