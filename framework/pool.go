@@ -185,6 +185,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 			}
 			if n > 0 {
 				p.begin(r, l, n, now)
+				l.nudge() // less is left to start
 				p.rouse()
 				return l, n
 			}

@@ -210,6 +210,25 @@ func TestALaneWithLittleLeftFetchesAtOnce(t *testing.T) {
 	}
 }
 
+// What is left is little, too, once workers have taken the rest: a lane that waits for its
+// settlement looks again then, not when the first of them has ended.
+func TestALaneThatHandsOutItsLastFetchesAtOnce(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook()}
+	p := &pool{runs: make([]run, 2), ring: []*lane{l}}
+	l.pool = p
+	l.pace.ahead, l.phase.hungry, l.sheet.waiting = 100, true, true
+	for range 27 {
+		l.book.add(&Task{Delivery: &Delivery{}}, now)
+	}
+	if p.next(&p.runs[0], 1, now); len(l.wake)+len(l.sheet.flush) > 0 {
+		t.Error("with a quarter to start it does not wait for the settlement")
+	}
+	if p.next(&p.runs[1], 1, now); len(l.wake) != 1 || len(l.sheet.flush) != 1 {
+		t.Errorf("with less: fetches %d, settles %d", len(l.wake), len(l.sheet.flush))
+	}
+}
+
 // The memory of what was sent is written over: nothing of the former settlement is left in
 // the next, and a retry at once does not wait as long as the one before it.
 func TestALineIsAsNew(t *testing.T) {
