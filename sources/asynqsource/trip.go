@@ -62,9 +62,10 @@ func (s *stream) Tend(context.Context) time.Duration {
 func (s *stream) Compose(now time.Time) bool {
 	t := &s.trip
 	due := !s.look.After(now)
-	limit, read := s.Wants(due || !s.atEnd || s.Fresh())
+	more := due || !s.atEnd || s.Fresh()
+	limit, read := s.Wants(now, more)
 	t.extend = len(s.items) > 0 && !s.lease.After(now)
-	s.waiter.idle(limit == 0 && s.Reads() && !s.paused)
+	s.waiter.idle(!more && s.Reads() && !s.paused)
 	if limit == 0 && s.Log.Seq() == s.Log.Answered() && !t.extend {
 		return false
 	}

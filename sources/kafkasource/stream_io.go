@@ -55,7 +55,7 @@ func (s *stream) check() time.Duration { return time.Duration(s.source.check.Loa
 // Compose fills the trip with whatever is waiting. The caller holds the lock.
 func (s *stream) Compose(now time.Time) bool {
 	t := &s.trip
-	limit, read := s.Wants(len(s.buffer.records) > 0)
+	limit, read := s.Wants(now, len(s.buffer.records) > 0)
 	t.letters = t.letters[:0]
 	upto := s.Log.Seq()
 	for seq, l := range s.letters {

@@ -19,6 +19,7 @@ func (s *Stream) run(ctx context.Context) {
 		s.Mu.Lock()
 		over := s.err != nil
 		leave := !over && s.compose()
+		wait = s.full.look(wait)
 		s.Mu.Unlock()
 		if over {
 			return
@@ -46,7 +47,7 @@ func (s *Stream) run(ctx context.Context) {
 // compose makes the next trip of whatever is waiting, and reports whether there is
 // anything. The caller holds the lock.
 func (s *Stream) compose() bool {
-	s.left = s.callers.fetch
+	s.left, s.full.again = s.callers.fetch, 0
 	return s.driver.Compose(time.Now())
 }
 

@@ -67,6 +67,7 @@ type Stream struct {
 	callers callers // who waits
 	left    *fetch  // the Fetch that waited when the last trip left
 	stuck   bool    // Stuck has said so
+	full    full    // the log, while a Fetch waits
 	seat    *seat   // for the permit
 	err     error   // why it is over
 	lost    bool    // ... because the fence is another's
@@ -241,11 +242,11 @@ func (s *Stream) Stuck() (pos int64, stuck, news bool) {
 
 // Wants returns for how many tasks the next trip is to ask, 0: none, and whether it is to
 // read them; more says whether reading may bring anything. The caller holds the lock.
-func (s *Stream) Wants(more bool) (limit int, read bool) {
+func (s *Stream) Wants(now time.Time, more bool) (limit int, read bool) {
 	f := s.callers.fetch
 	switch {
 	case f == nil:
-	case more && s.Reads():
+	case more && s.Reads() && !s.full.wait(s.Log.Full(), now):
 		return f.limit, true
 	case f.need == progress.NeedRoundTrip || !f.asked:
 		return f.limit, false

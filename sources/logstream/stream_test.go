@@ -33,6 +33,7 @@ type memory struct {
 	fail    error
 	said    []string
 	trips   int
+	lifted  int
 	asked   int         // calls of Compose
 	tended  int         // calls of Tend
 	began   []time.Time // trips
@@ -68,9 +69,9 @@ func (m *memory) Record(d *sources.Settlement, _ time.Time) (uint64, error) {
 	return m.Log.Settle(int64(d.Task.Receipt), progress.Done, d.Attempt), nil
 }
 
-func (m *memory) Compose(time.Time) bool {
+func (m *memory) Compose(now time.Time) bool {
 	m.asked++
-	limit, read := m.Wants(m.more > 0 || m.Fresh())
+	limit, read := m.Wants(now, m.more > 0 || m.Fresh())
 	if limit == 0 && m.Log.Seq() == m.Log.Answered() {
 		return false
 	}
@@ -98,6 +99,7 @@ func (m *memory) Trip(context.Context) error {
 		return m.fail
 	}
 	r := &m.request
+	m.lifted += len(r.Lift)
 	m.said = append(m.said, fmt.Sprintf("read %d of %d, base %d", r.Fetch, r.Read, r.Base))
 	gate := max(r.Gate, m.Log.Read()+int64(min(r.Fetch, m.more)))
 	m.Log.Apply(r, progress.Answer{Status: progress.Admitted, Before: r.Before, Base: r.Base, Gate: gate})
@@ -753,7 +755,7 @@ func TestWants(t *testing.T) {
 	} {
 		s := open(0, progress.New(progress.Config{}, progress.Opened{})).Stream
 		s.callers.fetch = c.fetch
-		if limit, read := s.Wants(c.more); limit != c.limit || read != c.read {
+		if limit, read := s.Wants(time.Now(), c.more); limit != c.limit || read != c.read {
 			t.Errorf("%s: asks for %d, reads: %t", c.name, limit, read)
 		}
 	}

@@ -9,6 +9,19 @@ func (l *Log) Blocked() (pos int64, blocked bool) {
 	return l.Lowest(), true
 }
 
+// Full reports whether nothing more can be read until the oldest open task has ended, unless
+// it is carried past the base.
+func (l *Log) Full() bool {
+	if l.room(l.first) > 0 {
+		return false
+	}
+	i := l.first
+	for i < l.end && l.at(i).state >= settled {
+		i++
+	}
+	return l.room(i) <= 0
+}
+
 // room is how many more positions may be read if the entries before i go.
 func (l *Log) room(i uint64) int { return l.cfg.Window - int(l.end-i) }
 

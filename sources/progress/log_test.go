@@ -56,6 +56,36 @@ func TestLogHandsOutInOrderAndRaisesTheBase(t *testing.T) {
 	}
 }
 
+// A log is full as long as what is open at its head fills the window: not of what has ended
+// and is about to be said.
+func TestLogIsFull(t *testing.T) {
+	l := New(Config{Window: 3}, Opened{})
+	look := func(what string, want bool) {
+		t.Helper()
+		if got := l.Full(); got != want {
+			t.Errorf("%s: full: %t", what, got)
+		}
+	}
+	look("nothing was read", false)
+	read(t, l, 2)
+	l.Hand(t0, 2, nil)
+	look("one more may be read", false)
+	read(t, l, 1)
+	l.Hand(t0, 1, nil)
+	look("three are open", true)
+	l.Settle(2, Done, 1)
+	l.Settle(1, Done, 1)
+	look("the first is open", true)
+	l.Settle(0, Retry, 1)
+	look("the first is to be tried again", true)
+	l.Settle(0, Done, 2)
+	look("all have ended", false)
+	var r Request
+	if l.Compose(3, true, ^uint64(0), &r); r.Fetch != 3 || len(r.Lift) > 0 {
+		t.Errorf("reads %d, lifts %v", r.Fetch, r.Lift)
+	}
+}
+
 func TestLogSaysUnansweredVerdictsAgain(t *testing.T) {
 	l := New(Config{}, Opened{})
 	read(t, l, 3)

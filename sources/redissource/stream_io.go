@@ -52,7 +52,7 @@ func (s *stream) Tend(ctx context.Context) time.Duration {
 func (s *stream) Compose(now time.Time) bool {
 	t := &s.trip
 	due := !s.due.IsZero() && !s.due.After(now)
-	limit, read := s.Wants(due || !s.atEnd || s.Fresh())
+	limit, read := s.Wants(now, due || !s.atEnd || s.Fresh())
 	if limit == 0 && s.Log.Seq() == s.Log.Answered() {
 		return false
 	}
