@@ -3,7 +3,6 @@ package kafkasource
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -96,7 +95,6 @@ func (s *Source) recall(ctx context.Context, p int32, log bounds, wanted []int64
 		}
 		rest = slices.DeleteFunc(rest, func(x int64) bool { return x <= last })
 	}
-	maps.DeleteFunc(read, func(_ int64, r *kgo.Record) bool { return r == nil })
 	return read, nil
 }
 

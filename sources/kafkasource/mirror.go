@@ -69,7 +69,7 @@ func (m *mirror) remove(s *stream) {
 	if sound {
 		m.final[int32(s.Grant.ID)] = low
 	}
-	over, ended := len(m.open) == 0 && m.quit != nil, m.ended
+	over, ended := len(m.open) == 0, m.ended
 	if over {
 		close(m.quit)
 		m.quit = nil
@@ -115,8 +115,8 @@ func (m *mirror) news() map[int32]int64 {
 	for s := range m.open {
 		p := int32(s.Grant.ID)
 		low := s.lowest()
-		was, ok := m.last[p]
-		stale := !ok || was.at != low || now.Sub(was.when) >= mirrorAge || now.Sub(s.opened) < mirrorYoung
+		was := m.last[p] // at the instant zero if it was never said
+		stale := was.at != low || now.Sub(was.when) >= mirrorAge || now.Sub(s.opened) < mirrorYoung
 		if s.sound(now) && stale {
 			at[p] = low
 		}

@@ -177,6 +177,11 @@ func TestOvertakenInSilence(t *testing.T) {
 	}
 	s.take(st, 2)
 	src.reader.remove(st)
+	for i := range int64(2) { // what was read before it was taken away is not missing
+		if st.arrive(&kgo.FetchPartition{LogStartOffset: 3 * i, Records: []*kgo.Record{{Topic: s.topic, Offset: 2 + i}}}, 1<<20) {
+			t.Errorf("it is paused at %d", 2+i)
+		}
+	}
 	if !st.arrive(&kgo.FetchPartition{LogStartOffset: 5, Records: []*kgo.Record{{Topic: s.topic, Offset: 5}}}, 1<<20) {
 		t.Error("it is read on")
 	}
@@ -208,12 +213,23 @@ func TestStartErrors(t *testing.T) {
 	if _, err := s.try(s.source(Config{}), 2); err == nil || !strings.Contains(err.Error(), "2 partitions") {
 		t.Errorf("a partition that is not there: %v", err)
 	}
-	if _, err := New("orders", nil, Config{Start: "somewhere", Window: -1, OutOfRange: "anywhere"}); err == nil {
-		t.Errorf("a configuration that is wrong throughout is taken")
-	} else {
-		for _, word := range []string{"no topic", "Options", "somewhere", "anywhere", "Window"} {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("the error does not say %q: %v", word, err)
+	for _, c := range []struct {
+		cfg  Config
+		says []string
+	}{
+		{Config{Start: "somewhere", Window: -1, OutOfRange: "anywhere"}, []string{"no topic", "Options", "somewhere", "anywhere", "Window"}},
+		{
+			Config{Topic: "t", DeadTopic: "t", Window: 1<<16 + 1, Buffer: -1, CrashLimit: -1},
+			[]string{"DeadTopic t is the topic itself", "Window", "Buffer", "CrashLimit"},
+		},
+		{Config{Topic: "t", Check: -1}, []string{"negative"}},
+		{Config{Topic: "t", Mirror: -1}, []string{"negative"}},
+		{Config{Topic: "t", Look: -1}, []string{"negative"}},
+	} {
+		_, err := New("orders", nil, c.cfg)
+		for _, word := range c.says {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("of %+v the error does not say %q: %v", c.cfg, word, err)
 			}
 		}
 	}
@@ -241,5 +257,32 @@ func TestGrows(t *testing.T) {
 	case total := <-grown:
 		t.Errorf("told again: %d", total)
 	default:
+	}
+}
+
+// That a topic has grown is told until somebody has taken it in, and then no more.
+func TestGrowthIsToldUntilItIsTaken(t *testing.T) {
+	s := newStage(t, 1)
+	var told []int
+	var warned []error
+	src := s.source(Config{Warn: func(err error) { warned = append(warned, err) }, Grown: func(_ context.Context, total int) error {
+		if told = append(told, total); len(told) == 1 {
+			return errAway
+		}
+		return nil
+	}})
+	alone := s.source(Config{}) // with nobody to tell
+	for _, src := range []*Source{src, alone} {
+		if _, err := src.Layout(s.soon()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.broker.Grow(s.topic, 3)
+	for range 3 {
+		src.lookForMore()
+		alone.lookForMore()
+	}
+	if len(told) != 2 || told[1] != 3 || len(warned) != 1 || !errors.Is(warned[0], errAway) {
+		t.Errorf("told %v, warned %v, want twice 3, and what went wrong at first", told, warned)
 	}
 }

@@ -19,7 +19,7 @@ type reader struct {
 
 	mu        sync.Mutex
 	orders    []order
-	interrupt context.CancelFunc // ends the poll under way
+	interrupt context.CancelFunc // ends the poll under way, if one is
 	running   bool
 
 	streams map[int32]*stream // belongs to the goroutine
@@ -98,9 +98,6 @@ func (r *reader) order(o order) {
 		go r.run()
 	} else {
 		r.interrupt()
-	}
-	if r.interrupt == nil {
-		r.interrupt = func() {}
 	}
 }
 

@@ -142,9 +142,9 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 			return err
 		}
 		for _, r := range fetches.Records() {
-			if r.Partition != p || r.Offset >= end {
-				from = max(from, min(r.Offset, end))
-				continue
+			if r.Offset >= end {
+				from = end
+				break
 			}
 			if !r.Attrs.IsControl() {
 				if err := w.do(w, r); err != nil {

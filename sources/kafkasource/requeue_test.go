@@ -1,10 +1,12 @@
 package kafkasource
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
@@ -92,4 +94,97 @@ func TestDeadLetters(t *testing.T) {
 	if got := list(9); got != "" {
 		t.Errorf("after the requeue there is %q", got)
 	}
+}
+
+// bury writes the letter of a record that was at 7/offset, as somebody else may do.
+func (s *stage) bury(producer *kgo.Client, dead string, offset string, headers ...kgo.RecordHeader) {
+	s.Helper()
+	l := &kgo.Record{Topic: dead, Value: []byte("t" + offset), Headers: append(headers,
+		kgo.RecordHeader{Key: HeaderDeadTopic, Value: []byte(s.topic)},
+		kgo.RecordHeader{Key: HeaderDeadPartition, Value: []byte("0")},
+		kgo.RecordHeader{Key: HeaderDeadOffset, Value: []byte(offset)})}
+	if err := producer.ProduceSync(s.soon(), l).FirstErr(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// A letter comes back under the id that its record said; what ends a transaction is no
+// letter, nor is what retention has taken waited for.
+func TestLettersInATransaction(t *testing.T) {
+	s := newStage(t, 1)
+	dead := s.topic + ".dead"
+	s.broker.Create(dead, 1)
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	s.bury(s.client, dead, "4")
+	producer := s.broker.Client(kgo.TransactionalID(s.name))
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	s.bury(producer, dead, "5", kgo.RecordHeader{Key: HeaderID, Value: []byte("mine")})
+	if err := producer.EndTransaction(s.soon(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	letters := *s
+	letters.topic = dead
+	letters.cut(0, 1)
+	var listed []string
+	err := DeadLetters(s.soon(), cfg, func(r *kgo.Record) bool {
+		listed = append(listed, string(r.Value))
+		return true
+	})
+	if err != nil || fmt.Sprint(listed) != "[t5]" {
+		t.Errorf("listed %q, %v, want t5", listed, err)
+	}
+	if n, err := Requeue(s.soon(), cfg, nil); n != 1 || err != nil {
+		t.Errorf("requeued %d, %v, want 1", n, err)
+	}
+	task := s.take(s.open(s.source(Config{}), 0), 1)[0]
+	if s.want("what was requeued", task, "t5"); task.ID != "mine" {
+		t.Errorf("it has the id %s, want mine", task.ID)
+	}
+}
+
+// What is no letter of ours stays, and is said; a walk ends where it was told to, although
+// more came meanwhile.
+func TestLettersOfOthers(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 3)
+	cfg := Config{Topic: s.topic + ".live", DeadTopic: s.topic, Options: s.broker.Options()}
+	if n, err := Requeue(s.soon(), cfg, nil); n != 0 || err == nil || !strings.Contains(err.Error(), "partition 0, offset 0") ||
+		!strings.Contains(err.Error(), HeaderDeadPartition) {
+		t.Errorf("requeued %d, %v, want that the first is no letter of ours", n, err)
+	}
+	client := s.broker.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{}))
+	var met []int64
+	w := walker{client: client, admin: kadm.NewClient(client), cfg: cfg, do: func(_ *walker, r *kgo.Record) error {
+		met = append(met, r.Offset)
+		return nil
+	}}
+	if err := w.partition(s.soon(), 0, 0, 2); err != nil || fmt.Sprint(met) != "[0 1]" {
+		t.Errorf("met %v, %v, want the first two", met, err)
+	}
+}
+
+// What the group refuses is said: the letters would be written once more.
+func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
+	s := newStage(t, 1)
+	st := s.open(s.source(Config{}), 0)
+	s.push(0, "t", 1)
+	s.settle(st, sources.Dead, s.take(st, 1)...)
+	member := s.broker.Client(kgo.ConsumerGroup(s.topic+".dead.requeued"), kgo.ConsumeTopics(s.topic))
+	joined := make(chan struct{})
+	ctx, cancel := context.WithCancel(s.soon())
+	go func() {
+		defer close(joined)
+		member.PollFetches(ctx)
+	}()
+	s.until("a consumer has the group", func() bool {
+		_, generation := member.GroupMetadata()
+		return generation > 0
+	})
+	if _, err := Drop(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}); err == nil || !strings.Contains(err.Error(), "UNKNOWN_MEMBER_ID") {
+		t.Errorf("dropped with %v, want what the group says", err)
+	}
+	cancel()
+	<-joined
 }

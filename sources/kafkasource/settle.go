@@ -49,9 +49,9 @@ func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c progress.C
 // die records that a task is dead. Its letter is on the dead topic before the store
 // hears of it. The caller holds the lock.
 func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
-	r, before := s.records.at(pos), s.Log.Seq()
+	r := s.records.at(pos)
 	seq := s.settle(pos, progress.Dead, d.Attempt, progress.Content{})
-	if s.Log.Seq() != before && r != nil {
+	if r != nil { // else it had ended
 		s.letters[seq] = &letter{record: bury(r, death{
 			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: logstream.FirstError(d.Task, d.Reason),
 		}, s.source.cfg.Topic)}

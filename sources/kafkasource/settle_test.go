@@ -120,12 +120,34 @@ func TestAStoreThatIsAwayIsTold(t *testing.T) {
 func TestWhatTheReaderHasMetIsToldOnce(t *testing.T) {
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
-	st := s.open(s.source(Config{}), 0)
-	st.readFailed(errAway)
+	src := s.source(Config{})
+	st := s.open(src, 0)
+	fail := func() {
+		src.client.PauseFetchPartitions(map[string][]int32{s.topic: {0}}) // as the reader does
+		st.readFailed(errAway)
+	}
+	fail()
 	if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, errAway) {
 		t.Errorf("the reader has failed, and a fetch says %v", err)
 	}
 	s.want("the next fetch", s.take(st, 1)[0], "t0")
+	// The same to one that waits.
+	waits, ctx := make(chan error, 1), s.soon()
+	go func() {
+		_, err := st.Fetch(ctx, 1)
+		waits <- err
+	}()
+	s.until("a fetch waits", func() bool {
+		st.Mu.Lock()
+		defer st.Mu.Unlock()
+		return st.Reads()
+	})
+	fail()
+	if err := <-waits; !errors.Is(err, errAway) {
+		t.Errorf("the reader has failed, and the fetch that waits says %v", err)
+	}
+	s.push(0, "u", 1)
+	s.want("the next fetch", s.take(st, 1)[0], "u0")
 }
 
 // A task that gives way comes again, when its time has come, as one that has run once more;
@@ -217,4 +239,57 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 	if st.records.at(1) != nil || st.Held.Len() != 0 {
 		t.Errorf("what is done is held: %v, %d tasks wait", st.records.at(1) != nil, st.Held.Len())
 	}
+}
+
+// What is settled a second time changes nothing: not what another verdict says, and what has
+// ended does not come again. A retry must say how often its task has run.
+func TestSettledASecondTime(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 3)
+	st := s.open(s.source(Config{}), 0)
+	tasks := s.take(st, 3)
+	record := func(task int, o sources.Outcome, delay time.Duration) uint64 {
+		seq, err := st.Record(&sources.Settlement{Task: &tasks[task], Outcome: o, Attempt: 1, Delay: delay}, time.Now())
+		if err != nil {
+			t.Error(err)
+		}
+		return seq
+	}
+	st.Mu.Lock() // nothing is answered meanwhile
+	record(0, sources.Retry, time.Minute)
+	seq := record(1, sources.Retry, time.Hour)
+	record(0, sources.Retry, time.Second)
+	if c := st.content[seq]; len(st.content) != 2 || c.Delay != time.Hour {
+		t.Errorf("the second retry waits for %v, want an hour", c.Delay)
+	}
+	record(2, sources.Dead, 0)
+	record(2, sources.Dead, 0)
+	record(2, sources.Requeue, 0)
+	if len(st.letters) != 1 || len(st.content) != 2 || !st.passed.due().IsZero() {
+		t.Errorf("of one that is dead there are %d letters and %d verdicts, and it comes again at %v", len(st.letters), len(st.content)-2, st.passed.due())
+	}
+	if _, err := st.Record(&sources.Settlement{Task: &tasks[0], Outcome: sources.Retry}, time.Now()); err == nil {
+		t.Error("a retry of a task that has not run is taken")
+	}
+	if _, err := st.Record(&sources.Settlement{Task: &tasks[0]}, time.Now()); err == nil {
+		t.Error("a settlement without an outcome is taken")
+	}
+	st.Mu.Unlock()
+}
+
+// What was done in a transaction that was taken back was never there.
+func TestATransactionThatWasTakenBack(t *testing.T) {
+	s := newStage(t, 1)
+	producer := s.broker.Client(kgo.TransactionalID(s.name))
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Value: []byte("back")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.EndTransaction(s.soon(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	s.push(0, "t", 1)
+	s.want("the first task", s.take(s.open(s.source(Config{}), 0), 1)[0], "t0")
 }

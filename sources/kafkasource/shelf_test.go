@@ -97,3 +97,51 @@ func TestTakeAllocations(t *testing.T) {
 		}
 	}
 }
+
+// A partition is paused when its share is used up, and not before, and goes on when half of
+// it is free, once.
+func TestBuffer(t *testing.T) {
+	header := kgo.RecordHeader{Key: "key", Value: make([]byte, 97)}
+	r := &kgo.Record{Key: make([]byte, 100), Value: make([]byte, 572), Headers: []kgo.RecordHeader{header, header}} // 1,000 bytes
+	b := buffer{most: 4000}
+	b.put([]*kgo.Record{r, r, r})
+	if b.full() || b.thirsty() {
+		t.Errorf("with %d of %d bytes it is full, or goes on without a pause", b.bytes, b.most)
+	}
+	b.put([]*kgo.Record{r})
+	if !b.full() {
+		t.Errorf("with %d of %d bytes it is not full", b.bytes, b.most)
+	}
+	if b.next(1); b.thirsty() || !b.full() {
+		t.Errorf("with %d of %d bytes it goes on", b.bytes, b.most)
+	}
+	if b.next(1); !b.thirsty() || b.thirsty() || b.full() {
+		t.Errorf("with %d of %d bytes it does not go on, or twice", b.bytes, b.most)
+	}
+}
+
+// Something to do that comes while the last stream goes is done all the same.
+func TestAnOrderAtTheEnd(t *testing.T) {
+	s := newStage(t, 1)
+	r := &s.source(Config{}).reader
+	done := make(chan struct{})
+	r.carryOut(func() { r.order(order{func() {}, done}) })
+	select {
+	case <-done:
+	case <-s.soon().Done():
+		t.Error("it was never carried out")
+	}
+}
+
+// However much a peer may read ahead, one partition gets no more of it than it can use.
+func TestMostOfABuffer(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 1)
+	st := s.open(s.source(Config{}), 0)
+	s.take(st, 1)
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	if st.buffer.most != mostBuffered {
+		t.Errorf("the only partition may have %d bytes, want %d", st.buffer.most, mostBuffered)
+	}
+}

@@ -41,6 +41,9 @@ func TestFullPartitionStopsNoOther(t *testing.T) {
 	full.Mu.Lock()
 	held := full.buffer.bytes
 	full.Mu.Unlock()
+	if most := full.buffer.most; most != 2<<10 {
+		t.Errorf("one of two may have %d bytes of 4096", most)
+	}
 	// A fetch that was under way comes on top, and its size is bounded as well.
 	if held > 4<<10+1<<17 {
 		t.Errorf("%d bytes are buffered, 4096 were allowed", held)
@@ -67,6 +70,17 @@ func TestMirrorOfAPausedOwner(t *testing.T) {
 	if news := src.mirror.news(); len(news) != 0 {
 		t.Errorf("an owner that has not asked for long says %v", news)
 	}
+	st.Mu.Lock()
+	st.said = time.Now()
+	st.Lose(sources.ErrFenced)
+	st.Mu.Unlock()
+	if news := src.mirror.news(); len(news) != 0 {
+		t.Errorf("an owner that was followed says %v", news)
+	}
+	s.close(st)
+	if at := s.committed(s.name, 0); at != -1 {
+		t.Errorf("the last word of an owner that was followed is %d", at)
+	}
 }
 
 // An owner repeats itself for a while, since what its predecessor said last may come
@@ -82,6 +96,75 @@ func TestMirrorRepeatsAtFirst(t *testing.T) {
 	st.opened = st.opened.Add(-mirrorYoung)
 	if news := src.mirror.news(); len(news) != 0 {
 		t.Errorf("an owner with nothing new says %v", news)
+	}
+	src.mirror.mu.Lock()
+	last := src.mirror.last[0]
+	src.mirror.last[0] = committed{last.at, last.when.Add(-mirrorAge)}
+	src.mirror.mu.Unlock()
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("an owner with nothing new for long says %v, want it again, so that no broker forgets", news)
+	}
+	src.mirror.commit(src.mirror.news())
+	s.push(0, "t", 1)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	if news := src.mirror.news(); len(news) != 1 || news[0] != 1 {
+		t.Errorf("an owner that has come to 1 says %v", news)
+	}
+}
+
+// Who leaves says at once how far it has come, whether others stay or it is the last.
+func TestMirrorOfWhoLeaves(t *testing.T) {
+	s := newStage(t, 2)
+	src := s.source(Config{Mirror: time.Hour})
+	for id := range partition.ID(2) {
+		s.push(id, "t", 1)
+	}
+	streams := []*stream{s.open(src, 0), s.open(src, 1)}
+	for _, st := range streams {
+		s.settle(st, sources.Done, s.take(st, 1)...)
+	}
+	s.close(streams[0])
+	s.until("the last word of the first", func() bool { return s.committed(s.name, 0) == 1 })
+	s.close(streams[1])
+	if at := s.committed(s.name, 1); at != 1 {
+		t.Errorf("the last word of the last is %d, want 1", at)
+	}
+}
+
+// What the group refuses is told, and said again; where nothing is mirrored no group gets
+// anything.
+func TestMirrorThatIsRefused(t *testing.T) {
+	s := newStage(t, 1)
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	st := s.open(src, 0)
+	st.opened = st.opened.Add(-mirrorYoung)
+	member := s.broker.Client(kgo.ConsumerGroup(s.name), kgo.ConsumeTopics(s.topic))
+	polled := make(chan struct{})
+	ctx, cancel := context.WithCancel(s.soon())
+	go func() {
+		defer close(polled)
+		member.PollFetches(ctx)
+	}()
+	s.until("a consumer has the group", func() bool {
+		_, generation := member.GroupMetadata()
+		return generation > 0
+	})
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "UNKNOWN_MEMBER_ID") {
+		t.Errorf("warned of %v, want what the group says", warned)
+	}
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("after a commit that was refused it says %v, want it again", news)
+	}
+	cancel()
+	<-polled
+	member.Close()
+	s.close(st)
+
+	s.source(Config{Group: NoGroup}).mirror.commit(map[int32]int64{0: 1})
+	if at := s.committed(NoGroup, 0); at != -1 {
+		t.Errorf("a group %q has %d", NoGroup, at)
 	}
 }
 

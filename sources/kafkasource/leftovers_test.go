@@ -1,0 +1,161 @@
+package kafkasource
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// A yesStore admits whatever is said to it, and keeps it.
+type yesStore struct {
+	Store
+	said   []progress.Request
+	resets []string // base and life of each
+}
+
+func (y *yesStore) Settle(_ context.Context, _ partition.Grant, _ partition.Token, r *progress.Request, _ []progress.Content) (progress.Answer, error) {
+	said := *r
+	said.Others = slices.Clone(r.Others)
+	y.said = append(y.said, said)
+	return progress.Answer{Status: progress.Admitted, Base: r.Base, Writes: r.Seen + 1}, nil
+}
+
+func (y *yesStore) Reset(_ context.Context, _ partition.Grant, _ partition.Token, seen, base int64, life string) (int64, error) {
+	y.resets = append(y.resets, fmt.Sprint(base, " ", life))
+	return seen + 1, nil
+}
+
+// What nobody may start any more is buried when a partition is opened, each once, the oldest
+// first, whether it was carried past the base or not; the rest of what was carried past it
+// comes again.
+func TestLeftovers(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 12)
+	src := s.source(Config{CrashLimit: 2})
+	store := &yesStore{Store: src.store}
+	src.store = store
+	f := &progress.Found{
+		Opened: progress.Opened{Base: 4, Writes: 7, Gate: 12},
+		Lifted: []int64{1, 2, 3},
+		Tried: map[int64]progress.Tried{
+			2: {Crashes: 2}, 3: {Crashes: 1, Tries: 1}, // carried past the base
+			5: {Crashes: 2}, 6: {Crashes: 3}, 7: {Crashes: 2}, 8: {Crashes: 2}, 9: {Crashes: 1}, 10: {Crashes: 2},
+		},
+	}
+	records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{0, 12, ""}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(records) != 2 || records[0].Offset != 1 || records[1].Offset != 3 {
+		t.Errorf("%d records come again, want those at 1 and 3", len(records))
+	}
+	ended := []int64{2, 5, 6, 7, 8, 10}
+	for i, r := range store.said {
+		if v := r.Others[0]; i >= len(ended) || v.Position != ended[i] || v.Outcome != progress.Dead || r.Seen != 7+int64(i) || r.Base != 4 {
+			t.Errorf("the store was told %+v, want the ends of %v", r, ended)
+		}
+	}
+	for i, l := range s.records(s.topic+".dead", 0, len(ended)) {
+		if want := fmt.Sprint("t", ended[i]); string(l.Value) != want {
+			t.Errorf("letter %d is %s, want %s", i, l.Value, want)
+		}
+	}
+	if n := s.buried(); n != int64(len(ended)) {
+		t.Errorf("%d letters, want %d", n, len(ended))
+	}
+	left := slices.Sorted(maps.Keys(f.Tried))
+	if fmt.Sprint(left, f.Lifted, f.Done, f.Writes) != "[3 9] [1 3] [5 6 7 8 10] 13" {
+		t.Errorf("what is left is %v, %v, %v after %d writes", left, f.Lifted, f.Done, f.Writes)
+	}
+}
+
+// What was carried past the base and is not in the topic any more follows the policy: it is
+// refused, or becomes a dead letter without a payload.
+func TestLeftoversThatAreGone(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 5)
+	s.cut(0, 2)
+	open := func(policy Place) (*yesStore, []int64, error) {
+		src := s.source(Config{OutOfRange: policy})
+		store := &yesStore{Store: src.store}
+		src.store = store
+		f := &progress.Found{Opened: progress.Opened{Base: 4}, Lifted: []int64{1, 3, 9}}
+		records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{2, 5, ""}, f)
+		var at []int64
+		for _, r := range records {
+			at = append(at, r.Offset)
+		}
+		return store, at, err
+	}
+	if store, at, err := open(Fail); asRange(err) == nil || asRange(err).Base != 1 || len(at)+len(store.said) != 0 {
+		t.Errorf("opened with %v, %v, %v, want an OutOfRangeError of position 1", at, store.said, err)
+	}
+	store, at, err := open(Latest)
+	if err != nil || fmt.Sprint(at) != "[3]" || len(store.said) != 2 || store.said[0].Others[0].Position != 1 || store.said[1].Others[0].Position != 9 {
+		t.Errorf("opened with %v, %+v, %v, want the ends of 1 and 9", at, store.said, err)
+	}
+	for i, l := range s.records(s.topic+".dead", 0, 2) {
+		why, where := "", ""
+		for _, h := range l.Headers {
+			switch h.Key {
+			case HeaderDeadReason:
+				why = string(h.Value)
+			case HeaderDeadOffset:
+				where = string(h.Value)
+			}
+		}
+		if !strings.Contains(why, "has not got it any more") || where != []string{"1", "9"}[i] || len(l.Value) != 0 {
+			t.Errorf("the letter %+v is of %s, since %s", l, where, why)
+		}
+	}
+}
+
+// The base that a store has is made one that the topic has. What was known of positions of
+// another topic, or of an end that was cut off, is void; what retention has overtaken leaves
+// the rest as it is.
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		found  progress.Found
+		policy Place
+		want   string // base, gate, suspects, whether the rest stands, resets; empty: refused
+	}{
+		{"in range", progress.Found{Opened: progress.Opened{Base: 6, Gate: 7, Suspects: 7}, Life: "x"}, Fail, "6 7 7 true []"},
+		{"at its end", progress.Found{Opened: progress.Opened{Base: 8, Gate: 8}, Life: "x"}, Fail, "8 8 0 true []"},
+		{"nobody has said of what", progress.Found{Opened: progress.Opened{Base: 6, Gate: 7}}, Fail, "6 7 0 true [6 x]"},
+		{"overtaken, fail", progress.Found{Opened: progress.Opened{Base: 2}, Life: "x"}, Fail, ""},
+		{"overtaken", progress.Found{Opened: progress.Opened{Base: 2, Gate: 3, Suspects: 3}, Life: "x"}, Earliest, "4 4 3 true [4 x]"},
+		{"overtaken, latest", progress.Found{Opened: progress.Opened{Base: 2, Gate: 9}, Life: "x"}, Latest, "8 9 0 true [8 x]"},
+		{"beyond the end, fail", progress.Found{Opened: progress.Opened{Base: 9}, Life: "x"}, Fail, ""},
+		{"beyond the end", progress.Found{Opened: progress.Opened{Base: 9, Gate: 12, Suspects: 12}, Life: "x"}, Latest, "8 8 0 false [8 x]"},
+		{"another", progress.Found{Opened: progress.Opened{Base: 3, Gate: 6, Suspects: 6}, Life: "y"}, Earliest, "4 4 0 false [4 x]"},
+		{"another, in range", progress.Found{Opened: progress.Opened{Base: 6, Gate: 7, Suspects: 7}, Life: "y"}, Fail, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, store := c.found, &yesStore{}
+			f.Lifted, f.Done, f.Tried, f.Writes = []int64{1}, []int64{9}, map[int64]progress.Tried{1: {Tries: 1}}, 20
+			var told []error
+			src := &Source{store: store, cfg: Config{OutOfRange: c.policy, Warn: func(err error) { told = append(told, err) }}}
+			err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{4, 8, "x"}, &f)
+			if c.want == "" {
+				if e := asRange(err); e == nil || e.Base != c.found.Base || len(store.resets)+len(told) > 0 {
+					t.Errorf("it is %+v, %v, reset to %v; want an OutOfRangeError", f, err, store.resets)
+				}
+				return
+			}
+			got := fmt.Sprint(f.Base, f.Gate, f.Suspects, len(f.Lifted)+len(f.Done)+len(f.Tried) == 3, store.resets)
+			if err != nil || got != c.want || f.Life != "x" || f.Writes != 20+int64(len(store.resets)) {
+				t.Errorf("it is %s of %q after %d writes, %v; want %s", got, f.Life, f.Writes, err, c.want)
+			}
+			if gone := c.found.Base < 4 || c.found.Base > 8 || c.found.Life == "y"; gone != (len(told) == 1) {
+				t.Errorf("told %v", told)
+			}
+		})
+	}
+}
