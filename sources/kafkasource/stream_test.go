@@ -119,13 +119,12 @@ func TestMirrorOfWhoLeaves(t *testing.T) {
 	for id := range partition.ID(2) {
 		s.push(id, "t", 1)
 	}
-	streams := []*stream{s.open(src, 0), s.open(src, 1)}
-	for _, st := range streams {
-		s.settle(st, sources.Done, s.take(st, 1)...)
-	}
-	s.close(streams[0])
+	first, last := s.open(src, 0), s.open(src, 1)
+	s.settle(first, sources.Done, s.take(first, 1)...)
+	s.close(first)
 	s.until("the last word of the first", func() bool { return s.committed(s.name, 0) == 1 })
-	s.close(streams[1])
+	s.settle(last, sources.Done, s.take(last, 1)...)
+	s.close(last)
 	if at := s.committed(s.name, 1); at != 1 {
 		t.Errorf("the last word of the last is %d, want 1", at)
 	}
