@@ -43,7 +43,7 @@ func statusCommand(stores Stores) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, findings, and barrier while one is closed")
-	cmd.Flags().BoolVar(&all, "all", false, "list also the partitions that are owned and empty")
+	cmd.Flags().BoolVar(&all, "all", false, "list also empty partitions that are owned, and those of nobody where they are more than 16")
 	return cmd
 }
 

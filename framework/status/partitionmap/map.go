@@ -214,14 +214,26 @@ func (m *Map) paint(h status.Held, mark string, cell int) string {
 	return "\x1b[1;31m" + text + "\x1b[0m"
 }
 
+// mostUnowned is how many empty partitions of nobody are listed one by one. Before the first
+// grace is over, and while no peer lives, it is all of them, and the map shows it.
+const mostUnowned = 16
+
 // Table lists partitions one a line. Those that are owned and empty are left out
-// unless all is set, and counted.
+// unless all is set, and counted; so are those that are nobody's and empty, if there
+// are many.
 func Table(s status.Status, all bool) []string {
 	lines := []string{fmt.Sprintf("  %9s  %-32s %-8s %8s %9s %8s %6s", "partition", "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
-	left := 0
+	empty := map[string]int{}
 	for _, p := range s.Partitions {
-		if !all && p.State == status.Owned && p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
-			left++
+		if p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
+			empty[p.State]++
+		}
+	}
+	counts := func(state string) bool {
+		return !all && (state == status.Owned || state == status.Unowned && empty[state] > mostUnowned && !s.TasksUnknown)
+	}
+	for _, p := range s.Partitions {
+		if counts(p.State) && p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
 			continue
 		}
 		if s.TasksUnknown {
@@ -231,8 +243,10 @@ func Table(s status.Status, all bool) []string {
 		lines = append(lines, fmt.Sprintf("  %9d  %-32s %-8s %8d %9d %8d %6d",
 			int(p.ID), owner(p.Held), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
 	}
-	if left > 0 {
-		lines = append(lines, fmt.Sprintf("  %9s  %s owned and empty (--all lists them)", "…", plural(left, "partition")))
+	for _, state := range []string{status.Owned, status.Unowned} {
+		if n := empty[state]; n > 0 && counts(state) {
+			lines = append(lines, fmt.Sprintf("  %9s  %s %s and empty (--all lists them)", "…", plural(n, "partition"), state))
+		}
 	}
 	return lines
 }

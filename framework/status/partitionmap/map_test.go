@@ -78,6 +78,33 @@ func ExampleMap_barrier() {
 	//     waits for 3 more
 }
 
+// Before a first grace is over, and while no peer lives, all partitions are nobody's: the
+// map shows it, and a line for each would push it away.
+func TestManyOfNobodyAreCounted(t *testing.T) {
+	var s status.Status
+	for i := range mostUnowned + 1 {
+		s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Unowned}})
+	}
+	if lines := Table(s, false); len(lines) != 2 || !strings.Contains(lines[1], "17 partitions unowned and empty") {
+		t.Errorf("many: %q", lines)
+	}
+	if lines := Table(s, true); len(lines) != 1+len(s.Partitions) {
+		t.Errorf("all of them: %q", lines)
+	}
+	s.Partitions[3].Pending = 1
+	if lines := Table(s, false); len(lines) != 1+len(s.Partitions) {
+		t.Errorf("16 that are empty, and one that is not: %q", lines)
+	}
+	s.Partitions = append(s.Partitions, s.Partitions[0])
+	if lines := Table(s, false); len(lines) != 3 || !strings.Contains(lines[1], " 3  nobody") || !strings.Contains(lines[2], "17 partitions unowned") {
+		t.Errorf("17, and one with a task: %q", lines)
+	}
+	s.TasksUnknown = true
+	if lines := Table(s, false); len(lines) != 1+len(s.Partitions) {
+		t.Errorf("what waits is not known: %q", lines)
+	}
+}
+
 // A peer keeps its letter while others come and go.
 func TestLettersStay(t *testing.T) {
 	var m Map
