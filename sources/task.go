@@ -139,6 +139,7 @@ type Settlement struct {
 	// Delay is how long Retry and Requeue wait, counted by the store from when it
 	// hears of it.
 	Delay time.Duration
-	// Reason is why it failed: Retry keeps the first one, Dead keeps it whole.
+	// Reason is why it failed: Retry keeps the first one, which is that of the Task if it
+	// has one, for an earlier retry may never have been said. Dead keeps it whole.
 	Reason string
 }

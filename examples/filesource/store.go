@@ -3,6 +3,7 @@
 package filesource
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -86,7 +87,7 @@ func (f *File) settle(d sources.Settlement) {
 	}
 	t := &f.Tasks[i]
 	if d.Outcome != sources.Done && t.FirstError == "" {
-		t.FirstError = d.Reason
+		t.FirstError = cmp.Or(d.Task.FirstError, d.Reason)
 	}
 	if d.Outcome == sources.Requeue || d.Attempt > t.Attempt {
 		t.NotBefore = time.Now().Add(d.Delay)

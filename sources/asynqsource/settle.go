@@ -45,7 +45,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		c := content{delay: d.Delay, reason: logstream.Short(d.Reason), message: failed(it.raw, d.Attempt, d.Reason, now)}
+		c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
 		switch {
 		case said.is(kindRetry):
 			c.message, c.quiet = said.message(), !said.failure()

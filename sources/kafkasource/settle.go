@@ -25,7 +25,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		return s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(d.Reason)}), nil
+		return s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))}), nil
 	case sources.Requeue:
 		return s.requeue(pos, d, now), nil
 	}

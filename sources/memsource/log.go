@@ -1,6 +1,7 @@
 package memsource
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -251,7 +252,7 @@ func (l *log) settle(tok partition.Token, seen uint64, done []sources.Settlement
 			continue
 		}
 		if e.firstErr == "" && s.Outcome != sources.Done {
-			e.firstErr = s.Reason
+			e.firstErr = cmp.Or(s.Task.FirstError, s.Reason)
 		}
 		switch s.Outcome {
 		case sources.Done:

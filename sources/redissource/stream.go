@@ -139,7 +139,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		return s.settle(pos, progress.Retry, d.Attempt, redisprogress.Content{Delay: d.Delay, Error: logstream.Short(d.Reason)}), nil
+		return s.settle(pos, progress.Retry, d.Attempt, redisprogress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(t, d.Reason))}), nil
 	case sources.Requeue:
 		_, unique := s.locks[pos]
 		body := enclose(t, attempt, logstream.Short(logstream.FirstError(t, d.Reason)), unique)

@@ -67,6 +67,18 @@ func retryAttemptRises(s *scene) {
 	if i < 0 || got[i].Attempt != 4 || got[i].FirstError != "first" {
 		s.Errorf("after three runs and a crash: got %+v, want t0 with attempt 4 and first error %q", got, "first")
 	}
+	// Of two runs only the second was said: it took the place of the first.
+	s.push(here, s.tasks(here, "v", 1)...)
+	got = o.take(1)
+	own(&got[0]).FirstError = "first" // as a caller does that keeps a task
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: 2, Reason: "second"})
+	o.close()
+	o = s.owner(here)
+	got = o.rest(1)
+	s.expect("the next owner", got, "v0")
+	if got[0].Attempt != 3 || got[0].FirstError != "first" {
+		s.Errorf("of two runs only the second was said: attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
+	}
 	if !s.can(RequeueToEnd) {
 		return
 	}
