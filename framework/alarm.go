@@ -110,6 +110,10 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 		for i, l := range p.gated {
 			p.gated[i] = nil
 			l.phase.gated = false
+			if l.unanswered(now) && !l.phase.halted {
+				l.phase.halted = true
+				events = append(events, Halted{Where: l.where, For: l.unheard(now)})
+			}
 			p.changed(l)
 		}
 		p.gated = p.gated[:0]

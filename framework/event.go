@@ -208,6 +208,17 @@ type (
 		Done, Retried, Requeued, Dead int
 		Took                          time.Duration
 	}
+	// Halted: the source has not answered for what ended for For, a tenth of a lease or more.
+	// No more of the partition starts until it does.
+	Halted struct {
+		Where
+		For time.Duration
+	}
+	// Resumed: it has answered, after For. Of a grant that is lost meanwhile this is not told.
+	Resumed struct {
+		Where
+		For time.Duration
+	}
 	// SettleFailed: whether the source knows of them is unknown; they are said
 	// again after Again, or never if that is zero.
 	SettleFailed struct {
@@ -320,6 +331,8 @@ func (JobsFailed) event()     {}
 func (Handled) event()        {}
 func (Settled) event()        {}
 func (SettleFailed) event()   {}
+func (Halted) event()         {}
+func (Resumed) event()        {}
 func (Draining) event()       {}
 func (DrainOverdue) event()   {}
 func (CloseFailed) event()    {}
@@ -339,7 +352,7 @@ func Events() []Event {
 		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
 		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, JobTicked{}, JobsFailed{},
-		Handled{}, Settled{}, SettleFailed{},
+		Handled{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},
 		UnitStarted{}, UnitEnded{}, UnitsChanged{}, UnitsTroubled{},
 	}

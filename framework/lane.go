@@ -61,6 +61,7 @@ type phase struct {
 	overdue  bool // the drain time is over
 	queued   bool // in the pool's ring
 	gated    bool // its tasks were refused a start; asked again soon
+	halted   bool // ... because its source does not answer, and that was told
 	busy     bool // counted in the pool's busy
 	hungry   bool // live waits for room
 	shed     int  // tasks that were fetched and not finished

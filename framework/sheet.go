@@ -166,7 +166,7 @@ func (l *lane) settler() {
 func (l *lane) settle(batch []sources.Settlement) {
 	p := l.pool
 	l.asked.Store(max(int64(time.Since(p.began)), 1)) // 0 says that it does not wait
-	defer l.asked.Store(0)
+	defer l.heard()
 	var again backoff
 	for {
 		began := time.Now()
@@ -188,13 +188,38 @@ func (l *lane) settle(batch []sources.Settlement) {
 	}
 }
 
+// heard takes in that nothing is waited for any more: the source has answered, or the lane
+// is lost.
+func (l *lane) heard() {
+	p := l.pool
+	took := l.unheard(time.Now())
+	// Before the lock: who finds under it that the source does not answer has told so when
+	// it is taken here.
+	l.asked.Store(0)
+	p.mu.Lock()
+	resumed := l.phase.halted && !l.phase.lost
+	l.phase.halted = false
+	p.mu.Unlock()
+	if resumed {
+		p.observe(Resumed{Where: l.where, For: took})
+	}
+}
+
+// unheard is how long the source has not answered for what ended; 0: nothing is waited for.
+func (l *lane) unheard(now time.Time) time.Duration {
+	asked := l.asked.Load()
+	if asked == 0 {
+		return 0
+	}
+	return now.Sub(l.pool.began) - time.Duration(asked)
+}
+
 // unanswered reports whether the source has not answered for what ended for longer than a call
 // of the ledger may take. Then nothing more is started: a store that is away would otherwise
 // be found out with the end of the lease, when all that ended since its last answer is done
 // once more.
 func (l *lane) unanswered(now time.Time) bool {
-	asked := l.asked.Load()
-	return asked != 0 && now.Sub(l.pool.began)-time.Duration(asked) > l.pool.patience
+	return l.unheard(now) > l.pool.patience
 }
 
 func settled(w Where, batch []sources.Settlement, took time.Duration) Settled {

@@ -325,7 +325,7 @@ func TestNothingStartsWhileNoEndIsHeard(t *testing.T) {
 					return nil
 				})
 				defer b.stop()
-				of := func(id partition.ID) int {
+				count := func(id partition.ID) int {
 					mu.Lock()
 					defer mu.Unlock()
 					return ended[id]
@@ -341,23 +341,29 @@ func TestNothingStartsWhileNoEndIsHeard(t *testing.T) {
 				b.grant(1)
 				time.Sleep(time.Second)
 				away.Store(true)
-				before, other := of(0), of(1)
+				before, other := count(0), count(1)
 				time.Sleep(5 * time.Second)
 				patience := b.cfg.Timing.CallTimeout()
-				if n, most := of(0)-before, 2*int((patience+100*time.Millisecond)/(10*time.Millisecond)); n == 0 || n > most {
+				if n, most := count(0)-before, 2*int((patience+100*time.Millisecond)/(10*time.Millisecond)); n == 0 || n > most {
 					t.Errorf("%d tasks have ended that nobody heard of, want at most %d", n, most)
 				}
-				if n := of(1) - other; n < 400 {
+				if told := of[Halted](b.seen); len(told) != 1 || told[0].Grant.ID != 0 || told[0].For <= patience || told[0].For > patience+time.Second {
+					t.Errorf("told that nothing starts: %+v, want once, of partition 0, after %v", told, patience)
+				}
+				if n := count(1) - other; n < 400 {
 					t.Errorf("%d tasks of the other partition have ended, it is held up", n)
 				}
 				away.Store(false)
 				time.Sleep(time.Minute)
-				if of(0) != all || of(1) != all {
-					t.Errorf("%d and %d tasks have ended, want all", of(0), of(1))
+				if count(0) != all || count(1) != all {
+					t.Errorf("%d and %d tasks have ended, want all", count(0), count(1))
+				}
+				if told := of[Resumed](b.seen); len(told) != 1 || told[0].Grant.ID != 0 || told[0].For < 5*time.Second {
+					t.Errorf("told that starts go on: %+v, want once, of partition 0", told)
 				}
 				b.push(task("", all)) // long after the last answer
 				time.Sleep(time.Minute)
-				if of(0) != all+1 {
+				if count(0) != all+1 {
 					t.Error("a partition that was idle starts nothing more")
 				}
 			})

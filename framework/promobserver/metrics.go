@@ -9,9 +9,9 @@ import (
 )
 
 type metrics struct {
-	tasks, fetched, failures, lost, stuck, overdue, lapses, rolls             *prometheus.CounterVec
-	served, blocked, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
-	handler, settle, pause, open, takeover, unmoved                           *prometheus.HistogramVec
+	tasks, fetched, failures, lost, stuck, overdue, lapses, rolls                     *prometheus.CounterVec
+	served, blocked, halted, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
+	handler, settle, pause, open, takeover, unmoved                                   *prometheus.HistogramVec
 }
 
 func newMetrics() metrics {
@@ -38,6 +38,7 @@ func newMetrics() metrics {
 		rolls:     counter("rolls_total", "Views seen and rolls sealed by this peer.", "by"),
 		served:    gauge("served", "1 while the partition is served by this peer.", "partition"),
 		blocked:   gauge("blocked", "1 while the partition is not fetched because too many tasks wait for one key.", "partition"),
+		halted:    gauge("halted", "1 while nothing of the partition starts because the source does not answer for what ended.", "partition"),
 		index:     gauge("index", "This peer's place in the newest roll; -1: not a member."),
 		replicas:  gauge("replicas", "Live peers by the newest roll."),
 		bound:     gauge("takeover_bound_seconds", "A dead peer's partitions are granted again by then."),
@@ -57,7 +58,7 @@ func newMetrics() metrics {
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.tasks, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
-		m.served, m.blocked, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
+		m.served, m.blocked, m.halted, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
 		m.handler, m.settle, m.pause, m.open, m.takeover, m.unmoved,
 	}
 }

@@ -7,6 +7,7 @@
 //	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, sync, seal, hints, count, epochs, unit, units
 //	countoff_served{consumer,partition}                1 while it is served here
 //	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for one key
+//	countoff_halted{consumer,partition}                1 while nothing of it starts, because the source does not answer for what ended
 //	countoff_lost_total{consumer}                      partitions that were taken away
 //	countoff_stuck_handlers_total{consumer}            handlers that ignored the end of their context
 //	countoff_overdue_drains_total{consumer}            drains that took longer than the drain time
@@ -99,6 +100,10 @@ func (o *Observer) tasks(e framework.Event) bool {
 		o.m.blocked.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(1)
 	case framework.Unblocked:
 		o.m.blocked.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
+	case framework.Halted:
+		o.m.halted.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(1)
+	case framework.Resumed:
+		o.m.halted.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
 	case framework.FetchFailed:
 		o.m.failures.WithLabelValues(e.Consumer, "fetch").Inc()
 	case framework.SettleFailed:
@@ -132,6 +137,7 @@ func (o *Observer) grant(e framework.Event) bool {
 		o.m.overdue.WithLabelValues(e.Consumer).Inc()
 	case framework.Lost:
 		o.m.served.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
+		o.m.halted.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
 		o.m.lost.WithLabelValues(e.Consumer).Inc()
 	case framework.Drained, framework.Dropped: // the coordinator's events have the times
 	default:

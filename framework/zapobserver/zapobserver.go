@@ -102,6 +102,10 @@ func (o *observer) tasks(e framework.Event) bool {
 			zap.Int("requeued", e.Requeued), zap.Int("dead", e.Dead), took(e.Took))
 	case framework.SettleFailed:
 		o.at(trouble(e.Again), "settle failed", e.Where, zap.Int("tasks", e.Tasks), zap.Error(e.Err), again(e.Again))
+	case framework.Halted:
+		o.at(zapcore.WarnLevel, "nothing starts: the source does not answer for what ended", e.Where, zap.Duration("for", e.For))
+	case framework.Resumed:
+		o.at(zapcore.InfoLevel, "the source has answered: starts go on", e.Where, took(e.For))
 	case framework.HandlerStuck:
 		o.at(zapcore.ErrorLevel, "a handler ignores the end of its context", e.Where, append(task(e.Task), zap.Duration("for", e.For), zap.Error(e.Cause))...)
 	default:
