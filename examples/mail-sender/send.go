@@ -80,7 +80,7 @@ it says how many mails the store has taken, and ends with 6.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, several hosts for a cluster")
+	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	f.StringVar(&name, "name", "mail-sender", "name of the task processing")
 	f.IntVar(&partitions, "partitions", 0, "shares of the work of a new name (default 256); must be the same where the name exists")
 	f.IntVarP(&count, "count", "n", 1000, "how many mails to generate")

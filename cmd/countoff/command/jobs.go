@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -20,6 +21,7 @@ import (
 
 func jobsCommand() *cobra.Command {
 	var forget string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "jobs NAME",
 		Short: "periodic jobs: schedules, last and next ticks",
@@ -52,6 +54,19 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 			slices.SortFunc(all, func(a, b redissource.JobState) int {
 				return cmp.Or(cmp.Compare(a.Entry, b.Entry), cmp.Compare(a.Partition, b.Partition))
 			})
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				for _, s := range all {
+					if err := out.Encode(jsonJob(s)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if len(all) == 0 {
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "no job of %s was ever fired\n", name)
+				return err
+			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "entry\tpartition\tschedule\tlast tick\tfired\tnext tick")
 			for _, s := range all {
@@ -60,8 +75,29 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 			return w.Flush()
 		}),
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().StringVar(&forget, "forget", "", "remove what is known of this entry")
 	return cmd
+}
+
+// A job is what --json prints of one.
+type job struct {
+	Entry     string       `json:"entry"`
+	Partition partition.ID `json:"partition"`
+	Key       string       `json:"key"`
+	Spec      string       `json:"schedule"`
+	Zone      string       `json:"zone"`
+	Last      *time.Time   `json:"last_tick"` // null: none was fired
+	Fired     int64        `json:"fired"`
+	Next      *time.Time   `json:"next_tick"` // null: nobody here can read the schedule
+}
+
+func jsonJob(s redissource.JobState) job {
+	j := job{Entry: s.Entry, Partition: s.Partition, Key: s.Key, Spec: s.Spec, Zone: s.Zone, Fired: s.Fired, Last: known(s.Last.UTC())}
+	if schedule, err := jobs.Schedule(s.Spec, s.Zone); err == nil {
+		j.Next = known(schedule.Next(s.Upto).UTC())
+	}
+	return j
 }
 
 // nextTick is the first one that is not dealt with: in the past if nobody fires.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ func TestJobs(t *testing.T) {
 	s := newShell(t)
 	s.fails(exit.Failed, "jobs nobody")
 	s.run("init billing --partitions 4")
-	if got := s.run("jobs billing"); strings.Count(got, "\n") != 1 {
+	if got := s.run("jobs billing --json"); got != "" {
 		t.Errorf("no job was fired:\n%s", got)
 	}
 	client, err := redisurl.Open(s.url)
@@ -29,6 +30,11 @@ func TestJobs(t *testing.T) {
 	got := strings.Join(strings.Fields(s.run("jobs billing")), " ")
 	if want := "close-day " + partition.Of("close-day", 4).String() + " 0 3 * * * (UTC) 2026-03-01T03:00:00Z 31 2026-03-02T03:00:00Z"; !strings.HasSuffix(got, want) {
 		t.Errorf("got\n%s\nwant at its end\n%s", got, want)
+	}
+	var j map[string]any
+	if err := json.Unmarshal([]byte(s.run("jobs billing --json")), &j); err != nil || j["entry"] != "close-day" || j["schedule"] != "0 3 * * *" ||
+		j["last_tick"] != "2026-03-01T03:00:00Z" || j["fired"] != 31.0 || j["next_tick"] != "2026-03-02T03:00:00Z" {
+		t.Errorf("as JSON: %v, %v", j, err)
 	}
 	s.fails(exit.Usage, "jobs billing --forget close-year")
 	s.run("jobs billing --forget close-day")

@@ -125,7 +125,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, several hosts for a cluster")
+	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	f.StringVar(&record, "ledger", "redis", "where the record of who holds what stands: redis, beside the mails, or a URL as etcd://host:port/prefix, if the program was built with it")
 	f.StringSliceVar(&cfg.Masters, "masters", nil, "URLs of three or five Redis masters, independent of each other, that witness the epochs, separated by commas: these rise then even if the store forgets; the same for all peers (countoff epochs sets them up)")
 	f.DurationVar(&patience, "wait", 10*time.Second, "how long to wait for the store at the start")
