@@ -53,7 +53,8 @@ var rooms = map[string][]string{
 	"partition/intervalindexer/rediscounter": {"partition", "partition/intervalindexer", goRedis},
 	"partition/redisconfig":                  {"partition", goRedis},
 	"partition/redistest":                    {"partition", goRedis, miniRedis},
-	"partition/redisurl":                     {goRedis},
+	"partition/redisurl":                     {"partition/urltls", goRedis},
+	"partition/urltls":                       {},
 
 	"transition/machine":            {"partition"},
 	"transition":                    {"partition", "transition/machine", xSys},
@@ -77,7 +78,7 @@ var rooms = map[string][]string{
 	"sources/redisprogress":         {"partition", "sources", "sources/logstream", "sources/progress", goRedis},
 	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/jobs", "sources/logstream", "sources/progress",
 		"sources/redisprogress", xxhash, goRedis},
-	"sources/kafkasource":               {"partition", "sources", "sources/logstream", "sources/progress", xxhash, franzGo},
+	"sources/kafkasource":               {"partition", "partition/urltls", "sources", "sources/logstream", "sources/progress", xxhash, franzGo},
 	"sources/kafkasource/kafkatest":     {franzGo},
 	"sources/kafkasource/kafkaprogress": {"partition", "sources", "sources/progress", franzGo},
 
