@@ -17,6 +17,7 @@ type alarm struct {
 	gates time.Time          // ask the gated lanes again; zero: none is
 	runs  time.Time          // call back the long runs; zero: none is
 	scan  time.Time          // look for handlers past their timeout; zero: no timeout
+	heard []Event            // to tell after what was told before: see heard
 	armed time.Time          // watch wakes then; zero: never
 	poke  chan struct{}      // wake earlier
 	end   chan struct{}
@@ -105,6 +106,7 @@ func (p *pool) watch() {
 func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	events, p.alarm.heard = p.alarm.heard, nil
 	if gates := p.alarm.gates; !gates.IsZero() && !gates.After(now) {
 		p.alarm.gates = time.Time{}
 		for i, l := range p.gated {

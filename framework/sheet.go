@@ -190,19 +190,23 @@ func (l *lane) settle(batch []sources.Settlement) {
 
 // heard takes in that nothing is waited for any more: the source has answered, or the lane
 // is lost.
+//
+// That starts go on is told by watch, as that they do not: told from here it could come
+// first, between watch finding that there is no answer, under the lock, and telling so. For
+// the same reason the question is over before the lock is taken: who finds under it that
+// there is no answer has found so before.
 func (l *lane) heard() {
 	p := l.pool
-	took := l.unheard(time.Now())
-	// Before the lock: who finds under it that the source does not answer has told so when
-	// it is taken here.
+	now := time.Now()
+	took := l.unheard(now)
 	l.asked.Store(0)
 	p.mu.Lock()
-	resumed := l.phase.halted && !l.phase.lost
-	l.phase.halted = false
-	p.mu.Unlock()
-	if resumed {
-		p.observe(Resumed{Where: l.where, For: took})
+	defer p.mu.Unlock()
+	if l.phase.halted && !l.phase.lost {
+		p.alarm.heard = append(p.alarm.heard, Resumed{Where: l.where, For: took})
+		p.wakeBy(now)
 	}
+	l.phase.halted = false
 }
 
 // unheard is how long the source has not answered for what ended; 0: nothing is waited for.
