@@ -25,7 +25,7 @@ const (
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.
-var ErrNone = errors.New("redisconfig: the name has no configuration yet: it is written by its first peer or producer, or by: countoff init")
+var ErrNone = errors.New("the name has no configuration yet: it is written by its first peer or producer, or by: countoff init")
 
 // Tag returns the name as a cluster's hash tag, "{name}": every key of the name
 // that begins with it is of one slot.
@@ -211,18 +211,18 @@ func parseRequires(text string) (all []partition.Requirement, err error) {
 // differs says all that stands other than want.
 func differs(name string, got, want partition.Config, units bool, gotUnits string) error {
 	var errs []error
-	differ := func(what string, got, want any) {
-		errs = append(errs, fmt.Errorf("redisconfig: %s: %s %v stands there, this program wants %v: %w",
-			Key(name), what, got, want, partition.ErrConfig))
+	differ := func(what string, got, want any, change string) {
+		errs = append(errs, fmt.Errorf("redisconfig: %s: %s %v stands there, this program wants %v%s: %w",
+			Key(name), what, got, want, change, partition.ErrConfig))
 	}
 	if want.Total != 0 && want.Total != got.Total {
-		differ("total", got.Total, want.Total)
+		differ("total", got.Total, want.Total, fmt.Sprintf(" (to change it, stop all peers: countoff resize %s --partitions %d)", name, want.Total))
 	}
 	if want.Hash != "" && want.Hash != got.Hash {
-		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)))
+		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)), "")
 	}
 	if units && (gotUnits != want.UnitsHash() || !slices.Equal(got.Units, want.Units)) {
-		differ("units", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units))
+		differ("units", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units), "")
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,25 +42,25 @@ func TestTheSelfTestPassesAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// change is a hook that changes scripts on their way, as another version of asynq or a
-// store that is not Redis would have them do something else.
-type change func(source string) string
+// onScripts is a hook that sees every command before it is sent, and may fail it.
+type onScripts func(cmd redis.Cmder) error
 
-func (change) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (onScripts) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (c change) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (see onScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := c.apply(cmd); err != nil {
+		if err := see(cmd); err != nil {
+			cmd.SetErr(err)
 			return err
 		}
 		return next(ctx, cmd)
 	}
 }
 
-func (c change) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (see onScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
-			if err := c.apply(cmd); err != nil {
+			if err := see(cmd); err != nil {
 				for _, cmd := range cmds {
 					cmd.SetErr(err)
 				}
@@ -70,18 +71,20 @@ func (c change) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// apply makes every script be sent whole, so that it can be changed.
-func (c change) apply(cmd redis.Cmder) error {
-	switch cmd.Name() {
-	case "evalsha":
-		cmd.SetErr(noScriptError{})
-		return noScriptError{}
-	case "eval":
-		if source, ok := cmd.Args()[1].(string); ok {
-			cmd.Args()[1] = c(source)
+// change changes scripts on their way, as another version of asynq or a store that is not
+// Redis would have them do something else. Every script is sent whole, so that it can be.
+func change(to func(source string) string) onScripts {
+	return func(cmd redis.Cmder) error {
+		switch cmd.Name() {
+		case "evalsha":
+			return noScriptError{}
+		case "eval":
+			if source, ok := cmd.Args()[1].(string); ok {
+				cmd.Args()[1] = to(source)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 func TestTheSelfTestChoosesAndRefuses(t *testing.T) {
@@ -141,5 +144,31 @@ func TestTheSelfTestChoosesAndRefuses(t *testing.T) {
 				t.Errorf("it is modest: %v, because of %v; want %v", modest, why, c.modest)
 			}
 		})
+	}
+}
+
+// A store that does not answer says nothing about asynq: the source does not begin as if it had
+// been tested, and tests again when it is asked again.
+func TestASelfTestThatIsBrokenOffIsNone(t *testing.T) {
+	s := newStore(t)
+	src, client := s.untested(t)
+	var away atomic.Bool
+	away.Store(true)
+	lost := errors.New("the connection is gone")
+	client.AddHook(onScripts(func(cmd redis.Cmder) error {
+		if away.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+			return lost
+		}
+		return nil
+	}))
+	if _, err := src.Layout(t.Context()); !errors.Is(err, lost) || errors.Is(err, partition.ErrConfig) {
+		t.Fatalf("without an answer it says %v", err)
+	}
+	away.Store(false)
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatalf("with answers again it says %v", err)
+	}
+	if !src.tested {
+		t.Error("it was not tested again")
 	}
 }

@@ -5,7 +5,8 @@
 // tasks into it, and handles on it as different peers would have them. Every clause
 // is one sentence of the contract and gets a harness of its own. What a source or a
 // harness cannot do is declared in the harness; the clauses that need it are
-// skipped and say why.
+// skipped and say why. The first clauses are what all others need: while one of them
+// fails the others are not run.
 //
 // A test of a source is then:
 //

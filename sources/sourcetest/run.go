@@ -17,24 +17,32 @@ var (
 // says, so harnesses are made and used at once; only the one that looks for
 // goroutines has the process for itself.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, c := range clauses() {
-		t.Run(c.name, func(t *testing.T) {
-			if c.name != noGoroutine {
-				t.Parallel()
-			}
-			c.check(newScene(t, newHarness(t)))
-		})
-	}
+	check(t, func(t *testing.T, c clause, first bool) {
+		if c.name != noGoroutine && !first {
+			t.Parallel()
+		}
+		c.check(newScene(t, newHarness(t)))
+	})
 }
 
 // RunSynctest is Run with each clause in a synctest bubble of its own: time costs
 // nothing and a goroutine that is left behind fails the clause. It is for sources
 // that do no I/O.
 func RunSynctest(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, c := range clauses() {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.check(newScene(t, newHarness(t))) })
-		})
+	check(t, func(t *testing.T, c clause, _ bool) {
+		synctest.Test(t, func(t *testing.T) { c.check(newScene(t, newHarness(t))) })
+	})
+}
+
+// check runs all clauses. Those that all others build on come first, and if one of them
+// fails the others, each of which would wait in vain for what it needs, are not run.
+func check(t *testing.T, run func(t *testing.T, c clause, first bool)) {
+	basics, all := len(basics()), clauses()
+	for i, c := range all {
+		first := i < basics
+		if !t.Run(c.name, func(t *testing.T) { run(t, c, first) }) && first {
+			t.Fatalf("the other clauses need what this one checks: they were not run")
+		}
 	}
 }
 
@@ -46,17 +54,22 @@ type clause struct {
 
 const noGoroutine = "close leaves no goroutine"
 
-func clauses() []clause {
-	all := []clause{
+// basics are the clauses without which no other can hold.
+func basics() []clause {
+	return []clause{
 		{"the layout is valid and the same for every peer", layout},
+		{"a task says whose it is", taskNamesGrant},
+	}
+}
 
+func clauses() []clause {
+	all := append(basics(), []clause{
 		{"fetch keeps the order of the log", fetchOrder},
 		{"fetch returns at most the limit", fetchLimit},
 		{"fetch waits for a task", fetchWaits},
 		{"fetch ends with its context", fetchEnds},
 		{"a fetch that ended took nothing with it", fetchEndsEmpty},
 		{"fetch returns a task once", fetchOnce},
-		{"a task says whose it is", taskNamesGrant},
 		{"a task arrives byte for byte", taskIntact},
 		{"partitions do not disturb each other", partitionsApart},
 
@@ -103,7 +116,7 @@ func clauses() []clause {
 
 		{"a store that lost what it answered is noticed", forgot},
 		{"a store that lost an open does not take one owner for another", forgotGrant},
-	}
+	}...)
 	all = append(all, faultClauses()...)
 	for _, day := range []day{quiet, rough} {
 		for i := int64(1); i <= int64(*seeds); i++ {

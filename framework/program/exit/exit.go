@@ -103,6 +103,9 @@ func Main(ctx context.Context, root *cobra.Command) int {
 	if errors.As(err, &coded) {
 		return coded.Code
 	}
+	if cmd.Runnable() {
+		fmt.Fprintf(os.Stderr, "usage: %s\n", cmd.UseLine())
+	}
 	fmt.Fprintf(os.Stderr, "%s --help says what there is\n", cmd.CommandPath())
 	return Usage
 }
