@@ -164,6 +164,9 @@ func TestASelfTestThatIsBrokenOffIsNone(t *testing.T) {
 	if _, err := src.Layout(t.Context()); !errors.Is(err, lost) || errors.Is(err, partition.ErrConfig) {
 		t.Fatalf("without an answer it says %v", err)
 	}
+	if src.tested {
+		t.Error("without an answer it counts as tested")
+	}
 	away.Store(false)
 	if _, err := src.Layout(t.Context()); err != nil {
 		t.Fatalf("with answers again it says %v", err)
