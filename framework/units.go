@@ -58,7 +58,8 @@ type UnitSource interface {
 	Layout(ctx context.Context) (partition.Config, error)
 	// Units returns all units, in any order. Those named twice are one; what
 	// partition.CheckUnit refuses is nobody's, and told as UnitsTroubled. It is called
-	// from one goroutine.
+	// from one goroutine. The slice stays the source's: it is read before the next
+	// call, and not changed.
 	Units(ctx context.Context) ([]string, error)
 }
 
@@ -70,7 +71,8 @@ type UnitsConfig struct {
 	Handler UnitHandler
 	// Publish is told to write the table of the name, for people and other programs: after
 	// the units of this peer changed, after the list did, and, by the peer with index 0,
-	// with each look at the list. units are all there are, sorted. Default: nobody writes it.
+	// with each look at the list. units are all there are, sorted; they must not be changed.
+	// Default: nobody writes it.
 	Publish func(ctx context.Context, units []string) error
 	// Every is how often the list is looked at. Default 1 s.
 	Every time.Duration

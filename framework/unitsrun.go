@@ -199,7 +199,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 	if err != nil {
 		return "", fmt.Errorf("read the list of units: %w", err) // what runs goes on
 	}
-	slices.Sort(units)
+	units = slices.Sorted(slices.Values(units)) // a copy: what the source returned is its own
 	units, refused = onlyUnits(slices.Compact(units))
 	added, removed := s.adopt(share, units)
 	if added+removed > 0 {
