@@ -15,27 +15,37 @@ import (
 // Requeue writes dead letters back to the partitions that they came from, oldest
 // first, so that those of a key keep their order, and returns how many. It ends with
 // the letters that were there when it began. match says which; those that it refuses
-// stay dead. Nil: all.
+// stay dead. Nil: all. So does what is no dead letter of ours; the error says that there
+// was some, after the rest was done.
 //
 // Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the
-// group DeadTopic + ".requeued": called again it goes on from there; after a crash it
-// may write some a second time. The records get the present time, since retention
-// would take them away otherwise, and keep their id.
+// group DeadTopic + ".requeued", also when a letter could not be written: called again it
+// goes on from there. After a crash it may write some a second time. The records get the
+// present time, since retention would take them away otherwise, and keep their id.
 func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
+	foreign := 0
+	var first error // why the first of them is
 	err = walk(ctx, "requeue", cfg, true, func(q *walker, r *kgo.Record) error {
 		if match != nil && !match(r) {
 			return nil
 		}
 		back, err := q.back(r)
-		if err == nil {
-			// One after the other: a batch could be larger than the topic allows.
-			err = q.client.ProduceSync(ctx, back).FirstErr()
+		if err != nil {
+			if foreign++; foreign == 1 {
+				first = fmt.Errorf("%s: partition %d, offset %d: %w", r.Topic, r.Partition, r.Offset, err)
+			}
+			return nil
 		}
-		if err == nil {
-			n++
+		// One after the other: a batch could be larger than the topic allows.
+		if err := q.client.ProduceSync(ctx, back).FirstErr(); err != nil {
+			return err
 		}
-		return err
+		n++
+		return nil
 	})
+	if first != nil {
+		err = errors.Join(err, fmt.Errorf("kafkasource: requeue passed over %d that are no dead letters of ours, first in %w", foreign, first))
+	}
 	return n, err
 }
 
@@ -141,6 +151,7 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 		if err := fetches.Err(); err != nil {
 			return err
 		}
+		var failed error
 		for _, r := range fetches.Records() {
 			if r.Offset >= end {
 				from = end
@@ -148,26 +159,38 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 			}
 			if !r.Attrs.IsControl() {
 				if err := w.do(w, r); err != nil {
-					return fmt.Errorf("partition %d, offset %d: %w", p, r.Offset, err)
+					failed = fmt.Errorf("partition %d, offset %d: %w", p, r.Offset, err)
+					break
 				}
 			}
 			from = r.Offset + 1
 		}
-		if !w.pass {
-			continue
+		if w.pass {
+			failed = errors.Join(failed, w.passed(ctx, p, from))
 		}
-		var at kadm.Offsets
-		at.AddOffset(topic, p, from, -1)
-		done, err := w.admin.CommitOffsets(ctx, w.group, at)
-		if err == nil {
-			err = done.Error()
-		}
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 	}
 	return nil
 }
+
+// passed keeps that a partition was gone through up to an offset: also if ctx has ended,
+// since what was written would be written once more.
+func (w *walker) passed(ctx context.Context, p int32, upto int64) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTimeout)
+	defer cancel()
+	var at kadm.Offsets
+	at.AddOffset(w.cfg.DeadTopic, p, upto, -1)
+	done, err := w.admin.CommitOffsets(ctx, w.group, at)
+	if err == nil {
+		err = done.Error()
+	}
+	return err
+}
+
+// passTimeout bounds how long it takes to keep how far a walk came.
+const passTimeout = 5 * time.Second
 
 // back makes the record of a letter as it was when it was alive.
 func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
@@ -191,7 +214,7 @@ func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
 		}
 	}
 	if r.Partition < 0 {
-		return nil, fmt.Errorf("no header %s: not a dead letter of ours", HeaderDeadPartition)
+		return nil, fmt.Errorf("no header %s", HeaderDeadPartition)
 	}
 	if !id {
 		name := where.topic + "-" + strconv.Itoa(int(r.Partition)) + "-" + where.offset

@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -162,6 +163,70 @@ func TestLettersOfOthers(t *testing.T) {
 	}}
 	if err := w.partition(s.soon(), 0, 0, 2); err != nil || fmt.Sprint(met) != "[0 1]" {
 		t.Errorf("met %v, %v, want the first two", met, err)
+	}
+}
+
+// What cannot go back is said, and what stands before it is not written again: a foreign
+// record is passed over, and a letter that the topic does not take is tried again.
+func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
+	s := newStage(t, 1)
+	dead := s.topic + ".dead"
+	s.broker.Create(dead, 1)
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	requeue := func(ctx context.Context, want int, says string) {
+		t.Helper()
+		n, err := Requeue(ctx, cfg, nil)
+		if n != want || says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("requeued %d, %v; want %d and %q", n, err, want, says)
+		}
+	}
+	s.bury(s.client, dead, "0")
+	letters := *s
+	letters.topic = dead
+	letters.push(0, "foreign", 2)
+	s.bury(s.client, dead, "1")
+	requeue(s.soon(), 2, "2 that are no dead letters of ours, first in "+dead+": partition 0, offset 1")
+	requeue(s.soon(), 0, "")
+
+	s.bury(s.client, dead, "2")
+	nowhere := kgo.RecordHeader{Key: HeaderDeadPartition, Value: []byte("7")}
+	if err := s.client.ProduceSync(s.soon(), &kgo.Record{Topic: dead, Headers: []kgo.RecordHeader{nowhere}}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	s.bury(s.client, dead, "3")
+	requeue(s.soon(), 1, "partition 0, offset 5")
+	requeue(s.soon(), 0, "partition 0, offset 5")
+
+	st := s.open(s.source(Config{}), 0)
+	for i, task := range s.take(st, 3) {
+		s.want("what was requeued", task, fmt.Sprint("t", i))
+	}
+	if st.Log.Read() > 3 {
+		t.Errorf("%d were written, want 3", st.Log.Read())
+	}
+}
+
+// Who interrupts a requeue does not get what it has written a second time.
+func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
+	s := newStage(t, 1)
+	dead := s.topic + ".dead"
+	s.broker.Create(dead, 1)
+	for i := range 3 {
+		s.bury(s.client, dead, fmt.Sprint(i))
+	}
+	ctx, cancel := context.WithCancel(s.soon())
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	n, err := Requeue(ctx, cfg, func(r *kgo.Record) bool {
+		if r.Offset == 2 {
+			cancel()
+		}
+		return true
+	})
+	if n != 2 || !errors.Is(err, context.Canceled) {
+		t.Errorf("requeued %d, %v, want the two before the interruption", n, err)
+	}
+	if n, err := Requeue(s.soon(), cfg, nil); n != 1 || err != nil {
+		t.Errorf("then requeued %d, %v, want 1", n, err)
 	}
 }
 
