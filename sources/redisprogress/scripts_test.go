@@ -327,6 +327,35 @@ func TestScripts(t *testing.T) {
 				}
 			}
 		},
+		"the letter is not repeated where the tries are something else": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			s.must(s.client.Set(s.ctx, s.keys.Tries, "no hash", 0).Err())
+			r := &progress.Request{Seen: s.seen, Read: 4, Gate: 4, Alone: progress.None}
+			other(1, progress.Dead, 1)(r)
+			for range 2 {
+				pipe := s.client.Pipeline()
+				s.log(tok).Settle(s.ctx, pipe, r, make([]redisprogress.Content, 1), nil, true)
+				if _, err := pipe.Exec(s.ctx); err == nil {
+					t.Error("it was settled")
+				}
+			}
+			if n := s.client.LLen(s.ctx, s.keys.Dead).Val(); n != 0 {
+				t.Errorf("%d letters of a task that is open", n)
+			}
+		},
+		"the letter is not repeated where the lock is something else": func(t *testing.T, s *scripts) {
+			tok := s.owner(1)
+			lock := strings.TrimSuffix(s.keys.Fence, ":fence") + ":unique:x"
+			s.must(s.client.RPush(s.ctx, lock, "no lock").Err())
+			r := &progress.Request{Seen: s.seen, Read: 4, Gate: 4, Alone: progress.None}
+			other(1, progress.Dead, 1)(r)
+			for range 2 {
+				s.reply(tok, r, make([]redisprogress.Content, 1), []redisprogress.Lock{{Position: 1, Key: lock, Value: "mine"}})
+			}
+			if n := s.client.LLen(s.ctx, s.keys.Dead).Val(); n != 1 || s.client.Exists(s.ctx, lock).Val() != 1 {
+				t.Errorf("%d letters, want 1", n)
+			}
+		},
 		"who reads to the end is rung for, who does not is not": func(t *testing.T, s *scripts) {
 			tok := s.owner(1)
 			s.admitted(tok, 0, func(r *progress.Request) { r.Read, r.Fetch = 0, 4 })

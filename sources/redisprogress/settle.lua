@@ -68,7 +68,7 @@ if named then
   end
   local function release(s)
     local lock = locks[s]
-    if lock and redis.call('GET', lock[1]) == lock[2] then redis.call('DEL', lock[1]) end
+    if lock and redis.pcall('GET', lock[1]) == lock[2] then redis.call('DEL', lock[1]) end
   end
 
   for _ = 1, counts[1] do
@@ -97,6 +97,8 @@ if named then
     end
     i = i + 3
   end
+  -- Were this no hash, finish would fail, and the letter be there again with each attempt.
+  if counts[3] > 0 then redis.call('HLEN', tries) end
   for _ = 1, counts[3] do
     local s = ARGV[i]
     if open(s) then

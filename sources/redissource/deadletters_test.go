@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,29 @@ func TestDeadLetters(t *testing.T) {
 	}
 	if err := stream.Close(ctx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Where the task of a dead letter cannot go, the letter stays. It can be dropped all the same.
+func TestRequeueLosesNothing(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	for what, key := range map[string]func(Keys) string{
+		"log": func(k Keys) string { return k.Pending }, "fence": func(k Keys) string { return k.Fence },
+	} {
+		name := redistest.Name(t)
+		k := KeysOf(name, 0)
+		client.Set(ctx, key(k), "something else", 0)
+		client.RPush(ctx, k.Dead, "letter")
+		keys := []string{k.Dead, k.Pending, k.Fence}
+		if n, err := requeueScript.Run(ctx, client, keys, "letter", "envelope").Int(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("%s: requeued: %d, %v", what, n, err)
+		}
+		if n := client.LLen(ctx, k.Dead).Val(); n != 1 || what == "fence" && client.Exists(ctx, k.Pending).Val() != 0 {
+			t.Errorf("%s: %d letters are left", what, n)
+		}
+		if n, err := requeueScript.Run(ctx, client, keys, "letter", "").Int(); err != nil || n != 1 {
+			t.Errorf("%s: dropped: %d, %v", what, n, err)
+		}
 	}
 }
 

@@ -40,6 +40,14 @@ for i = 1, targets do
   local g = redis.call('HMGET', KEYS[3 * i + 1], 'w', 'p')
   if g[2] and g[2] ~= ARGV[8] then return {'RESIZED', g[2]} end
   waits[i] = g[1]
+  -- What was pushed stays if the script fails after it, and would be pushed again.
+  for j = 0, 1 do
+    local key = KEYS[3 * i + 2 * j]
+    local kind = redis.call('TYPE', key).ok
+    if ARGV[8 + 2 * i + j] ~= '0' and kind ~= 'list' and kind ~= 'none' then
+      return redis.error_reply('WRONGTYPE ' .. key .. ' is no list')
+    end
+  end
 end
 
 local at = 10 + 2 * targets

@@ -213,7 +213,7 @@ func (s *ingressStream) pushed(a pushAnswer) error {
 	case strings.Contains(a.detail, "r"):
 		return fmt.Errorf("%s has another number of partitions than %d now: %w", s.name, s.layout.Total, partition.ErrConfig)
 	case strings.Contains(a.detail, "w"):
-		return fmt.Errorf("the key of a partition's log holds no list: %q", a.detail)
+		return errWrongType
 	}
 	return nil
 }

@@ -282,6 +282,37 @@ func TestIngressPlanIsAsked(t *testing.T) {
 	}
 }
 
+// A key that holds something else fails the script before it has pushed anything: the lines stay in
+// the list, and what was pushed of them would be pushed again at every attempt. Where nothing goes
+// to a key it may hold what it likes.
+func TestIngressMoveFailsWhole(t *testing.T) {
+	ctx := t.Context()
+	for what, key := range map[string]func(Keys) string{
+		"log": func(k Keys) string { return k.Pending }, "letters": func(k Keys) string { return k.Dead },
+	} {
+		b := newInbox(t, redistest.Single(t, redistest.New(t)), 2)
+		s := b.open(5)
+		s.stop()
+		<-s.ended
+		b.push("1", "2", "3")
+		first, second := KeysOf(b.name, 0), KeysOf(b.name, 1)
+		keys := []string{s.fence, b.unit.List, first.Pending, first.Fence, first.Dead, second.Pending, second.Fence, second.Dead}
+		args := []any{s.token.String(), 0, 3, "R", "1", "3", s.era, 2, 2, 1, 0, 1, 1, "a", "b", "c"}
+		b.client.Set(ctx, key(second), "no list", 0)
+		b.client.Set(ctx, first.Dead, "nothing goes there", 0)
+		if a, err := ingressMoveScript.Run(ctx, b.client, keys, args...).Result(); err == nil || !strings.Contains(err.Error(), key(second)) {
+			t.Errorf("%s: %v, %v, want an error that says the key", what, a, err)
+		}
+		if n, left := b.client.LLen(ctx, first.Pending).Val(), b.client.LLen(ctx, b.unit.List).Val(); n != 0 || left != 3 {
+			t.Errorf("%s: %d lines were pushed, %d are in the list", what, n, left)
+		}
+		b.client.Del(ctx, key(second))
+		if a, err := ingressMoveScript.Run(ctx, b.client, keys, args...).Result(); err != nil || fmt.Sprint(a) != "[OK 3]" {
+			t.Errorf("%s: afterwards: %v, %v", what, a, err)
+		}
+	}
+}
+
 // A move brings each target its own lines and dead letters, and rings for those that wait for
 // lines; it brings none of them anything if one of them counts other partitions.
 func TestIngressMoveServesEach(t *testing.T) {

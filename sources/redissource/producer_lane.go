@@ -315,7 +315,7 @@ func (p *Producer) refused(letter byte) error {
 		return fmt.Errorf("the name has another number of partitions now, this producer counts %d: make a new one: %w",
 			p.config.Total, partition.ErrConfig)
 	case 'w':
-		return errors.New("the key of the partition's log holds no list")
+		return errWrongType
 	}
 	return fmt.Errorf("%w: push: answer %q", ErrUnknown, letter)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
 )
 
 //go:embed push.lua
@@ -85,6 +87,10 @@ func parsePush(cmd *redis.Cmd) (pushAnswer, error) {
 	}
 	return pushAnswer{s[0], s[1]}, nil
 }
+
+// errWrongType is the letter 'w'.
+var errWrongType = redisconfig.Explain(errors.New(
+	"WRONGTYPE a key of the partition (its log, its fence, its delayed tasks or its dead letters) holds something else"))
 
 // neverSent reports whether err is of a request that did not leave this process.
 func neverSent(err error) bool {

@@ -21,7 +21,7 @@
 --       then the messages, target by target
 -- Result  {'OK', a letter for each message: '+' pushed, '=' another holds its id,
 --         'f' the log is full, 'r' the name has another number of partitions now,
---         'w' the log is no list; '' = all pushed}; the same when it is repeated
+--         'w' a key it goes to holds something else; '' = all pushed}; the same when it is repeated
 --         {'STALE', era}  a greater era has pushed here
 -- Cost  5 us, 3 us for each target and 0.3 us for each message
 local era, first, last, total = ARGV[1], ARGV[2], ARGV[3], ARGV[7]
@@ -68,6 +68,13 @@ local limit, now = tonumber(ARGV[6]), nil
 local at, n, lock = 11 + targets, 0, 1 + width * targets
 local out, plain = {}, true
 
+-- is reports whether KEYS[i] is of that kind, or not there. What was pushed stays if the
+-- script fails after it, and its sender would not know: so nothing below may fail.
+local function is(i, want)
+  local kind = redis.call('TYPE', KEYS[i]).ok
+  return kind == want or kind == 'none'
+end
+
 -- one pushes one message to the target whose keys begin after KEYS[k].
 local function one(k, room)
   local what, ms, ttl, value, body = 'now', '', '', '', ARGV[at]
@@ -79,6 +86,8 @@ local function one(k, room)
   end
   if again and again[n] then return '+', 0 end
   if what == 'now' and room < 1 then return 'f', 0 end
+  if what == 'dead' and not is(k + 4, 'list') then return 'w', 0 end
+  if (what == 'after' or what == 'at') and not is(k + 3, 'zset') then return 'w', 0 end
   if unique and not redis.call('SET', unique, value, 'NX', 'PX', ttl) then return '=', 0 end
   if what == 'dead' then
     redis.call('RPUSH', KEYS[k + 4], body)
@@ -102,9 +111,11 @@ end
 
 for target = 1, targets do
   local k, count = 1 + width * (target - 1), tonumber(ARGV[10 + target])
-  local f = redis.call('HMGET', KEYS[k + 2], 'w', 'p')
+  local f = redis.pcall('HMGET', KEYS[k + 2], 'w', 'p')
   local results, refused = nil, nil
-  if f[2] and f[2] ~= total then
+  if f.err then
+    refused = 'w'
+  elseif f[2] and f[2] ~= total then
     refused = 'r'
   elseif limit == 0 and not each and not again then
     local r = redis.pcall('RPUSH', KEYS[k + 1], unpack(ARGV, at, at + count - 1))
@@ -113,8 +124,7 @@ for target = 1, targets do
       refused = 'w'
     end
   else
-    local kind = redis.call('TYPE', KEYS[k + 1]).ok
-    if kind ~= 'list' and kind ~= 'none' then
+    if not is(k + 1, 'list') then
       refused = 'w'
     else
       local room = math.huge

@@ -106,10 +106,12 @@ func TestPushKnowsPositions(t *testing.T) {
 // of the batch was pushed before.
 func TestPushTellsTargetsApart(t *testing.T) {
 	refuse := map[string]func(client redis.UniversalClient, first Keys){
-		"r": func(client redis.UniversalClient, first Keys) { client.HSet(t.Context(), first.Fence, "p", 9) },
-		"w": func(client redis.UniversalClient, first Keys) { client.Set(t.Context(), first.Pending, "no list", 0) },
+		"r":            func(client redis.UniversalClient, first Keys) { client.HSet(t.Context(), first.Fence, "p", 9) },
+		"w":            func(client redis.UniversalClient, first Keys) { client.Set(t.Context(), first.Pending, "no list", 0) },
+		"w, its fence": func(client redis.UniversalClient, first Keys) { client.Set(t.Context(), first.Fence, "no hash", 0) },
 	}
-	for letter, refuse := range refuse {
+	for what, refuse := range refuse {
+		letter := what[:1]
 		for _, c := range []struct {
 			what   string
 			head   pushHead
@@ -132,19 +134,41 @@ func TestPushTellsTargetsApart(t *testing.T) {
 			got := runPush(t, client, name, c.head,
 				[]pushWord{{body: "a"}, {body: "b", unique: "b"}}, []pushWord{{body: "c"}, {body: "d", unique: "d"}})
 			if want := "OK " + letter + letter + "++"; got != want {
-				t.Errorf("%s, %s: the answer is %q, want %q", letter, c.what, got, want)
+				t.Errorf("%s, %s: the answer is %q, want %q", what, c.what, got, want)
 			}
 			if log := strings.Join(client.LRange(ctx, second.Pending, 0, -1).Val(), " "); log != c.second {
-				t.Errorf("%s, %s: the log of the second is %q, want %q", letter, c.what, log, c.second)
+				t.Errorf("%s, %s: the log of the second is %q, want %q", what, c.what, log, c.second)
 			}
 			lock := ""
 			if c.head.each {
 				lock = "lock of d"
 			}
 			if a, b := client.Exists(ctx, first.Unique("b")).Val(), client.Get(ctx, second.Unique("d")).Val(); a != 0 || b != lock {
-				t.Errorf("%s, %s: the first has a lock: %d, the second has %q", letter, c.what, a, b)
+				t.Errorf("%s, %s: the first has a lock: %d, the second has %q", what, c.what, a, b)
 			}
 		}
+	}
+}
+
+// A key that holds something else fails no script after its first push: who sent the batch would
+// be told that nothing was pushed, and push it again. Of the message that goes there nothing is left.
+func TestPushFailsNotHalfway(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	client.Set(ctx, k.Delayed, "no sorted set", 0)
+	client.Set(ctx, k.Dead, "no list", 0)
+	head := pushHead{era: 1, first: 1, last: 5, total: 1, each: true}
+	words := []pushWord{
+		{body: "a"}, {what: "at", ms: 1, body: "x", unique: "x"}, {what: "after", ms: 1, body: "y"}, {what: "dead", body: "z"}, {body: "b"},
+	}
+	for range 2 {
+		got := runPush(t, client, name, head, words)
+		if log := client.LRange(ctx, k.Pending, 0, -1).Val(); got != "OK +www+" || !slices.Equal(log, []string{"a", "b"}) {
+			t.Errorf("the answer is %q, the log %q", got, log)
+		}
+	}
+	if client.Exists(ctx, k.Unique("x")).Val() != 0 {
+		t.Error("what was not pushed holds a lock")
 	}
 }
 

@@ -5,6 +5,12 @@
 -- ARGV  1 the letter, whole  2 the envelope to put at the end, '' to drop it
 -- Result  1 done, 0 there is no such letter
 -- Cost  O(dead letters of the partition)
+if ARGV[2] ~= '' then -- a letter that is taken stays so if the script fails after it
+  for i, want in ipairs({'list', 'list', 'hash'}) do
+    local kind = redis.call('TYPE', KEYS[i]).ok
+    if kind ~= want and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. want) end
+  end
+end
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
 if ARGV[2] ~= '' then
   redis.call('RPUSH', KEYS[2], ARGV[2])
