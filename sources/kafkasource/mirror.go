@@ -35,7 +35,7 @@ type mirror struct {
 	final map[int32]int64     // of streams that were closed, not committed yet
 	last  map[int32]committed // as committed last
 	soon  chan struct{}       // holds a value if there is something final
-	quit  chan struct{}       // nil: no goroutine
+	quit  context.CancelFunc  // ends the goroutine; nil: there is none
 	ended chan struct{}
 }
 
@@ -56,8 +56,10 @@ func (m *mirror) add(s *stream) {
 	defer m.mu.Unlock()
 	m.open[s] = struct{}{}
 	if m.quit == nil {
-		m.quit, m.ended = make(chan struct{}), make(chan struct{})
-		go m.run(m.quit, m.ended)
+		var ctx context.Context
+		ctx, m.quit = context.WithCancel(context.Background())
+		m.ended = make(chan struct{})
+		go m.run(ctx, m.ended)
 	}
 }
 
@@ -71,7 +73,7 @@ func (m *mirror) remove(s *stream) {
 	}
 	over, ended := len(m.open) == 0, m.ended
 	if over {
-		close(m.quit)
+		m.quit()
 		m.quit = nil
 	}
 	m.mu.Unlock()
@@ -84,14 +86,15 @@ func (m *mirror) remove(s *stream) {
 	}
 }
 
-func (m *mirror) run(quit, ended chan struct{}) {
+// run commits and looks until ctx ends. A look ends with it; the last word does not.
+func (m *mirror) run(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
 	commit, look := time.NewTicker(m.source.cfg.Mirror), time.NewTicker(m.source.cfg.Look)
 	defer commit.Stop()
 	defer look.Stop()
 	for {
 		select {
-		case <-quit:
+		case <-ctx.Done():
 			m.commit(m.news())
 			return
 		case <-m.soon:
@@ -99,8 +102,7 @@ func (m *mirror) run(quit, ended chan struct{}) {
 		case <-commit.C:
 			m.commit(m.news())
 		case <-look.C:
-			m.source.lookForMore()
-			m.noteEnds()
+			m.look(ctx)
 		}
 	}
 }
@@ -152,31 +154,39 @@ func (m *mirror) commit(at map[int32]int64) {
 	}
 }
 
+// look asks what is to be asked now and then. It ends with stop, which is no news.
+func (m *mirror) look(stop context.Context) {
+	for _, ask := range []func(context.Context) error{m.source.lookForMore, m.noteEnds} {
+		ctx, cancel := context.WithTimeout(stop, m.source.cfg.Look)
+		err := ask(ctx)
+		cancel()
+		if err != nil && stop.Err() == nil {
+			m.source.warn(err)
+		}
+	}
+}
+
 // lookForMore tells if the topic has grown.
-func (s *Source) lookForMore() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Look)
-	defer cancel()
+func (s *Source) lookForMore(ctx context.Context) error {
 	s.mu.Lock()
 	told := s.told
 	s.mu.Unlock()
 	total, err := s.look(ctx)
-	if err == nil && total > told && s.cfg.Grown != nil {
-		if err = s.cfg.Grown(ctx, total); err == nil {
-			s.mu.Lock()
-			s.told = total
-			s.mu.Unlock()
-		}
+	if err != nil || total <= told || s.cfg.Grown == nil {
+		return err
 	}
-	if err != nil {
-		s.warn(err)
+	if err := s.cfg.Grown(ctx, total); err != nil {
+		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = total
+	return nil
 }
 
 // noteEnds tells the store where the open partitions end.
-func (m *mirror) noteEnds() {
+func (m *mirror) noteEnds(ctx context.Context) error {
 	s := m.source
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Look)
-	defer cancel()
 	ends, err := s.admin.ListEndOffsets(ctx, s.cfg.Topic)
 	if err == nil {
 		at := make(map[partition.ID]int64)
@@ -190,8 +200,9 @@ func (m *mirror) noteEnds() {
 		err = s.store.Ends(ctx, at)
 	}
 	if err != nil {
-		s.warn(fmt.Errorf("kafkasource: where the partitions end: %w", explain(err)))
+		return fmt.Errorf("kafkasource: where the partitions end: %w", explain(err))
 	}
+	return nil
 }
 
 // lowest is the lowest position that is not known to be finished.

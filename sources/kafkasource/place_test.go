@@ -260,6 +260,57 @@ func TestGrows(t *testing.T) {
 	}
 }
 
+// A listener or a store that is asked meanwhile does not hold up a stop, and nobody is told
+// that it was cut off.
+func TestALookEndsWithTheLastStream(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wait func(*Source, func(context.Context) error)
+	}{
+		{"at the listener", func(src *Source, wait func(context.Context) error) {
+			src.cfg.Grown = func(ctx context.Context, _ int) error { return wait(ctx) }
+		}},
+		{"at the store", func(src *Source, wait func(context.Context) error) {
+			src.store = slowEnds{src.store, wait}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, 1)
+			asked, ended := make(chan struct{}, 10), make(chan error, 10)
+			warned := make(chan error, 10)
+			src := s.source(Config{Look: time.Second, Warn: func(err error) { warned <- err }})
+			c.wait(src, func(ctx context.Context) error {
+				asked <- struct{}{}
+				<-ctx.Done()
+				ended <- ctx.Err()
+				return ctx.Err()
+			})
+			if _, err := src.Layout(s.soon()); err != nil {
+				t.Fatal(err)
+			}
+			s.broker.Grow(s.topic, 2)
+			st := s.open(src, 0)
+			<-asked
+			s.close(st)
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("it was waited for: %v", err)
+			}
+			if len(warned) > 0 {
+				t.Errorf("told of %v", <-warned)
+			}
+		})
+	}
+}
+
+// slowEnds is a store that takes its time to note where partitions end.
+type slowEnds struct {
+	Store
+	wait func(context.Context) error
+}
+
+func (s slowEnds) Ends(ctx context.Context, _ map[partition.ID]int64) error { return s.wait(ctx) }
+
 // That a topic has grown is told until somebody has taken it in, and then no more.
 func TestGrowthIsToldUntilItIsTaken(t *testing.T) {
 	s := newStage(t, 1)
@@ -279,8 +330,8 @@ func TestGrowthIsToldUntilItIsTaken(t *testing.T) {
 	}
 	s.broker.Grow(s.topic, 3)
 	for range 3 {
-		src.lookForMore()
-		alone.lookForMore()
+		src.mirror.look(s.soon())
+		alone.mirror.look(s.soon())
 	}
 	if len(told) != 2 || told[1] != 3 || len(warned) != 1 || !errors.Is(warned[0], errAway) {
 		t.Errorf("told %v, warned %v, want twice 3, and what went wrong at first", told, warned)
