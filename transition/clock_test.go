@@ -5,31 +5,88 @@ import (
 	"time"
 )
 
-// TestSuspendClock lets the machine sleep: the monotonic clock stands still, the
-// kernel's clock and the wall clock go on.
+// clocks are those of a machine that can be suspended, and whose wall clock can be set.
+type clocks struct {
+	mono, wall, boot time.Duration
+	asked            int
+	asleep           time.Duration // for so long it is suspended once a clock was read
+}
+
+func (c *clocks) look() (mono, wall time.Duration) {
+	mono, wall = c.mono, c.wall
+	c.sleep()
+	return mono, wall
+}
+
+func (c *clocks) kernel() time.Duration {
+	c.asked++
+	boot := c.boot
+	c.sleep()
+	return boot
+}
+
+func (c *clocks) sleep() { c.suspend(c.asleep); c.asleep = 0 }
+
+func (c *clocks) pass(d time.Duration) { c.mono += d; c.suspend(d) }
+
+func (c *clocks) suspend(d time.Duration) { c.wall += d; c.boot += d }
+
+// The monotonic clock stands still while the machine is suspended, the kernel's clock and the
+// wall clock go on.
 func TestSuspendClock(t *testing.T) {
-	start := time.Now()
-	var away time.Duration
-	asked := 0
-	c := &suspendClock{start: start, asked: func() time.Duration {
-		asked++
-		return time.Since(start) + away
-	}}
-	c.ask()
-	if c.elapsed(time.Now()); asked != 1 {
-		t.Error("the kernel is asked although nothing happened")
+	m := &clocks{wall: 1000 * time.Hour}
+	c := newSuspendClock(m.look, m.kernel)
+	want := func(elapsed time.Duration, asked int) {
+		t.Helper()
+		if got := c.at(m.mono, m.wall); got != elapsed || m.asked != asked {
+			t.Errorf("%v have elapsed and the kernel was asked %d times, want %v and %d", got, m.asked, elapsed, asked)
+		}
 	}
-	away = time.Hour
-	c.apart.Add(-int64(away)) // as if the wall clock had gone an hour ahead of the monotonic one
-	if got := c.elapsed(time.Now()); got < away || asked != 2 {
-		t.Errorf("after an hour of suspend %v have elapsed, the kernel was asked %d times", got, asked)
+	m.pass(time.Second)
+	want(time.Second, 1)
+	m.suspend(time.Hour)
+	want(time.Hour+time.Second, 2)
+	want(time.Hour+time.Second, 2)
+	m.wall -= time.Hour // set back: no suspend
+	want(time.Hour+time.Second, 3)
+	m.wall += time.Hour
+	m.asleep = time.Minute // between two clocks
+	want(time.Hour+time.Minute+time.Second, 4)
+	want(time.Hour+time.Minute+time.Second, 5)
+	m.boot -= time.Second // as if it had been asked at another moment than the others
+	m.wall += time.Second
+	want(time.Hour+time.Minute+time.Second, 6)
+}
+
+// Where the kernel has no clock that counts suspend, a leap of the wall clock counts as one. When
+// it is set right again nothing stands still: the lease would count as valid for so long.
+func TestClockWithoutKernel(t *testing.T) {
+	m := &clocks{wall: 1000 * time.Hour}
+	c := newSuspendClock(m.look, nil)
+	want := func(elapsed time.Duration) {
+		t.Helper()
+		if got := c.at(m.mono, m.wall); got != elapsed {
+			t.Errorf("%v have elapsed, want %v", got, elapsed)
+		}
 	}
-	if got := c.elapsed(time.Now()); got < away || asked != 2 {
-		t.Errorf("a moment later %v have elapsed, the kernel was asked %d times", got, asked)
-	}
-	c.apart.Add(int64(time.Hour)) // the wall clock is set back: no suspend
-	if got := c.elapsed(time.Now()); got < away || got > away+time.Minute {
-		t.Errorf("after the wall clock was set back %v have elapsed", got)
+	want(0)
+	m.pass(time.Second)
+	want(time.Second)
+	m.wall += time.Hour // set forward
+	m.pass(time.Second)
+	want(time.Hour + 2*time.Second)
+	m.wall -= time.Hour // and back
+	want(time.Hour + 2*time.Second)
+	m.pass(time.Second)
+	want(time.Hour + 3*time.Second)
+	m.suspend(time.Minute)
+	want(time.Hour + time.Minute + 3*time.Second)
+	for range 1000 { // a wall clock that goes by in steps: what it makes good is no suspend
+		m.mono += 15 * time.Millisecond / 2
+		want(time.Hour + time.Minute + m.mono)
+		m.mono += 15 * time.Millisecond / 2
+		m.wall += 15 * time.Millisecond
+		want(time.Hour + time.Minute + m.mono)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A command that writes whatever it likes stops nobody from hearing what comes after it: the
@@ -20,5 +21,24 @@ func TestListenReadsOn(t *testing.T) {
 	}
 	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
 		t.Errorf("%d bytes were not read: %v", len(rest), err)
+	}
+}
+
+// Where the clock that the processes have in common is the wall clock, it may be set: what an
+// earlier order said must not let the command live on by as much.
+func TestGuardWhenTheSharedClockIsSet(t *testing.T) {
+	own, shared := time.Duration(0), 1000*time.Hour
+	g := &guard{clock: func(time.Time) time.Duration { return own }, shared: func() time.Duration { return shared }}
+	until := func(d time.Duration) { g.obey(order{orderUntil, int64(shared + d)}) }
+	until(10 * time.Second)
+	shared -= time.Hour
+	own += 5 * time.Second
+	until(10 * time.Second)
+	if g.until != own+10*time.Second {
+		t.Errorf("set back: the ownership stands for %v, want 10s", g.until-own)
+	}
+	until(time.Second) // said earlier than what was heard before
+	if g.until != own+10*time.Second {
+		t.Errorf("an earlier instant counts: %v", g.until-own)
 	}
 }

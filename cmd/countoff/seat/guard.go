@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/countoff/countoff/transition"
 )
 
 // What the peer tells the guard, one a line.
@@ -83,7 +85,8 @@ func Guard(args []string) int {
 	os.Stdin.Close() // the command alone reads it: the peer is to learn when nobody does
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	g := &guard{cmd: cmd, grace: grace, until: time.Duration(first.number)}
+	g := &guard{cmd: cmd, grace: grace, clock: transition.NewClock(), shared: bootNow}
+	g.obey(first)
 	code := g.watch(orders, ended)
 	if g.killAt > 0 {
 		fmt.Fprintln(answer, saidEnded)
@@ -97,9 +100,11 @@ func Guard(args []string) int {
 type guard struct {
 	cmd    *exec.Cmd
 	grace  time.Duration
-	until  time.Duration // the ownership stands; by bootNow
-	killAt time.Duration // the command is to be dead; 0: it may live
-	alone  bool          // the peer is gone
+	clock  transition.Clock     // its own, which never goes back
+	shared func() time.Duration // bootNow, by which the peer speaks
+	until  time.Duration        // the ownership stands
+	killAt time.Duration        // the command is to be dead; 0: it may live
+	alone  bool                 // the peer is gone
 }
 
 // glance is how often the clock is looked at, at least: timers stand still while the machine
@@ -122,7 +127,7 @@ func (g *guard) watch(orders <-chan order, ended <-chan error) int {
 		case err := <-ended:
 			return codeOf(err)
 		}
-		now := bootNow()
+		now := g.clock(time.Now())
 		if now >= g.until {
 			g.end(g.grace)
 		}
@@ -140,7 +145,8 @@ func (g *guard) watch(orders <-chan order, ended <-chan error) int {
 func (g *guard) obey(o order) {
 	switch o.word {
 	case orderUntil:
-		g.until = max(g.until, time.Duration(o.number))
+		now := g.clock(time.Now()) // before what is left is asked for
+		g.until = max(g.until, now+time.Duration(o.number)-g.shared())
 	case orderSignal:
 		_ = g.cmd.Process.Signal(syscall.Signal(o.number)) // fails if it has ended
 	case orderEnd:
@@ -150,7 +156,7 @@ func (g *guard) obey(o order) {
 
 // end asks the command, and what it has started, to end within grace.
 func (g *guard) end(grace time.Duration) {
-	at := bootNow() + grace
+	at := g.clock(time.Now()) + grace
 	if g.killAt == 0 {
 		_ = syscall.Kill(-syscall.Getpgrp(), syscall.SIGTERM) // which this process ignores
 		g.killAt = at
