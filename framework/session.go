@@ -82,7 +82,7 @@ func (s *session) live() {
 	case err == nil:
 	case s.hard != nil:
 		s.hard = fmt.Errorf("%w: %w", s.hard, err)
-	case isUnheard(err):
+	case isLeft(err):
 		s.hard = err
 	case s.err == nil:
 		s.err = err
@@ -98,11 +98,12 @@ func (s *session) live() {
 	close(s.done)
 }
 
-// isUnheard reports whether err is that of an orderly stop whose last word the ledger did not
-// answer.
-func isUnheard(err error) bool {
+// isLeft reports whether err is what an orderly stop left behind: its last word, which the
+// ledger did not answer, or handlers that had not returned.
+func isLeft(err error) bool {
 	_, unheard := errors.AsType[*transition.UnheardError](err)
-	return unheard
+	_, stuck := errors.AsType[*transition.StuckError](err)
+	return unheard || stuck
 }
 
 // work takes part until it is stopped or cannot go on.

@@ -197,7 +197,8 @@ func (u *Units) Start(ctx context.Context) error {
 // others wait for their units, at the latest a moment later. If ctx ends first the stop is
 // hard: they end at once, and what has not returned within the cancel grace is free when
 // the lease ends. It returns after the last handler has, with an error if not everything
-// was handed over.
+// was handed over. A peer that does not run is left alone: why it has ended by itself is
+// what [Units.Err] says.
 func (u *Units) Stop(ctx context.Context) error {
 	u.mu.Lock()
 	s := u.session
@@ -205,17 +206,10 @@ func (u *Units) Stop(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	s.stop()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-		s.cut()
-		<-s.done
+	if err := s.stop(ctx); err != nil {
+		return fmt.Errorf("stop units %q: %w", u.name, err)
 	}
-	if s.hard.Err() != nil && s.err == nil {
-		return fmt.Errorf("stop units %q: %w hard", u.name, ErrStopped)
-	}
-	return s.err
+	return nil
 }
 
 // Run starts the peer, waits until ctx ends or the peer cannot go on, and stops it. It

@@ -18,12 +18,13 @@ import (
 // A unitsSession is one run of a Units, from Start until the last goroutine has returned.
 type unitsSession struct {
 	u    *Units
-	run  context.Context // ends with a stop
-	hard context.Context // ends with a hard stop
-	stop context.CancelFunc
-	cut  context.CancelFunc
-	done chan struct{} // closed at the end; err may be read then
+	done chan struct{} // closed at the end; err and left may be read then
 	err  error         // why it could not go on
+	left error         // what a stop left behind
+
+	run, hard         context.Context // end with a stop; with a hard stop
+	stopRun, stopHard context.CancelFunc
+
 	poke chan struct{} // what this peer owns has changed, or a keeper has ended
 	all  sync.WaitGroup
 
@@ -48,8 +49,8 @@ type keeper struct {
 
 func newUnitsSession(u *Units) *unitsSession {
 	s := &unitsSession{u: u, done: make(chan struct{}), poke: make(chan struct{}, 1), keepers: map[string]*keeper{}}
-	s.run, s.stop = context.WithCancel(context.Background())
-	s.hard, s.cut = context.WithCancel(context.Background())
+	s.run, s.stopRun = context.WithCancel(context.Background())
+	s.hard, s.stopHard = context.WithCancel(context.Background())
 	go s.live()
 	return s
 }
@@ -65,14 +66,31 @@ func (s *unitsSession) over() bool {
 
 func (s *unitsSession) live() {
 	err := s.work()
-	s.stop()
-	var told error
-	if err != nil {
-		told = fmt.Errorf("units %q: %w", s.u.name, err)
+	s.stopRun()
+	switch hard := s.hard.Err() != nil; { // a stop that turns hard later cuts nothing
+	case hard && err != nil:
+		s.left = fmt.Errorf("%w hard: %w", ErrStopped, err)
+	case hard:
+		s.left = fmt.Errorf("%w hard", ErrStopped)
+	case isLeft(err):
+		s.left = err
+	case err != nil:
+		s.err = fmt.Errorf("units %q: %w", s.u.name, err)
 	}
-	s.err = told
-	s.u.observe(Stopped{Consumer: s.u.name, Err: told})
+	s.u.observe(Stopped{Consumer: s.u.name, Err: errors.Join(s.err, s.left)})
 	close(s.done)
+}
+
+// stop asks to stop and waits for it. It turns hard with ctx.
+func (s *unitsSession) stop(ctx context.Context) error {
+	s.stopRun()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		s.stopHard()
+		<-s.done
+	}
+	return s.left
 }
 
 // work takes part until it is stopped or cannot go on.

@@ -2,6 +2,7 @@ package framework_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
 )
 
 // A keptList is a source that returns the list it keeps, and not a copy of it.
@@ -43,5 +47,69 @@ func TestTheListIsLeftToItsSource(t *testing.T) {
 			t.Errorf("started %v; told %d times of what is no unit", starts, told.Load())
 		}
 		w.leave(ann)
+	})
+}
+
+// A stop with a context that has ended is hard where something runs, and nothing where all was
+// handed over before: there is nothing to cut off any more.
+func TestUnitsThatHaveStoppedAreNotStoppedHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := newTown(t, "a")
+		var ends []error
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.Stopped); ok {
+					ends = append(ends, e.Err)
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		w.leave(ann)
+		for range 100 {
+			if err := ann.Stop(now); err != nil {
+				t.Fatalf("after an orderly stop: %v", err)
+			}
+		}
+		if err := ann.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		for range 2 {
+			if err := ann.Stop(now); !errors.Is(err, framework.ErrStopped) {
+				t.Errorf("after a hard stop: %v", err)
+			}
+		}
+		if ann.Err() != nil {
+			t.Errorf("it was stopped, and could not go on: %v", ann.Err())
+		}
+		if len(ends) != 2 || ends[0] != nil || !errors.Is(ends[1], framework.ErrStopped) {
+			t.Errorf("told that it stopped with %v", ends)
+		}
+	})
+}
+
+// What a stop left behind is the stop's error; why a peer could not go on is its own.
+func TestUnitsSayWhyTheyEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		w.slow = time.Hour
+		ann, _ := w.enter("ann")
+		time.Sleep(20 * time.Second)
+		err := ann.Stop(context.Background())
+		if _, stuck := errors.AsType[*transition.StuckError](err); !stuck || ann.Err() != nil {
+			t.Errorf("a handler has not returned: stop says %v, and the peer %v", err, ann.Err())
+		}
+
+		other := memledger.New(partition.Config{Total: 5}, transition.Timing{}, memledger.Options{}).As(w.layout, transition.Timing{})
+		bob, _ := w.enter("bob", func(c *framework.UnitsConfig) {
+			c.Control = func(partition.Config) (transition.Ledger, partition.Indexer, error) { return other, nil, nil }
+		})
+		<-bob.Done()
+		if err := bob.Stop(context.Background()); err != nil || !errors.Is(bob.Err(), partition.ErrConfig) {
+			t.Errorf("the name is of others: stop says %v, and the peer %v", err, bob.Err())
+		}
+		time.Sleep(time.Hour)
 	})
 }

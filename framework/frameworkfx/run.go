@@ -34,6 +34,7 @@ const (
 func ExitCode(err error) int {
 	var wrong *StartError
 	var unheard *transition.UnheardError
+	var stuck *transition.StuckError
 	switch {
 	case err == nil:
 		return ExitOK
@@ -41,7 +42,7 @@ func ExitCode(err error) int {
 		return ExitWrong
 	case errors.Is(err, partition.ErrConfig):
 		return ExitConfig
-	case errors.Is(err, framework.ErrStopped), errors.Is(err, context.DeadlineExceeded), errors.As(err, &unheard):
+	case errors.Is(err, framework.ErrStopped), errors.Is(err, context.DeadlineExceeded), errors.As(err, &unheard), errors.As(err, &stuck):
 		return ExitHard
 	}
 	return ExitFailed

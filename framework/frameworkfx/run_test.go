@@ -3,6 +3,7 @@ package frameworkfx
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -264,6 +265,11 @@ func TestExitCodesSayWhy(t *testing.T) {
 			Configure("test", framework.Config{PodGrace: time.Minute}),
 			Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
 		).exits(t, ExitConfig, partition.ErrConfig.Error())
+	})
+	t.Run("a unit's handler outlasts the stop", func(t *testing.T) {
+		if code := ExitCode(fmt.Errorf("stop units: %w", &transition.StuckError{})); code != ExitHard {
+			t.Errorf("exit code %d", code)
+		}
 	})
 	t.Run("something else of the application failed", func(t *testing.T) {
 		launch(

@@ -96,7 +96,7 @@ func Run(ctx, now context.Context, cfg Config) error {
 	if errors.Is(cause, errDone) {
 		cause = nil
 	}
-	return errors.Join(cause, err)
+	return errors.Join(cause, err, units.Err())
 }
 
 // hold is the handler of a unit.

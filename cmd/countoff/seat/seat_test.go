@@ -2,6 +2,7 @@ package seat_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/countoff/countoff/cmd/countoff/seat"
@@ -28,6 +29,24 @@ func TestToldToEndBeforeItHadAnything(t *testing.T) {
 		Command: []string{"true"},
 	})
 	if err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func (none) Layout(context.Context) (partition.Config, error) { return partition.Config{}, nil }
+
+// Why the peer cannot go on is what the seat ends with.
+func TestAPeerThatCannotGoOnIsTold(t *testing.T) {
+	refused := errors.New("wait for -1 replicas")
+	err := seat.Run(t.Context(), t.Context(), seat.Config{
+		Name: "crawler",
+		Units: framework.UnitsConfig{
+			Source:  none{},
+			Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return nil, nil, refused },
+		},
+		Command: []string{"true"},
+	})
+	if !errors.Is(err, refused) {
 		t.Errorf("it ended with %v", err)
 	}
 }
