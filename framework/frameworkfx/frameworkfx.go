@@ -63,8 +63,8 @@ type Middleware struct {
 	Wrap     framework.Middleware
 }
 
-// A Health says how the peer of a consumer is, of all if Consumer is empty: nil is well.
-// See framework.WithHealth. Of several all must return nil.
+// A Health says how the peer of a consumer, or of units of that name, is; of all if Consumer
+// is empty: nil is well. See framework.WithHealth. Of several all must return nil.
 type Health struct {
 	Consumer string
 	Check    func(context.Context) error
@@ -183,7 +183,7 @@ func leaves(err error) []error {
 	return all
 }
 
-// names are the consumers that anything was provided for.
+// names are the consumers that anything was provided for, units apart.
 func (p Params) names() []string {
 	set := map[string]bool{}
 	for _, r := range p.Routes {
@@ -198,7 +198,12 @@ func (p Params) names() []string {
 	for _, s := range p.Settings {
 		set[s.Consumer] = true
 	}
-	delete(set, "") // middleware of all
+	for _, h := range p.Health {
+		if !slices.ContainsFunc(p.Units, func(u Units) bool { return u.Name == h.Consumer }) {
+			set[h.Consumer] = true
+		}
+	}
+	delete(set, "") // middleware and health checks of all
 	return slices.Sorted(maps.Keys(set))
 }
 
@@ -207,7 +212,8 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 	setting, errSetting := p.setting(name)
 	source, errSource := p.source(name)
 	handler, errHandler := p.handler(name)
-	wrong := errors.Join(errSetting, errSource, errHandler)
+	health, errHealth := p.health("consumer", name, nil)
+	wrong := errors.Join(errSetting, errSource, errHandler, errHealth)
 	if wrong != nil {
 		// The numbers are checked all the same, with stand-ins for what is missing.
 		handler, source = placeholder{}, Source{Source: placeholder{}, Control: placeholder{}.control}
@@ -222,8 +228,8 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 	if source.Survey != nil {
 		opts = append(opts, framework.WithSurvey(source.Survey))
 	}
-	if check := p.health(name); check != nil {
-		opts = append(opts, framework.WithHealth(check))
+	if health != nil {
+		opts = append(opts, framework.WithHealth(health))
 	}
 	opts = append(opts, setting.Options...)
 	observer := p.observer()
@@ -250,7 +256,10 @@ func (p Params) units(u Units) (*framework.Units, error) {
 	} else if o != nil {
 		u.Config.Observer = o
 	}
-	return framework.NewUnits(u.Name, u.Config)
+	var wrong error
+	u.Config.Health, wrong = p.health("units", u.Name, u.Config.Health)
+	made, err := framework.NewUnits(u.Name, u.Config)
+	return made, errors.Join(wrong, err)
 }
 
 func (p Params) setting(name string) (s Setting, err error) {
@@ -292,16 +301,24 @@ func (p Params) source(name string) (s Source, err error) {
 	return s, errors.Join(errs...)
 }
 
-// health is all checks of the consumer as one, or nil.
-func (p Params) health(name string) func(context.Context) error {
+// health is own and all checks of that name as one, or nil if there are none. kind is what has
+// the name.
+func (p Params) health(kind, name string, own func(context.Context) error) (func(context.Context) error, error) {
 	var checks []func(context.Context) error
+	if own != nil {
+		checks = append(checks, own)
+	}
 	for _, h := range p.Health {
-		if h.Consumer == name || h.Consumer == "" {
-			checks = append(checks, h.Check)
+		if h.Consumer != name && h.Consumer != "" {
+			continue
 		}
+		if h.Check == nil {
+			return nil, fmt.Errorf("%s %q: its health check is nil", kind, name)
+		}
+		checks = append(checks, h.Check)
 	}
 	if len(checks) == 0 {
-		return nil
+		return nil, nil
 	}
 	return func(ctx context.Context) error {
 		errs := make([]error, len(checks))
@@ -309,7 +326,7 @@ func (p Params) health(name string) func(context.Context) error {
 			errs[i] = check(ctx)
 		}
 		return errors.Join(errs...)
-	}
+	}, nil
 }
 
 // observer is all observers of the application as one, or nil.

@@ -181,6 +181,7 @@ func TestNothingProvided(t *testing.T) {
 // Health checks join by the group; of several all must pass.
 func TestHealthChecksJoinByTheGroup(t *testing.T) {
 	store, ledger := memory(t)
+	others, othersLedger := memory(t)
 	seen := make(chan framework.Event, 1000)
 	app := fxtest.New(t,
 		frameworkfx.Module,
@@ -192,12 +193,15 @@ func TestHealthChecksJoinByTheGroup(t *testing.T) {
 		frameworkfx.Healthy("mails", func(lacks string) func(context.Context) error {
 			return func(context.Context) error { return errors.New(lacks) }
 		}),
+		frameworkfx.From("others", others, othersLedger),
+		frameworkfx.Configure("others", framework.Config{Timing: quick, PodGrace: time.Minute}),
+		frameworkfx.Otherwise("others", done),
 		frameworkfx.Healthy("others", func() func(context.Context) error {
 			return func(context.Context) error { return errors.New("not asked") }
 		}),
 		frameworkfx.Observe(func() framework.Observer {
 			return framework.ObserverFunc(func(e framework.Event) {
-				if _, ok := e.(framework.Checked); ok {
+				if e, ok := e.(framework.Checked); ok && e.Consumer == "mails" {
 					seen <- e
 				}
 			})
@@ -207,5 +211,74 @@ func TestHealthChecksJoinByTheGroup(t *testing.T) {
 	defer app.RequireStop()
 	if e, ok := (<-seen).(framework.Checked); !ok || e.Err == nil || e.Err.Error() != "no room on the disk" {
 		t.Errorf("checked: %v", e.Err)
+	}
+}
+
+// A check of a name that nobody has would check nobody.
+func TestAHealthCheckOfNobodyIsRefused(t *testing.T) {
+	store, ledger := memory(t)
+	well := func() func(context.Context) error { return func(context.Context) error { return nil } }
+	app := fx.New(
+		fx.NopLogger,
+		frameworkfx.Module,
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Otherwise("mails", done),
+		unitsOf("sites", framework.UnitsConfig{Source: noUnits{}, Handler: idle, Control: memoryControl}),
+		frameworkfx.Healthy("", well),
+		frameworkfx.Healthy("sites", well),
+		frameworkfx.Healthy("mails", func() func(context.Context) error { return nil }),
+		frameworkfx.Healthy("mials", well),
+	)
+	var wrong *frameworkfx.StartError
+	if !errors.As(app.Err(), &wrong) {
+		t.Fatalf("the application says %v", app.Err())
+	}
+	for _, want := range []string{`consumer "mials": no source`, `consumer "mials": framework: no handler`, `"mails": its health check is nil`} {
+		if !strings.Contains(wrong.Error(), want) {
+			t.Errorf("%q is not said:\n%v", want, wrong)
+		}
+	}
+	if n := len(wrong.Faults); n != 3 {
+		t.Errorf("%d faults, want 3:\n%v", n, wrong)
+	}
+}
+
+// noUnits is a list with nothing in it.
+type noUnits struct{}
+
+func (noUnits) Layout(context.Context) (partition.Config, error) { return layout, nil }
+func (noUnits) Units(context.Context) ([]string, error)          { return nil, nil }
+
+func idle(context.Context, framework.Unit) error { return nil }
+
+func memoryControl(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+	return memledger.New(layout, quick, memledger.Options{}), nil, nil
+}
+
+func unitsOf(name string, cfg framework.UnitsConfig) fx.Option {
+	return fx.Provide(fx.Annotate(
+		func() frameworkfx.Units { return frameworkfx.Units{Name: name, Config: cfg} },
+		fx.ResultTags(frameworkfx.UnitsGroup)))
+}
+
+// Peers of units are asked as consumers are: by the checks of all, by those of their name, and
+// by their own.
+func TestHealthChecksAreOfUnitsToo(t *testing.T) {
+	asked := make(chan string, 100)
+	check := func(what string) func(context.Context) error {
+		return func(context.Context) error { asked <- what; return nil }
+	}
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		unitsOf("sites", framework.UnitsConfig{
+			Source: noUnits{}, Handler: idle, Control: memoryControl, Timing: quick, Health: check("its own"),
+		}),
+		frameworkfx.Healthy("", func() func(context.Context) error { return check("all") }),
+		frameworkfx.Healthy("sites", func() func(context.Context) error { return check("sites") }),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	if all := map[string]bool{<-asked: true, <-asked: true, <-asked: true}; !all["its own"] || !all["all"] || !all["sites"] {
+		t.Errorf("asked: %v", all)
 	}
 }

@@ -85,7 +85,8 @@ func Observe(constructor any) fx.Option {
 	return fx.Provide(fx.Annotate(constructor, fx.As(new(framework.Observer)), fx.ResultTags(ObserverGroup)))
 }
 
-// Healthy lets the peer of consumer, or of all if it is empty, say how it is; see
+// Healthy lets the peer of consumer, which may be a name of units, or of all if it is empty,
+// say how it is; see
 // framework.WithHealth. constructor is a function that returns a
 // func(context.Context) error, with whatever the application provides as its parameters.
 func Healthy(consumer string, constructor any) fx.Option {
