@@ -3,6 +3,7 @@ package asynqsource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -284,5 +286,67 @@ func TestConnectionsAreFewAndComeBack(t *testing.T) {
 	defer src.mu.Unlock()
 	if src.waiting != 0 {
 		t.Errorf("all is closed, and %d connections are in use", src.waiting)
+	}
+}
+
+// failedOver is a client whose server is at another address than before.
+type failedOver struct {
+	redis.UniversalClient
+	addr chan string // the address from now on
+}
+
+func (f *failedOver) Options() *redis.Options {
+	addr := <-f.addr
+	f.addr <- addr
+	return &redis.Options{Addr: addr}
+}
+
+// Where the connection to wait on is refused, as by a master that is a replica now, the queue
+// is looked at, and waited on where it is.
+func TestAQueueThatIsElsewhereIsWaitedOnThere(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	master := redistest.Server(t)
+	s.UniversalClient = master.Client()
+	old := redistest.Server(t, "--replicaof", "127.0.0.1", "1")
+	src := s.source(t)
+	moved := &failedOver{src.client, make(chan string, 1)}
+	moved.addr <- old.Addr()
+	src.client = moved
+	st := s.open(t, src, 0, 1)
+	fetch := func(id string, waits func() bool) {
+		t.Helper()
+		got := make(chan error, 1)
+		go func() {
+			tasks, err := st.Fetch(t.Context(), 1)
+			if err == nil && tasks[0].ID != id {
+				err = fmt.Errorf("fetched %s, want %s", tasks[0].ID, id)
+			}
+			got <- err
+		}()
+		until(t, "the queue is waited on", waits)
+		st.Mu.Lock()
+		st.look = time.Now().Add(time.Hour)
+		st.Mu.Unlock()
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(id))
+		select {
+		case err := <-got:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(wait):
+			t.Fatal("what was pushed was not seen")
+		}
+	}
+	fetch("a", st.waiter.wants)
+	<-moved.addr
+	moved.addr <- master.Addr()
+	fetch("b", func() bool {
+		return s.InfoMap(t.Context(), "clients").Val()["Clients"]["blocked_clients"] == "1"
+	})
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.waiting != 1 {
+		t.Errorf("%d connections are in use, want 1", src.waiting)
 	}
 }

@@ -341,13 +341,13 @@ func (s *Source) connection(n int) bool {
 
 // options are those of a client of the server that key is on; nil where that cannot be
 // known.
-func (s *Source) options(key string) *redis.Options {
+func (s *Source) options(ctx context.Context, key string) *redis.Options {
 	switch c := s.client.(type) {
 	case interface{ Options() *redis.Options }:
 		o := *c.Options()
 		return &o
 	case *redis.ClusterClient:
-		node, err := c.MasterForKey(context.Background(), key)
+		node, err := c.MasterForKey(ctx, key)
 		if err != nil {
 			return nil
 		}

@@ -63,6 +63,16 @@ func (w *waiter) close() {
 	}
 }
 
+// closed reports whether close was called.
+func (w *waiter) closed() bool {
+	select {
+	case <-w.quit:
+		return true
+	default:
+		return false
+	}
+}
+
 // run waits and rings until close.
 func (w *waiter) run(ctx context.Context) {
 	defer w.hangUp()
@@ -82,43 +92,49 @@ func (w *waiter) run(ctx context.Context) {
 
 // wait waits once, and reports whether to go on.
 func (w *waiter) wait(ctx context.Context) bool {
-	pause := glanceEvery
-	if client := w.connect(); client != nil {
-		pending := w.stream.keys.pending
+	pending := w.stream.keys.pending
+	if client := w.connect(ctx); client != nil {
 		err := client.BLMove(ctx, pending, pending, "RIGHT", "RIGHT", waitFor).Err()
-		if errors.Is(err, redis.Nil) {
-			return true
-		}
 		if err == nil {
-			pause = 0
+			w.ring()
 		}
-	} else if n, err := w.source.client.Exists(ctx, w.stream.keys.pending).Result(); err == nil && n > 0 {
-		pause = 0
-	}
-	if pause > 0 {
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		select {
-		case <-t.C:
+		if err == nil || errors.Is(err, redis.Nil) {
 			return true
-		case <-w.quit:
+		}
+		w.hangUp() // perhaps the queue is on another server now
+		if w.closed() {
 			return false
 		}
 	}
+	if n, err := w.source.client.Exists(ctx, pending).Result(); err == nil && n > 0 {
+		w.ring()
+		return true
+	}
+	t := time.NewTimer(glanceEvery)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.quit:
+		return false
+	}
+}
+
+// ring tells the stream that there is something, and waits no more until it is told to.
+func (w *waiter) ring() {
 	w.idle(false)
 	w.stream.ring()
-	return true
 }
 
 // connect returns the connection to wait on, or nil if there is none to be had.
-func (w *waiter) connect() *redis.Client {
+func (w *waiter) connect(ctx context.Context) *redis.Client {
 	w.mu.Lock()
 	client := w.client
 	w.mu.Unlock()
 	if client != nil {
 		return client
 	}
-	options := w.source.options(w.stream.keys.pending)
+	options := w.source.options(ctx, w.stream.keys.pending)
 	if options == nil || !w.source.connection(1) {
 		return nil
 	}
@@ -126,10 +142,8 @@ func (w *waiter) connect() *redis.Client {
 	client = redis.NewClient(options)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	select {
-	case <-w.quit: // close has not seen it
+	if w.closed() { // close has not seen it
 		client.Close()
-	default:
 	}
 	w.client = client
 	return client
@@ -141,6 +155,7 @@ func (w *waiter) hangUp() {
 	defer w.mu.Unlock()
 	if w.client != nil {
 		w.client.Close()
+		w.client = nil
 		w.source.connection(-1)
 	}
 }
