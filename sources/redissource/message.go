@@ -23,7 +23,7 @@ type Message struct {
 	// At is when it may be handled first, by the store's clock; Delay is the same
 	// counted from when the store hears of it. Of both zero it is at once; not both
 	// may be set. A scheduled task comes after those that were enqueued meanwhile,
-	// also of its key.
+	// also of its key. Neither may be more than 100 years ahead, nor UniqueFor.
 	At    time.Time
 	Delay time.Duration
 	// Unique asks that no other task with this ID waits or runs in the partition of
@@ -34,7 +34,12 @@ type Message struct {
 	UniqueFor time.Duration
 }
 
-const defaultUnique = 24 * time.Hour
+const (
+	defaultUnique = 24 * time.Hour
+	// maxAhead bounds all times of a message: the milliseconds of a Duration overflow, and what the
+	// store then says of one message would be said of all that travel with it.
+	maxAhead = 100 * 365 * 24 * time.Hour
+)
 
 // A Result is what became of a Message.
 type Result struct {
@@ -59,20 +64,23 @@ var (
 	ErrUnknown = errors.New("unknown whether it was enqueued")
 )
 
-// check says what is wrong with m.
-func (m *Message) check(hash partition.Hash) error {
+// check says what is wrong with m. now is about the time.
+func (m *Message) check(hash partition.Hash, now time.Time) error {
 	var errs []error
 	if !m.At.IsZero() && m.Delay != 0 {
 		errs = append(errs, errors.New("both At and Delay are set"))
 	}
-	if m.Delay < 0 {
-		errs = append(errs, fmt.Errorf("a delay of %v", m.Delay))
+	if m.Delay < 0 || m.Delay > maxAhead {
+		errs = append(errs, fmt.Errorf("a delay of %v: want from 0 to 100 years", m.Delay))
+	}
+	if m.At.Sub(now) > maxAhead {
+		errs = append(errs, fmt.Errorf("at %v: want at most 100 years ahead", m.At))
 	}
 	if m.Unique && m.ID == "" {
 		errs = append(errs, errors.New("unique without an ID"))
 	}
-	if m.UniqueFor < 0 || m.UniqueFor > 0 && m.UniqueFor < time.Millisecond {
-		errs = append(errs, fmt.Errorf("unique for %v: want at least 1 ms", m.UniqueFor))
+	if m.UniqueFor < 0 || m.UniqueFor > 0 && m.UniqueFor < time.Millisecond || m.UniqueFor > maxAhead {
+		errs = append(errs, fmt.Errorf("unique for %v: want from 1 ms to 100 years", m.UniqueFor))
 	}
 	if m.Key != "" {
 		if _, err := hash.Of(m.Key, 1); err != nil {

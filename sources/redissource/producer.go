@@ -149,7 +149,7 @@ func (p *Producer) newCall(messages []Message) (*call, error) {
 	size := 0
 	for i := range messages {
 		m := &messages[i]
-		if err := m.check(p.config.Hash); err != nil {
+		if err := m.check(p.config.Hash, now); err != nil {
 			errs = append(errs, fmt.Errorf("redissource: message %d: %w", i, err))
 		}
 		size += 96 + len(m.ID) + len(m.Type) + len(m.Key) + len(m.Payload)

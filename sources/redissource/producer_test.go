@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -142,17 +143,49 @@ func TestEnqueueRefusesFaultyMessages(t *testing.T) {
 		Message{At: time.Now(), Delay: 1},
 		Message{Delay: -1},
 		Message{ID: "x", Unique: true, UniqueFor: 1},
+		// What the store would refuse in the middle of the batch, or take for now.
+		Message{ID: "x", Unique: true, UniqueFor: math.MaxInt64},
+		Message{ID: "x", UniqueFor: maxAhead + 1},
+		Message{Delay: math.MaxInt64},
+		Message{At: time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC)},
 	)
 	if results != nil || err == nil {
 		t.Fatalf("%v, %v", results, err)
 	}
-	for i := 1; i <= 5; i++ {
+	for i := 1; i <= 9; i++ {
 		if !strings.Contains(err.Error(), fmt.Sprintf("message %d:", i)) {
 			t.Errorf("nothing about message %d: %v", i, err)
 		}
 	}
 	if n := len(logOf(t, client, name, 0)) + len(logOf(t, client, name, 1)); n != 0 {
 		t.Errorf("%d messages were sent all the same", n)
+	}
+}
+
+// The longest times that may be asked for are taken as they are.
+func TestFarAhead(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+	results, err := p.Enqueue(ctx,
+		Message{ID: "a", Unique: true, UniqueFor: maxAhead, Delay: maxAhead},
+		Message{ID: "b", At: time.Now().Add(maxAhead)},
+		Message{ID: "c", At: time.Time{}.Add(1)}, // long ago
+	)
+	if err != nil {
+		t.Fatal(results, err)
+	}
+	k := KeysOf(name, 0)
+	if ttl := client.PTTL(ctx, k.Unique("a")).Val(); ttl < 2*maxAhead-time.Hour {
+		t.Errorf("the lock lives %v", ttl)
+	}
+	far := 0
+	for _, z := range client.ZRangeWithScores(ctx, k.Delayed, 0, -1).Val() {
+		if until := time.Until(time.UnixMilli(int64(z.Score))); until > maxAhead-time.Hour && until <= maxAhead+time.Second {
+			far++
+		}
+	}
+	if far != 2 {
+		t.Errorf("%d tasks wait for 100 years, want 2", far)
 	}
 }
 
