@@ -72,11 +72,11 @@ func roundUp(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// finish records what became of it.
+// finish records what became of it, the first time.
 func (c *call) finish(it *item, duplicate bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.over || it.answered {
 		return
 	}
 	c.results[it.n].Duplicate, c.results[it.n].Err = duplicate, err

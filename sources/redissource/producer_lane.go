@@ -278,11 +278,9 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 				b.source, wait = true, 0
 			}
 			b.again = time.Now().Add(wait)
-			if b.again.After(b.items[0].deadline) {
-				l.end(b, b.failed(redisconfig.Explain(err)))
-				continue
+			if l.expire(b, redisconfig.Explain(err)) {
+				repeat = append(repeat, b)
 			}
-			repeat = append(repeat, b)
 		}
 	}
 	return repeat
@@ -326,6 +324,29 @@ func (b *batch) failed(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err
+}
+
+// expire fails the messages whose time ends before the next attempt, each with its own, and
+// reports whether any are left. What may have been executed is repeated as it is, and who left it
+// was told so; from what was not they are taken out.
+func (l *lane) expire(b *batch, err error) bool {
+	var left []*item
+	for _, it := range b.items {
+		if it.deadline.Before(b.again) {
+			it.call.finish(it, false, b.failed(err))
+		} else {
+			left = append(left, it)
+		}
+	}
+	switch {
+	case len(left) == 0:
+		l.free(b.track)
+		return false
+	case len(left) < len(b.items) && !b.unknown:
+		b.items = left
+		l.encode(b)
+	}
+	return true
 }
 
 // end fails all messages of b.

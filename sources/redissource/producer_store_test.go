@@ -6,7 +6,9 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -89,6 +91,76 @@ func TestTimeoutHoldsForThoseBehind(t *testing.T) {
 		if err := <-errs; err == nil {
 			t.Error("enqueued on a dead store")
 		}
+	}
+}
+
+// A message has its own time, whoever it travels with: one that came late is not given up with one
+// that has waited long, and that one is told, and is not enqueued after it was told that it was not.
+func TestEachMessageHasItsOwnTime(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want []string // in the log
+	}{
+		{"it is unknown", errNetwork, []string{"old", "new"}},
+		{"nobody listens", &net.OpError{Op: "dial", Err: errors.New("refused")}, []string{"new"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, name := bubble(t, true), redistest.Name(t)
+				p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 10 * time.Second})
+				var healed atomic.Bool
+				client.AddHook(&brokenUntil{broken{err: c.err}, &healed})
+				began := time.Now()
+				type told struct {
+					id  string
+					at  time.Duration
+					err error
+				}
+				all := make(chan told, 3)
+				for _, m := range []struct {
+					id    string
+					after time.Duration
+				}{{"x", 0}, {"old", time.Second}, {"new", 8 * time.Second}} {
+					time.Sleep(time.Until(began.Add(m.after)))
+					go func() {
+						_, err := p.Enqueue(t.Context(), Message{ID: m.id})
+						all <- told{m.id, time.Since(began), err}
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(time.Until(began.Add(14 * time.Second)))
+				healed.Store(true)
+				for range 3 {
+					got := <-all
+					switch {
+					case got.id == "new" && got.err != nil:
+						t.Errorf("new: %v after %v", got.err, got.at)
+					case got.id == "old" && (got.err == nil || got.at > 11*time.Second || errors.Is(got.err, ErrUnknown) != (c.err == errNetwork)):
+						t.Errorf("old: %v after %v", got.err, got.at)
+					}
+				}
+				if log := idsOf(logOf(t, client, name, 0)); !slices.Equal(log, c.want) {
+					t.Errorf("the log is %q, want %q", log, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A brokenUntil hook fails what a broken one does until it is healed.
+type brokenUntil struct {
+	broken
+	healed *atomic.Bool
+}
+
+func (b *brokenUntil) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	fails := b.broken.ProcessPipelineHook(next)
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if b.healed.Load() {
+			return next(ctx, cmds)
+		}
+		return fails(ctx, cmds)
 	}
 }
 
