@@ -612,6 +612,25 @@ func TestAFetchIsSeen(t *testing.T) {
 	})
 }
 
+// Nor does it if the task that is to run alone could start: what comes beside the log has
+// taken its place.
+func TestWhatComesBesideCounts(t *testing.T) {
+	m := open(0, suspect())
+	m.Held.Next()
+	m.Log.Hand(time.Now(), 1, nil) // chosen, and told to the store
+	var r progress.Request
+	m.Log.Compose(1, false, m.Log.Seq(), &r)
+	m.Log.Apply(&r, progress.Answer{Status: progress.Admitted, Gate: 1})
+	m.beside = make([]sources.Task, 2)
+	if tasks, _ := m.give(time.Now(), 2); len(tasks) != 2 {
+		t.Errorf("handed out %d, want the two that come beside", len(tasks))
+	}
+	m.beside = nil
+	if tasks, _ := m.give(time.Now(), 2); len(tasks) != 1 {
+		t.Errorf("then handed out %d, want the one that runs alone", len(tasks))
+	}
+}
+
 // A Settle returns when the last thing it says is answered, at once if all of it was before,
 // and with the reason if the stream is over.
 func TestASettleIsAnswered(t *testing.T) {

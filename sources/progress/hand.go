@@ -3,7 +3,7 @@ package progress
 import "time"
 
 // Hand appends to out the positions that may be started now, at most limit, and
-// counts them as started.
+// counts them as started. Where limit is not above 0 nothing changes.
 //
 // Without suspects that is whatever was read, what was lifted first. Suspects go
 // first, one at a time: one of them runs when nothing else does, and nothing else
@@ -12,6 +12,9 @@ import "time"
 // its retry and that it may start by itself, is the suspect recorded as alone: then
 // a crash counts against it, and never against an innocent one.
 func (l *Log) Hand(now time.Time, limit int, out []int64) []int64 {
+	if limit <= 0 {
+		return out
+	}
 	l.need, l.wanted = NeedNothing, false
 	if l.solo != None {
 		return out

@@ -225,6 +225,27 @@ func TestLogRunsSuspectsAlone(t *testing.T) {
 	}
 }
 
+// Who has no place for a task gets none, and is still waiting for what he waited for.
+func TestLogHandsOutNothingWithoutPlace(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 1, Gate: 2})
+	l.Add(0, 0)
+	l.Accused(0)
+	l.Add(1, 1)
+	if got := l.Hand(t0, 1, nil); !slices.Equal(got, []int64{1}) || !l.WantsPermit() {
+		t.Fatalf("handed out %v, wants the permit: %t; want 1 and true", got, l.WantsPermit())
+	}
+	finish(t, l, 1)
+	l.Permit(true)
+	for _, limit := range []int{0, -1} {
+		if got := l.Hand(t0, limit, nil); len(got) > 0 || !l.WantsPermit() || l.alone != None {
+			t.Errorf("with %d places: handed out %v, alone is %d, wants the permit: %t", limit, got, l.alone, l.WantsPermit())
+		}
+	}
+	if got := handAlone(t, l, t0); !slices.Equal(got, []int64{0}) {
+		t.Fatalf("handed out %v, want 0", got)
+	}
+}
+
 // What stands behind a task of its key that failed had not begun, and need not run alone.
 func TestLogWhatWaitedIsNoSuspect(t *testing.T) {
 	l := New(Config{}, Opened{Suspects: 9, Gate: 16})
