@@ -3,7 +3,6 @@
 package seat
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,8 +81,11 @@ func (p *probe) once(ctx context.Context) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whatever it has left behind
+	}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended with 0, and what it left held its output
 		return nil
 	case within.Err() != nil:
 		return fmt.Errorf("the health command did not end within %v", p.cfg.Timeout)
@@ -95,20 +97,16 @@ func (p *probe) once(ctx context.Context) error {
 }
 
 // A tail keeps the end of what is written to it.
-type tail struct{ bytes.Buffer }
+type tail struct{ kept []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
-	n := len(p)
-	p = p[max(0, n-mostSaid):]
-	if over := t.Len() + len(p) - mostSaid; over > 0 {
-		t.Next(over)
-	}
-	_, err := t.Buffer.Write(p)
-	return n, err
+	t.kept = append(t.kept, p[max(0, len(p)-mostSaid):]...)
+	t.kept = append(t.kept[:0], t.kept[max(0, len(t.kept)-mostSaid):]...)
+	return len(p), nil
 }
 
 // line returns the last line that is not empty.
 func (t *tail) line() string {
-	text := strings.TrimSpace(t.String())
+	text := strings.TrimSpace(string(t.kept))
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
