@@ -143,17 +143,24 @@ func (f *floor) pipe() *pipe {
 // comes reads until a line comes.
 func (p *pipe) comes(want string) {
 	p.t.Helper()
+	p.first(fmt.Sprintf("%q", want), func(line string) bool { return line == want })
+}
+
+// first reads until a line comes that is one of what.
+func (p *pipe) first(what string, is func(line string) bool) string {
+	p.t.Helper()
 	if err := p.file.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		p.t.Fatal(err)
 	}
 	var got []string
 	for p.lines.Scan() {
 		got = append(got, p.lines.Text())
-		if p.lines.Text() == want {
-			return
+		if is(p.lines.Text()) {
+			return p.lines.Text()
 		}
 	}
-	p.t.Fatalf("%q does not come, only %q: %v", want, got, p.lines.Err())
+	p.t.Fatalf("%s does not come, only %q: %v", what, got, p.lines.Err())
+	return ""
 }
 
 // run starts countoff run for a command.
@@ -381,6 +388,41 @@ func TestRunStartsAnewWithTheEnvironment(t *testing.T) {
 	r.signal(t, syscall.SIGTERM)
 	if code := r.code(t); code != exit.OK {
 		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+}
+
+// Units that come together are one start's, whatever has come and gone before.
+func TestRunStartsOnceForWhatComesTogether(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 1)
+	said := f.pipe()
+	f.run("ann", nil, "sh", "-c", `echo begins $COUNTOFF_UNITS >`+said.path+`
+		while read -r word token unit; do echo $word $unit >`+said.path+`; done`)
+	said.comes("begins unit 00")
+	f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 01")
+	said.comes("added unit 01")
+	old := time.After(1100 * time.Millisecond) // what came then waits for no other any more
+	f.client.Del(t.Context(), "{"+f.name+"}:units")
+	deadline, tick := time.After(60*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for {
+		table, err := redisledger.ReadTable(t.Context(), f.client, f.name)
+		if err == nil && len(table["ann"]) == 0 {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("ann has %q: %v", table["ann"], err)
+		}
+	}
+	<-old
+	f.client.SAdd(t.Context(), "{"+f.name+"}:units", "c", "d", "e", "f", "g", "h")
+	got := said.first("a start with what came last", func(line string) bool {
+		return strings.HasPrefix(line, "begins ") && !strings.Contains(line, "unit")
+	})
+	if got != "begins c d e f g h" {
+		t.Errorf("it %s", got)
 	}
 }
 

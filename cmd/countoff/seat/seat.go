@@ -26,7 +26,7 @@ type seat struct {
 	held     map[string]*hold
 	view     partition.View // the last that the command was told
 	child    *child         // nil: none runs
-	first    time.Time      // since when units have come that no child knows of; zero: none have
+	first    time.Time      // since when units have come one soon after the other; zero: none have
 	last     time.Time      // when the last one came
 	signal   bool           // the child is to be signalled because of units that came
 	stopping bool
@@ -136,9 +136,14 @@ const (
 	mostSettle = time.Second
 )
 
-// settled reports whether those that came are all, for now. The caller holds mu.
+// settled reports whether those that came are all, for now. If so, the next that comes is
+// waited with anew, also where nobody was signalled because of these. The caller holds mu.
 func (s *seat) settled() bool {
-	return time.Since(s.last) >= settle || time.Since(s.first) >= mostSettle
+	if time.Since(s.last) < settle && time.Since(s.first) < mostSettle {
+		return false
+	}
+	s.first = time.Time{}
+	return true
 }
 
 // takeBack returns when the child does nothing for the unit any more: it has said so, or it
@@ -242,7 +247,7 @@ func (s *seat) begin() (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.child, s.first, s.signal = c, time.Time{}, false
+	s.child, s.signal = c, false
 	c.say(fmt.Sprintf("%s %d %d", wordPlace, s.view.Index, s.view.Replicas))
 	for _, h := range holds {
 		h.told = c
@@ -276,8 +281,8 @@ func (s *seat) news(c *child) {
 	v := s.units.View()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.signal && s.settled() {
-		s.signal, s.first = false, time.Time{}
+	if s.settled() && s.signal {
+		s.signal = false
 		c.notify(s.cfg.Signal)
 	}
 	if v.Index >= 0 && (v.Index != s.view.Index || v.Replicas != s.view.Replicas) {
