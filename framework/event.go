@@ -300,8 +300,9 @@ type (
 		Units, Added, Removed int
 	}
 	// UnitsTroubled: the list could not be read, or the table not written; said once until it
-	// works again. Or something in the list can be no unit (partition.CheckUnit), and is
-	// nobody's; said again when that changes. What runs goes on.
+	// works again. Or something in the list can be no unit (partition.CheckUnit, or a name that
+	// the hash of the layout refuses), and is nobody's; said again when that changes. What runs
+	// goes on.
 	UnitsTroubled struct {
 		Consumer string
 		Err      error

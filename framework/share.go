@@ -55,6 +55,7 @@ type Share struct {
 	serving map[partition.ID]*place
 	ending  map[partition.Grant]*place
 	changed chan struct{} // closed, and replaced, when a partition is served
+	ran     bool
 	leaving bool
 	over    bool
 }
@@ -100,29 +101,33 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 }
 
 // Run takes part until ctx ends, then hands over: the contexts of all admissions end, and it
-// waits until they are released, for Timing.Shutdown and the cancel grace at most. It
-// returns nil after that, or why it could not go on, or could not hand over everything. It
-// can be called once.
+// waits until they are released, for Timing.Shutdown, the cancel grace and 2 s at most. It
+// returns nil after that, or why it could not go on, or could not hand over everything. A
+// share runs once: another call is an error and changes nothing.
 func (s *Share) Run(ctx context.Context) error { return s.runUntil(ctx, context.Background()) }
 
 // runUntil is Run, with an end of the handing over when hard ends.
 func (s *Share) runUntil(ctx, hard context.Context) error {
-	run, cut := context.WithCancel(hard)
-	defer cut()
+	s.mu.Lock()
+	again := s.ran
+	s.ran = true
+	s.mu.Unlock()
+	if again {
+		return fmt.Errorf("share %q: it runs once: make another one", s.name)
+	}
 	leave := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		s.leaving = true
 		s.mu.Unlock()
 		s.coordinator.Stop()
-		time.AfterFunc(s.cfg.Timing.Shutdown+s.cfg.Timing.CancelGrace, cut)
 	})
 	defer leave()
 	var looks sync.WaitGroup
-	looking, enough := context.WithCancel(run)
+	looking, enough := context.WithCancel(hard)
 	if s.cfg.Health != nil {
 		looks.Go(func() { s.checkup.run(looking, s.coordinator) })
 	}
-	err := s.coordinator.Run(run)
+	err := s.coordinator.Run(hard)
 	enough()
 	looks.Wait()
 	s.mu.Lock()
@@ -174,7 +179,8 @@ func (a *Admission) Release() {
 }
 
 // Admit reports whether key is this peer's to work on now, and gives leave to do so, unless
-// ctx has ended. The caller must Release what it was given.
+// ctx has ended. The caller must Release what it was given. A key that the hash refuses is
+// nobody's.
 //
 // A key may become this peer's at any moment. A loop over a list that wants what is there of a key in its
 // order leaves a key alone, once it has passed over something of it, until it reads the list
@@ -202,9 +208,13 @@ func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
 	}, true
 }
 
-// Await waits until key is this peer's to work on. It returns the error of ctx, or
-// [ErrStopped] when the share is over.
+// Await waits until key is this peer's to work on. It returns the error of ctx,
+// [ErrStopped] when the share is over, or at once that of a key which the hash refuses and
+// which is therefore nobody's (see [partition.Hash.Of]).
 func (s *Share) Await(ctx context.Context, key string) (*Admission, error) {
+	if _, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total); err != nil {
+		return nil, fmt.Errorf("share %q: %w", s.name, err)
+	}
 	for {
 		s.mu.Lock()
 		changed, over := s.changed, s.over

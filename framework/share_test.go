@@ -205,10 +205,73 @@ func TestAnAdmissionThatIsNotReleasedIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop()
-		if _, ok := errors.AsType[*transition.StuckError](<-ended); !ok {
+		asked := time.Now()
+		err = <-ended
+		if _, ok := errors.AsType[*transition.StuckError](err); !ok {
 			t.Errorf("run returned %v", err)
 		}
+		times := transition.Timing{}.WithDefaults()
+		if took := time.Since(asked); took > times.Shutdown+times.CancelGrace+time.Second {
+			t.Errorf("it was waited for for %v", took)
+		}
 		a.Release()
+	})
+}
+
+// A share runs once: who runs it again is told, and the first run is left alone.
+func TestAShareRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		share, err := framework.NewShare("rows", newSharers(t, 1).cfg("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- share.Run(ctx) }()
+		synctest.Wait()
+		if err := share.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "once") {
+			t.Errorf("a second run beside the first: %v", err)
+		}
+		a, err := share.Await(t.Context(), "row")
+		if err != nil {
+			t.Fatalf("the first run was ended by the second: %v", err)
+		}
+		a.Release()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := share.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "once") {
+			t.Errorf("a second run after the first: %v", err)
+		}
+	})
+}
+
+// A key that the hash has no place for is waited for in vain, and nobody waits.
+func TestAwaitOfAKeyThatIsNobodys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		layout := partition.Config{Total: 4, Hash: partition.ByID}
+		cfg := framework.ShareConfig{Ledger: memledger.New(layout, transition.Timing{}, memledger.Options{}), Partitions: layout}
+		share, err := framework.NewShare("rows", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if _, err := share.Await(ctx, "row"); err == nil || !strings.Contains(err.Error(), `"row"`) {
+			t.Errorf("it was waited for: %v", err)
+		}
+
+		layout.Total = 1
+		cfg = framework.ShareConfig{Ledger: memledger.New(layout, transition.Timing{}, memledger.Options{}), Partitions: layout}
+		runs := 0
+		if err := framework.Single(ctx, "backup", cfg, func(context.Context, partition.Token) error {
+			runs++
+			stop()
+			return nil
+		}, nil); err != nil || runs != 1 {
+			t.Errorf("one job: %v, after %d runs", err, runs)
+		}
 	})
 }
 

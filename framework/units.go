@@ -57,9 +57,9 @@ type UnitSource interface {
 	// granted in. It is asked once at each start.
 	Layout(ctx context.Context) (partition.Config, error)
 	// Units returns all units, in any order. Those named twice are one; what
-	// partition.CheckUnit refuses is nobody's, and told as UnitsTroubled. It is called
-	// from one goroutine. The slice stays the source's: it is read before the next
-	// call, and not changed.
+	// partition.CheckUnit or the hash of the layout refuses is nobody's, and told as
+	// UnitsTroubled. It is called from one goroutine. The slice stays the source's: it is
+	// read before the next call, and not changed.
 	Units(ctx context.Context) ([]string, error)
 }
 

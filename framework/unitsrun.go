@@ -218,7 +218,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 		return "", fmt.Errorf("read the list of units: %w", err) // what runs goes on
 	}
 	units = slices.Sorted(slices.Values(units)) // a copy: what the source returned is its own
-	units, refused = onlyUnits(slices.Compact(units))
+	units, refused = onlyUnits(slices.Compact(units), share.cfg.Partitions)
 	added, removed := s.adopt(share, units)
 	if added+removed > 0 {
 		changed = true
@@ -238,11 +238,14 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 
 // onlyUnits returns those of names that are units, and says what the others are. One line that
 // somebody wrote by mistake is to cost that line, and not the work of all peers.
-func onlyUnits(names []string) (units []string, refused string) {
+func onlyUnits(names []string, layout partition.Config) (units []string, refused string) {
 	var first error
 	n := 0
 	units = slices.DeleteFunc(names, func(name string) bool {
 		err := partition.CheckUnit(name)
+		if err == nil {
+			_, err = layout.Hash.Of(name, layout.Total)
+		}
 		if err == nil {
 			return false
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -111,5 +112,30 @@ func TestUnitsSayWhyTheyEnded(t *testing.T) {
 			t.Errorf("the name is of others: stop says %v, and the peer %v", err, bob.Err())
 		}
 		time.Sleep(time.Hour)
+	})
+}
+
+// A unit that the hash has no place for is nobody's, and told; the rest is worked on.
+func TestUnitsThatTheHashRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "7", "ann's", "11")
+		w.layout.Hash = partition.ByID
+		w.ledger = memledger.New(w.layout, transition.Timing{}, memledger.Options{})
+		var told []string
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.UnitsTroubled); ok {
+					told = append(told, e.Err.Error())
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		if _, starts := w.table(); len(starts) != 2 || starts["7"] != 1 || starts["11"] != 1 {
+			t.Errorf("started %v", starts)
+		}
+		if len(told) != 1 || !strings.HasPrefix(told[0], "1 in the list") || !strings.Contains(told[0], `"ann's"`) {
+			t.Errorf("told %q", told)
+		}
+		w.leave(ann)
 	})
 }
