@@ -186,8 +186,10 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 		case <-ctx.Done():
 			return
 		case <-s.poke:
-			poked = true
-			timer.Reset(min(s.u.cfg.Every, publishSoon)) // several come together
+			if !poked { // several come together, and the first says when
+				poked = true
+				timer.Reset(min(s.u.cfg.Every, publishSoon))
+			}
 			continue
 		case <-timer.C:
 		}

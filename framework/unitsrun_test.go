@@ -139,3 +139,33 @@ func TestUnitsThatTheHashRefuses(t *testing.T) {
 		w.leave(ann)
 	})
 }
+
+// Many changes in a row, each soon after the one before, put nothing off: the list is looked at
+// and the table written while they go on.
+func TestUnitsAreLookedAtWhileTheyChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 20 * time.Millisecond
+		units := names(200)
+		w := newTown(t, units...)
+		var written atomic.Int32
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Publish = func(context.Context, []string) error { written.Add(1); return nil }
+			work := c.Handler
+			c.Handler = func(ctx context.Context, u framework.Unit) error {
+				err := work(ctx, u)
+				time.Sleep(time.Duration(slices.Index(units, u.Name)) * each) // one after the other
+				return err
+			}
+		})
+		time.Sleep(20 * time.Second)
+		w.set()
+		time.Sleep(time.Second) // noticed; from now on for 4 s a handler returns every 20 ms
+		written.Store(0)
+		w.set("new")
+		time.Sleep(2 * time.Second)
+		if table, _ := w.table(); table["new"] != "ann" || written.Load() < 20 {
+			t.Errorf("after 2 s of changes the new unit is %q's, and the table was written %d times", table["new"], written.Load())
+		}
+		w.leave(ann)
+	})
+}
