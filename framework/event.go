@@ -136,6 +136,9 @@ type (
 		Kind     coverage.Kind
 		Took     time.Duration // since the first Uncovered of the kind
 	}
+	// Relieved: this peer, which told of something as Uncovered, looks no more: it has not
+	// index 0 any longer, or stops. Whether it is still so is for the next one to tell.
+	Relieved struct{ Consumer string }
 )
 
 // Events of a grant.
@@ -321,6 +324,7 @@ func (MajorityMissed) event() {}
 func (MajorityBack) event()   {}
 func (Uncovered) event()      {}
 func (Covered) event()        {}
+func (Relieved) event()       {}
 func (Opened) event()         {}
 func (OpenFailed) event()     {}
 func (Fetched) event()        {}
@@ -351,7 +355,7 @@ func (UnitsTroubled) event()  {}
 func Events() []Event {
 	return []Event{
 		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
-		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{},
+		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{}, Relieved{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, JobTicked{}, JobsFailed{},
 		Handled{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},

@@ -46,17 +46,26 @@ type patrol struct {
 func (p *patrol) run(ctx context.Context) {
 	p.began, p.wrong = time.Now(), make(map[coverage.Kind]time.Time)
 	p.data = make(map[partition.ID]coverage.Datum)
+	defer p.relieved()
 	wait := p.timing.Beat()
 	for sleep(ctx, wait) {
 		if p.view().Index != 0 {
 			// Another peer looks. What it saw is not known here, so that a peer which comes to
 			// this again begins anew.
+			p.relieved()
 			p.detector, wait = coverage.Detector{}, p.timing.Beat()
-			clear(p.wrong)
 			clear(p.data)
 			continue
 		}
 		wait = p.look(ctx)
+	}
+}
+
+// relieved tells that what was wrong is another's to tell from now on.
+func (p *patrol) relieved() {
+	if len(p.wrong) > 0 {
+		clear(p.wrong)
+		p.observe(Relieved{Consumer: p.name})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,59 @@ func TestUnitsAreLookedAtWhileTheyChange(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if table, _ := w.table(); table["new"] != "ann" || written.Load() < 20 {
 			t.Errorf("after 2 s of changes the new unit is %q's, and the table was written %d times", table["new"], written.Load())
+		}
+		w.leave(ann)
+	})
+}
+
+// Who told that something is wrong says when it looks no more, as another peer does or it stops:
+// nothing of it stands for ever.
+func TestWhoLooksNoMoreSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		id, err := w.layout.Hash.Of("a", w.layout.Total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ledger.Require(partition.Requirement{First: id, Last: id, Tags: "gpu"})
+		var mu sync.Mutex
+		open := map[string]bool{} // by peer: it told that nobody has what is asked for
+		tells := func(peer string) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return open[peer]
+		}
+		enter := func(peer string) (*framework.Units, *severable) {
+			return w.enter(peer, func(c *framework.UnitsConfig) {
+				c.Observer = framework.ObserverFunc(func(e framework.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					switch e.(type) {
+					case framework.Uncovered:
+						open[peer] = true
+					case framework.Covered, framework.Relieved:
+						open[peer] = false
+					}
+				})
+			})
+		}
+		ann, ledger := enter("ann")
+		time.Sleep(30 * time.Second)
+		bob, _ := enter("bob")
+		time.Sleep(30 * time.Second)
+		if !tells("ann") || tells("bob") {
+			t.Fatalf("before: %v", open)
+		}
+		ledger.cut.Store(true)
+		time.Sleep(30 * time.Second)
+		ledger.cut.Store(false)
+		time.Sleep(30 * time.Second)
+		if tells("ann") || !tells("bob") || ann.View().Index == 0 {
+			t.Errorf("after ann was away and is %d: %v", ann.View().Index, open)
+		}
+		w.leave(bob)
+		if tells("bob") {
+			t.Error("bob has stopped, and what it told stands")
 		}
 		w.leave(ann)
 	})

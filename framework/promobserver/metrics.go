@@ -44,7 +44,7 @@ func newMetrics() metrics {
 		bound:     gauge("takeover_bound_seconds", "A dead peer's partitions are granted again by then."),
 		weight:    gauge("weight", "This peer's share of the work relative to the others, once it has changed."),
 		unwell:    gauge("unwell", "1 while this peer says that it is unwell: partitions are for others."),
-		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by one of its peers.", "kind"),
+		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by the one of its peers that has index 0.", "kind"),
 		units:     gauge("units", "Units whose handler runs in this peer."),
 		handler:   histogram("handler_seconds", "How long handlers take.", "outcome"),
 		settle:    histogram("settle_seconds", "How long the source takes to answer for a batch of outcomes."),

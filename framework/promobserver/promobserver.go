@@ -4,7 +4,7 @@
 //	countoff_fetched_total{consumer,partition}         tasks that came in
 //	countoff_handler_seconds{consumer,outcome}         how long handlers take
 //	countoff_settle_seconds{consumer}                  how long the source takes to answer for a batch
-//	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, sync, seal, hints, count, epochs, unit, units
+//	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, jobs, sync, seal, hints, count, epochs, unit, units
 //	countoff_served{consumer,partition}                1 while it is served here
 //	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for one key
 //	countoff_halted{consumer,partition}                1 while nothing of it starts, because the source does not answer for what ended
@@ -13,7 +13,7 @@
 //	countoff_overdue_drains_total{consumer}            drains that took longer than the drain time
 //	countoff_lapses_total{consumer}                    times the lease may have run out
 //	countoff_rolls_total{consumer,by}                  views seen and rolls sealed by this peer
-//	countoff_index, countoff_replicas{consumer}        of the newest view; index -1: not a member
+//	countoff_index, countoff_replicas{consumer}        of the newest view; index -1: not a member, or stopped
 //	countoff_weight, countoff_unwell{consumer}         what the peer says of itself, once it has changed
 //	countoff_handover_pause_seconds{consumer}          given away: from the last start here until the ledger took it back
 //	countoff_open_seconds{consumer}                    gained: from the grant until it is served; the rest of the pause
@@ -136,14 +136,23 @@ func (o *Observer) grant(e framework.Event) bool {
 	case framework.DrainOverdue:
 		o.m.overdue.WithLabelValues(e.Consumer).Inc()
 	case framework.Lost:
-		o.m.served.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
-		o.m.halted.WithLabelValues(e.Consumer, e.Grant.ID.String()).Set(0)
+		o.gone(e.Where)
 		o.m.lost.WithLabelValues(e.Consumer).Inc()
-	case framework.Drained, framework.Dropped: // the coordinator's events have the times
+	case framework.Drained: // the coordinator's events have the times
+		o.gone(e.Where)
+	case framework.Dropped:
+		o.gone(e.Where)
 	default:
 		return false
 	}
 	return true
+}
+
+// gone says that nothing is told of a partition any more: what was is over.
+func (o *Observer) gone(w framework.Where) {
+	for _, gauge := range []*prometheus.GaugeVec{o.m.served, o.m.blocked, o.m.halted} {
+		gauge.WithLabelValues(w.Consumer, w.Grant.ID.String()).Set(0)
+	}
 }
 
 // units counts the events of units; it reports whether e is one.
@@ -181,8 +190,11 @@ func (o *Observer) consumer(e framework.Event) bool {
 		o.m.uncovered.WithLabelValues(e.Consumer, string(e.Finding.Kind)).Set(1)
 	case framework.Covered:
 		o.m.uncovered.WithLabelValues(e.Consumer, string(e.Kind)).Set(0)
+	case framework.Relieved:
+		o.m.uncovered.DeletePartialMatch(prometheus.Labels{"consumer": e.Consumer})
 	case framework.Stopped:
 		o.m.index.WithLabelValues(e.Consumer).Set(-1)
+		o.m.replicas.WithLabelValues(e.Consumer).Set(0)
 	case framework.Coordinated:
 		return e.Event == nil || o.coordinated(e.Consumer, e.Event)
 	default:

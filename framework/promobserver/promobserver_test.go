@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/memsource"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/memledger"
 )
 
@@ -43,11 +44,20 @@ func TestKnowsEveryEventThereIs(t *testing.T) {
 // all label values that contain the given ones.
 func read(t *testing.T, r prometheus.Gatherer, name string, values ...string) float64 {
 	t.Helper()
+	sum, found := find(t, r, name, values...)
+	if !found {
+		t.Errorf("no %s with %v", name, values)
+	}
+	return sum
+}
+
+// find is read of what may not be there.
+func find(t *testing.T, r prometheus.Gatherer, name string, values ...string) (sum float64, found bool) {
+	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, found := 0.0, false
 	for _, f := range families {
 		if f.GetName() != "countoff_"+name {
 			continue
@@ -67,10 +77,7 @@ func read(t *testing.T, r prometheus.Gatherer, name string, values ...string) fl
 			}
 		}
 	}
-	if !found {
-		t.Errorf("no %s with %v", name, values)
-	}
-	return sum
+	return sum, found
 }
 
 func TestCountsTheLifeOfTwoPeers(t *testing.T) {
@@ -196,5 +203,55 @@ func TestUnmovedGap(t *testing.T) {
 	o.Observe(framework.Handled{Where: where, Outcome: sources.Done})
 	if n := gaps(); n != 1 {
 		t.Errorf("%d gaps, want 1", n)
+	}
+}
+
+// What is told of a partition ends with its grant, however that ends.
+func TestAPartitionThatIsGoneIsNotBlocked(t *testing.T) {
+	where := framework.Where{Consumer: "n", Grant: partition.Grant{ID: 1, Epoch: 2}}
+	for what, ends := range map[string][]framework.Event{
+		"handed over": {framework.Draining{Where: where}, framework.Drained{Where: where}},
+		"lost":        {framework.Lost{Where: where}},
+		// What blocked it may be told by another goroutine than that it is lost.
+		"told late": {framework.Lost{Where: where}, framework.Blocked{Where: where}, framework.Halted{Where: where}, framework.Dropped{Where: where}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := prometheus.NewRegistry()
+			o, err := New(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range append([]framework.Event{framework.Opened{Where: where}, framework.Blocked{Where: where}, framework.Halted{Where: where}}, ends...) {
+				o.Observe(e)
+			}
+			for _, gauge := range []string{"served", "blocked", "halted"} {
+				if v := read(t, r, gauge, "partition=1"); v != 0 {
+					t.Errorf("countoff_%s is %v", gauge, v)
+				}
+			}
+		})
+	}
+}
+
+// Who does not look after the name any more tells nothing about it: another peer does.
+func TestWhatIsWrongIsToldByWhoLooks(t *testing.T) {
+	r := prometheus.NewRegistry()
+	o, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := func(consumer string) bool {
+		v, _ := find(t, r, "uncovered", "consumer="+consumer)
+		return v == 1
+	}
+	for _, name := range []string{"n", "m"} {
+		o.Observe(framework.Uncovered{Consumer: name, Finding: coverage.Finding{Kind: coverage.Unowned}})
+	}
+	if !wrong("n") || !wrong("m") {
+		t.Error("what is wrong is not told")
+	}
+	o.Observe(framework.Relieved{Consumer: "n"})
+	if wrong("n") || !wrong("m") {
+		t.Errorf("of the one that looks no more: %t, of the other: %t", wrong("n"), wrong("m"))
 	}
 }

@@ -69,6 +69,8 @@ func (o *observer) consumer(e framework.Event) bool {
 			zap.String("what", f.Text), zap.Duration("for", f.For))
 	case framework.Covered:
 		o.log.Info("coverage restored: "+string(e.Kind), name(e.Consumer), took(e.Took))
+	case framework.Relieved:
+		o.log.Debug("coverage: another peer looks now", name(e.Consumer))
 	default:
 		return false
 	}
