@@ -1,6 +1,7 @@
 package logstream
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -117,5 +118,16 @@ func TestSeat(t *testing.T) {
 	look("the second wants it no more", b, calm, false, false)
 	if p.holder != nil || len(p.queue) > 0 {
 		t.Error("the permit is not free")
+	}
+}
+
+// What is kept of an error ends between two characters: it is shown to people, and sent as
+// text.
+func TestShortErrors(t *testing.T) {
+	most := strings.Repeat("x", maxError-1)
+	for reason, want := range map[string]string{"no": "no", most + "yz": most + "y", most + "é": most} {
+		if got := Short(reason); got != want {
+			t.Errorf("of %d bytes it keeps %d, want %d: …%q", len(reason), len(got), len(want), got[max(0, len(got)-3):])
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package logstream
 
-import "github.com/countoff/countoff/sources"
+import (
+	"strings"
+
+	"github.com/countoff/countoff/sources"
+)
 
 // FirstError is the first error of a task whose last run ended with reason.
 func FirstError(t *sources.Task, reason string) string {
@@ -13,5 +17,10 @@ func FirstError(t *sources.Task, reason string) string {
 // maxError is how much of a first error a store keeps.
 const maxError = 1024
 
-// Short is what a store keeps of a first error.
-func Short(reason string) string { return reason[:min(len(reason), maxError)] }
+// Short is what a store keeps of a first error. It ends between two characters.
+func Short(reason string) string {
+	if len(reason) <= maxError {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:maxError], "")
+}

@@ -69,4 +69,9 @@ func TestErrorsAreShort(t *testing.T) {
 	if err == nil || len(err.Error()) > 300 {
 		t.Errorf("an error of %d bytes for a payload of a megabyte", len(err.Error()))
 	}
+	// The cut is not in the middle of a character.
+	_, err = mail.Decode([]byte(`{"to":"` + strings.Repeat("x", 59) + `éé","text":"x"}`))
+	if err == nil || !strings.Contains(err.Error(), `x…"`) {
+		t.Errorf("of a long address: %v", err)
+	}
 }

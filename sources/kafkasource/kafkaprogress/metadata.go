@@ -117,7 +117,10 @@ func (t *table) write(at time.Time, base int64, lifted, tried []int64, mostError
 			wait = was.due.Sub(at)
 		}
 		number(wait.Milliseconds())
-		text(was.why[:min(len(was.why), mostError)])
+		if len(was.why) > mostError {
+			was.why = strings.ToValidUTF8(was.why[:mostError], "") // not in the middle of a character
+		}
+		text(was.why)
 	}
 	last = base
 	number(int64(len(done)))

@@ -199,3 +199,17 @@ func TestReset(t *testing.T) {
 		}
 	}
 }
+
+// The text of an error that is cut is text all the same.
+func TestErrorsAreCutBetweenCharacters(t *testing.T) {
+	had := newTable(0)
+	had.tries[0] = tried{tries: 1, why: strings.Repeat("x", 63) + strings.Repeat("é", 1000)}
+	metadata, _, whole := had.encode(200, noon)
+	got, err := decode(metadata, noon)
+	if err != nil || !whole {
+		t.Fatal(whole, err)
+	}
+	if why := got.tries[0].why; why != strings.Repeat("x", 63) {
+		t.Errorf("kept %q", why)
+	}
+}
