@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -165,7 +166,7 @@ func (c Config) validate() error {
 // partition that comes, or goes on after a pause, waits for the one under way: where
 // others are empty that is what bounds how fast it is read.
 func (c Config) options() []kgo.Opt {
-	return append([]kgo.Opt{
+	return slices.Concat([]kgo.Opt{
 		kgo.ClientID("countoff"),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.MetadataMinAge(metadataAge),
@@ -173,12 +174,12 @@ func (c Config) options() []kgo.Opt {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ProducerLinger(0),
 		kgo.ProducerBatchMaxBytes(64 << 20), // the dead topic's own limit says how large a letter may be
-	}, append(c.Options,
+	}, c.Options, []kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.KeepControlRecords(), // they are positions as well: the base passes them
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)...)
+	})
 }
 
 const (

@@ -235,6 +235,28 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// The options are the caller's, who may give them to several sources at once.
+func TestOptionsStayTheCallers(t *testing.T) {
+	mine := make([]kgo.Opt, 1, 20)
+	mine[0] = kgo.SeedBrokers("localhost:9092")
+	if n := len(Config{Options: mine}.options()); n < 2 {
+		t.Errorf("%d options", n)
+	}
+	if mine[:2][1] != nil {
+		t.Error("what is behind the caller's options was written over")
+	}
+}
+
+// An interval that is none changes nothing: the store would be asked without a pause.
+func TestCheckEvery(t *testing.T) {
+	src := newStage(t, 1).source(Config{Check: time.Minute})
+	for _, c := range []struct{ d, want time.Duration }{{0, time.Minute}, {-1, time.Minute}, {time.Hour, time.Hour}} {
+		if src.CheckEvery(c.d); time.Duration(src.check.Load()) != c.want {
+			t.Errorf("after %v it checks every %v, want %v", c.d, time.Duration(src.check.Load()), c.want)
+		}
+	}
+}
+
 // A topic that grows is noticed, and its new partitions begin at their beginning.
 func TestGrows(t *testing.T) {
 	s := newStage(t, 2)

@@ -89,8 +89,13 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// CheckEvery replaces Config.Check, for who learns of the lease after New.
-func (s *Source) CheckEvery(d time.Duration) { s.check.Store(int64(d)) }
+// CheckEvery replaces Config.Check, for who learns of the lease after New. What is not
+// above 0 changes nothing.
+func (s *Source) CheckEvery(d time.Duration) {
+	if d > 0 {
+		s.check.Store(int64(d))
+	}
+}
 
 // Layout returns as many partitions as the topic has, and Kafka's own hash. It fails
 // if the broker cannot be reached or does not let us in, if there is no such topic, and

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -26,7 +27,7 @@ type Load struct {
 
 // Send writes the orders of a load: each customer's in order, the customers in turn.
 func (l Load) Send(ctx context.Context, opts []kgo.Opt, topic string) error {
-	c, err := kgo.NewClient(append(opts, kgo.DefaultProduceTopic(topic))...)
+	c, err := kgo.NewClient(append(slices.Clone(opts), kgo.DefaultProduceTopic(topic))...)
 	if err != nil {
 		return err
 	}
