@@ -129,12 +129,14 @@ func deadListCommand() *cobra.Command {
 			out := cmd.OutOrStdout()
 			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 			n := 0
+			var unheard error
 			err = redissource.DeadLetters(ctx, client, args[0], ids, func(d redissource.DeadLetter) bool {
 				if n++; limit > 0 && n > limit {
 					return false
 				}
 				if asJSON {
-					return json.NewEncoder(out).Encode(jsonLetter(d, false)) == nil
+					unheard = json.NewEncoder(out).Encode(jsonLetter(d, false))
+					return unheard == nil
 				}
 				if n == 1 {
 					fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
@@ -146,11 +148,11 @@ func deadListCommand() *cobra.Command {
 				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", id, d.Type, d.Key, d.Attempts, date(d.Died), oneLine(d.Reason))
 				return true
 			})
-			if err != nil {
-				return err
-			}
 			switch {
+			case err != nil:
+				return err
 			case asJSON:
+				return unheard
 			case n == 0:
 				fmt.Fprintln(out, "no dead letters")
 			default:
@@ -247,26 +249,30 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 			if topic.url != "" {
 				return topic.take(ctx, cmd, args[0], done, takeTopic)
 			}
-			found, err := pick(ctx, client, args[0], args[1:])
-			if err != nil {
-				return err
-			}
 			n := 0
-			var errs []error
-			for _, d := range found {
+			one := func(d redissource.DeadLetter) error {
 				ok, err := take(ctx, client, args[0], d)
 				if ok {
 					n++
 				}
-				if err != nil {
-					errs = append(errs, err)
-				}
-				if ctx.Err() != nil {
-					break
-				}
+				return err
 			}
+			if all {
+				ids, err := everywhere(ctx, client, args[0])
+				if err != nil {
+					return err
+				}
+				err = takeAll(ctx, client, args[0], ids, one)
+				fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
+				return err
+			}
+			found, err := pick(ctx, client, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			_, err = takeEach(ctx, found, one)
 			fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
-			return errors.Join(errs...)
+			return err
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters of NAME")
@@ -274,8 +280,68 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 	return cmd
 }
 
-// pick returns the dead letters that wanted names, all if it names none. What is
-// named and not there is an error.
+// takeEach gives take all of letters, as long as ctx stands, and returns how many it took none of.
+func takeEach(ctx context.Context, letters []redissource.DeadLetter, take func(redissource.DeadLetter) error) (left int, err error) {
+	var errs []error
+	for _, d := range letters {
+		if err := take(d); err != nil {
+			left++
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+// takePage is how many dead letters takeAll holds.
+const takePage = 500
+
+// takeAll gives take the dead letters of partitions that are there now, oldest first within each
+// partition: what it takes leaves its list, so the next ones are read behind those that stay. One
+// that is requeued and dies again comes behind all of them.
+func takeAll(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, take func(redissource.DeadLetter) error) error {
+	var errs []error
+	for _, id := range ids {
+		n, err := client.LLen(ctx, redissource.KeysOf(name, id).Dead).Result()
+		if err != nil {
+			return errors.Join(append(errs, fmt.Errorf("dead letters of %s, partition %v: %w", name, id, err))...)
+		}
+		stay := 0
+		for n > 0 && ctx.Err() == nil {
+			page, err := deadPage(ctx, client, name, id, stay, int(min(n, takePage)))
+			if err != nil {
+				return errors.Join(append(errs, err)...)
+			}
+			if len(page) == 0 {
+				break // somebody else has taken the rest
+			}
+			left, err := takeEach(ctx, page, take)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			stay += left
+			n -= int64(len(page))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deadPage returns at most n dead letters of a partition, after those that are passed over.
+func deadPage(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, over, n int) (page []redissource.DeadLetter, err error) {
+	err = redissource.DeadLetters(ctx, client, name, []partition.ID{id}, func(d redissource.DeadLetter) bool {
+		if over > 0 {
+			over--
+			return true
+		}
+		page = append(page, d)
+		return len(page) < n
+	})
+	return page, err
+}
+
+// pick returns the dead letters that wanted names. What is named and not there is an error.
 func pick(ctx context.Context, client redis.UniversalClient, name string, wanted []string) (found []redissource.DeadLetter, err error) {
 	ids, err := everywhere(ctx, client, name)
 	if err != nil {
@@ -284,7 +350,7 @@ func pick(ctx context.Context, client redis.UniversalClient, name string, wanted
 	missing := slices.Clone(wanted)
 	err = redissource.DeadLetters(ctx, client, name, ids, func(d redissource.DeadLetter) bool {
 		is := func(id string) bool { return called(d, id) }
-		if len(wanted) == 0 || slices.ContainsFunc(wanted, is) {
+		if slices.ContainsFunc(wanted, is) {
 			found = append(found, d)
 			missing = slices.DeleteFunc(missing, is)
 		}

@@ -97,13 +97,15 @@ func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, l
 	out := cmd.OutOrStdout()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	n := 0
+	var unheard error
 	err = kafkasource.DeadLetters(ctx, cfg, func(r *kgo.Record) bool {
 		if n++; limit > 0 && n > limit {
 			return false
 		}
 		l := letterOf(r)
 		if asJSON {
-			return json.NewEncoder(out).Encode(jsonLetter(l, true)) == nil
+			unheard = json.NewEncoder(out).Encode(jsonLetter(l, true))
+			return unheard == nil
 		}
 		if n == 1 {
 			fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
@@ -112,8 +114,10 @@ func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, l
 		return true
 	})
 	switch {
-	case err != nil || asJSON:
+	case err != nil:
 		return err
+	case asJSON:
+		return unheard
 	case n == 0:
 		fmt.Fprintln(out, "no dead letters")
 	case limit > 0 && n > limit:

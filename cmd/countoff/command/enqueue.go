@@ -2,10 +2,13 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,42 +51,40 @@ func enqueueCommand() *cobra.Command {
 			}
 			// What was accepted is answered, also after an interrupt.
 			defer p.Close(context.WithoutCancel(ctx))
-			put := func(payload []byte) error {
-				message := m
-				message.Payload = payload
-				results, err := p.Enqueue(ctx, message)
-				if err != nil {
-					return err
+			put := func(payloads ...[]byte) ([]redissource.Result, error) {
+				messages := make([]redissource.Message, len(payloads))
+				for i := range messages {
+					messages[i] = m
+					messages[i].Payload = payloads[i]
 				}
-				r := results[0]
-				if r.Duplicate {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s duplicate: it waits or runs already\n", r.ID)
-					return nil
+				results, err := p.Enqueue(ctx, messages...)
+				for _, r := range results {
+					switch {
+					case r.Err != nil:
+					case r.Duplicate:
+						fmt.Fprintf(cmd.OutOrStdout(), "%s duplicate: it waits or runs already\n", r.ID)
+					default:
+						fmt.Fprintf(cmd.OutOrStdout(), "%s partition %v\n", r.ID, r.Partition)
+					}
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s partition %v\n", r.ID, r.Partition)
-				return nil
+				return results, err
 			}
 			switch {
 			case len(args) == 2:
-				return put([]byte(args[1]))
-			case !lines:
-				payload, err := io.ReadAll(cmd.InOrStdin())
-				if err != nil {
-					return err
-				}
-				if len(payload) == 0 {
-					return exit.With(exit.Usage, errors.New("nothing came from stdin: a task without a payload wants PAYLOAD ''"))
-				}
-				return put(payload)
+				_, err := put([]byte(args[1]))
+				return err
+			case lines:
+				return enqueueLines(cmd.InOrStdin(), put)
 			}
-			s := bufio.NewScanner(cmd.InOrStdin())
-			s.Buffer(nil, 64<<20)
-			for s.Scan() {
-				if err := put([]byte(s.Text())); err != nil {
-					return err
-				}
+			payload, err := io.ReadAll(cmd.InOrStdin())
+			if err != nil {
+				return err
 			}
-			return s.Err()
+			if len(payload) == 0 {
+				return exit.With(exit.Usage, errors.New("nothing came from stdin: a task without a payload wants PAYLOAD ''"))
+			}
+			_, err = put(payload)
+			return err
 		}),
 	}
 	f := cmd.Flags()
@@ -95,4 +96,45 @@ func enqueueCommand() *cobra.Command {
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
 	f.IntVar(&partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
 	return cmd
+}
+
+// mostTogether is how many lines are enqueued at once, at most.
+const mostTogether = 500
+
+// enqueueLines puts each line: as many together as have come, so that a line never waits for the
+// next one. The first goes alone: what the flags have wrong is said of one line, not of hundreds.
+func enqueueLines(in io.Reader, put func(payloads ...[]byte) ([]redissource.Result, error)) error {
+	more := false // the next line is there
+	s := bufio.NewScanner(in)
+	s.Buffer(make([]byte, 256<<10), 64<<20)
+	s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		advance, line, err := bufio.ScanLines(data, atEOF)
+		more = bytes.IndexByte(data[advance:], '\n') >= 0
+		return advance, line, err
+	})
+	var lines [][]byte
+	for done := 0; s.Scan(); {
+		lines = append(lines, bytes.Clone(s.Bytes()))
+		if more && done > 0 && len(lines) < mostTogether {
+			continue
+		}
+		results, err := put(lines...)
+		if err != nil {
+			return fmt.Errorf("not enqueued: line %s, and all after %d: %w", failed(results, done, len(lines)), done+len(lines), err)
+		}
+		done += len(lines)
+		lines = lines[:0]
+	}
+	return s.Err()
+}
+
+// failed names the lines that failed, of n after the first done ones.
+func failed(results []redissource.Result, done, n int) string {
+	var which []string
+	for i := range n {
+		if results == nil || results[i].Err != nil {
+			which = append(which, strconv.Itoa(done+i+1))
+		}
+	}
+	return strings.Join(which, ", ")
 }

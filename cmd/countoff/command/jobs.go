@@ -36,10 +36,8 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 			if err != nil {
 				return err
 			}
-			ids := make([]partition.ID, cfg.Total)
-			for i := range ids {
-				ids[i] = partition.ID(i)
-			}
+			cfg.Units = nil
+			ids := cfg.IDs()
 			if forget != "" {
 				found, err := redissource.ForgetJob(ctx, client, name, forget, ids)
 				if err == nil && !found {

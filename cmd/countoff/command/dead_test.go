@@ -1,0 +1,189 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+// letters makes a dead letter of each id, all in partition 0 of n, and one that nobody can read
+// before each that bad names.
+func letters(t *testing.T, s shell, ids, bad []string) redis.UniversalClient {
+	t.Helper()
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	p, err := redissource.NewProducer(t.Context(), client, "n", redissource.ProducerConfig{Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.Background())
+	var messages []redissource.Message
+	for _, id := range ids {
+		messages = append(messages, redissource.Message{ID: id})
+	}
+	if _, err := p.Enqueue(t.Context(), messages...); err != nil {
+		t.Fatal(err)
+	}
+	source, err := redissource.New(client, "n", redissource.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := source.Open(t.Context(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1, Session: "aa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < len(ids); {
+		tasks, err := stream.Fetch(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			for n++; len(bad) > 0 && bad[0] == task.ID; bad = bad[1:] {
+				if err := client.RPush(t.Context(), redissource.KeysOf("n", 0).Dead, "nobody reads "+task.ID).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := stream.Settle(t.Context(), sources.Settlement{Task: &task, Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := stream.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// All dead letters are more than are read at once: none is left out although those before it
+// leave the list, and what cannot be requeued stays and holds up no other.
+func TestDeadAll(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	var ids, bad []string
+	for i := range 2*takePage + 100 {
+		ids = append(ids, fmt.Sprintf("t%04d", i))
+		if i%200 == 7 {
+			bad = append(bad, ids[i])
+		}
+	}
+	client := letters(t, s, ids, bad)
+	var out output
+	err := s.start(t.Context(), &out, "dead requeue n --all")
+	if !errors.Is(err, redissource.ErrRaw) || strings.Count(err.Error(), "nobody could read it") != len(bad) {
+		t.Errorf("it says %v", err)
+	}
+	if want := fmt.Sprintf("%d requeued\n", len(ids)); out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	all, err := client.LRange(t.Context(), redissource.KeysOf("n", 0).Pending, 0, -1).Result()
+	if err != nil || len(all) != len(ids) {
+		t.Fatalf("%d tasks wait: %v", len(all), err)
+	}
+	for i, id := range ids {
+		if !strings.Contains(all[i], id) {
+			t.Fatalf("task %d is %q, want %s: they wait in another order", i, all[i], id)
+		}
+	}
+	if out := s.run("dead drop n --all"); out != fmt.Sprintf("%d dropped\n", len(bad)) {
+		t.Error(out)
+	}
+}
+
+type full struct{}
+
+var errFull = errors.New("no space left on device")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// What could not be written is no list of all dead letters.
+func TestDeadListThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	letters(t, s, []string{"a"}, nil)
+	cmd := Root(nil)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"dead", "list", "n", "--json", "--redis", s.url})
+	cmd.SetOut(full{})
+	if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, errFull) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// Many lines travel together, in their order; one that has come does not wait for the next.
+func TestEnqueueLines(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	var in strings.Builder
+	for i := range 1200 {
+		fmt.Fprintf(&in, "line %04d\n", i)
+	}
+	s.stdin = in.String()
+	if out := s.run("enqueue n --lines --key k --partitions 1"); strings.Count(out, " partition 0\n") != 1200 {
+		t.Errorf("%d lines are answered", strings.Count(out, "\n"))
+	}
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	all, err := client.LRange(t.Context(), redissource.KeysOf("n", 0).Pending, 0, -1).Result()
+	if err != nil || len(all) != 1200 {
+		t.Fatalf("%d tasks wait: %v", len(all), err)
+	}
+	for i, body := range all {
+		if !strings.HasSuffix(body, fmt.Sprintf("line %04d", i)) {
+			t.Fatalf("task %d is %q: they wait in another order", i, body)
+		}
+	}
+
+	r, w := io.Pipe()
+	var sizes []int
+	asked := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- enqueueLines(r, func(lines ...[]byte) ([]redissource.Result, error) {
+			sizes = append(sizes, len(lines))
+			asked <- struct{}{}
+			if string(lines[0]) != "f" {
+				return make([]redissource.Result, len(lines)), nil
+			}
+			return []redissource.Result{{}, {Err: errFull}, {}}, errFull
+		})
+	}()
+	for _, text := range []string{"a\n", "b\nc\nd\nhal", "e\n", "f\ng\nh\ni"} {
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+	}
+	err = <-ended
+	if !errors.Is(err, errFull) || !strings.HasPrefix(err.Error(), "not enqueued: line 7, and all after 8:") {
+		t.Errorf("it says %v", err)
+	}
+	if fmt.Sprint(sizes) != "[1 3 1 3]" {
+		t.Errorf("lines travel together as %v", sizes)
+	}
+}
+
+func TestEnqueueSaysOnceWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.stdin = strings.Repeat("x\n", 1000)
+	if said := s.fails(exit.Failed, "enqueue n --lines --delay 900000h"); strings.Count(said, "100 years") != 1 {
+		t.Errorf("it says %.500q", said)
+	}
+}
