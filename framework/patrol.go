@@ -11,7 +11,7 @@ import (
 	"github.com/countoff/countoff/transition/coverage"
 )
 
-// A Survey reads who may fetch and settle in the partitions ids at the data, and
+// A Survey reads who may fetch and settle in the partitions and units ids at the data, and
 // whether anything waits there. It may leave some out; they are asked for again. It is
 // called by one goroutine of each run of a consumer.
 type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error)
@@ -22,7 +22,7 @@ type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, err
 // does when it is asked.
 func WithSurvey(s Survey) Option { return func(c *Consumer) { c.survey = s } }
 
-// surveyed is how many partitions one look asks the data for; more take several looks,
+// surveyed is how many partitions and units one look asks the data for; more take several looks,
 // in turn.
 const surveyed = 1024
 
@@ -37,7 +37,8 @@ type patrol struct {
 	observe  func(Event)
 	detector coverage.Detector
 	began    time.Time
-	next     int // partition the next look begins with
+	all      []partition.ID // there are
+	next     int            // the place in all that the next look begins with
 	wrong    map[coverage.Kind]time.Time
 	data     map[partition.ID]coverage.Datum
 }
@@ -111,15 +112,15 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 	return beat
 }
 
-// turn returns the partitions to ask for now.
+// turn returns the partitions and units to ask for now.
 func (p *patrol) turn() []partition.ID {
-	if p.layout.Total <= surveyed {
-		return p.layout.IDs()
+	if p.all == nil {
+		p.all = p.layout.IDs()
 	}
-	ids := make([]partition.ID, surveyed)
+	ids := make([]partition.ID, min(surveyed, len(p.all)))
 	for i := range ids {
-		ids[i] = partition.ID((p.next + i) % p.layout.Total)
+		ids[i] = p.all[(p.next+i)%len(p.all)]
 	}
-	p.next = (p.next + surveyed) % p.layout.Total
+	p.next = (p.next + len(ids)) % len(p.all)
 	return ids
 }
