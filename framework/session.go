@@ -230,6 +230,7 @@ func (s *session) askOnce() (f found, err error) {
 	if f.layout, err = s.c.source.Layout(ctx); err != nil {
 		return f, fmt.Errorf("layout of the source: %w", err)
 	}
+	f.layout = f.layout.WithDefaults()
 	if f.ledger, f.indexer, err = s.c.control(f.layout); err != nil {
 		return f, &controlError{err}
 	}

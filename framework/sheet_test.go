@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -368,5 +369,15 @@ func TestNothingStartsWhileNoEndIsHeard(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A long reason is cut between two characters, not in the middle of one.
+func TestALongReasonIsText(t *testing.T) {
+	for _, lead := range []string{"", "a", "aa"} { // of three bytes each one is cut
+		s := reason(errors.New(lead + strings.Repeat("€", mostReason)))
+		if !utf8.ValidString(s) || !strings.HasSuffix(s, "€…") || len(s) > mostReason+len("…") || len(s) < mostReason {
+			t.Errorf("%d bytes, the last of them %q", len(s), s[len(s)-8:])
+		}
 	}
 }

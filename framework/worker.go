@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/countoff/countoff/sources"
@@ -192,7 +193,7 @@ func again(t *Task, err error) *Task {
 	return next
 }
 
-// mostReason bounds what of an error is stored with a task.
+// mostReason bounds what of an error is stored with a task, in bytes.
 const mostReason = 2000
 
 func reason(err error) string {
@@ -201,7 +202,7 @@ func reason(err error) string {
 	}
 	s := err.Error()
 	if len(s) > mostReason {
-		s = s[:mostReason] + "…"
+		s = strings.ToValidUTF8(s[:mostReason], "") + "…"
 	}
 	return s
 }
