@@ -30,8 +30,12 @@ type Config struct {
 	// Its Source, Control, Handler and Publish are set here; its Observer is added to
 	// those of the application.
 	Units framework.UnitsConfig
-	// Deployment and WaitReplicas are as in redisledger.Config.
-	Deployment   string
+	// Deployment says what the peers belong to, so that two deployments which were given one
+	// name by mistake are noticed. Default: the environment variable COUNTOFF_DEPLOYMENT, else
+	// the path of the program's main package; of Bind, none.
+	Deployment string
+	// WaitReplicas is how many replicas must have what the ledger changed before it counts;
+	// see redisledger.Config. Default 0.
 	WaitReplicas int
 }
 
@@ -67,6 +71,7 @@ func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClien
 		units.Err = err
 		return units
 	}
+	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
 	bound, err := Bind(client, name, cfg)
 	if err != nil {
 		units.Err = err

@@ -49,6 +49,7 @@ func TestUnitsOfRedis(t *testing.T) {
 }
 
 func shares(t *testing.T, client redis.UniversalClient) {
+	t.Setenv(frameworkfx.DeploymentVariable, "blue")
 	ctx, name := t.Context(), redistest.Name(t)
 	if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 64}); err != nil {
 		t.Fatal(err)
@@ -124,6 +125,19 @@ func shares(t *testing.T, client redis.UniversalClient) {
 		}
 		return false
 	})
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 64}, Timing: quick("").Units.Timing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	census, err := ledger.Census(ctx)
+	if err != nil || len(census.Sessions) == 0 {
+		t.Fatalf("%v: %v", err, census.Sessions)
+	}
+	for _, s := range census.Sessions {
+		if s.Terms.Deployment != "blue" {
+			t.Errorf("%s says that it belongs to %q, its environment that it is blue", s.Peer, s.Terms.Deployment)
+		}
+	}
 	client.SRem(ctx, "{"+name+"}:units", "https://site-0.example", "https://site-1.example")
 	client.SAdd(ctx, "{"+name+"}:units", "i")
 	until("23 units", func() bool {
