@@ -60,9 +60,6 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	var errs []error
-	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
-		errs = append(errs, fmt.Errorf("framework: concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency))
-	}
 	for _, f := range []struct {
 		name string
 		d    time.Duration
@@ -75,11 +72,15 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("framework: %s %v: must not be negative", f.name, f.d))
 		}
 	}
-	errs = append(errs, c.Retry.Validate(), c.Timing.Validate())
-	if err := errors.Join(errs...); err != nil {
-		return err // budgets of faulty numbers say nothing
+	errs = append(errs, c.Timing.Validate())
+	if errors.Join(errs...) == nil { // budgets of faulty times say nothing
+		errs = c.Budgets()
 	}
-	return errors.Join(c.Budgets()...)
+	errs = append(errs, c.Retry.Validate())
+	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
+		errs = append(errs, fmt.Errorf("framework: concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency))
+	}
+	return errors.Join(errs...)
 }
 
 // Budgets returns what does not fit in what: handler timeout ≤ drain, handler

@@ -32,6 +32,7 @@ const (
 type Route struct {
 	Consumer string
 	framework.Route
+	Err error // why there is no handler; see Source.Err
 }
 
 // A Source is where a consumer's tasks come from and what it counts off with.
@@ -343,13 +344,19 @@ func (p Params) observer() framework.Observer {
 
 func (p Params) handler(name string) (framework.Handler, error) {
 	var routes []framework.Route
+	var wrong []error
 	for _, r := range p.Routes {
-		if r.Consumer == name {
-			routes = append(routes, r.Route)
+		if r.Consumer != name {
+			continue
 		}
+		if r.Err != nil {
+			wrong = append(wrong, r.Err)
+			r.Handler = placeholder{}
+		}
+		routes = append(routes, r.Route)
 	}
 	mux, err := framework.NewMux(routes...)
-	if err != nil {
+	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, of(name, err)
 	}
 	var wraps []Middleware

@@ -102,6 +102,8 @@ func TestHandlersSourcesAndMiddlewareJoinByGroups(t *testing.T) {
 	}
 }
 
+type parcel struct{ Weight int }
+
 func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 	store, ledger := memory(t)
 	app := fx.New(
@@ -114,12 +116,14 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 		frameworkfx.Otherwise("mails", done),
 		frameworkfx.Otherwise("mails", done),
 		frameworkfx.Handle("mails", "farewell", nil),
+		frameworkfx.Handle("mails", "parcel", func(context.Context, parcel, *framework.Task) error { return nil }),
+		frameworkfx.Handle("mails", "postcard", "a text"),
 		frameworkfx.Configure("mails", framework.Config{Concurrency: -1, HandlerTimeout: -time.Second}),
 		// orders: no handler, no ledger
 		frameworkfx.From("orders", store, nil),
 		// bills: no source
 		frameworkfx.Handle("bills", "bill", done),
-		frameworkfx.Configure("bills", framework.Config{HandlerTimeout: time.Hour}),
+		frameworkfx.Configure("bills", framework.Config{HandlerTimeout: time.Hour, Concurrency: 1_000_000}),
 		// letters: a nil middleware
 		frameworkfx.From("letters", store, ledger),
 		frameworkfx.Otherwise("letters", done),
@@ -140,7 +144,11 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 		`consumer "mails": framework: two handlers for type "welcome"`,
 		`consumer "mails": framework: two default handlers`,
 		`the handler for type "farewell" is missing`,
+		`the handler for type "parcel": func(context.Context, frameworkfx_test.parcel, *sources.Task) error is neither`,
+		"framework.JSON makes a handler",
+		`the handler for type "postcard": string is no handler`,
 		"concurrency -1: want 1 to 65536",
+		"concurrency 1000000: want 1 to 65536",
 		`consumer "mails": framework: handler timeout -1s: must not be negative`,
 		`consumer "orders": framework: no handler at all`,
 		`consumer "bills": no source`,
@@ -155,8 +163,8 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if n := len(wrong.Faults); n != 14 {
-		t.Errorf("%d faults, want 14:\n%v", n, wrong)
+	if n := len(wrong.Faults); n != 17 {
+		t.Errorf("%d faults, want 17:\n%v", n, wrong)
 	}
 	if code := frameworkfx.ExitCode(err); code != frameworkfx.ExitWrong {
 		t.Errorf("exit code %d", code)

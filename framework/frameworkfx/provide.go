@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"go.uber.org/fx"
 
@@ -31,13 +32,19 @@ func route(consumer string, r framework.Route, h any) fx.Option {
 		r.Handler = h
 		return Route{Consumer: consumer, Route: r}
 	}
+	provide := func(r Route) fx.Option {
+		return fx.Provide(fx.Annotate(func() Route { return r }, fx.ResultTags(HandlerGroup)))
+	}
 	switch v := h.(type) {
 	case nil:
-		return fx.Provide(fx.Annotate(func() Route { return put(nil) }, fx.ResultTags(HandlerGroup)))
+		return provide(put(nil))
 	case framework.Handler:
-		return fx.Provide(fx.Annotate(func() Route { return put(v) }, fx.ResultTags(HandlerGroup)))
+		return provide(put(v))
 	case func(context.Context, *framework.Task) error:
-		return fx.Provide(fx.Annotate(func() Route { return put(framework.HandlerFunc(v)) }, fx.ResultTags(HandlerGroup)))
+		return provide(put(framework.HandlerFunc(v)))
+	}
+	if err := constructs(h); err != nil {
+		return provide(Route{Consumer: consumer, Route: r, Err: fmt.Errorf("the handler for type %q: %w", r.Type, err)})
 	}
 	// What the constructor makes stays in a module of its own: two handlers of one
 	// Go type must not collide, and two for one task type are to be listed, not to
@@ -46,6 +53,19 @@ func route(consumer string, r framework.Route, h any) fx.Option {
 		fx.Provide(fx.Annotate(h, fx.As(new(framework.Handler))), fx.Private),
 		fx.Provide(fx.Annotate(put, fx.ResultTags(HandlerGroup))),
 	)
+}
+
+// constructs says why h makes no handler: fx would tell of its own workings instead.
+func constructs(h any) error {
+	t, want := reflect.TypeOf(h), reflect.TypeFor[framework.Handler]()
+	if t.Kind() != reflect.Func {
+		return fmt.Errorf("%v is no handler: it lacks Handle(context.Context, *framework.Task) error", t)
+	}
+	if t.NumOut() > 0 && t.Out(0).Implements(want) {
+		return nil
+	}
+	return fmt.Errorf("%v is neither a handler, func(context.Context, *framework.Task) error, nor a constructor of one "+
+		"(framework.JSON makes a handler of a func(context.Context, T, *framework.Task) error)", t)
 }
 
 // Use wraps the handlers of consumer, or of all if it is empty, in m. The

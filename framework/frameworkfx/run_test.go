@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"go.uber.org/fx"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
@@ -287,4 +289,26 @@ func TestExitCodesSayWhy(t *testing.T) {
 			}),
 		).exits(t, 42, "")
 	})
+}
+
+// With a logger, too, a run is told by value: one observer that takes it as an Event costs each
+// task an allocation.
+func TestRunsAreToldByValue(t *testing.T) {
+	type room struct {
+		fx.In
+		All []framework.Observer `group:"countoff.observers"`
+	}
+	for name, logger := range map[string]fx.Option{"a logger": fx.Supply(zap.NewNop()), "none": fx.Options()} {
+		var all []framework.Observer
+		app := fx.New(fx.NopLogger, logger, lines(zapcore.AddSync(io.Discard)), fx.Invoke(func(r room) { all = r.All }))
+		if err := app.Err(); err != nil {
+			t.Fatal(err)
+		}
+		observer := (&Params{Observers: all, Logger: zap.NewNop()}).observer()
+		for _, o := range append(all, observer) {
+			if _, ok := o.(framework.HandledObserver); !ok {
+				t.Errorf("%s: %T is told of runs by Observe", name, o)
+			}
+		}
+	}
 }

@@ -78,7 +78,7 @@ func TestEnqueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := partition.Of("ann", 8)
-		if results[0].ID != "a" || results[0].Partition != home || results[1].Partition != home || len(results[1].ID) != 24 {
+		if results[0].ID != "a" || results[0].Partition != home || results[1].Partition != home || len(results[1].ID) != 20 {
 			t.Errorf("results %+v", results)
 		}
 		log := logOf(t, client, name, home)

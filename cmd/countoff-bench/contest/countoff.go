@@ -3,14 +3,18 @@ package contest
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/meter"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/zapobserver"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -20,8 +24,11 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-// countoffName is the task processing of the benchmark.
-const countoffName = "bench"
+// countoffName is the task processing of the benchmark, taskType what its tasks are.
+const (
+	countoffName = "bench"
+	taskType     = "mark"
+)
 
 // countoffConfig says how a consumer of countoff differs from the usual one, whose
 // tasks have 10,000 keys and whose events are listened to.
@@ -87,7 +94,7 @@ func initName(ctx context.Context, client *redis.Client, partitions int) error {
 func messages(from, to int, keys bool) []redissource.Message {
 	batch := make([]redissource.Message, to-from)
 	for i := range batch {
-		batch[i].Payload = meter.Payload(from + i)
+		batch[i].Type, batch[i].Payload = taskType, meter.Payload(from+i)
 		if keys {
 			batch[i].Key = meter.Key(from + i)
 		}
@@ -118,11 +125,15 @@ func (c countoffConfig) drain(ctx context.Context, r *Run) (report.Measures, err
 
 // serve runs one peer on lists of Redis, as an application would, until until returns.
 func (c countoffConfig) serve(ctx context.Context, client *redis.Client, h framework.HandlerFunc, until func() error) error {
+	mux, err := framework.NewMux(framework.Route{Type: taskType, Handler: h})
+	if err != nil {
+		return err
+	}
 	source, err := redissource.New(client, countoffName, redissource.Config{Window: c.window})
 	if err != nil {
 		return err
 	}
-	return c.serveSource(ctx, client, source, h, until, framework.WithSurvey(survey(client)))
+	return c.serveSource(ctx, client, source, mux, until, framework.WithSurvey(survey(client)))
 }
 
 // serveSource is serve for any source. All guards are on: leases, fences, key order,
@@ -143,7 +154,7 @@ func (c countoffConfig) serveSource(ctx context.Context, client *redis.Client, s
 	options = append(options, framework.WithConfig(cfg), framework.WithControl(control), framework.WithPeer("bench", 1))
 	var listener listener
 	if !c.silent {
-		options = append(options, framework.WithObserver(&listener))
+		options = append(options, framework.WithObserver(framework.Observers{&listener, zapobserver.New(quietLogger())}))
 	}
 	consumer, err := framework.New(countoffName, source, h, options...)
 	if err != nil {
@@ -160,6 +171,11 @@ func (c countoffConfig) serveSource(ctx context.Context, client *redis.Client, s
 		err = fmt.Errorf("%d runs failed or were for nothing", n)
 	}
 	return err
+}
+
+// quietLogger logs as an application does, to nobody.
+func quietLogger() *zap.Logger {
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.InfoLevel))
 }
 
 // A listener does with events what an exporter of metrics would: it counts.
