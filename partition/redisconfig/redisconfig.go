@@ -149,7 +149,7 @@ func write(ctx context.Context, client redis.UniversalClient, name string, want 
 	return all.Val(), nil
 }
 
-func read(ctx context.Context, client redis.UniversalClient, name string) (map[string]string, error) {
+func read(ctx context.Context, client redis.Cmdable, name string) (map[string]string, error) {
 	if err := partition.CheckName(name); err != nil {
 		return nil, err
 	}

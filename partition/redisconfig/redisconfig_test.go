@@ -234,6 +234,89 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// Of two that begin at once, one begins and the other finds it: with the same goal it takes it up, with another
+// it is refused.
+func TestOfTwoResizesOneBegins(t *testing.T) {
+	for _, to := range []int{4, 8} {
+		client, name := redistest.New(t), redistest.Name(t)
+		ctx := t.Context()
+		if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 2}); err != nil {
+			t.Fatal(err)
+		}
+		between := &afterRead{}
+		client.AddHook(between)
+		between.then = func() {
+			if r, err := redisconfig.BeginResize(ctx, client, name, 4, "second"); err != nil || r.ID != "second" || r.Standing {
+				t.Errorf("the one between: %+v, %v", r, err)
+			}
+		}
+		r, err := redisconfig.BeginResize(ctx, client, name, to, "first")
+		if to == 4 && (err != nil || r.ID != "second" || !r.Standing) || to == 8 && !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("to %d: %+v, %v", to, r, err)
+		}
+	}
+}
+
+// An afterRead hook calls then once after the first HGETALL.
+type afterRead struct{ then func() }
+
+func (*afterRead) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*afterRead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (a *afterRead) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if then := a.then; cmd.Name() == "hgetall" && then != nil {
+			a.then = nil
+			then()
+		}
+		return err
+	}
+}
+
+// What is moved is one call's: who takes over has the end of it, and nobody cancels it.
+func TestResizeChangesHands(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := redisconfig.BeginResize(ctx, client, name, 4, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := redisconfig.MoveResize(ctx, client, name, begun, "a")
+	if err != nil || a.Mover != "a" {
+		t.Fatal(a, err)
+	}
+	if _, err := redisconfig.MoveResize(ctx, client, name, begun, "late"); !errors.Is(err, redisconfig.ErrTaken) {
+		t.Errorf("one that has not seen a: %v", err)
+	}
+	if err := redisconfig.CancelResize(ctx, client, name, begun); err != nil {
+		t.Error(err)
+	}
+	seen, err := redisconfig.BeginResize(ctx, client, name, 4, "other")
+	if err != nil || seen.ID != "id" || seen.Mover != "a" {
+		t.Fatalf("after a cancel that came late: %+v, %v", seen, err)
+	}
+	b, err := redisconfig.MoveResize(ctx, client, name, seen, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := redisconfig.EndResize(ctx, client, name, a); !errors.Is(err, redisconfig.ErrTaken) {
+		t.Errorf("the end of a, after b took over: %v", err)
+	}
+	if err := redisconfig.EndResize(ctx, client, name, b); err != nil {
+		t.Error(err)
+	}
+	if err := redisconfig.EndResize(ctx, client, name, b); !errors.Is(err, redisconfig.ErrTaken) {
+		t.Errorf("the end again: %v", err)
+	}
+	if got, err := redisconfig.Read(ctx, client, name); err != nil || got.Total != 4 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Who cannot read or write the configuration is told what to do, also where the server
 // hides the reason behind a transaction that was discarded.
 func TestARefusalSaysWhatToDo(t *testing.T) {

@@ -2,6 +2,7 @@ package redisconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -14,8 +15,11 @@ const (
 	// resizing stands in place of the protocol while tasks are moved to another number
 	// of partitions: peers and producers, of any version, refuse to start.
 	resizing    = "resizing"
-	fieldResize = "resize" // "from to id"
+	fieldResize = "resize" // "from to id", and from when tasks are moved on "mover"
 )
+
+// ErrTaken means that another call has taken a change over, or has ended it.
+var ErrTaken = errors.New("another call goes on with this change of the number of partitions, or has ended it")
 
 // A Resize is a change of the number of partitions that is under way.
 type Resize struct {
@@ -23,13 +27,33 @@ type Resize struct {
 	To       int
 	ID       string // names this change among all of the name
 	Standing bool   // it was begun before
+	// Mover names the call that moves, or has moved, what the partitions hold. "" if nothing was
+	// moved yet.
+	Mover string
+}
+
+// field is what stands while it is under way.
+func (r Resize) field() string {
+	text := fmt.Sprintf("%d %d %s", r.Config.Total, r.To, r.ID)
+	if r.Mover != "" {
+		text += " " + r.Mover
+	}
+	return text
 }
 
 // BeginResize closes name to peers and producers that start, until [EndResize] or
 // [CancelResize]. If a change is under way, it returns that one: with another goal the
-// error wraps partition.ErrConfig. id names the change if it is new.
-func BeginResize(ctx context.Context, client redis.UniversalClient, name string, to int, id string) (Resize, error) {
-	fields, err := read(ctx, client, name)
+// error wraps partition.ErrConfig. id names the change if it is new: of calls at once one begins it.
+func BeginResize(ctx context.Context, client redis.UniversalClient, name string, to int, id string) (r Resize, err error) {
+	err = unlessChanged(ctx, client, name, func(tx *redis.Tx) error {
+		r, err = beginResize(ctx, tx, name, to, id)
+		return err
+	})
+	return r, err
+}
+
+func beginResize(ctx context.Context, tx *redis.Tx, name string, to int, id string) (Resize, error) {
+	fields, err := read(ctx, tx, name)
 	if err != nil {
 		return Resize{}, err
 	}
@@ -47,17 +71,18 @@ func BeginResize(ctx context.Context, client redis.UniversalClient, name string,
 	if err := (partition.Config{Total: to, Hash: c.Hash}).Validate(); err != nil {
 		return Resize{}, err
 	}
+	r := Resize{Config: c, To: to, Standing: standing}
 	if !standing {
 		if c.Total == to {
-			return Resize{Config: c, To: to}, nil
+			return r, nil
 		}
-		fields[fieldResize] = fmt.Sprintf("%d %d %s", c.Total, to, id)
-		if err := client.HSet(ctx, Key(name), fieldResize, fields[fieldResize], fieldProtocol, resizing).Err(); err != nil {
-			return Resize{}, fmt.Errorf("redisconfig: write %s: %w", Key(name), err)
-		}
+		r.ID = id
+		return r, transact(ctx, tx, name, func(p redis.Pipeliner) {
+			p.HSet(ctx, Key(name), fieldResize, r.field(), fieldProtocol, resizing)
+		})
 	}
-	r := Resize{Config: c, Standing: standing}
-	if _, err := fmt.Sscanf(fields[fieldResize], "%d %d %s", &r.Config.Total, &r.To, &r.ID); err != nil {
+	n, err := fmt.Sscanf(fields[fieldResize], "%d %d %s %s", &r.Config.Total, &r.To, &r.ID, &r.Mover)
+	if n < 3 {
 		return Resize{}, fmt.Errorf("redisconfig: %s: resize is %q: %w", Key(name), fields[fieldResize], err)
 	}
 	if r.To != to {
@@ -67,14 +92,28 @@ func BeginResize(ctx context.Context, client redis.UniversalClient, name string,
 	return r, nil
 }
 
-// EndResize opens name with the new number of partitions.
+// MoveResize says that mover moves from here on, and nobody else: it can be cancelled no more, and
+// who moved before is refused its end. It returns r with this Mover, or ErrTaken if r is not what stands.
+func MoveResize(ctx context.Context, client redis.UniversalClient, name string, r Resize, mover string) (Resize, error) {
+	next := r
+	next.Mover = mover
+	return next, whileStands(ctx, client, name, r, func(p redis.Pipeliner) {
+		p.HSet(ctx, Key(name), fieldResize, next.field())
+	})
+}
+
+// EndResize opens name with the new number of partitions. It returns ErrTaken if r is not what stands.
 func EndResize(ctx context.Context, client redis.UniversalClient, name string, r Resize) error {
 	return reopen(ctx, client, name, r, r.To)
 }
 
-// CancelResize opens name as it was. Nothing may have been moved.
+// CancelResize opens name as it was. Where another call moves already, or has cancelled or ended
+// it, it is left alone.
 func CancelResize(ctx context.Context, client redis.UniversalClient, name string, r Resize) error {
-	return reopen(ctx, client, name, r, r.Config.Total)
+	if err := reopen(ctx, client, name, r, r.Config.Total); !errors.Is(err, ErrTaken) {
+		return err
+	}
+	return nil
 }
 
 func reopen(ctx context.Context, client redis.UniversalClient, name string, r Resize, total int) error {
@@ -82,15 +121,46 @@ func reopen(ctx context.Context, client redis.UniversalClient, name string, r Re
 	if len(r.Config.Requires) > 0 {
 		protocol = partition.TagsProtocol
 	}
-	_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	return whileStands(ctx, client, name, r, func(p redis.Pipeliner) {
 		p.HSet(ctx, Key(name), fieldProtocol, protocol, fieldTotal, total)
 		p.HDel(ctx, Key(name), fieldResize)
+	})
+}
+
+// whileStands writes if r is what stands then, and returns ErrTaken otherwise.
+func whileStands(ctx context.Context, client redis.UniversalClient, name string, r Resize, write func(redis.Pipeliner)) error {
+	return unlessChanged(ctx, client, name, func(tx *redis.Tx) error {
+		fields, err := read(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		if fields[fieldProtocol] != resizing || fields[fieldResize] != r.field() {
+			return fmt.Errorf("redisconfig: %s: %w", Key(name), ErrTaken)
+		}
+		return transact(ctx, tx, name, write)
+	})
+}
+
+// transact writes in one transaction.
+func transact(ctx context.Context, tx *redis.Tx, name string, write func(redis.Pipeliner)) error {
+	_, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		write(p)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("redisconfig: write %s: %w", Key(name), err)
 	}
 	return nil
+}
+
+// unlessChanged reads and writes the configuration, and does so anew if somebody else has written
+// it between the two.
+func unlessChanged(ctx context.Context, client redis.UniversalClient, name string, change func(*redis.Tx) error) error {
+	for {
+		if err := client.Watch(ctx, change, Key(name)); !errors.Is(err, redis.TxFailedErr) {
+			return err
+		}
+	}
 }
 
 // errResizing is what those are told who start while a change is under way.

@@ -343,11 +343,11 @@ func (m *mover) moveJobs(ctx context.Context, id partition.ID) error {
 			return err
 		}
 		if known, err := parseJobRecord(there); err != nil || known.upto < r.upto {
-			if err := m.client.HSet(ctx, to, entry, value).Err(); err != nil {
+			if err := m.do(ctx, command{home, to, []any{"HSET", entry, value}}); err != nil {
 				return err
 			}
 		}
-		if err := m.client.HDel(ctx, from, entry).Err(); err != nil {
+		if err := m.do(ctx, command{id, from, []any{"HDEL", entry}}); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,9 @@ var ErrPlanned = errors.New("a batch of an ingress list is under way: start a pe
 // refused to push. A retry that waited is due at once.
 //
 // It may be broken off at any moment, by a crash as well: called again, it goes on where
-// it was. Until it has ended nobody can work under the name.
+// it was. Until it has ended nobody can work under the name. Of two calls at once the later one
+// goes on, and the other does nothing any more, also if it was paused and wakes up long after;
+// it ends with [sources.ErrFenced] or [redisconfig.ErrTaken].
 func Resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
 	out, err := resize(ctx, client, name, to, cfg)
 	if err != nil {
@@ -67,9 +69,9 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	}
 	m := &mover{
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
-		marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
+		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
 	}
-	if !begun.Standing {
+	if begun.Mover == "" {
 		// A peer that began before the name was closed lives now, and one that begins
 		// from here on is refused.
 		err := cfg.Idle(ctx)
@@ -80,11 +82,11 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 			return m.out, errors.Join(err, redisconfig.CancelResize(ctx, client, name, begun))
 		}
 	}
-	if err := m.closeToPushes(ctx); err != nil {
+	if begun, err = m.takeOver(ctx, begun); err != nil {
 		return m.out, err
 	}
 	for id := range partition.ID(m.from) {
-		err := m.empty(ctx, id) // it takes the fence: nobody fires from here on
+		err := m.empty(ctx, id)
 		if err == nil {
 			err = m.moveJobs(ctx, id)
 		}
@@ -93,11 +95,13 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		}
 	}
 	for id := range partition.ID(to) {
-		k := KeysOf(name, id)
-		if err := resizeInstallScript.Run(ctx, client, []string{
-			k.Pending, m.staged(id).Pending, k.Dead, m.staged(id).Dead, k.Delayed, m.staged(id).Delayed,
-		}).Err(); err != nil {
+		if err := m.install(ctx, id); err != nil {
 			return m.out, fmt.Errorf("partition %v: %w", id, err)
+		}
+	}
+	for _, log := range m.logs {
+		if err := log.Close(ctx); err != nil {
+			return m.out, err
 		}
 	}
 	if err := redisconfig.EndResize(ctx, client, name, begun); err != nil {
@@ -137,18 +141,6 @@ func planned(ctx context.Context, client redis.UniversalClient, lists []string) 
 		}
 	}
 	return nil
-}
-
-// closeToPushes writes into every fence how many partitions there are now: a producer
-// that runs and counts otherwise is refused from here on. What it pushed before is in
-// the logs, and is moved.
-func (m *mover) closeToPushes(ctx context.Context) error {
-	pipe := m.client.Pipeline()
-	for id := range partition.ID(max(m.from, m.to)) {
-		pipe.HSet(ctx, KeysOf(m.name, id).Fence, "p", m.to)
-	}
-	_, err := pipe.Exec(ctx)
-	return err
 }
 
 // countMoving counts what a resize would find, in pages.

@@ -14,17 +14,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
 	"github.com/countoff/countoff/sources/redisprogress"
 )
 
 var (
+	//go:embed resize_do.lua
+	resizeDoSource string
 	//go:embed resize_install.lua
 	resizeInstallSource string
 	//go:embed resize_trim.lua
 	resizeTrimSource string
 
+	resizeDoScript      = newScript(resizeDoSource)
 	resizeInstallScript = newScript(resizeInstallSource)
 	resizeTrimScript    = newScript(resizeTrimSource)
 )
@@ -43,12 +47,18 @@ const (
 // A page is pushed to its targets under a mark that knows its positions, and then
 // taken off, compared with the position it begins at. Broken off between the two, the
 // page is pushed again and skipped.
+//
+// A mover has the fences of all partitions, and does nothing to a partition but under its fence. The
+// one exception are pushes to the staging keys: their marks and the keys themselves are of this resize.
 type mover struct {
 	client   redis.UniversalClient
 	name     string
 	from, to int
 	hash     partition.Hash
-	id       string // of this resize, in the names of the marks
+	id       string // of this resize, in the names of the marks and staging keys
+	session  string // of this mover
+	logs     []*redisprogress.Log
+	tokens   []string
 	marks    map[string]bool
 	out      Resized
 }
@@ -56,10 +66,90 @@ type mover struct {
 // staged returns the keys of a target that pushes go to.
 func (m *mover) staged(id partition.ID) Keys {
 	k := KeysOf(m.name, id)
-	k.Pending = k.tag + ":resize-pending"
-	k.Delayed = k.tag + ":resize-delayed"
-	k.Dead = k.tag + ":resize-dead"
+	k.Pending = k.tag + ":staged-" + m.id + "-pending"
+	k.Delayed = k.tag + ":staged-" + m.id + "-delayed"
+	k.Dead = k.tag + ":staged-" + m.id + "-dead"
 	return k
+}
+
+// takeOver takes the fences of all partitions, so that no owner and no other mover that wakes up
+// late does anything, and closes them to producers that count as before: what they pushed until
+// then is in the logs, and is moved.
+//
+// The epochs are read before the name is looked at again. A mover that slept until another one had
+// ended the resize finds it ended, or those epochs taken: it could not take the fences of who works.
+func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisconfig.Resize, error) {
+	stored := make([]*redis.StringCmd, max(m.from, m.to))
+	pipe := m.client.Pipeline()
+	for id := range stored {
+		stored[id] = pipe.HGet(ctx, KeysOf(m.name, partition.ID(id)).Fence, "e")
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return begun, err
+	}
+	begun, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, m.session)
+	if err != nil {
+		return begun, err
+	}
+	for i, cmd := range stored {
+		epoch, err := cmd.Uint64()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return begun, err
+		}
+		k := KeysOf(m.name, partition.ID(i))
+		g := partition.Grant{ID: partition.ID(i), Epoch: partition.Epoch(epoch + 1)}
+		tok := partition.Token{Epoch: g.Epoch, Session: partition.Session(m.session)}
+		m.logs, m.tokens = append(m.logs, redisprogress.New(m.client, k.Keys, g, tok)), append(m.tokens, tok.String())
+		if _, err := m.logs[i].Open(ctx, 0); err != nil {
+			return begun, err
+		}
+		if err := m.do(ctx, command{g.ID, k.Fence, []any{"HSET", "p", m.to}}); err != nil {
+			return begun, err
+		}
+	}
+	return begun, nil
+}
+
+// errTaken means that another mover has the fence of a partition.
+var errTaken = fmt.Errorf("somebody else moves or works it: %w", sources.ErrFenced)
+
+// A command is one on a key of a partition: its name, and its arguments after the key.
+type command struct {
+	id   partition.ID
+	key  string
+	args []any
+}
+
+// do runs commands in one round trip, each if this mover has the fence of its partition.
+func (m *mover) do(ctx context.Context, all ...command) error {
+	pipe := m.client.Pipeline()
+	cmds := make([]*redis.Cmd, len(all))
+	for i, c := range all {
+		cmds[i] = resizeDoScript.queue(ctx, pipe, true, []string{KeysOf(m.name, c.id).Fence, c.key}, append([]any{m.tokens[c.id]}, c.args...))
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for _, cmd := range cmds {
+		if err := taken(cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// taken returns errTaken if a script did nothing, or its error.
+func taken(cmd *redis.Cmd) error {
+	n, err := cmd.Int()
+	if err == nil && n != 1 {
+		err = errTaken
+	}
+	return err
+}
+
+// install makes what was moved to partition id its content.
+func (m *mover) install(ctx context.Context, id partition.ID) error {
+	k, s := KeysOf(m.name, id), m.staged(id)
+	keys := []string{k.Pending, s.Pending, k.Dead, s.Dead, k.Delayed, s.Delayed, k.Fence}
+	return taken(resizeInstallScript.Run(ctx, m.client, keys, m.tokens[id]))
 }
 
 // homeOf returns the new partition of an element that is in partition id. What nobody
@@ -109,16 +199,9 @@ func (m *mover) empty(ctx context.Context, id partition.ID) error {
 	return m.emptyRest(ctx, id, "dead")
 }
 
-// emptyLog moves the open tasks: the lifted ones first, then those of the list. It takes
-// the fence, so that no owner that wakes up late does anything.
+// emptyLog moves the open tasks: the lifted ones first, then those of the list.
 func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
-	k := KeysOf(m.name, id)
-	stored, err := m.client.HGet(ctx, k.Fence, "e").Uint64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	g := partition.Grant{ID: id, Epoch: partition.Epoch(stored + 1)}
-	log := redisprogress.New(m.client, k.Keys, g, partition.Token{Epoch: g.Epoch, Session: partition.Session("resize-" + newID(time.Now()))})
+	k, log := KeysOf(m.name, id), m.logs[id]
 	o, err := log.Open(ctx, 0)
 	if err != nil {
 		return err
@@ -133,12 +216,14 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 		}
 	}
 	for {
-		page, err := m.client.LRange(ctx, k.Pending, 0, movePage-1).Result()
+		var read *redis.StringSliceCmd
+		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Pending, 0, movePage-1) })
 		if err != nil {
 			return err
 		}
+		page := read.Val()
 		if len(page) == 0 {
-			return log.Close(ctx)
+			return nil
 		}
 		var elements []movedElement
 		for i, e := range page {
@@ -151,6 +236,21 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 			return err
 		}
 	}
+}
+
+// read reads what partition id holds. It counts if this mover has the fence after it: else it may be
+// what came since another one has ended the resize, at positions that no mark knows.
+func (m *mover) read(ctx context.Context, id partition.ID, queue func(redis.Pipeliner)) error {
+	pipe := m.client.Pipeline()
+	queue(pipe)
+	token := pipe.HGet(ctx, KeysOf(m.name, id).Fence, "t")
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if token.Val() != m.tokens[id] {
+		return errTaken
+	}
+	return nil
 }
 
 // open makes the element of an open task: its envelope takes along what is known of its
@@ -191,7 +291,7 @@ func (m *mover) take(ctx context.Context, id partition.ID, log *redisprogress.Lo
 	case err != nil:
 		return err
 	case reply.Status != progress.Admitted:
-		return fmt.Errorf("somebody else moves or works it: %w", sources.ErrFenced)
+		return errTaken
 	}
 	o.Writes, o.Base = reply.Writes, reply.Base
 	return nil
@@ -206,53 +306,51 @@ func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) err
 		key, count = k.Delayed, &m.out.Delayed
 	}
 	counter := k.tag + ":resize-" + m.id + "-" + what
-	taken, err := m.client.Get(ctx, counter).Int64()
+	begin, err := m.client.Get(ctx, counter).Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	for {
-		elements, err := m.readRest(ctx, id, what, taken)
+		elements, err := m.readRest(ctx, id, what, begin)
 		if err != nil || len(elements) == 0 {
 			return err // the counter stays for a while: a trim that comes late must find it
 		}
 		if err := m.push(ctx, id, what, elements); err != nil {
 			return err
 		}
-		n, err := resizeTrimScript.Run(ctx, m.client, []string{key, counter},
-			taken, len(elements), int64(moveMarks/time.Second), what).Int()
-		if err != nil {
+		if err := taken(resizeTrimScript.Run(ctx, m.client, []string{key, counter, k.Fence},
+			begin, len(elements), int64(moveMarks/time.Second), what, m.tokens[id])); err != nil {
 			return err
 		}
-		if n != 1 {
-			return fmt.Errorf("somebody else moves what is %s", what)
-		}
-		taken += int64(len(elements))
+		begin += int64(len(elements))
 		*count += len(elements)
 	}
 }
 
 // readRest reads the next page of dead letters or delayed tasks.
-func (m *mover) readRest(ctx context.Context, id partition.ID, what string, taken int64) ([]movedElement, error) {
+func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begin int64) ([]movedElement, error) {
 	k := KeysOf(m.name, id)
 	var out []movedElement
 	add := func(to partition.ID, e movedElement) {
-		e.to, e.position = to, taken+int64(len(out))
+		e.to, e.position = to, begin+int64(len(out))
 		if to != id {
 			m.out.Moving++
 		}
 		out = append(out, e)
 	}
 	if what == "delayed" {
-		page, err := m.client.ZRangeWithScores(ctx, k.Delayed, 0, movePage-1).Result()
-		for _, z := range page {
+		var read *redis.ZSliceCmd
+		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.ZRangeWithScores(ctx, k.Delayed, 0, movePage-1) })
+		for _, z := range read.Val() {
 			text, _ := z.Member.(string)
 			to, _, _ := m.homeOf(text, id)
 			add(to, movedElement{what: "at", due: int64(z.Score), body: []byte(text)})
 		}
 		return out, err
 	}
-	page, err := m.client.LRange(ctx, k.Dead, 0, movePage-1).Result()
-	for _, text := range page {
+	var read *redis.StringSliceCmd
+	err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Dead, 0, movePage-1) })
+	for _, text := range read.Val() {
 		add(m.homeOfLetter(text, id), movedElement{what: "dead", body: []byte(text)})
 	}
 	return out, err
@@ -309,6 +407,7 @@ func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements
 func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedElement) error {
 	type held struct {
 		from, to string
+		home     partition.ID
 		value    *redis.StringCmd
 		ttl      *redis.DurationCmd
 	}
@@ -318,7 +417,7 @@ func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedEleme
 	for _, el := range elements {
 		if e, err := parseEnvelope(string(el.body)); err == nil && e.unique && el.to != id {
 			k, from := KeysOf(m.name, el.to), old.Unique(e.id)
-			locks = append(locks, held{from, k.Unique(e.id), read.Get(ctx, from), read.PTTL(ctx, from)})
+			locks = append(locks, held{from, k.Unique(e.id), el.to, read.Get(ctx, from), read.PTTL(ctx, from)})
 		}
 	}
 	if len(locks) == 0 {
@@ -327,19 +426,15 @@ func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedEleme
 	if _, err := read.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	write, remove := m.client.Pipeline(), m.client.Pipeline()
+	var write, remove []command
 	for _, l := range locks {
 		if l.value.Err() == nil && l.ttl.Val() > 0 {
-			write.SetNX(ctx, l.to, l.value.Val(), l.ttl.Val())
-			remove.Del(ctx, l.from)
+			write = append(write, command{l.home, l.to, []any{"SET", l.value.Val(), "NX", "PX", l.ttl.Val().Milliseconds()}})
+			remove = append(remove, command{id, l.from, []any{"DEL"}})
 		}
 	}
-	if write.Len() == 0 {
-		return nil
-	}
-	if _, err := write.Exec(ctx); err != nil {
+	if err := m.do(ctx, write...); err != nil {
 		return err
 	}
-	_, err := remove.Exec(ctx)
-	return err
+	return m.do(ctx, remove...)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -35,7 +36,14 @@ type crowd struct {
 // newCrowd enqueues tasks to total partitions and works on some of them.
 func newCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64) *crowd {
 	t.Helper()
-	ctx := t.Context()
+	c, messages, r := enqueuedCrowd(t, client, total, seed)
+	c.keep(messages, c.begin(total, r))
+	return c
+}
+
+// enqueuedCrowd enqueues tasks to total partitions.
+func enqueuedCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64) (*crowd, []Message, *rand.Rand) {
+	t.Helper()
 	c := &crowd{
 		t: t, client: client, name: redistest.Name(t), order: map[string][]string{}, tries: map[string]int{},
 		others: map[string]string{}, locks: map[string]string{},
@@ -57,10 +65,17 @@ func newCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64
 		}
 		messages = append(messages, m)
 	}
-	if _, err := p.Enqueue(ctx, messages...); err != nil {
+	if _, err := p.Enqueue(t.Context(), messages...); err != nil {
 		t.Fatal(err)
 	}
-	src, err := New(client, c.name, Config{Window: 16})
+	return c, messages, r
+}
+
+// begin works on some of the tasks, and returns those that ended.
+func (c *crowd) begin(total int, r *rand.Rand) map[string]bool {
+	t, ctx := c.t, c.t.Context()
+	t.Helper()
+	src, err := New(c.client, c.name, Config{Window: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +119,11 @@ func newCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64
 			s.Close(ended)
 		}
 	}
+	return gone
+}
+
+// keep notes what is left.
+func (c *crowd) keep(messages []Message, gone map[string]bool) {
 	for _, m := range messages {
 		if gone[m.ID] {
 			delete(c.locks, m.ID)
@@ -112,7 +132,6 @@ func newCrowd(t *testing.T, client redis.UniversalClient, total int, seed uint64
 			c.order[m.Key] = append(c.order[m.Key], m.ID)
 		}
 	}
-	return c
 }
 
 // check compares what the partitions hold with what is known.
@@ -160,11 +179,14 @@ func (c *crowd) check(total int) {
 				c.t.Errorf("task %s is dead (%q), want %q", e.id, l.reason, c.others[e.id])
 			}
 		}
-		for _, key := range []string{k.Done, k.Lifted, k.Tries, k.tag + ":resize-pending", k.tag + ":resize-delayed", k.tag + ":resize-dead"} {
+		for _, key := range []string{k.Done, k.Lifted, k.Tries} {
 			if c.client.Exists(ctx, key).Val() != 0 {
 				c.t.Errorf("%s is left", key)
 			}
 		}
+	}
+	if staged := redistest.Keys(c.t, c.client, "{"+c.name+":*}:staged-*"); len(staged) > 0 {
+		c.t.Errorf("%q is left", staged)
 	}
 	for key, want := range c.order {
 		got := order[key]
@@ -308,6 +330,133 @@ func TestResizeIsTakenUpAgain(t *testing.T) {
 	}
 }
 
+// A pause is what happens to a program at one of its requests: all of then comes first.
+type pause struct {
+	at   int
+	then func()
+	n    int
+}
+
+func (p *pause) request() {
+	if p.n++; p.n == p.at {
+		p.then()
+	}
+}
+
+func (*pause) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (p *pause) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		p.request()
+		return next(ctx, cmd)
+	}
+}
+
+func (p *pause) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != "hello" && cmds[0].Name() != "client" {
+			p.request()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A resize that is paused, at whatever request, until another call has finished it and peers work again,
+// does nothing any more: it takes no fence, moves no task and leaves none behind.
+func TestResizeThatWakesUpLate(t *testing.T) {
+	t.Parallel()
+	const from, to = 2, 3
+	client := redistest.Single(t, redistest.New(t))
+	opt := *client.Options()
+	sleeper := redis.NewClient(&opt)
+	defer sleeper.Close()
+	p := &pause{}
+	sleeper.AddHook(p)
+	for at := 1; at == 1 || p.n >= p.at; at++ {
+		ctx := t.Context()
+		w, messages, _ := enqueuedCrowd(t, client, from, 3)
+		var streams []sources.Stream
+		p.n, p.at, p.then = 0, at, func() {
+			if _, err := Resize(ctx, client, w.name, to, ResizeConfig{Idle: idle}); err != nil {
+				t.Fatalf("request %d: %v", at, err)
+			}
+			src, err := New(client, w.name, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for id := range partition.ID(to) {
+				s, err := src.Open(ctx, partition.Grant{ID: id, Epoch: 1000}, tokenOf(1000))
+				if err != nil {
+					t.Fatal(err)
+				}
+				streams = append(streams, s)
+			}
+			var later []Message
+			for i := range 9 {
+				m := Message{ID: fmt.Sprint("later", i), Key: fmt.Sprint("key", i)}
+				if i%3 == 0 {
+					m.Delay = time.Hour
+					w.others[m.ID] = "delayed"
+				}
+				later = append(later, m)
+			}
+			if _, err := newProducer(t, client, w.name, ProducerConfig{}).Enqueue(ctx, later...); err != nil {
+				t.Fatal(err)
+			}
+			messages = append(messages, later...)
+		}
+		_, err := Resize(ctx, sleeper, w.name, to, ResizeConfig{Idle: idle})
+		if err != nil && !errors.Is(err, sources.ErrFenced) && !errors.Is(err, redisconfig.ErrTaken) {
+			t.Errorf("request %d: %v", at, err)
+		}
+		for i, s := range streams {
+			if tok := client.HGet(ctx, KeysOf(w.name, partition.ID(i)).Fence, "t").Val(); tok != tokenOf(1000).String() {
+				t.Errorf("request %d: partition %d is taken from its owner: %q", at, i, tok)
+			}
+			s.Close(ctx)
+		}
+		w.keep(messages, nil)
+		w.check(to)
+		if got, err := redisconfig.Read(ctx, client, w.name); err != nil || got.Total != to {
+			t.Errorf("request %d: %+v, %v", at, got, err)
+		}
+		if t.Failed() {
+			t.Fatalf("paused at request %d", at)
+		}
+	}
+	t.Logf("%d requests", p.n)
+}
+
+// Calls at once take over from each other, or give up, and one that comes later can finish; nothing is
+// lost, doubled or out of order.
+func TestResizeTwoAtOnce(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			ctx, client := t.Context(), redistest.New(t)
+			w := newCrowd(t, client, 4, seed)
+			var g errgroup.Group
+			for range 3 {
+				g.Go(func() error {
+					for range 4 {
+						_, err := Resize(ctx, client, w.name, 6, ResizeConfig{Idle: idle})
+						if !errors.Is(err, sources.ErrFenced) && !errors.Is(err, redisconfig.ErrTaken) {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			if err := g.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Resize(ctx, client, w.name, 6, ResizeConfig{Idle: idle}); err != nil {
+				t.Fatal(err)
+			}
+			w.check(6)
+		})
+	}
+}
+
 func TestResizeRefuses(t *testing.T) {
 	ctx, client := t.Context(), redistest.New(t)
 	name := redistest.Name(t)
@@ -405,22 +554,66 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
+// A command of a mover is done where the fence is its own, also in a full store.
+func TestResizeDoCompares(t *testing.T) {
+	server := redistest.Server(t)
+	ctx, client := t.Context(), server.Client()
+	k := KeysOf(redistest.Name(t), 0)
+	lock := k.Unique("x")
+	client.HSet(ctx, k.Fence, "t", "mine")
+	server.Config("maxmemory", "1")
+	for _, c := range []struct {
+		token string
+		want  int
+		value string
+	}{{"another's", 0, ""}, {"", 0, ""}, {"mine", 1, "value"}} {
+		n, err := resizeDoScript.Run(ctx, client, []string{k.Fence, lock}, c.token, "SET", "value", "NX", "PX", 60_000).Int()
+		if value := client.Get(ctx, lock).Val(); err != nil || n != c.want || value != c.value {
+			t.Errorf("token %q: %d, %v, the lock is %q", c.token, n, err, value)
+		}
+	}
+}
+
+// A call that died before it had looked is no reason not to look, and to begin in vain is not to close the name.
+func TestResizeLooksBeforeItMoves(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	was, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 4, Units: []string{name + ":inbox"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisconfig.BeginResize(ctx, client, name, 8, "died"); err != nil {
+		t.Fatal(err)
+	}
+	client.HSet(ctx, "{"+name+":inbox}:plan", "k", 1)
+	if _, err := Resize(ctx, client, name, 8, ResizeConfig{Idle: idle}); !errors.Is(err, ErrPlanned) {
+		t.Errorf("with a batch under way: %v", err)
+	}
+	if got, err := redisconfig.Agree(ctx, client, name, was); err != nil || got.Total != 4 {
+		t.Errorf("afterwards %+v, %v", got, err)
+	}
+}
+
 // A trim that is repeated, or comes late, takes nothing.
 func TestResizeTrimCompares(t *testing.T) {
 	ctx, client := t.Context(), redistest.New(t)
 	tag := KeysOf(redistest.Name(t), 0).tag
 	list, set, counter := tag+":l", tag+":z", tag+":n"
+	fence := tag + ":fence"
+	client.HSet(ctx, fence, "t", "mine")
 	client.RPush(ctx, list, "a", "b", "c")
 	client.ZAdd(ctx, set, redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"}, redis.Z{Score: 3, Member: "c"})
 	for key, what := range map[string]string{list: "dead", set: "delayed"} {
 		for i, want := range []int{1, 0} {
-			if n, err := resizeTrimScript.Run(ctx, client, []string{key, counter + what}, 0, 2, 60, what).Int(); err != nil || n != want {
+			if n, err := resizeTrimScript.Run(ctx, client, []string{key, counter + what, fence}, 0, 2, 60, what, "mine").Int(); err != nil || n != want {
 				t.Errorf("%s, call %d: %d, %v, want %d", what, i, n, err, want)
 			}
 		}
 	}
+	if n, err := resizeTrimScript.Run(ctx, client, []string{list, counter + "dead", fence}, 2, 1, 60, "dead", "another's").Int(); err != nil || n != 0 {
+		t.Errorf("without the fence: %d, %v, want 0", n, err)
+	}
 	// Nor does one take anything that is the second of its row, where no first one is known.
-	if n, err := resizeTrimScript.Run(ctx, client, []string{list, counter}, 2, 1, 60, "dead").Int(); err != nil || n != 0 {
+	if n, err := resizeTrimScript.Run(ctx, client, []string{list, counter, fence}, 2, 1, 60, "dead", "mine").Int(); err != nil || n != 0 {
 		t.Errorf("a trim of others: %d, %v, want 0", n, err)
 	}
 	if l, z := client.LRange(ctx, list, 0, -1).Val(), client.ZRange(ctx, set, 0, -1).Val(); !slices.Equal(l, []string{"c"}) || !slices.Equal(z, l) {
@@ -446,7 +639,8 @@ func TestResizeInstall(t *testing.T) {
 func testResizeInstall(t *testing.T, client redis.UniversalClient, prepared func()) {
 	ctx := t.Context()
 	k := KeysOf(redistest.Name(t), 0)
-	keys := []string{k.Pending, k.tag + ":moved:pending", k.Dead, k.tag + ":moved:dead", k.Delayed, k.tag + ":moved:delayed"}
+	keys := []string{k.Pending, k.tag + ":moved:pending", k.Dead, k.tag + ":moved:dead", k.Delayed, k.tag + ":moved:delayed", k.Fence}
+	client.HSet(ctx, k.Fence, "t", "mine")
 	for _, list := range []int{0, 2} {
 		client.RPush(ctx, keys[list], "c", "d", "e")
 		client.RPush(ctx, keys[list+1], "a", "b")
@@ -455,8 +649,11 @@ func testResizeInstall(t *testing.T, client redis.UniversalClient, prepared func
 	client.ZAdd(ctx, keys[5], redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"})
 	prepared()
 	for range 2 {
-		if err := resizeInstallScript.Run(ctx, client, keys).Err(); err != nil {
-			t.Fatal(err)
+		if n, err := resizeInstallScript.Run(ctx, client, keys, "another's").Int(); err != nil || n != 0 {
+			t.Errorf("under another token: %d, %v", n, err)
+		}
+		if n, err := resizeInstallScript.Run(ctx, client, keys, "mine").Int(); err != nil || n != 1 {
+			t.Fatal(n, err)
 		}
 		for _, list := range []int{0, 2} {
 			if l := client.LRange(ctx, keys[list], 0, -1).Val(); !slices.Equal(l, []string{"a", "b", "c", "d", "e"}) {
