@@ -42,7 +42,7 @@ type Ledger interface {
 // A Historian is a Ledger that keeps the last of what happened, for people and tools.
 type Historian interface {
 	// History returns the last entries, at most limit of them, oldest first. It changes
-	// nothing.
+	// nothing. A limit below 1 is an error.
 	History(ctx context.Context, limit int) (machine.History, error)
 }
 

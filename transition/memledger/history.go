@@ -1,6 +1,8 @@
 package memledger
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,11 +13,15 @@ import (
 // History returns the last entries, oldest first. It must not be changed.
 func (s *Store) History() machine.History { return s.history }
 
-// History returns what the store has kept of its past, oldest first.
-func (l *Ledger) History() machine.History {
+// History implements [transition.Historian].
+func (l *Ledger) History(_ context.Context, limit int) (machine.History, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("memledger: a history of %d entries: want at least 1", limit)
+	}
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
-	return slices.Clone(l.shared.store.history)
+	h := l.shared.store.history
+	return slices.Clone(h[max(0, len(h)-limit):]), nil
 }
 
 // told appends e, at this moment, to what this call tells.

@@ -63,6 +63,11 @@ func New(cfg partition.Config, timing transition.Timing, opts Options) *Ledger {
 	return l
 }
 
+var (
+	_ transition.Ledger    = (*Ledger)(nil)
+	_ transition.Historian = (*Ledger)(nil)
+)
+
 // As returns another handle to the same store, as a peer with its own
 // configuration has one.
 func (l *Ledger) As(cfg partition.Config, timing transition.Timing) *Ledger {

@@ -35,7 +35,10 @@ type Ledger struct {
 	told  bool   // of a trouble that stands
 }
 
-var _ transition.Ledger = (*Ledger)(nil)
+var (
+	_ transition.Ledger    = (*Ledger)(nil)
+	_ transition.Historian = (*Ledger)(nil)
+)
 
 // Witness returns inner with counter as the witness of its epochs. trouble is called when
 // the majority is missed, and with nil when it is back; it must not block. Nil: nobody is
@@ -137,4 +140,12 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) { return
 // Hints implements [transition.Ledger].
 func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func()) error {
 	return l.inner.Hints(ctx, session, hint)
+}
+
+// History implements [transition.Historian]. It has no entries if the other ledger keeps none.
+func (l *Ledger) History(ctx context.Context, limit int) (machine.History, error) {
+	if inner, ok := l.inner.(transition.Historian); ok {
+		return inner.History(ctx, limit)
+	}
+	return nil, nil
 }

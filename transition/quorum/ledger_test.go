@@ -139,6 +139,33 @@ func TestEpochsRiseOverTheLossOfTheStore(t *testing.T) {
 	}
 }
 
+// A witnessed ledger has the history of the other.
+func TestHistory(t *testing.T) {
+	counter, _ := witness(t)
+	now := time.Unix(1_800_000_000, 0)
+	l := quorum.Witness(memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{Clock: func() time.Time { return now }}), counter, nil)
+	epoch := gain(t, l, "aa", &now)
+	var ledger transition.Ledger = l
+	past, ok := ledger.(transition.Historian)
+	if !ok {
+		t.Fatal("it is no Historian")
+	}
+	all, err := past.History(t.Context(), machine.HistoryKept)
+	if err != nil || len(all) < 2 || all[len(all)-1].What != machine.Granted {
+		t.Fatalf("%+v: %v", all, err)
+	}
+	if last, err := past.History(t.Context(), 1); err != nil || len(last) != 1 || last[0].Grants[0].Grant.Epoch != epoch {
+		t.Errorf("the last entry is %+v: %v", last, err)
+	}
+	if _, err := past.History(t.Context(), 0); err == nil {
+		t.Error("it says what nobody asked for")
+	}
+	bare := quorum.Witness(struct{ transition.Ledger }{l}, counter, nil)
+	if none, err := bare.History(t.Context(), 1); err != nil || len(none) > 0 {
+		t.Errorf("of a ledger without a history: %v, %v", none, err)
+	}
+}
+
 // While less than a majority answers, who has a partition keeps it and may give it up, and
 // nobody gains one.
 func TestWithoutAMajorityNobodyGains(t *testing.T) {
