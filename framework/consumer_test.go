@@ -13,6 +13,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/memledger"
 )
@@ -206,6 +207,49 @@ func TestStartDoesNotWaitForTheStore(t *testing.T) {
 		}
 		if err := c.Err(); err != nil {
 			t.Errorf("it was stopped, and ended with %v", err)
+		}
+	})
+}
+
+// mute is a source that does not answer.
+type mute struct {
+	sources.Source
+	asked chan struct{}
+}
+
+func (m mute) Layout(ctx context.Context) (partition.Config, error) {
+	close(m.asked)
+	<-ctx.Done()
+	return partition.Config{}, ctx.Err()
+}
+
+// A stop breaks off what a consumer is still asking: that the answer did not come is no
+// reason why it could not go on.
+func TestAStopInTheMiddleOfAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		source := mute{f.store, make(chan struct{})}
+		var told []error
+		c, err := framework.New("test", source, f.handler("ann", 0), framework.WithLedger(f.ledger),
+			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.Stopped); ok {
+					told = append(told, e.Err)
+				}
+			})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(context.Background()) }()
+		<-source.asked
+		if err := c.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if err := errors.Join(<-ran, c.Err()); err != nil {
+			t.Errorf("it was stopped, and ended with %v", err)
+		}
+		if len(told) != 1 || told[0] != nil {
+			t.Errorf("told that it stopped with %v", told)
 		}
 	})
 }

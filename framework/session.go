@@ -199,13 +199,18 @@ type found struct {
 	peer    string
 }
 
-// ask finds out, as often as it takes.
+// ask finds out, as often as it takes or until a stop, after which it may have found
+// nothing.
 func (s *session) ask() (found, error) {
 	var again backoff
 	for {
 		f, err := s.askOnce()
-		if _, control := errors.AsType[*controlError](err); err == nil || s.prepare.Err() != nil || control || errors.Is(err, partition.ErrConfig) {
+		_, control := errors.AsType[*controlError](err)
+		switch {
+		case err == nil, control, errors.Is(err, partition.ErrConfig):
 			return f, err
+		case s.prepare.Err() != nil:
+			return f, nil //nolint:nilerr // a stop broke the calls off
 		}
 		wait := again.next()
 		s.mu.Lock()
