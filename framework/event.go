@@ -117,12 +117,12 @@ type (
 		Err      error
 	}
 	// MajorityMissed: less than a majority of the masters that witness the epochs
-	// answers. What is held is worked on, and nothing is gained.
+	// answers and takes what it is told. What is held is worked on, and nothing is gained.
 	MajorityMissed struct {
 		Consumer string
 		Err      error // says which of them, and why
 	}
-	// MajorityBack: a majority answers again.
+	// MajorityBack: a majority does so again.
 	MajorityBack struct{ Consumer string }
 	// Uncovered: something about the name is wrong for longer than it may be; the
 	// finding says what. Told by one peer of the name; see [WithSurvey].

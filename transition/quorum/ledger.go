@@ -52,9 +52,12 @@ func Witness(inner transition.Ledger, counter *Counter, trouble func(error)) *Le
 
 // Sync implements [transition.Ledger].
 func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
-	if len(r.Claim) > 0 {
+	var missed error // why the majority did not do what this call wanted of it
+	claims := len(r.Claim) > 0
+	if claims {
 		largest, err := l.read(ctx)
-		if l.tell(err); err != nil {
+		if missed = err; err != nil {
+			l.tell(err)
 			r.Claim = nil
 		}
 		r.Top = max(r.Top, largest)
@@ -66,13 +69,19 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 	news := l.news(a, r)
 	if news > 0 {
 		err := l.raise(ctx, news)
-		if l.tell(err); err != nil {
+		if err != nil {
+			missed = err
 			a.Mine = slices.DeleteFunc(slices.Clone(a.Mine), func(h machine.Held) bool { return l.unheard(h.Grant, r) })
 		} else {
 			l.mu.Lock()
 			l.heard = max(l.heard, news)
 			l.mu.Unlock()
 		}
+	}
+	// Registers that are full answer what is asked and take nothing: the majority is back
+	// when it has done all that a call wanted.
+	if claims || news > 0 {
+		l.tell(missed)
 	}
 	return a, nil
 }

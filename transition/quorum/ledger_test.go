@@ -61,13 +61,17 @@ type switched struct {
 	mu   sync.Mutex
 	off  bool
 	mute bool // and says nothing
+	full bool // it answers, and takes nothing
 }
 
-var errOff = errors.New("turned off")
+var (
+	errOff  = errors.New("turned off")
+	errFull = errors.New("OOM command not allowed")
+)
 
 func (s *switched) Raise(ctx context.Context, n uint64) (uint64, error) {
 	s.mu.Lock()
-	off, mute := s.off, s.mute
+	off, mute, full := s.off, s.mute, s.full
 	s.mu.Unlock()
 	if mute {
 		<-ctx.Done()
@@ -76,6 +80,9 @@ func (s *switched) Raise(ctx context.Context, n uint64) (uint64, error) {
 	if off {
 		return 0, errOff
 	}
+	if full && n > 0 {
+		return 0, errFull
+	}
 	return s.Memory.Raise(ctx, n)
 }
 
@@ -83,6 +90,12 @@ func (s *switched) turn(off bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.off = off
+}
+
+func (s *switched) fill(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = full
 }
 
 func witness(t *testing.T) (*quorum.Counter, []*switched) {
@@ -227,6 +240,35 @@ func TestWithoutAMajorityNobodyGains(t *testing.T) {
 	}
 	if n, err := counter.Read(t.Context()); err != nil || n <= uint64(epoch) {
 		t.Errorf("a majority has heard of %d, %v", n, err)
+	}
+}
+
+// Masters that are full answer what is asked and take nothing: that is one trouble, and none
+// that ends with each answer and begins with the next.
+func TestMastersThatTakeNothingAreOneTrouble(t *testing.T) {
+	counter, masters := witness(t)
+	var told []error
+	now := time.Unix(1_800_000_000, 0)
+	inner := memledger.New(partition.Config{Total: 2}, transition.Timing{Lease: 10 * time.Second}, memledger.Options{Clock: func() time.Time { return now }})
+	l := quorum.Witness(inner, counter, func(err error) { told = append(told, err) })
+	claims := transition.Request{Session: "aa", Peer: "aa", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1}}
+	for _, m := range masters {
+		m.fill(true)
+	}
+	for range 5 {
+		if a, err := l.Sync(t.Context(), claims); err != nil || len(a.Mine) > 0 {
+			t.Fatalf("it is answered %+v, %v", a, err)
+		}
+	}
+	if len(told) != 1 || !errors.Is(told[0], errFull) {
+		t.Errorf("told %v, want the trouble, once", told)
+	}
+	for _, m := range masters {
+		m.fill(false)
+	}
+	gain(t, l, "aa", &now)
+	if len(told) != 2 || told[1] != nil {
+		t.Errorf("told %v, want the trouble and its end", told)
 	}
 }
 
