@@ -69,7 +69,7 @@ var rooms = map[string][]string{
 	"sources":                       {"partition"},
 	"sources/progress":              {"partition"},
 	"sources/progress/progresstest": {"partition", "sources/progress"},
-	"sources/logstream":             {"partition", "sources", "sources/progress"},
+	"sources/logstream":             {"partition", "sources", "sources/progress", xxhash},
 	"sources/sourcetest":            {"partition", "sources", goLeak},
 	"sources/sourcetest/redisline":  {"sources/sourcetest", goRedis},
 	"sources/memsource":             {"partition", "sources"},
@@ -78,14 +78,14 @@ var rooms = map[string][]string{
 	"sources/redisprogress":         {"partition", "sources", "sources/logstream", "sources/progress", goRedis},
 	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/jobs", "sources/logstream", "sources/progress",
 		"sources/redisprogress", xxhash, goRedis},
-	"sources/kafkasource":               {"partition", "partition/urltls", "sources", "sources/logstream", "sources/progress", xxhash, franzGo},
+	"sources/kafkasource":               {"partition", "partition/urltls", "sources", "sources/logstream", "sources/progress", franzGo},
 	"sources/kafkasource/kafkatest":     {franzGo},
 	"sources/kafkasource/kafkaprogress": {"partition", "sources", "sources/progress", franzGo},
 
 	"sources/unitsource": {"partition", "partition/redisconfig", goRedis},
 
 	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/asynqsource/queuestat", "sources/logstream", "sources/progress",
-		asynq, xxhash, goRedis},
+		asynq, goRedis},
 	"sources/asynqsource/queuestat": {"partition", "partition/redisconfig", goRedis},
 
 	"framework": {"partition", "sources", "transition", "transition/coverage", "transition/machine"},

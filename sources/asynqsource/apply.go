@@ -60,7 +60,7 @@ func (s *stream) settled(t *trip, now time.Time) {
 		it, c := s.items[v.Position], &t.content[i]
 		if v.Outcome == progress.Requeue && it != nil {
 			if c.native == nil {
-				s.tried[it.id] = tried{tries: v.Attempt, crashes: it.crashes, firstError: c.reason}
+				s.tried[it.id] = progress.Tried{Tries: v.Attempt, Crashes: it.crashes, FirstError: c.reason}
 			}
 			if due := now.Add(c.delay); due.Before(s.look) { // it comes back then
 				s.look = due

@@ -17,7 +17,7 @@ import (
 // bare is a stream of epoch 5 that does nothing by itself.
 func bare() *stream {
 	src := &Source{}
-	st := &stream{source: src, items: map[int64]*item{}, open: map[string]int64{}, content: map[uint64]content{}, tried: map[string]tried{}}
+	st := &stream{source: src, items: map[int64]*item{}, open: map[string]int64{}, content: map[uint64]content{}, tried: map[string]progress.Tried{}}
 	st.Stream = logstream.New(st, partition.Grant{Epoch: 5}, progress.New(progress.Config{}, progress.Opened{Gate: everything}), &src.permit)
 	return st
 }
@@ -160,7 +160,7 @@ func TestWhatGivesWayComesBack(t *testing.T) {
 			}
 			known := map[string]string{}
 			for id, k := range st.tried {
-				known[id] = fmt.Sprintf("{%d %d %d %s}", k.tries, k.crashes, k.notBefore.Unix()-time.Time{}.Unix(), k.firstError)
+				known[id] = fmt.Sprintf("{%d %d %d %s}", k.Tries, k.Crashes, k.NotBefore.Unix()-time.Time{}.Unix(), k.FirstError)
 			}
 			_, open := st.open["a"]
 			if got := fmt.Sprint(known, open); got != c.want || open != (st.items[0] != nil) {

@@ -18,6 +18,7 @@ import (
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/logstream"
+	"github.com/countoff/countoff/sources/progress"
 )
 
 // A Source hands out the tasks of asynq queues, each of which is a partition. It
@@ -174,7 +175,7 @@ func agreeField(ctx context.Context, client redis.UniversalClient, name, want st
 // opened is what the store said when the fence was installed.
 type opened struct {
 	number   int64
-	tried    map[string]tried
+	tried    map[string]progress.Tried
 	suspects map[string]bool
 }
 
@@ -239,22 +240,15 @@ func (s *Source) install(ctx context.Context, k keys, g partition.Grant, tok par
 	if len(reply) != 5 {
 		return o, errReply
 	}
-	o = opened{number: number(reply, 1), tried: make(map[string]tried), suspects: make(map[string]bool)}
+	o = opened{number: number(reply, 1), tried: make(map[string]progress.Tried), suspects: make(map[string]bool)}
 	store := number(reply, 2)
 	tries, _ := reply[3].([]any)
 	for i := 0; i+1 < len(tries); i += 2 {
 		id, _ := tries[i].(string)
 		value, _ := tries[i+1].(string)
-		var t tried
-		var due int64
-		if _, err := fmt.Sscanf(value, "%d %d %d ", &t.tries, &t.crashes, &due); err != nil {
+		t, err := progress.ParseTried(value, now, store)
+		if err != nil {
 			return o, fmt.Errorf("%s of %q: %w", k.tries, id, err)
-		}
-		if parts := strings.SplitN(value, " ", 4); len(parts) == 4 {
-			t.firstError = parts[3]
-		}
-		if due > store {
-			t.notBefore = now.Add(time.Duration(due-store) * time.Millisecond)
 		}
 		o.tried[id] = t
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
@@ -29,17 +27,17 @@ type stream struct {
 	trip   trip // of the goroutine, and of Close after it
 
 	// The stream's lock guards the rest.
-	items   map[int64]*item    // open tasks, by position
-	open    map[string]int64   // their positions, by id
-	content map[uint64]content // of verdicts that are not answered, by Seq; see item.end
-	tried   map[string]tried   // what the store knows of tasks that were not taken yet
-	suspect map[string]bool    // they were perhaps running when their peer died
-	number  int64              // of the last trip
-	seen    int64              // of the last trip that was answered
-	atEnd   bool               // pending was empty when it was last looked at
-	paused  bool               // somebody has paused the queue
-	look    time.Time          // when to look again whatever happens
-	lease   time.Time          // when asynq's leases are extended next
+	items   map[int64]*item           // open tasks, by position
+	open    map[string]int64          // their positions, by id
+	content map[uint64]content        // of verdicts that are not answered, by Seq; see item.end
+	tried   map[string]progress.Tried // what the store knows of tasks that were not taken yet
+	suspect map[string]bool           // they were perhaps running when their peer died
+	number  int64                     // of the last trip
+	seen    int64                     // of the last trip that was answered
+	atEnd   bool                      // pending was empty when it was last looked at
+	paused  bool                      // somebody has paused the queue
+	look    time.Time                 // when to look again whatever happens
+	lease   time.Time                 // when asynq's leases are extended next
 	// keepLocks: the locks of unique tasks outlive their end here, see router.
 	keepLocks bool
 }
@@ -54,13 +52,6 @@ type item struct {
 	crashes   int
 	native    *native // what asynq said of its last run
 	end       content // of the verdict that it is done
-}
-
-// tried is what the store knows of the runs of a task beside asynq.
-type tried struct {
-	tries, crashes int
-	notBefore      time.Time
-	firstError     string
 }
 
 // content is what a verdict carries beside the outcome.
@@ -112,18 +103,18 @@ func (s *stream) take(id, raw string, since int64) {
 	}
 	t, had := s.tried[id]
 	delete(s.tried, id)
-	it := &item{id: id, raw: raw, key: m.key, uniqueKey: m.uniqueKey, retention: m.retention, crashes: t.crashes}
+	it := &item{id: id, raw: raw, key: m.key, uniqueKey: m.uniqueKey, retention: m.retention, crashes: t.Crashes}
 	s.items[pos], s.open[id] = it, pos
-	s.Log.Add(pos, keyHash(m.key))
+	s.Log.Add(pos, logstream.KeyHash(m.key))
 	s.Log.Named(pos)
 	if s.suspect[id] {
 		delete(s.suspect, id)
 		s.Log.Suspect(pos)
 	}
 	if had {
-		s.Log.Tried(pos, t.tries, t.notBefore)
+		s.Log.Tried(pos, t.Tries, t.NotBefore)
 	}
-	if t.crashes > 0 {
+	if t.Crashes > 0 {
 		s.Log.Accused(pos)
 	}
 	if err != nil {
@@ -137,21 +128,13 @@ func (s *stream) take(id, raw string, since int64) {
 	d := s.first
 	if had || m.retried > 0 || m.headers != nil {
 		d = &sources.Delivery{
-			Grant: s.Grant, Token: s.token, Attempt: max(m.retried, t.tries) + 1, Crashes: t.crashes,
-			FirstError: t.firstError, NotBefore: t.notBefore, Headers: m.headers,
+			Grant: s.Grant, Token: s.token, Attempt: max(m.retried, t.Tries) + 1, Crashes: t.Crashes,
+			FirstError: t.FirstError, NotBefore: t.NotBefore, Headers: m.headers,
 		}
 	}
 	*s.Held.Next() = sources.Task{
 		ID: id, Type: m.typ, Key: m.key, Payload: m.payload, Born: sources.MomentOf(m.born), Receipt: sources.Receipt(pos), Delivery: d,
 	}
-}
-
-// keyHash is what package progress knows of a key: 0 is no key.
-func keyHash(key string) uint64 {
-	if key == "" {
-		return 0
-	}
-	return max(1, xxhash.Sum64String(key))
 }
 
 // note notes a verdict. The caller holds the lock.

@@ -5,19 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/sources"
 )
-
-// keyHash is what package progress knows of a key: 0 is no key.
-func keyHash(key []byte) uint64 {
-	if len(key) == 0 {
-		return 0
-	}
-	return max(1, xxhash.Sum64(key))
-}
 
 // born is when a record was made: 0 of one without a time, which Kafka says as -1 ms.
 func born(r *kgo.Record) sources.Moment {

@@ -79,8 +79,8 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 		delete(s.tried, r.Offset)
 	}
 	if lifted {
-		s.Log.AddLifted(r.Offset, keyHash(r.Key))
-	} else if !s.Log.Add(r.Offset, keyHash(r.Key)) {
+		s.Log.AddLifted(r.Offset, logstream.KeyHash(r.Key))
+	} else if !s.Log.Add(r.Offset, logstream.KeyHash(r.Key)) {
 		return // finished by an earlier owner
 	}
 	if had {

@@ -131,3 +131,17 @@ func TestShortErrors(t *testing.T) {
 		}
 	}
 }
+
+// A key has one hash, be it text or bytes, and to know it takes no memory.
+func TestKeyHash(t *testing.T) {
+	text := strings.Repeat("customer", 20)
+	bytes := []byte(text)
+	if KeyHash("") != 0 || KeyHash([]byte(nil)) != 0 || KeyHash(text) != KeyHash(bytes) || KeyHash(text) == KeyHash(text[1:]) {
+		t.Error("no key is not 0, or a key has not got one hash")
+	}
+	if n := testing.AllocsPerRun(100, func() { hashed = KeyHash(text) + KeyHash(bytes) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+var hashed uint64

@@ -1,7 +1,11 @@
 package progress
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,6 +15,29 @@ type Tried struct {
 	Crashes    int
 	NotBefore  time.Time // by this process's clock; zero: at once
 	FirstError string
+}
+
+// ParseTried reads what a store keeps of a Tried, "tries crashes notbefore error". now is
+// the present instant, and store the same by the store's clock, whose the third is: in
+// milliseconds since 1970.
+func ParseTried(s string, now time.Time, store int64) (t Tried, err error) {
+	part := strings.SplitN(s, " ", 4)
+	if len(part) < 4 {
+		return t, fmt.Errorf("%q is not of four words: tries crashes notbefore error", s)
+	}
+	var at int64
+	var errs [3]error
+	t.Tries, errs[0] = strconv.Atoi(part[0])
+	t.Crashes, errs[1] = strconv.Atoi(part[1])
+	at, errs[2] = strconv.ParseInt(part[2], 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return Tried{}, fmt.Errorf("%q: %w", s, err)
+	}
+	if at > store {
+		t.NotBefore = now.Add(time.Duration(at-store) * time.Millisecond)
+	}
+	t.FirstError = part[3]
+	return t, nil
 }
 
 // A Content is what the store is to keep of a verdict.

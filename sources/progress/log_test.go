@@ -499,3 +499,24 @@ func TestLogHandsOutWhatWasLiftedFirst(t *testing.T) {
 		}
 	}
 }
+
+// What stores keep of a task that was tried is read in one way, by the clock of who asks;
+// what is no such thing is told.
+func TestParseTried(t *testing.T) {
+	store := t0.Add(-time.Hour).UnixMilli() // its clock is an hour behind
+	for s, want := range map[string]Tried{
+		"2 1 0 no luck at all":                  {Tries: 2, Crashes: 1, FirstError: "no luck at all"},
+		"1 0 0 ":                                {Tries: 1},
+		fmt.Sprint("3 0 ", store+1500, " x"):    {Tries: 3, NotBefore: t0.Add(1500 * time.Millisecond), FirstError: "x"},
+		fmt.Sprint("3 0 ", store, " it is due"): {Tries: 3, FirstError: "it is due"},
+	} {
+		if got, err := ParseTried(s, t0, store); got != want || err != nil {
+			t.Errorf("%q is %+v, %v; want %+v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "1 0 0", "x 0 0 ", "1 x 0 ", "1 0 x "} {
+		if got, err := ParseTried(s, t0, store); err == nil || got != (Tried{}) {
+			t.Errorf("%q is %+v", s, got)
+		}
+	}
+}

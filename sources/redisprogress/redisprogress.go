@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -166,17 +165,12 @@ func (o *Opened) parse(done []string, tries, lifted map[string]string, now time.
 	o.Tried = make(map[int64]Tried, len(tries))
 	for s, v := range tries {
 		x, err := strconv.ParseInt(s, 10, 64)
-		part := strings.SplitN(v, " ", 4)
-		if err != nil || len(part) < 4 {
-			return fmt.Errorf("redisprogress: the tries of %q are %q", s, v)
+		if err == nil {
+			o.Tried[x], err = progress.ParseTried(v, now, store)
 		}
-		t := Tried{FirstError: part[3]}
-		t.Tries, _ = strconv.Atoi(part[0])
-		t.Crashes, _ = strconv.Atoi(part[1])
-		if at, _ := strconv.ParseInt(part[2], 10, 64); at > store {
-			t.NotBefore = now.Add(time.Duration(at-store) * time.Millisecond)
+		if err != nil {
+			return fmt.Errorf("redisprogress: the tries of %q: %w", s, err)
 		}
-		o.Tried[x] = t
 	}
 	for s, v := range lifted {
 		x, err := strconv.ParseInt(s, 10, 64)

@@ -3,20 +3,10 @@ package redissource
 import (
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/redisprogress"
 )
-
-// keyHash is what package progress knows of a key: 0 is no key.
-func keyHash(key string) uint64 {
-	if key == "" {
-		return 0
-	}
-	return max(1, xxhash.Sum64String(key))
-}
 
 // deliver makes t, which is zero, the task of an envelope at a position. Its strings share
 // the memory of the envelope.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/progress"
 )
 
 // A Tried says how far an open task has come.
@@ -39,23 +39,13 @@ func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id 
 		return t, fmt.Errorf("redissource: start gate of %s, partition %v: %w", name, id, err)
 	}
 	t.Started = token != "" && position < gate
-	words := strings.SplitN(tries.Val(), " ", 4) // tries crashes notbefore error
-	if len(words) < 3 {
+	if tries.Val() == "" {
 		return t, nil
 	}
-	var errs [3]error
-	var ms int64
-	t.Tries, errs[0] = strconv.Atoi(words[0])
-	t.Crashes, errs[1] = strconv.Atoi(words[1])
-	ms, errs[2] = strconv.ParseInt(words[2], 10, 64)
-	if ms > 0 {
-		t.NotBefore = time.UnixMilli(ms)
-	}
-	if len(words) > 3 {
-		t.FirstError = words[3]
-	}
-	if err := errors.Join(errs[:]...); err != nil {
+	was, err := progress.ParseTried(tries.Val(), time.UnixMilli(0), 0) // its time by the store's clock
+	if err != nil {
 		return t, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
 	}
+	t.Tries, t.Crashes, t.NotBefore, t.FirstError = was.Tries, was.Crashes, was.NotBefore, was.FirstError
 	return t, nil
 }

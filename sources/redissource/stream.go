@@ -65,8 +65,8 @@ func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
 		delete(s.tried, pos)
 	}
 	if lifted {
-		s.Log.AddLifted(pos, keyHash(e.key))
-	} else if !s.Log.Add(pos, keyHash(e.key)) {
+		s.Log.AddLifted(pos, logstream.KeyHash(e.key))
+	} else if !s.Log.Add(pos, logstream.KeyHash(e.key)) {
 		return // finished by an earlier owner
 	}
 	if had {
