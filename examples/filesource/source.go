@@ -101,7 +101,10 @@ func (s *stream) Settle(_ context.Context, done ...sources.Settlement) error {
 	})
 }
 
-func (s *stream) Close(context.Context) error {
+func (s *stream) Close(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err // the ownership was lost: nothing is written, and this process holds nothing
+	}
 	err := s.change("close", func(f *File) { f.Token = partition.Token{} })
 	if errors.Is(err, sources.ErrFenced) {
 		return nil // it is another's, or nobody's: there is nothing to give back

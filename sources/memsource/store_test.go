@@ -54,6 +54,39 @@ func TestPushFollowsTheKey(t *testing.T) {
 	}
 }
 
+// Without time a stream is closed and its fence stands; with time it is cleared, whatever Close said before.
+func TestCloseWithoutTime(t *testing.T) {
+	s, g, tok := newStore(t, Config{}), partition.Grant{ID: 1, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
+	open := func() sources.Stream {
+		st, err := s.Open(t.Context(), g, tok)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	st := open()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := st.Close(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v", err)
+	}
+	if _, err := st.Fetch(t.Context(), 1); !errors.Is(err, sources.ErrClosed) {
+		t.Errorf("Fetch: %v", err)
+	}
+	open() // the fence stands
+	for range 2 {
+		if err := st.Close(t.Context()); err != nil {
+			t.Errorf("Close again: %v", err)
+		}
+		if err := st.Close(ended); err != nil {
+			t.Errorf("when it is over: %v", err)
+		}
+	}
+	if _, err := s.Open(t.Context(), g, tok); !errors.Is(err, sources.ErrFenced) {
+		t.Errorf("the fence was not cleared: %v", err)
+	}
+}
+
 func TestPushWithoutAKeyGoesRoundRobin(t *testing.T) {
 	s := newStore(t, Config{Partitions: partition.Config{Total: 4}})
 	if err := s.Push(make([]sources.Task, 12)...); err != nil {

@@ -23,7 +23,8 @@ type stream struct {
 	hand   hand
 	next   int64  // the log was read up to here
 	seen   uint64 // writes the log has told of
-	closed bool
+	closed bool   // Close was called
+	over   bool   // and answered
 
 	// batch is what was chosen and not yet returned; the log may not know that it
 	// starts. Only Fetch uses it.
@@ -211,14 +212,21 @@ func (s *stream) Settle(ctx context.Context, done ...sources.Settlement) error {
 }
 
 func (s *stream) Close(ctx context.Context) error {
-	if _, _, closed := s.state(); closed {
+	s.mu.Lock()
+	s.closed = true
+	over := s.over
+	s.mu.Unlock()
+	if over {
 		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return s.failed("close", err) // the log hears nothing
 	}
 	if _, err := call(ctx, s.link, "close", func() (struct{}, error) { s.log.close(s.tok); return struct{}{}, nil }); err != nil {
 		return s.failed("close", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
+	s.over = true
 	return nil
 }

@@ -171,13 +171,13 @@ func (s *ingressStream) Fetch(ctx context.Context, _ int) ([]sources.Task, error
 func (s *ingressStream) Settle(context.Context, ...sources.Settlement) error { return nil }
 
 // Close ends the ownership: once it returned nil, nothing that was sent under it
-// moves a line any more.
+// moves a line any more. It returns after the stream's goroutine, whose request under
+// way the client's own timeouts bound; if ctx has ended then, the fence stays.
 func (s *ingressStream) Close(ctx context.Context) error {
 	s.stop()
-	select {
-	case <-s.ended:
-	case <-ctx.Done():
-		return s.failed("close", ctx.Err())
+	<-s.ended
+	if err := ctx.Err(); err != nil {
+		return s.failed("close", err)
 	}
 	if err := ingressCloseScript.Run(ctx, s.client, []string{s.fence}, s.token.String()).Err(); err != nil {
 		return s.failed("close", redisconfig.Explain(err))

@@ -250,6 +250,28 @@ func TestIngressClose(t *testing.T) {
 	})
 }
 
+// Close without time leaves the fence, and no request that could still move a line.
+func TestIngressCloseWithoutTime(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for epoch := partition.Epoch(1); epoch <= 8; epoch++ { // chance would have a part in it
+			s := b.open(epoch)
+			if err := s.Close(ended); !errors.Is(err, context.Canceled) {
+				t.Errorf("Close: %v", err)
+			}
+			select {
+			case <-s.ended:
+			default:
+				t.Error("the stream still moves lines")
+			}
+			if f := b.fence(); f["t"] != tokenOf(epoch).String() {
+				t.Errorf("fence %v", f)
+			}
+		}
+	})
+}
+
 func TestIngressFetchEndsWithItsContext(t *testing.T) {
 	b := newInbox(t, redistest.New(t), 1)
 	s := b.open(1)

@@ -36,6 +36,9 @@ func ownerBreaches() []breach {
 		{"close does nothing", []string{"closing is no crash", "a closed stream does nothing"}, func(*bench) hooks {
 			return hooks{close: func(context.Context, *inner) error { return nil }}
 		}},
+		{"close does not look at its context", []string{"a close whose context has ended leaves the fence"}, func(*bench) hooks {
+			return hooks{close: func(ctx context.Context, s *inner) error { return s.Stream.Close(context.WithoutCancel(ctx)) }}
+		}},
 		{"a goroutine outlives its stream", []string{"close leaves no goroutine"}, func(b *bench) hooks {
 			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 				go func() { <-b.t.Context().Done() }()

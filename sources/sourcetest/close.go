@@ -51,6 +51,18 @@ func closedStream(s *scene) {
 	s.expect("the next owner", s.owner(here).take(3), "t0", "t1", "t2")
 }
 
+// Whoever closes so has lost the partition, or does not know: it is to end as if it had died.
+func closeSaysNothing(s *scene) {
+	s.push(here, s.tasks(here, "t", 3)...)
+	o := s.owner(here)
+	o.take(2)
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	_ = o.stream.Close(ctx) // may say that it sent nothing
+	o.open()                // of a fence that was cleared the epoch is over
+	s.expect("the same owner", o.take(3), "t0", "t1", "t2")
+}
+
 // The first ownership is to start what belongs to the client and stays.
 func closeLeavesNoGoroutine(s *scene) {
 	p := s.peer()

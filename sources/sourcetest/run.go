@@ -102,6 +102,7 @@ func clauses() []clause {
 		{"close gives back in order", closeGivesBack},
 		{"closing is no crash", closeIsNoCrash},
 		{"a closed stream does nothing", closedStream},
+		{"a close whose context has ended leaves the fence", closeSaysNothing},
 		{noGoroutine, closeLeavesNoGoroutine},
 
 		{"a crash loses nothing", crashLosesNothing},
