@@ -133,8 +133,8 @@ type Queued struct {
 }
 
 // Peek returns what is open in partition id of name, oldest first, at one moment;
-// of the log at most the first limit elements are looked at. It reads payloads and
-// so costs what they weigh: for people and observers.
+// of the log at most the first limit elements are looked at, or all where limit is 0.
+// It reads payloads and so costs what they weigh: for people and observers.
 func Peek(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int) ([]Queued, error) {
 	k := KeysOf(name, id)
 	tx := client.TxPipeline()
