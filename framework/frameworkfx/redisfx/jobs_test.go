@@ -31,6 +31,25 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
+// An option may be given to several applications: none finds the jobs of another.
+func TestOneOptionForTwoApplications(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 4}); err != nil {
+		t.Fatal(err)
+	}
+	option := fx.Options(
+		redisfx.Source(name, redisfx.Config{}),
+		frameworkfx.Configure(name, quick),
+		redisfx.Job(name, jobs.Entry{Name: "yearly", Spec: "0 0 1 1 *", Zone: "UTC", Missed: jobs.Skip}, func(context.Context, *framework.Task) error { return nil }),
+	)
+	for range 2 {
+		app := fxtest.New(t, frameworkfx.Module, fx.Provide(func() redis.UniversalClient { return client }), option)
+		app.RequireStart()
+		app.RequireStop()
+	}
+}
+
 // A job's handler runs for its ticks, and events tell of them.
 func TestAJobRuns(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
 // Package redisfx gives consumers of an fx application Redis as their source and
-// their ledger. It is the only package of frameworkfx that links the Redis client.
+// their ledger.
 package redisfx
 
 import (
@@ -77,6 +77,7 @@ type Config struct {
 func Source(consumer string, cfg Config) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func(l fx.Lifecycle, provided given) frameworkfx.Source {
+			cfg := cfg // the option may be of several applications
 			cfg.Source.Jobs = provided.jobsOf(consumer, cfg.Source.Jobs)
 			s, err := cfg.source(consumer, l, provided.Client)
 			if err != nil {
