@@ -33,6 +33,8 @@ func (c *Coordinator) sync(ctx context.Context, e machine.Sync) {
 			event:  machine.Synced{Call: e.Call, Answer: a},
 			report: []Event{Synced{Count: a.Count, Mine: len(a.Mine), Took: took}},
 		})
+	case errors.Is(err, ErrRenewed):
+		c.mailbox.put(mail{event: machine.Synced{Call: e.Call, Answer: a}, report: []Event{SyncFailed{Err: err, Took: took}}})
 	case errors.Is(err, partition.ErrConfig):
 		c.mailbox.put(mail{event: machine.SyncFailed{Call: e.Call}, report: []Event{ConfigRefused{err}}})
 		c.mailbox.put(mail{event: machine.Stop{Now: true}, fatal: err})

@@ -3,6 +3,7 @@ package transition_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -319,6 +320,32 @@ func TestSlowLedgerIsUnknown(t *testing.T) {
 		slow.delay(0)
 		pass(5 * time.Second)
 		n.shares(a)
+		a.co.Stop()
+		<-a.ended
+	})
+}
+
+// A store that can promise nothing new keeps nobody from his work.
+func TestOnlyRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		careful := &faulty{Ledger: n.ledger}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = careful }).start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		few := fmt.Errorf("0 of 1 replicas have it: %w", transition.ErrRenewed)
+		careful.promise(few)
+		pass(3 * transition.Timing{}.WithDefaults().Lease)
+		n.shares(a)
+		if !a.co.Valid(time.Now()) || saw[transition.Lapsed](a) || saw[transition.Aborted](a) {
+			t.Errorf("it was stopped: %v", a.events)
+		}
+		if !a.saw(func(e transition.Event) bool {
+			f, ok := e.(transition.SyncFailed)
+			return ok && errors.Is(f.Err, few)
+		}) {
+			t.Errorf("nobody is told: %v", a.events)
+		}
 		a.co.Stop()
 		<-a.ended
 	})

@@ -25,7 +25,7 @@ type (
 		Took  time.Duration
 	}
 	// SyncFailed: a call failed or timed out. Whether the ledger carried it out is
-	// unknown. It is repeated.
+	// unknown. It is repeated. If Err wraps ErrRenewed the lease was renewed.
 	SyncFailed struct {
 		Err  error
 		Took time.Duration

@@ -16,6 +16,7 @@ type faulty struct {
 	transition.Ledger
 	mu    sync.Mutex
 	err   error
+	few   error // of Sync, beside its answer
 	late  time.Duration
 	full  error // of Seal alone
 	deaf  error
@@ -24,6 +25,7 @@ type faulty struct {
 
 func (f *faulty) fail(err error)        { f.mu.Lock(); defer f.mu.Unlock(); f.err = err }
 func (f *faulty) delay(d time.Duration) { f.mu.Lock(); defer f.mu.Unlock(); f.late = d }
+func (f *faulty) promise(err error)     { f.mu.Lock(); defer f.mu.Unlock(); f.few = err }
 func (f *faulty) deafen(err error)      { f.mu.Lock(); defer f.mu.Unlock(); f.deaf = err }
 func (f *faulty) fill(err error)        { f.mu.Lock(); defer f.mu.Unlock(); f.full = err }
 func (f *faulty) state() (time.Duration, error) {
@@ -47,7 +49,9 @@ func (f *faulty) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		case <-time.After(late):
 		}
 	}
-	return a, err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return a, errors.Join(err, f.few)
 }
 
 func (f *faulty) Seal(ctx context.Context, next transition.Roll) error {

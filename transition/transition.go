@@ -25,7 +25,8 @@ type (
 type Ledger interface {
 	// Sync tells the ledger everything about its sender and returns everything
 	// that is the sender's. It returns an error that wraps partition.ErrConfig if
-	// the name is in use with another configuration.
+	// the name is in use with another configuration. With an error that wraps
+	// ErrRenewed the answer counts all the same.
 	Sync(ctx context.Context, r Request) (Answer, error)
 	// Seal stores next, whose Version is that of the roll it replaces; the ledger
 	// gives it its number. It returns ErrStale if another roll was sealed since,
@@ -49,6 +50,11 @@ type Historian interface {
 // ErrStale means that a roll was not stored, because another one was sealed since
 // it was read, because the ledger is in grace, or because a barrier is closed.
 var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")
+
+// ErrRenewed means that the lease was renewed and that nothing else counts of what was
+// asked, because the store could still forget it: the answer lists what of the sender's
+// work is its own as before and what it gives up, and no grant, waiter or roll is new.
+var ErrRenewed = errors.New("the lease is renewed, and nothing else counts")
 
 // A Tenant works on what is granted. The coordinator calls it from one goroutine;
 // no call may block.

@@ -34,9 +34,10 @@ type Config struct {
 	// changed before it counts as answered; with fewer it is unknown, as if it had
 	// timed out, and nothing is worked on because of it. It keeps a fail-over from
 	// forgetting grants, while a master that is cut off from its replicas hands out
-	// nothing; with too few replicas nobody gains or gives up anything. A Sync that
-	// only renews a lease does not wait. The data under the partitions is not
-	// covered. Default 0.
+	// nothing; with too few replicas nobody gains or gives up anything, and who works
+	// goes on: a Sync renews the lease all the same, and returns an error that wraps
+	// transition.ErrRenewed. One that does nothing else does not wait. The data under
+	// the partitions is not covered. Default 0.
 	WaitReplicas int
 }
 
@@ -89,8 +90,9 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		}
 	}
 	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy)...)
+	short := few(err) && reply[0] == "full" && r.State != machine.Gone
 	switch {
-	case err != nil:
+	case err != nil && !short:
 		return transition.Answer{}, l.explain(ctx, "sync", err)
 	case reply[0] == "config":
 		return transition.Answer{}, l.refused(ctx)
@@ -100,9 +102,12 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		redisconfig.NoteRefused(ctx, l.client, l.name, err)
 		return transition.Answer{}, err
 	}
-	stamp, a, err := answer(reply)
-	if err != nil {
-		return transition.Answer{}, err
+	stamp, a, wrong := answer(reply)
+	if wrong != nil {
+		return transition.Answer{}, wrong
+	}
+	if short {
+		return renewed(r, a), fmt.Errorf("%w: %w", l.explain(ctx, "sync", err), transition.ErrRenewed)
 	}
 	l.quiet.keep(r, stamp, a)
 	return a, nil
@@ -150,7 +155,8 @@ func (l *Ledger) agreement() []any {
 	return []any{fmt.Sprintf("%d %d", partition.Protocol, partition.TagsProtocol), c.Total, string(c.Hash), c.UnitsHash(), strings.Join(c.Units, "\n"), grows}
 }
 
-// run runs a script that changes the ledger, by its hash if the server has it.
+// run runs a script that changes the ledger, by its hash if the server has it. It returns
+// a reply also if too few replicas have what it did; see few.
 func (l *Ledger) run(ctx context.Context, s *redis.Script, common []any, own ...any) ([]string, error) {
 	call := l.doubts.call()
 	args := make([]any, 0, len(common)+2+len(own))
@@ -166,18 +172,18 @@ func (l *Ledger) run(ctx context.Context, s *redis.Script, common []any, own ...
 		// known again: no other peer's call can come before the grace it opens.
 		call.forgot = true
 		reply, err = l.eval(ctx, s, true, keys, args)
-		if err == nil {
+		if err == nil || few(err) {
 			// The other scripts are gone too. Load them now, or the first call of each
 			// would raise the same doubt again. Failing to costs that grace, no more.
 			load(ctx, l.client)
 		}
 	}
-	if err != nil {
+	if err != nil && !few(err) {
 		call.failed()
 		return nil, err
 	}
 	call.answered()
-	return reply, nil
+	return reply, err
 }
 
 // load makes the scripts known to the server.

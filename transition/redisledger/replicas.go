@@ -1,14 +1,58 @@
 package redisledger
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
 )
 
+// A fewError says that too few replicas have what a script has done.
+type fewError struct{ have, want int }
+
+func (e *fewError) Error() string { return fmt.Sprintf("%d of %d replicas have it", e.have, e.want) }
+
+// few reports whether a script was carried out and answered, but not heard of by enough
+// replicas.
+func few(err error) bool {
+	var e *fewError
+	return errors.As(err, &e)
+}
+
+// renewed returns what counts of the answer a to r where too few replicas have heard of r.
+// The lease is renewed: a fail-over forgets that whether they had or not, and opens a grace
+// instead. What the sender works on was shown to it before. Whatever else the master has
+// done meanwhile may be forgotten, so nothing is told of it: no grant is gained, none is
+// taken back or asked for, no roll is there or due, and no barrier opens.
+func renewed(r machine.Request, a machine.Answer) machine.Answer {
+	holds := make(map[partition.Grant]bool, len(r.Hold))
+	for _, g := range r.Hold {
+		holds[g] = true
+	}
+	var mine []machine.Held
+	for _, h := range a.Mine {
+		if holds[h.Grant] {
+			mine = append(mine, machine.Held{Grant: h.Grant})
+		}
+	}
+	for _, g := range r.Release {
+		mine = append(mine, machine.Held{Grant: g})
+	}
+	slices.SortFunc(mine, func(a, b machine.Held) int { return cmp.Compare(a.Grant.ID, b.Grant.ID) })
+	a.Mine, a.Line = mine, nil
+	a.Sealing, a.Due = false, 0
+	a.Behind = max(a.Behind, 1)
+	return a
+}
+
 // eval runs a script, by its text or by its hash, and waits for the replicas that the
-// configuration wants.
+// configuration wants. It returns a reply also if there are too few of them; see few.
 func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []string, args []any) ([]string, error) {
 	run := s.EvalSha
 	if text {
@@ -35,7 +79,7 @@ func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []st
 	}
 	have, err := wait.Int()
 	if err == nil && have < l.cfg.WaitReplicas {
-		err = fmt.Errorf("%d of %d replicas have it", have, l.cfg.WaitReplicas)
+		err = &fewError{have, l.cfg.WaitReplicas}
 	}
 	return reply, err
 }

@@ -1,6 +1,8 @@
 package redisledger_test
 
 import (
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +15,12 @@ import (
 )
 
 // What a Sync grants counts only once the replicas have it. A lease that is only
-// renewed does not wait.
+// renewed does not wait, and is renewed also where they do not have the rest.
 func TestWaitReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	client, name := server.Client(), redistest.Name(t)
-	cfg := redisledger.Config{Config: partition.Config{Total: 4}, Timing: transition.Timing{Lease: 10 * time.Second}, WaitReplicas: 1}
+	cfg := redisledger.Config{Config: partition.Config{Total: 4}, Timing: transition.Timing{Lease: 4 * time.Second}, WaitReplicas: 1}
 	makeName(t, client, name, cfg.Config)
 	l := newLedger(t, client, name, cfg)
 	r := transition.Request{Session: "aa", Peer: "a", State: machine.Live, Claim: []partition.ID{0}}
@@ -54,6 +56,38 @@ func TestWaitReplicas(t *testing.T) {
 	next := transition.Roll{Membership: census.Membership}
 	if err := l.Seal(t.Context(), next); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas have it") {
 		t.Errorf("a roll that no replica has: %v", err)
+	}
+	// The master goes on to another membership, and no quiet Sync will do.
+	renewed := func(r transition.Request, want ...partition.Grant) {
+		t.Helper()
+		a, err := l.Sync(t.Context(), r)
+		if !errors.Is(err, transition.ErrRenewed) || !strings.Contains(err.Error(), "0 of 1 replicas have it") {
+			t.Fatalf("without a replica: %v", err)
+		}
+		var mine []machine.Held // by nobody wanted
+		for _, g := range want {
+			mine = append(mine, machine.Held{Grant: g})
+		}
+		if !reflect.DeepEqual(a.Mine, mine) || a.Line != nil || a.Sealing || a.Due != 0 || a.Behind == 0 {
+			t.Errorf("%s is told %+v, want the grants %v and nothing that no replica has", r.Peer, a, want)
+		}
+	}
+	other := transition.Request{Session: "bb", Peer: "b", State: machine.Live, Claim: []partition.ID{0, 1}}
+	renewed(other)
+	renewed(r, r.Hold...)
+	drained := r
+	drained.Hold, drained.Release = nil, r.Hold
+	renewed(drained, r.Hold...)
+	renewed(r) // the master has given it to the other, who is not told
+	renewed(other)
+	left := transition.Request{Session: "cc", Peer: "c", State: machine.Gone}
+	if _, err := l.Sync(t.Context(), left); err == nil || errors.Is(err, transition.ErrRenewed) {
+		t.Errorf("a last word that no replica has: %v", err)
+	}
+	replica.Resume()
+	r = other
+	if a := synced(); len(a.Mine) != 2 || a.Line == nil || !a.Sealing {
+		t.Errorf("with the replica back the other is told %+v", a)
 	}
 	if _, err := redisledger.New(client, name, redisledger.Config{WaitReplicas: -1}); err == nil {
 		t.Error("-1 replicas are taken")
