@@ -22,6 +22,12 @@ import (
 // removed yet: its Lease is negative.
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	c := transition.Census{Config: l.cfg.Config}
+	reply, err := censusScript.Run(ctx, l.client, allKeys(l.name)).Slice()
+	if err != nil {
+		return c, l.explain(ctx, "census", err)
+	}
+	// Read last, the configuration may be newer than the membership but not older: a roll
+	// made of the two stays due if it has changed meanwhile.
 	stands, err := redisconfig.Read(ctx, l.client, l.name)
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
@@ -32,10 +38,6 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 			return c, err
 		}
 		c.Config = stands
-	}
-	reply, err := censusScript.Run(ctx, l.client, allKeys(l.name)).Slice()
-	if err != nil {
-		return c, l.explain(ctx, "census", err)
 	}
 	return c, readCensus(&c, reply)
 }

@@ -1,9 +1,12 @@
 package redisledger_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/machine"
@@ -59,5 +62,55 @@ func TestGrow(t *testing.T) {
 	}
 	if got := due(); got != nil {
 		t.Errorf("another roll is due, with %v", got)
+	}
+}
+
+// A name that grows while the next roll is made: what the roll was made of is old, so the one
+// after it is due.
+func TestGrowWhileARollIsMade(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{Total: 2})
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 2}, Timing: someTiming, Grows: true})
+	r := machine.Request{Session: session(1), Peer: "ann"}
+	mustSync(t, l, r)
+	s.client.AddHook(&between{do: func() {
+		if err := l.Grow(t.Context(), 5); err != nil {
+			t.Error(err)
+		}
+	}})
+	for i := range 2 {
+		c, err := l.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		roll, _ := machine.NextRoll(c, partition.Sticky{})
+		if err := l.Seal(t.Context(), roll); err != nil {
+			t.Fatal(err)
+		}
+		if a := mustSync(t, l, r); a.Sealing != (i == 0) {
+			t.Errorf("after roll %d, of %v, another is due: %v", i+1, roll.Members[0].Partitions, a.Sealing)
+		}
+	}
+}
+
+// between does something once, right after the first command that succeeds.
+type between struct {
+	do func()
+}
+
+func (h *between) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if do := h.do; do != nil && err == nil {
+			h.do = nil
+			do()
+		}
+		return err
 	}
 }
