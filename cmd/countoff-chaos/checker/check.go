@@ -17,6 +17,7 @@ func Check(h *History) *Report {
 	c := &check{h: h, report: &Report{ViolationsByRule: map[string]int{}, Pauses: map[string]time.Duration{}}}
 	c.index()
 	c.finals()
+	c.strangers()
 	c.overlaps()
 	c.tables()
 	c.orders()
@@ -32,18 +33,21 @@ func Check(h *History) *Report {
 	return c.report
 }
 
+// never is later than everything.
+const never = journal.Time(1<<63 - 1)
+
 // A run is one run of a handler.
 type run struct {
 	began   journal.Record
 	ended   *journal.Record
 	process *Process
-	// settled is when the source had answered for what became of it; 0: never.
-	settled journal.Time
+	// settled is when the source had answered for what became of it, and asked when it
+	// was asked to; 0: never.
+	asked, settled journal.Time
 }
 
 // end is when r was over for everybody: its return, or the death of its process.
 func (r *run) end() journal.Time {
-	const never = journal.Time(1<<63 - 1)
 	end := never
 	if r.ended != nil {
 		end = r.ended.Time
@@ -194,7 +198,7 @@ func (c *check) process(p *Process) {
 			}
 			for _, v := range r.Tasks {
 				if x := newest[delivery{at, v.Task}]; x != nil && x.settled == 0 {
-					x.settled = r.Until
+					x.asked, x.settled = r.Time, r.Until
 				}
 			}
 		case journal.Opened:
@@ -225,15 +229,31 @@ func (c *check) process(p *Process) {
 	}
 }
 
-// forgettable returns the loss in which a fact acknowledged at that time, of a call
-// sent at that time, may be gone.
-func (c *check) forgettable(sent, acked journal.Time) *Loss {
-	for i, l := range c.h.Losses {
-		if acked > l.From && sent <= l.Until {
-			return &c.h.Losses[i]
+// forgettable reports whether what the store acknowledged at that time, to a call sent
+// at that time, may have been gone by then.
+func (c *check) forgettable(sent, acked, by journal.Time) bool {
+	return slices.ContainsFunc(c.h.Losses, func(l Loss) bool {
+		return acked > l.From && sent <= l.Until && l.At <= by
+	})
+}
+
+// gone reports whether a task, or its dead letter, that the store acknowledged may be
+// gone in the end. stood says whether a store that was looked at had it.
+func (c *check) gone(sent, acked journal.Time, stood func(*Store) bool) bool {
+	return slices.ContainsFunc(c.h.Losses, func(l Loss) bool {
+		return acked > l.From && sent <= l.Until && (l.Held == nil || acked > l.At || stood(l.Held))
+	})
+}
+
+// letters is how many dead letters of a task there are, or were when somebody looked.
+func (c *check) letters(task string) int {
+	n := c.h.Left.Dead[task]
+	for _, l := range c.h.Losses {
+		if l.Held != nil {
+			n += l.Held.Dead[task]
 		}
 	}
-	return nil
+	return n
 }
 
 // frozen is how long p was seen not to run between two times.

@@ -90,7 +90,7 @@ func (s *story) lose(name string, epoch uint64, at journal.Time) *story {
 }
 
 func (s *story) forget(from, until journal.Time) *story {
-	s.h.Losses = append(s.h.Losses, Loss{Span{from * ms, until * ms}, "wipe"})
+	s.h.Losses = append(s.h.Losses, Loss{Span: Span{from * ms, until * ms}, At: until * ms, Why: "wipe"})
 	return s
 }
 
@@ -176,6 +176,79 @@ func TestLeftOver(t *testing.T) {
 	s := tell().push("p1", "k", 1, 0)
 	s.h.Left.Open["p1"] = "pending"
 	expect(t, s, "stuck")
+
+	// What nobody sent, or nobody can read.
+	s = tell()
+	s.h.Left.Open[`"no task"`] = "pending"
+	s.h.Left.Dead["p7"] = 1
+	expect(t, s, "stuck", "invented")
+}
+
+// What was seen of a store before it forgot is judged as if it never did.
+func TestBeforeItForgot(t *testing.T) {
+	const wiped = 1000
+	one := func() *story { return tell().push("p1", "k", 1, 0).push("p2", "k", 2, 1) }
+
+	expect(t, tell().open("a", 5, 10).open("b", 4, 20).forget(0, wiped), "epoch")
+	expect(t, tell().open("a", 5, 10).open("b", 5, 20).forget(0, wiped), "epoch")
+	s := tell().push("p1", "k", 1, 0).open("a", 1, 5)
+	n := s.begin("a", 1, "p1", 10)
+	s.open("b", 2, 15).end("a", 1, n, "p1", journal.Done, 20).settle("a", 1, "p1", journal.Done, journal.OK, 21)
+	expect(t, s.forget(0, wiped), "stale")
+	expect(t, tell().push("p1", "k", 1, 0).open("a", 1, 5).open("b", 2, 7).run("a", 1, "p1", 10).forget(0, wiped), "stale", "stale")
+	expect(t, tell().push("p1", "k", 1, 0).run("a", 1, "p1", 10).run("b", 2, "p1", 100).forget(0, wiped), "doubled")
+	// It forgot twice, and the second time is no excuse for what was seen between.
+	expect(t, tell().push("p1", "k", 1, 60).run("a", 1, "p1", 70).run("b", 2, "p1", 100).forget(0, 50).forget(0, wiped), "doubled")
+
+	// A call that was sent before it forgot and answered later may have been carried
+	// out before or after it.
+	expect(t, tell().open("a", 5, 10).open("b", 4, wiped-1).forget(0, wiped))
+	late := tell().push("p1", "k", 1, 0).run("a", 1, "p1", wiped-10).run("b", 2, "p1", wiped+100).forget(500, wiped)
+	late.process("a").Records[2].Until = (wiped + 5) * ms
+	expect(t, late)
+
+	// The second of a key ran and the first was still to come: an order that nothing
+	// that happens later mends.
+	expect(t, one().run("a", 1, "p2", 10).forget(0, wiped), "order")
+	expect(t, one().forget(0, wiped).run("a", 1, "p2", wiped+10))
+	s = one()
+	s.begin("a", 1, "p1", 5)
+	s.kill("a", 10).run("b", 2, "p2", 20)
+	s.h.Left.Dead["p1"] = 1 // nobody knows when it was buried
+	expect(t, s)
+}
+
+// Of a store that was looked at before it was emptied only what it had is forgotten.
+func TestLookedAtBefore(t *testing.T) {
+	held := func(s *story, open, dead []string) *story {
+		s.forget(0, 50)
+		l := &s.h.Losses[len(s.h.Losses)-1]
+		l.At, l.Held = 40*ms, &Store{Open: map[string]string{}, Dead: map[string]int{}}
+		for _, task := range open {
+			l.Held.Open[task] = "pending"
+		}
+		for _, task := range dead {
+			l.Held.Dead[task] = 1
+		}
+		return s
+	}
+	one := func() *story { return tell().push("p1", "k", 1, 0) }
+	if r := expect(t, held(one(), []string{"p1"}, nil)); r.Forgotten != 1 {
+		t.Errorf("forgotten %d, want 1", r.Forgotten)
+	}
+	expect(t, held(one(), []string{"p2"}, nil), "lost")
+	expect(t, held(one(), nil, []string{"p1"})) // a dead letter because of crashes
+	// It was pushed after the look.
+	expect(t, held(tell().push("p1", "k", 1, 45), nil, nil))
+	// It was there the first time, and came back some other way.
+	expect(t, held(held(one(), []string{"p1"}, nil), nil, nil))
+
+	dead := func() *story {
+		s := one()
+		return s.end("a", 1, s.begin("a", 1, "p1", 10), "p1", journal.Dead, 20).settle("a", 1, "p1", journal.Dead, journal.OK, 21)
+	}
+	expect(t, held(dead(), nil, []string{"p1"}))
+	expect(t, held(dead(), nil, nil), "lost")
 }
 
 func TestInvented(t *testing.T) {

@@ -52,7 +52,13 @@ type Process struct {
 // what it acknowledged between From and Until may be gone.
 type Loss struct {
 	Span
+	// At is when it forgot, at the earliest: until then it knew everything, and what was
+	// seen of it is judged so.
+	At  journal.Time
 	Why string
+	// Held is what stood in it at At, before it was emptied: of the tasks that were
+	// acknowledged by then no other is gone. Nil: nobody looked.
+	Held *Store
 }
 
 // A Store is what stands in the store in the end.

@@ -16,7 +16,7 @@ func (c *check) stands(r journal.Record) *open {
 		if o.Until >= r.Time {
 			break
 		}
-		if o.Epoch > r.Epoch && c.forgettable(o.Until, o.Until) == nil {
+		if o.Epoch > r.Epoch && !c.forgettable(o.Time, o.Until, max(r.Time, r.Until)) {
 			return o
 		}
 	}
@@ -50,7 +50,7 @@ func (c *check) fences() {
 		for i := range all {
 			o := &all[i]
 			former := who[o.Epoch]
-			if former != nil && former.Session != o.Session && c.forgettable(former.Until, former.Until) == nil {
+			if former != nil && former.Session != o.Session && !c.forgettable(former.Time, former.Until, o.Until) {
 				c.violate("epoch", fmt.Sprintf("epoch %d of partition %d was worked by two sessions", o.Epoch, part),
 					former.process.Name+": "+former.String(), o.process.Name+": "+o.String())
 			}

@@ -40,7 +40,8 @@ func (c *check) finals() {
 		if done || letters > 0 || p.Acked == 0 {
 			continue
 		}
-		if c.forgettable(p.Sent, p.Acked) != nil {
+		stood := func(s *Store) bool { return s.Open[p.Task] != "" || s.Dead[p.Task] > 0 }
+		if c.gone(p.Sent, p.Acked, stood) {
 			c.report.Forgotten++
 			continue
 		}
@@ -48,11 +49,26 @@ func (c *check) finals() {
 	}
 }
 
+// strangers checks that nothing stands in the store that nobody sent, or can read.
+func (c *check) strangers() {
+	for id, where := range c.h.Left.Open {
+		if c.pushes[id] == nil {
+			c.violate("stuck", fmt.Sprintf("%s is left over in %s, and was never sent", id, where))
+		}
+	}
+	for id := range c.h.Left.Dead {
+		if c.pushes[id] == nil {
+			c.violate("invented", fmt.Sprintf("%s is a dead letter, and was never sent", id))
+		}
+	}
+}
+
 // letter checks that a dead letter that was acknowledged is there, and that nobody
 // got one who was not to.
 func (c *check) letter(p *Push, runs []*run, letters int) {
+	stood := func(s *Store) bool { return s.Dead[p.Task] > 0 }
 	for _, r := range runs {
-		if r.outcome() == journal.Dead && r.settled > 0 && letters == 0 && c.forgettable(r.settled, r.settled) == nil {
+		if r.outcome() == journal.Dead && r.settled > 0 && letters == 0 && !c.gone(r.asked, r.settled, stood) {
 			c.violate("lost", fmt.Sprintf("the dead letter of task %s was acknowledged and is gone", p.Task), c.story(p)...)
 			return
 		}
@@ -64,7 +80,7 @@ func (c *check) buried(p *Push, runs []*run) {
 	c.report.Buried++
 	interrupted := 0
 	for _, r := range runs {
-		if _, excuse := c.excuse(r); excuse && !r.final() {
+		if _, excuse := c.excuse(r, never); excuse && !r.final() {
 			interrupted++
 		}
 	}
@@ -88,10 +104,10 @@ func (c *check) story(p *Push) []string {
 	return s
 }
 
-// excuse says why a run may be repeated although nobody asked for it.
-func (c *check) excuse(r *run) (string, bool) {
+// excuse says why a run may be repeated, at that time, although nobody asked for it.
+func (c *check) excuse(r *run, at journal.Time) (string, bool) {
 	if r.settled > 0 {
-		if l := c.forgettable(r.settled, r.settled); l != nil {
+		if c.forgettable(r.asked, r.settled, at) {
 			return "forgotten", true
 		}
 		return "", false
@@ -114,7 +130,11 @@ func (c *check) doubles() {
 			continue
 		}
 		for i, r := range runs {
-			why, excused := c.excuse(r)
+			again := never
+			if i+1 < len(runs) {
+				again = runs[i+1].began.Time
+			}
+			why, excused := c.excuse(r, again)
 			switch why {
 			case "crashed":
 				c.report.Crashed++
@@ -213,6 +233,12 @@ func (c *check) straddles(r *run) bool {
 // orders checks that a key's tasks end for the first time in their order, and that
 // none starts before the one before it has.
 func (c *check) orders() {
+	byKey := map[string][]*Push{} // those that were acknowledged
+	for i := range c.h.Pushes {
+		if p := &c.h.Pushes[i]; p.Acked > 0 && p.Key != "" {
+			byKey[p.Key] = append(byKey[p.Key], p)
+		}
+	}
 	for key, runs := range c.keys {
 		if strings.HasPrefix(key, "task ") {
 			continue
@@ -227,21 +253,25 @@ func (c *check) orders() {
 				ends[r.began.Task] = r
 			}
 		}
-		tasks := make([]*Push, 0, len(first))
-		for task := range first {
-			if p := c.pushes[task]; p != nil && p.Acked > 0 {
-				tasks = append(tasks, p)
-			}
-		}
+		tasks := byKey[key]
 		slices.SortFunc(tasks, func(a, b *Push) int { return cmp.Compare(a.Seq, b.Seq) })
-		for i := 1; i < len(tasks); i++ {
-			before, after := ends[tasks[i-1].Task], first[tasks[i].Task]
-			if before == nil {
-				continue // forgotten, buried or lost: that is told elsewhere
+		for i, p := range tasks {
+			after := first[p.Task]
+			if after == nil {
+				continue
 			}
-			if after.began.Time < before.ended.Time {
-				c.violate("order", fmt.Sprintf("key %q: number %d began before number %d had ended", key, tasks[i].Seq, tasks[i-1].Seq),
-					append(c.story(tasks[i-1]), c.story(tasks[i])...)...)
+			for _, q := range slices.Backward(tasks[:i]) {
+				end := never
+				if before := ends[q.Task]; before != nil {
+					end = before.ended.Time
+				} else if c.letters(q.Task) > 0 || c.forgettable(q.Sent, q.Acked, after.began.Time) {
+					continue // it need not have ended: the one before it counts
+				}
+				if after.began.Time < end {
+					c.violate("order", fmt.Sprintf("key %q: number %d began before number %d had ended", key, p.Seq, q.Seq),
+						append(c.story(q), c.story(p)...)...)
+				}
+				break
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-chaos/child"
 	"github.com/countoff/countoff/cmd/countoff-chaos/journal"
 	"github.com/countoff/countoff/cmd/countoff-chaos/proxy"
+	"github.com/countoff/countoff/partition/redisurl"
 )
 
 // fault chooses whom a fault strikes and how hard, and returns what does it and waits
@@ -186,6 +187,10 @@ func (s *stage) network(kind string, p *process, d time.Duration) {
 func (s *stage) restart(ctx context.Context, kind string, down time.Duration) {
 	end := s.begin(kind, "the store is away for %v", down.Round(time.Millisecond))
 	defer end()
+	var loss checker.Loss
+	if kind == Wipe {
+		loss = s.look(ctx)
+	}
 	from := journal.Now()
 	dead, err := s.store.Restart(ctx, down, kind == Restart)
 	s.away(from)
@@ -193,8 +198,28 @@ func (s *stage) restart(ctx context.Context, kind string, down time.Duration) {
 		s.trouble("%v", err)
 	}
 	if kind == Wipe {
-		s.forgot(0, dead, kind)
+		loss.Why, loss.Until = kind, dead
+		if loss.Held == nil {
+			loss.At = dead
+		}
+		s.forgot(loss)
 	}
+}
+
+// look says what stands in the store that is about to be emptied: what was acknowledged
+// before and is neither there nor done was lost already.
+func (s *stage) look(ctx context.Context) checker.Loss {
+	at := journal.Now()
+	client, err := redisurl.Open(s.store.URL(""))
+	if err == nil {
+		defer func() { _ = client.Close() }()
+		var held checker.Store
+		if held, err = s.holds(ctx, client); err == nil {
+			return checker.Loss{At: at, Held: &held}
+		}
+	}
+	s.say("%-14s nobody could look at it before: %v", Wipe, err)
+	return checker.Loss{}
 }
 
 func (s *stage) failover(ctx context.Context) {
@@ -207,7 +232,7 @@ func (s *stage) failover(ctx context.Context) {
 		s.trouble("%v", err)
 		return
 	}
-	s.forgot(from, dead, Failover)
+	s.forgot(checker.Loss{Span: checker.Span{From: from, Until: dead}, At: dead, Why: Failover})
 	s.say("%-14s a replica has taken over, the old master follows it", Failover)
 }
 
@@ -226,7 +251,8 @@ func (s *stage) unplanned() error {
 		s.mu.Unlock()
 		if !planned {
 			s.flips++
-			s.forgot(at-journal.Time(around), at+journal.Time(around), "a fail-over that nobody asked for")
+			span := checker.Span{From: at - journal.Time(around), Until: at + journal.Time(around)}
+			s.forgot(checker.Loss{Span: span, At: span.From, Why: "a fail-over that nobody asked for"})
 		}
 	}
 	return nil
@@ -237,10 +263,10 @@ func (s *stage) away(from journal.Time) {
 	s.watch.outage(checker.Span{From: from, Until: journal.Now()})
 }
 
-func (s *stage) forgot(from, until journal.Time, why string) {
+func (s *stage) forgot(l checker.Loss) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.losses = append(s.losses, checker.Loss{Span: checker.Span{From: from, Until: until}, Why: why})
+	s.losses = append(s.losses, l)
 }
 
 // clock steps the store's clock, at most once in two leases: the promise is for one

@@ -16,19 +16,29 @@ import (
 // with its own eyes.
 var taskID = regexp.MustCompile(`[pi][0-9]{9}`)
 
-// holds reads what stands in the store.
+// idOf returns the id of the task that these bytes carry, or what they are.
+func idOf(element string) string {
+	if id := taskID.FindString(element); id != "" {
+		return id
+	}
+	return fmt.Sprintf("%q", element)
+}
+
+// holds reads what stands in the store. Tasks may move meanwhile: from the inbox, which is
+// read first, to a partition, and within one, which is read at once.
 func (s *stage) holds(ctx context.Context, client redis.UniversalClient) (checker.Store, error) {
 	left := checker.Store{Open: map[string]string{}, Dead: map[string]int{}}
-	note := func(where, element string) {
-		id := taskID.FindString(element)
-		if id == "" {
-			id = fmt.Sprintf("%q", element)
-		}
-		left.Open[id] = where
+	note := func(where, element string) { left.Open[idOf(element)] = where }
+	inbox, err := client.LRange(ctx, s.inbox, 0, -1).Result()
+	if err != nil {
+		return left, fmt.Errorf("read what is left of the inbox: %w", err)
+	}
+	for _, e := range inbox {
+		note("inbox", e)
 	}
 	for p := range s.cfg.Partitions {
 		tag := fmt.Sprintf("{%s:%d}", s.name, p)
-		pipe := client.Pipeline()
+		pipe := client.TxPipeline()
 		base := pipe.HGet(ctx, tag+":fence", "b")
 		pending := pipe.LRange(ctx, tag+":pending", 0, -1)
 		done := pipe.ZRange(ctx, tag+":done", 0, -1)
@@ -55,12 +65,8 @@ func (s *stage) holds(ctx context.Context, client redis.UniversalClient) (checke
 			note("delayed", e)
 		}
 		for _, e := range dead.Val() {
-			left.Dead[taskID.FindString(e)]++
+			left.Dead[idOf(e)]++
 		}
 	}
-	inbox, err := client.LRange(ctx, s.inbox, 0, -1).Result()
-	for _, e := range inbox {
-		note("inbox", e)
-	}
-	return left, err
+	return left, nil
 }
