@@ -25,7 +25,8 @@
 //
 //	S  two honest handlers on one partition never
 //	E  an epoch is worked once, and the fence at the data only rises
-//	U  a partition that stays wished by a peer whose lease stands is never paused
+//	U  a partition that stays wished by a peer whose lease stands is never paused, and
+//	   a lease stands where nothing keeps a peer from renewing it
 //	D  nobody drains for a successor that died before it asked
 //	L  after calm every partition is served by the peer that the newest roll names,
 //	   the roll names the living, who left is gone, and nobody stands as who waits for

@@ -36,6 +36,11 @@ func (m Mix) strategy() partition.Strategy {
 	return partition.Sticky{}
 }
 
+// steady reports whether nothing that happens can cost a peer its lease.
+func (m Mix) steady() bool {
+	return m.Disturbed == 0 && m.Pauses+m.Cuts+m.Restarts+m.Setbacks+m.Forgets+m.Disasters+m.Outages == 0
+}
+
 const (
 	// barrierTakes is what a barrier takes beside the longest handler, if every hint is
 	// lost: a beat until the roll is known, a quarter of one until it is known that all

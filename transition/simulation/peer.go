@@ -226,6 +226,9 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 		}
 	case machine.Lapsed:
 		w.say("%v: its lease lapsed", p)
+		if w.mix.steady() {
+			w.violate("U", "%v lets its lease lapse, and nothing kept it from renewing it", p)
+		}
 		p.disturbed = true
 	case machine.Left:
 		w.say("%v has left, stuck %v", p, e.Stuck)
