@@ -373,6 +373,48 @@ func TestRunEndsWhoDoesNotRelease(t *testing.T) {
 	f.until("ann to have all again", func(_, owner string) bool { return owner == "ann" })
 }
 
+// releases is a command that gives its units up at once and then does what the line says when
+// it gets SIGTERM.
+func releases(begun, last string) []string {
+	return []string{"sh", "-c", `trap '' HUP; trap '` + last + `' TERM; echo begun >` + begun + `
+		while read -r word token unit; do
+			case $word in moved | removed) echo released $token $unit >&3 ;; esac
+		done`}
+}
+
+// A command that has released everything has its --drain to end in, of which no lease that
+// runs out takes anything: nothing is owned under it.
+func TestRunLeavesTimeToEnd(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 2)
+	said := f.pipe()
+	flushed := filepath.Join(f.dir, "flushed")
+	r := f.run("ann", []string{"--drain", "20s"}, releases(said.path, "sleep 3; touch "+flushed+"; exit")...) // longer than the lease is believed in
+	said.comes("begun")
+	r.signal(t, syscall.SIGTERM)
+	if code := r.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+	if _, err := os.Stat(flushed); err != nil {
+		t.Errorf("the command was killed meanwhile: %v", err)
+	}
+}
+
+// A second signal ends at once also a command that has released everything.
+func TestRunSecondSignalWhenAllIsReleased(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 2)
+	said := f.pipe()
+	r := f.run("ann", []string{"--drain", "10m"}, releases(said.path, "echo told >"+said.path+"; while :; do sleep 0.1; done")...)
+	said.comes("begun")
+	r.signal(t, syscall.SIGTERM)
+	said.comes("told")
+	r.signal(t, syscall.SIGTERM)
+	if code := r.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+}
+
 // A program that knows of nothing but its environment: the signal ends it, and it is started
 // again with what it has now.
 func TestRunStartsAnewWithTheEnvironment(t *testing.T) {

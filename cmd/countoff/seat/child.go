@@ -192,14 +192,26 @@ func (c *child) notify(s os.Signal) {
 
 // end asks the command to end, and ends it after grace. why is said, if it is said at all.
 func (c *child) end(grace time.Duration, why string) {
-	c.mu.Lock()
-	first := !c.ordered
-	c.ordered = true
-	c.mu.Unlock()
-	if first && why != "" {
+	if c.due() && why != "" {
 		fmt.Fprintf(c.cfg.Err, "countoff run: the command has to end: %s\n", why)
 	}
 	c.order(fmt.Sprintf("%s %d", orderEnd, grace.Nanoseconds()))
+}
+
+// free is the end of a command whose peer owns nothing any more: no lease is left that could
+// run out before grace.
+func (c *child) free(grace time.Duration) {
+	c.due()
+	c.order(fmt.Sprintf("%s %d", orderFree, grace.Nanoseconds()))
+}
+
+// due notes that the command is told to end, and reports whether that is news.
+func (c *child) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	news := !c.ordered
+	c.ordered = true
+	return news
 }
 
 // await says that the command has n more units to release.

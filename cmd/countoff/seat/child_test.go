@@ -42,3 +42,19 @@ func TestGuardWhenTheSharedClockIsSet(t *testing.T) {
 		t.Errorf("an earlier instant counts: %v", g.until-own)
 	}
 }
+
+// What the guard knew of may run out between the end of the ownership and the word of it: the
+// command has its time all the same, unless its peer is in a hurry then.
+func TestGuardWhenNothingIsOwnedAnyMore(t *testing.T) {
+	own := time.Hour
+	g := &guard{clock: func(time.Time) time.Duration { return own }, until: own, killAt: own + time.Second}
+	own += time.Millisecond
+	g.obey(order{orderFree, int64(20 * time.Second)})
+	if want := own + 20*time.Second; g.killAt != want || g.until <= want {
+		t.Errorf("killed at %v, owned until %v, now is %v", g.killAt, g.until, own)
+	}
+	g.obey(order{orderEnd, int64(time.Second)})
+	if want := own + time.Second; g.killAt != want {
+		t.Errorf("in a hurry: killed at %v, now is %v", g.killAt, own)
+	}
+}

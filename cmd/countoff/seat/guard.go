@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,6 +24,7 @@ const (
 	orderUntil  = "until"  // until NANOSECONDS: the ownership stands until then, by bootNow
 	orderSignal = "signal" // signal NUMBER: to the command
 	orderEnd    = "end"    // end NANOSECONDS: the command has this long to end
+	orderFree   = "free"   // free NANOSECONDS: as end, and nothing is owned any more that could be lost meanwhile
 )
 
 // What the guard says where the command answers.
@@ -151,6 +153,10 @@ func (g *guard) obey(o order) {
 		_ = g.cmd.Process.Signal(syscall.Signal(o.number)) // fails if it has ended
 	case orderEnd:
 		g.end(time.Duration(o.number))
+	case orderFree:
+		g.until = math.MaxInt64
+		g.end(time.Duration(o.number))
+		g.killAt = g.clock(time.Now()) + time.Duration(o.number) // also where the ownership that it knew of was over by then
 	}
 }
 

@@ -31,6 +31,7 @@ type seat struct {
 	signal   bool           // the child is to be signalled because of units that came
 	stopping bool
 	stopBy   time.Time     // when the child of a peer that stops is to have ended
+	free     bool          // everything was handed over
 	changed  chan struct{} // something of the above may call for a child
 }
 
@@ -72,7 +73,7 @@ func Run(ctx, now context.Context, cfg Config) error {
 	}
 	ended := make(chan error, 1)
 	tending, enough := context.WithCancel(context.Background())
-	go func() { ended <- s.tend(tending) }()
+	go func() { ended <- s.tend(tending, now) }()
 	var cause error
 	tended := false
 	select {
@@ -87,6 +88,9 @@ func Run(ctx, now context.Context, cfg Config) error {
 	within, cancel := context.WithTimeout(now, units.StopTimeout())
 	err = units.Stop(within)
 	cancel()
+	s.mu.Lock()
+	s.free = err == nil
+	s.mu.Unlock()
 	enough()
 	if !tended {
 		if late := <-ended; late != nil && !errors.Is(late, context.Canceled) {
@@ -197,8 +201,8 @@ func (s *seat) heard(c *child, text string) {
 }
 
 // tend keeps a command running while there are units, until ctx ends or the command ends by
-// itself. When it returns no command runs.
-func (s *seat) tend(ctx context.Context) error {
+// itself. When it returns no command runs. One that runs then is to end, and soon if now ends.
+func (s *seat) tend(ctx, now context.Context) error {
 	look := time.NewTicker(s.cfg.Units.Timing.WithDefaults().Beat() / 8)
 	defer look.Stop()
 	for {
@@ -215,7 +219,7 @@ func (s *seat) tend(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := s.watch(ctx, c, look); err != nil || ctx.Err() != nil {
+		if err := s.watch(ctx, now, c, look); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -257,16 +261,23 @@ func (s *seat) begin() (*child, error) {
 }
 
 // watch returns when c has ended: with an error if it did so by itself.
-func (s *seat) watch(ctx context.Context, c *child, look *time.Ticker) error {
-	over := ctx.Done()
+func (s *seat) watch(ctx, now context.Context, c *child, look *time.Ticker) error {
+	over, hurry := ctx.Done(), (<-chan struct{})(nil)
 	for {
 		select {
 		case <-over:
-			over = nil
+			over, hurry = nil, now.Done()
 			s.mu.Lock()
-			left := time.Until(s.stopBy)
+			left, free := max(time.Until(s.stopBy), s.grace), s.free
 			s.mu.Unlock()
-			c.end(max(left, s.grace), "")
+			if free {
+				c.free(left)
+			} else {
+				c.end(left, "")
+			}
+		case <-hurry:
+			hurry = nil
+			c.end(s.grace, "")
 		case <-look.C:
 			c.live()
 			s.news(c)
