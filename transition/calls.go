@@ -184,9 +184,9 @@ func (c *Coordinator) followRequirements(ctx context.Context, tell func([]partit
 	known := false
 	for {
 		inner, cancel := context.WithTimeout(ctx, c.cfg.Timing.CallTimeout())
-		census, err := c.cfg.Ledger.Census(inner)
+		cfg, err := ReadConfig(inner, c.cfg.Ledger)
 		cancel()
-		if found := census.Config.Requires; err == nil && (!known || !slices.Equal(found, last)) {
+		if found := cfg.Requires; err == nil && (!known || !slices.Equal(found, last)) {
 			tell(found)
 			last, known = found, true
 		}

@@ -7,12 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/memledger"
 )
 
 func TestRunEndsHard(t *testing.T) {
@@ -306,6 +308,41 @@ func TestOtherIndexerLeavesOutWhatAsksForTags(t *testing.T) {
 		pass(5 * time.Second)
 		if v := a.co.View(); !slices.Equal(v.Wish, []partition.ID{6}) {
 			t.Errorf("it wishes for %v, want 6 alone", v.Wish)
+		}
+		a.co.Stop()
+		a.ends()
+	})
+}
+
+// A counting ledger counts the censuses.
+type counting struct {
+	*memledger.Ledger
+	censuses atomic.Int32
+}
+
+func (c *counting) Census(ctx context.Context) (transition.Census, error) {
+	c.censuses.Add(1)
+	return c.Ledger.Census(ctx)
+}
+
+// A census is as large as the name: what partitions ask for is had for less, where the ledger
+// can.
+func TestOtherIndexerReadsNoCensus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		n.ledger.Require(partition.Requirement{First: 2, Last: 4, Tags: "gpu"})
+		ledger := &counting{Ledger: n.ledger}
+		views := &views{emits: make(chan partition.View), fails: make(chan error)}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger, cfg.Indexer = ledger, views }).start(t.Context())
+		views.emits <- partition.View{Version: 1, Index: 0, Replicas: 1, Wish: []partition.ID{1, 2, 3}}
+		pass(5 * time.Second) // the first roll is sealed by a census
+		ledger.censuses.Store(0)
+		pass(2 * transition.Timing{}.WithDefaults().Lease)
+		if got := slices.Sorted(maps.Keys(a.holds())); !slices.Equal(got, []partition.ID{1}) {
+			t.Errorf("it serves %v, want 1 alone", got)
+		}
+		if got := ledger.censuses.Load(); got != 0 {
+			t.Errorf("it read %d censuses", got)
 		}
 		a.co.Stop()
 		a.ends()

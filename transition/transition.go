@@ -47,6 +47,23 @@ type Historian interface {
 	History(ctx context.Context, limit int) (machine.History, error)
 }
 
+// A ConfigReader is a Ledger that tells what the peers of its name agree on for less than a
+// census: a peer with another indexer asks for it once in a lease.
+type ConfigReader interface {
+	// ReadConfig returns the Config of a census. It changes nothing.
+	ReadConfig(ctx context.Context) (partition.Config, error)
+}
+
+// ReadConfig returns what the peers of the name of l agree on, by a census if l is no
+// [ConfigReader].
+func ReadConfig(ctx context.Context, l Ledger) (partition.Config, error) {
+	if r, ok := l.(ConfigReader); ok {
+		return r.ReadConfig(ctx)
+	}
+	census, err := l.Census(ctx)
+	return census.Config, err
+}
+
 // ErrStale means that a roll was not stored, because another one was sealed since
 // it was read, because the ledger is in grace, or because a barrier is closed.
 var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")

@@ -66,6 +66,8 @@ func New(cfg partition.Config, timing transition.Timing, opts Options) *Ledger {
 var (
 	_ transition.Ledger    = (*Ledger)(nil)
 	_ transition.Historian = (*Ledger)(nil)
+
+	_ transition.ConfigReader = (*Ledger)(nil)
 )
 
 // As returns another handle to the same store, as a peer with its own
@@ -129,6 +131,16 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	return l.shared.store.Census(l.call())
+}
+
+// ReadConfig implements transition.ConfigReader.
+func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
+	if err := ctx.Err(); err != nil {
+		return partition.Config{}, err
+	}
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	return l.shared.store.ReadConfig(l.call())
 }
 
 // Hints implements transition.Ledger.

@@ -430,17 +430,23 @@ func (s *Store) Require(requires []partition.Requirement) Hints {
 	return Hints{All: true}
 }
 
+// ReadConfig is transition.ConfigReader.ReadConfig.
+func (s *Store) ReadConfig(c Call) (partition.Config, error) {
+	if !s.known {
+		return c.Config, nil
+	}
+	return s.config, agree(s.config, c.Config)
+}
+
 // Census is transition.Ledger.Census. It changes nothing, not even the clock.
 func (s *Store) Census(c Call) (machine.Census, error) {
-	if !s.known {
-		return machine.Census{Config: c.Config}, nil
-	}
-	if err := agree(s.config, c.Config); err != nil {
-		return machine.Census{}, err
+	cfg, err := s.ReadConfig(c)
+	if err != nil || !s.known {
+		return machine.Census{Config: cfg}, err
 	}
 	clock := s.clock + min(max(c.Now-s.raw, 0), s.step)
 	census := machine.Census{
-		Config:     s.config,
+		Config:     cfg,
 		Count:      s.count,
 		Clock:      duration(clock),
 		Membership: s.membership,

@@ -38,6 +38,8 @@ type Ledger struct {
 var (
 	_ transition.Ledger    = (*Ledger)(nil)
 	_ transition.Historian = (*Ledger)(nil)
+
+	_ transition.ConfigReader = (*Ledger)(nil)
 )
 
 // Witness returns inner with counter as the witness of its epochs. trouble is called when
@@ -145,6 +147,11 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 
 // Census implements [transition.Ledger].
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) { return l.inner.Census(ctx) }
+
+// ReadConfig implements [transition.ConfigReader].
+func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
+	return transition.ReadConfig(ctx, l.inner)
+}
 
 // Hints implements [transition.Ledger].
 func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func()) error {

@@ -89,4 +89,6 @@ func idle(ctx context.Context, client redis.UniversalClient, name, remove string
 var (
 	_ transition.Ledger    = (*Ledger)(nil)
 	_ transition.Historian = (*Ledger)(nil)
+
+	_ transition.ConfigReader = (*Ledger)(nil)
 )

@@ -79,6 +79,7 @@ func TestProducerCameFirst(t *testing.T) {
 		},
 		"seal":   func() error { return other.Seal(t.Context(), machine.Roll{}) },
 		"census": func() error { _, err := other.Census(t.Context()); return err },
+		"config": func() error { _, err := other.ReadConfig(t.Context()); return err },
 	} {
 		err := call()
 		if !errors.Is(err, partition.ErrConfig) {

@@ -28,18 +28,23 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	}
 	// Read last, the configuration may be newer than the membership but not older: a roll
 	// made of the two stays due if it has changed meanwhile.
+	if c.Config, err = l.ReadConfig(ctx); err != nil {
+		return c, err
+	}
+	return c, readCensus(&c, reply)
+}
+
+// ReadConfig implements transition.ConfigReader. It is one HGETALL, whatever the numbers of
+// peers and partitions.
+func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
 	stands, err := redisconfig.Read(ctx, l.client, l.name)
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
+		return l.cfg.Config, nil
 	case err != nil:
-		return c, l.explain(ctx, "census", err)
-	default:
-		if err := l.differs(stands); err != nil {
-			return c, err
-		}
-		c.Config = stands
+		return l.cfg.Config, l.explain(ctx, "read the configuration", err)
 	}
-	return c, readCensus(&c, reply)
+	return stands, l.differs(stands)
 }
 
 // readCensus reads the reply of census.lua into c.

@@ -58,6 +58,9 @@ func TestRequire(t *testing.T) {
 	if stands, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || !slices.Equal(stands.Requires, requires) || protocol() != "2" {
 		t.Errorf("%+v stands under protocol %s, %v", stands, protocol(), err)
 	}
+	if cfg, err := l.ReadConfig(t.Context()); err != nil || !slices.Equal(cfg.Requires, requires) {
+		t.Errorf("the ledger reads %+v, %v", cfg, err)
+	}
 	if !mustSync(t, l, r).Sealing {
 		t.Error("no roll is due")
 	}
