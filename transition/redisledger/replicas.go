@@ -71,10 +71,19 @@ func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []st
 	wait := pipe.Do(ctx, "wait", l.cfg.WaitReplicas, (l.cfg.Timing.CallTimeout() / 2).Milliseconds())
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	reply, err := strs(script)
-	if err != nil {
-		if cluster, ok := l.client.(*redis.ClusterClient); ok && redis.HasErrorPrefix(err, "MOVED") {
-			cluster.ReloadState(ctx) // nobody follows a redirection of a single node
+	cluster, _ := l.client.(*redis.ClusterClient)
+	switch {
+	case err == nil:
+	case cluster != nil && redis.HasErrorPrefix(err, "ASK"):
+		// The slot is moving, and its keys are where no pipeline of a single node follows.
+		if reply, err = strs(run(ctx, cluster, keys, args...)); err == nil {
+			err = &fewError{0, l.cfg.WaitReplicas}
 		}
+		return reply, err
+	case cluster != nil && redis.HasErrorPrefix(err, "MOVED"):
+		cluster.ReloadState(ctx) // nobody follows a redirection of a single node
+		return nil, err
+	default:
 		return nil, err
 	}
 	have, err := wait.Int()

@@ -1,11 +1,16 @@
 package redisledger_test
 
 import (
+	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -91,5 +96,66 @@ func TestWaitReplicas(t *testing.T) {
 	}
 	if _, err := redisledger.New(client, name, redisledger.Config{WaitReplicas: -1}); err == nil {
 		t.Error("-1 replicas are taken")
+	}
+}
+
+// While the slot of the name moves to another master its keys are there, and the slot is not:
+// who works goes on.
+func TestWaitReplicasWhileTheSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t).(*redis.ClusterClient)
+	name, ctx := redistest.Name(t), t.Context()
+	layout := partition.Config{Total: 4}
+	makeName(t, cluster, name, layout)
+	timing := transition.Timing{Lease: 4 * time.Second}
+	r := transition.Request{Session: "aa", Peer: "a", State: machine.Live, Claim: []partition.ID{0}}
+	plain := newLedger(t, cluster, name, redisledger.Config{Config: layout, Timing: timing})
+	r.Hold, r.Claim = held(mustSync(t, plain, r)), nil
+	census, err := plain.Census(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All keys are there: a slot that moves answers about no other.
+	if err := plain.Seal(ctx, transition.Roll{Membership: census.Membership}); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(t, cluster, name, redisledger.Config{Config: layout, Timing: timing, WaitReplicas: 1})
+
+	tag := "{" + name + "}"
+	slot := redistest.Slot(tag)
+	from, err := cluster.MasterForKey(ctx, tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var to *redis.Client
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if m.Options().Addr != from.Options().Addr {
+			to = m
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(c *redis.Client, args ...any) string {
+		t.Helper()
+		reply, err := c.Do(ctx, args...).Text()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return reply
+	}
+	do(to, "cluster", "setslot", slot, "importing", do(from, "cluster", "myid"))
+	do(from, "cluster", "setslot", slot, "migrating", do(to, "cluster", "myid"))
+	host, port, _ := strings.Cut(to.Options().Addr, ":")
+	for _, key := range redistest.Keys(t, cluster, tag+"*") {
+		do(from, "migrate", host, port, key, 0, 5000)
+	}
+	a, err := l.Sync(ctx, r)
+	if !errors.Is(err, transition.ErrRenewed) || !slices.Equal(held(a), r.Hold) {
+		t.Errorf("while the slot moves %v counts, %v; want %v and ErrRenewed", held(a), err, r.Hold)
 	}
 }
