@@ -113,6 +113,17 @@ var barrierClauses = []clause{
 		a.at(0)
 		b.at(0)
 	}},
+	{"who may still live without a barrier is not ended by one in a grace", canRestart, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.sync(machine.Request{Weight: 1})
+		tb.pass(tb.timing.Lease / 2)
+		tb.restart(true)
+		tb.pass(tb.timing.Lease/2 + tb.slack()) // past its lease, inside the grace
+		if _, err := b.try(tb.Context(), machine.Request{Weight: 1, Barrier: true}); !errors.Is(err, partition.ErrConfig) {
+			tb.Fatalf("got %v, want ErrConfig", err)
+		}
+		a.sync(machine.Request{Weight: 1})
+	}},
 	{"an arrival is never taken back", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")
 		first := tb.seal(a, b)

@@ -173,7 +173,11 @@ func (s *Store) agreeOn(r machine.Request) error {
 	if r.Barrier {
 		want = "yes"
 	}
-	if cmp.Or(s.barrier, "no") == want || r.Weight <= 0 {
+	if r.Weight <= 0 {
+		return nil
+	}
+	if cmp.Or(s.barrier, "no") == want {
+		s.barrier = want
 		return nil
 	}
 	used := s.barrier != "" && s.inGrace() // those who live may not have said so yet

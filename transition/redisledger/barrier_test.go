@@ -92,6 +92,10 @@ func TestBarrierIsAgreed(t *testing.T) {
 			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"meta", "sessions", "leases", "transition"},
 			other: claims(session(2), no), refused: true,
 		},
+		"and who lives without is lost": {
+			agreed: []machine.Request{claims(session(1), no)}, lost: []string{"meta", "sessions", "leases", "transition"},
+			other: claims(session(2), yes), refused: true,
+		},
 		"and nobody knows who lives": {lost: []string{"meta"}, other: claims(session(1), yes)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,11 @@ local function agreed()
 	if string.match(ARGV[24], '^0 ') then return true end
 	local mode = ARGV[25] == '-' and 'no' or 'yes'
 	local stands = redis.call('HGET', KEYS[1], 'barrier')
-	if (stands or 'no') == mode then return true end
+	if stands == mode then return true end
+	if not stands and mode == 'no' then -- as much of a decision as the other, also in the next grace
+		redis.call('HSET', KEYS[1], 'barrier', mode)
+		return true
+	end
 	if stands and graceful() then return false end -- those who live may not have said so yet
 	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], str(meta.clock), '+inf')) do
 		if s ~= me and member(s) and row(s).state ~= 'gone' and claims(s) then return false end
