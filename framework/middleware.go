@@ -37,6 +37,18 @@ func (e *PanicError) Unwrap() error {
 // errGoexit is what a handler that ended its goroutine counts as.
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
+// apart does do in a goroutine of its own and waits for it, so that the end of that is an
+// error and takes nothing of the caller with it.
+func apart(do func() error) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errGoexit
+		defer func() { ended <- err }()
+		err = do()
+	}()
+	return <-ended
+}
+
 // Recover makes a panic of the handlers inside it an error. A consumer does this
 // anyway, at the very outside; Recover is for middleware that wants to see the
 // error.

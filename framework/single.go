@@ -18,8 +18,8 @@ type Job func(ctx context.Context, t partition.Token) error
 // else begins before the job has returned, unless its peer is dead or its lease ran out.
 //
 // A job that returns while it is this peer's runs again after a pause, of 20 ms at first and
-// of up to 2 s. A panic of it is an error. What it returns is told to observe, if that is not
-// nil.
+// of up to 2 s. A panic of it is an error, and so is runtime.Goexit, as testing's FailNow
+// does it. What it returns is told to observe, if that is not nil.
 //
 // Single returns when ctx has ended and the job was handed over, or with why it cannot go on.
 // By default the job stays where it is: a peer that comes back stands by. With cfg.Strategy
@@ -52,7 +52,7 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 			stop()
 			return <-ended
 		}
-		err = runJob(a, job)
+		err = apart(func() error { return runJob(a, job) })
 		handed := a.Context().Err() != nil
 		a.Release()
 		if observe != nil {

@@ -2,6 +2,7 @@ package framework_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,4 +73,35 @@ func TestSingleIsKeptOrHandedBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job that ends its goroutine has failed: it is told, and runs again.
+func TestSingleWhoseJobEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var told []error
+		runs := 0
+		var left error
+		returned := false
+		s.all.Go(func() {
+			left = framework.Single(ctx, "backup", s.cfg("ann"), func(ctx context.Context, _ partition.Token) error {
+				if runs++; runs == 1 {
+					runtime.Goexit()
+				}
+				<-ctx.Done()
+				return nil
+			}, func(err error) { told = append(told, err) })
+			returned = true
+		})
+		time.Sleep(20 * time.Second)
+		stop()
+		s.all.Wait()
+		if runs != 2 || len(told) != 2 || told[0] == nil || told[1] != nil {
+			t.Errorf("it ran %d times, and was told to have ended with %v", runs, told)
+		}
+		if !returned || left != nil {
+			t.Errorf("returned %t, with %v", returned, left)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -113,6 +114,48 @@ func TestUnitsSayWhyTheyEnded(t *testing.T) {
 			t.Errorf("the name is of others: stop says %v, and the peer %v", err, bob.Err())
 		}
 		time.Sleep(time.Hour)
+	})
+}
+
+// A handler that ends its goroutine has failed: it runs again, and its unit can be handed over.
+func TestUnitsWhoseHandlerEndsItsGoroutineMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		var once sync.Once
+		var failed []error
+		running := 0
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			work := c.Handler
+			c.Handler = func(ctx context.Context, u framework.Unit) error {
+				once.Do(runtime.Goexit)
+				return work(ctx, u)
+			}
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				switch e := e.(type) {
+				case framework.UnitStarted:
+					running++
+				case framework.UnitEnded:
+					running--
+					if e.Cause == nil {
+						failed = append(failed, e.Err)
+					}
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		bob, _ := w.enter("bob")
+		if table, _ := w.table(); table["a"] != "ann" {
+			t.Errorf("before: %v", table)
+		}
+		w.leave(ann)
+		time.Sleep(20 * time.Second)
+		if table, _ := w.table(); table["a"] != "bob" {
+			t.Errorf("after ann has left: %v", table)
+		}
+		if running != 0 || len(failed) != 1 || failed[0] == nil {
+			t.Errorf("told that %d handlers still run, and that it failed with %v", running, failed)
+		}
+		w.leave(bob)
 	})
 }
 
