@@ -150,7 +150,9 @@ func (s *session) work() error {
 	s.pool, s.coordinator, s.counted = p, co, found.indexer != nil
 	asked := s.asked
 	s.mu.Unlock()
-	co.SetWeight(s.c.share()) // it may have changed before there was anybody to tell
+	s.c.mu.Lock()
+	co.SetWeight(s.c.weight) // it may have changed before there was anybody to tell, and cannot while it is told
+	s.c.mu.Unlock()
 	if !asked.IsZero() {
 		return nil // the stop found no coordinator to tell
 	}
