@@ -10,8 +10,8 @@ import (
 // Check fails the test if one of the promises was broken, by what was seen from
 // outside:
 //
-//   - lost: a task was pushed, and neither did a handler return nil for it nor is
-//     it open or a dead letter;
+//   - lost: a task was pushed, and neither did a handler of a peer that lived return
+//     nil for it nor is it open or a dead letter;
 //   - doubled: a task was done twice, and not because a peer was killed or cut off;
 //   - overlap: two handlers ran at once for one key or one task, except that of a
 //     killed peer;
@@ -33,7 +33,7 @@ func (f *Fleet) checkLost(runs []Run) {
 	}
 	ended := map[string]bool{}
 	for _, r := range runs {
-		if r.Err == nil && !r.Ended.IsZero() {
+		if r.Err == nil && !r.Ended.IsZero() && !r.Killed {
 			ended[r.Task.ID] = true
 		}
 	}

@@ -81,7 +81,7 @@ func (f *Fleet) Push(tasks ...framework.Task) {
 }
 
 // Start starts a peer that runs h. Options are those of framework.New; a Config
-// among them must leave Timing alone, or set that of the fleet.
+// among them must have the Timing of the fleet's, or the test fails.
 func (f *Fleet) Start(peer string, h framework.Handler, opts ...framework.Option) *Peer {
 	f.t.Helper()
 	p := &Peer{fleet: f, name: peer}
@@ -93,6 +93,9 @@ func (f *Fleet) Start(peer string, h framework.Handler, opts ...framework.Option
 	c, err := framework.New("frameworktest", f.store.Via(p.link), p.journal(h), opts...)
 	if err != nil {
 		f.t.Fatal(err)
+	}
+	if has, want := c.Config().Timing, f.cfg.Timing.WithDefaults(); has != want {
+		f.t.Fatalf("frameworktest: %s has the timing %+v, and the fleet %+v: give both the same", peer, has, want)
 	}
 	p.consumer = c
 	f.mu.Lock()

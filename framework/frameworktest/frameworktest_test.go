@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -83,6 +85,11 @@ func (t *teller) Errorf(format string, args ...any) {
 	t.said = append(t.said, fmt.Sprintf(format, args...))
 }
 
+func (t *teller) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
+}
+
 func TestCheckSeesEveryBrokenPromise(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	for _, c := range []struct {
@@ -100,6 +107,9 @@ func TestCheckSeesEveryBrokenPromise(t *testing.T) {
 		}, ""},
 		{"lost", []framework.Task{{ID: "1"}}, func(ann, _ *Peer) []*Run {
 			return []*Run{{Peer: "ann", peer: ann, Task: framework.Task{ID: "1"}, Began: at(0), Ended: at(5), Err: errors.New("no")}}
+		}, "task 1 is lost"},
+		{"lost with its peer", []framework.Task{{ID: "1"}}, func(ann, _ *Peer) []*Run {
+			return []*Run{{Peer: "ann", peer: ann, Task: framework.Task{ID: "1"}, Began: at(0), Ended: at(5), Killed: true}}
 		}, "task 1 is lost"},
 		{"doubled", []framework.Task{{ID: "1"}}, func(ann, ben *Peer) []*Run {
 			return []*Run{
@@ -134,6 +144,23 @@ func TestCheckSeesEveryBrokenPromise(t *testing.T) {
 				t.Errorf("said %q, want %q", said.said, c.says)
 			}
 		})
+	}
+}
+
+// A Config among the options takes the place of the fleet's, with its Timing: a peer that
+// believes in another lease than the ledger would break promises that the handler keeps.
+func TestAPeerOfAnotherTimingIsRefused(t *testing.T) {
+	f := New(t, Config{Timing: transition.Timing{Lease: 3 * time.Second}})
+	said := &teller{TB: t}
+	f.t = said
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.Start("ann", sleeper(0), framework.WithConfig(framework.Config{Concurrency: 1}))
+	}()
+	<-ended
+	if len(said.said) != 1 || !strings.Contains(said.said[0], "ann has the timing") {
+		t.Errorf("said %q", said.said)
 	}
 }
 

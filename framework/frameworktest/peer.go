@@ -42,13 +42,13 @@ func (p *Peer) Kill() {
 	p.fleet.mu.Lock()
 	p.troubled.Store(true)
 	p.killed.Store(true)
+	p.cut.Store(true) // first: what a run that is marked comes to must not be heard
 	for _, r := range p.fleet.runs {
 		if r.peer == p && r.Ended.IsZero() {
 			r.Killed = true
 		}
 	}
 	p.fleet.mu.Unlock()
-	p.cut.Store(true)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = p.consumer.Stop(now) // it says that it was hard
