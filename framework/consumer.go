@@ -230,9 +230,9 @@ func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace
 
 // Start begins to take part. It does not wait for the source or the ledger: what
 // they answer, or that they do not, is told by events and by [Consumer.Ready]. ctx
-// bounds only the wait for the end of an earlier run that is being stopped. A
-// consumer that runs already is left alone. After it has ended it may be started
-// again, as a new session.
+// bounds only the wait for the end of an earlier run that is being stopped or could not
+// go on. A consumer that runs already is left alone. After it has ended it may be
+// started again, as a new session.
 func (c *Consumer) Start(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -263,7 +263,8 @@ func (c *Consumer) Start(ctx context.Context) error {
 // not released is free for others when the lease ends. Stop returns after the last
 // goroutine of the consumer has, in either case, with an error if it was hard, or a
 // [transition.UnheardError] if the ledger did not answer the last word. A handler that
-// ignores its context keeps it from returning.
+// ignores its context keeps it from returning, and so does one that calls Stop: it would
+// wait for itself.
 //
 // A consumer that does not run is left alone. Several calls may be made; each
 // waits.

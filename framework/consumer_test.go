@@ -432,6 +432,60 @@ func TestAStopThatNobodyHears(t *testing.T) {
 	})
 }
 
+// A consumer and a peer of units that cannot go on wait for their handlers: who starts them
+// meanwhile starts a run of their own.
+func TestAStartWhileAFailureWaitsForHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		ledger := &foreignLedger{Ledger: f.ledger}
+		c := f.consumer("ann", framework.HandlerFunc(func(context.Context, *framework.Task) error {
+			time.Sleep(2 * time.Minute)
+			return nil
+		}), framework.WithLedger(ledger))
+		f.push(1, 1)
+		w := newTown(t, "a")
+		w.slow = 2 * time.Minute
+		others := &foreignLedger{Ledger: w.ledger}
+		u, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Control = func(partition.Config) (transition.Ledger, partition.Indexer, error) { return others, nil, nil }
+		})
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		ledger.foreign.Store(true)
+		others.foreign.Store(true)
+		time.Sleep(time.Minute)
+		ledger.foreign.Store(false)
+		others.foreign.Store(false)
+		if err := errors.Join(c.Start(t.Context()), u.Start(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := errors.Join(c.Ready(), u.Ready()); err != nil {
+			t.Errorf("ready: %v", err)
+		}
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		w.slow = 0
+		w.leave(u)
+	})
+}
+
+// A foreignLedger is another configuration's while foreign is set.
+type foreignLedger struct {
+	transition.Ledger
+	foreign atomic.Bool
+}
+
+func (l *foreignLedger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
+	if l.foreign.Load() {
+		return transition.Answer{}, partition.ErrConfig
+	}
+	return l.Ledger.Sync(ctx, r)
+}
+
 // What a control refuses does not pass by itself.
 func TestAControlThatRefusesEndsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -517,6 +571,38 @@ func TestASigtermBeforeTheStart(t *testing.T) {
 	if c.Done() != nil || u.Done() != nil {
 		t.Error("something was started")
 	}
+}
+
+// One that is stopped by itself, as for maintenance, ends nothing else.
+func TestARuntimeGoesOnWithoutOneThatWasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		ann := f.consumer("ann", f.handler("ann", 0))
+		other := newFleet(t, 4)
+		ben, err := framework.New("other", other.store, other.handler("ben", 0), framework.WithLedger(other.ledger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := framework.NewRuntime(ann, ben)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- r.Run(ctx) }()
+		time.Sleep(20 * time.Second)
+		if err := ann.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if err := ben.Ready(); err != nil {
+			t.Errorf("the other one: %v", err)
+		}
+		stop()
+		if err := <-ran; err != nil {
+			t.Errorf("run returned %v", err)
+		}
+	})
 }
 
 func TestARuntimeEndsWithTheFirstThatCannotGoOn(t *testing.T) {

@@ -88,8 +88,8 @@ func (r *Runtime) CancelGrace() time.Duration {
 }
 
 // Ended calls do in a goroutine of its own for each of them that has ended, with why it
-// could not go on: nil after an orderly stop. To be called after Start; wait waits for
-// all of them.
+// could not go on: nil after an orderly stop. To be called after Start, whose runs it is
+// about: of one that is stopped and started again nobody is told. wait waits for all of them.
 func (r *Runtime) Ended(do func(error)) (wait func()) {
 	var all sync.WaitGroup
 	for _, m := range r.members() {
@@ -113,13 +113,17 @@ func (r *Runtime) Stop(ctx context.Context) error {
 }
 
 // Run starts all consumers, waits until ctx ends or one of them cannot go on, and
-// stops them. It returns why, or what Stop returned.
+// stops them. One that is stopped meanwhile ends none of the others. It returns why, or
+// what Stop returned.
 func (r *Runtime) Run(ctx context.Context) error {
 	run, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return r.each(func(c member) error {
-		defer cancel()
-		return c.Run(run)
+		err := c.Run(run)
+		if err != nil {
+			cancel()
+		}
+		return err
 	})
 }
 

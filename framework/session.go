@@ -55,10 +55,12 @@ func (s *session) over() bool {
 	}
 }
 
+// stopping reports whether the session was asked to stop, or takes part no more and waits for
+// its last handlers.
 func (s *session) stopping() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.asked.IsZero()
+	return !s.asked.IsZero() || s.prepare.Err() != nil
 }
 
 func (s *session) observe(e Event) {
@@ -171,6 +173,7 @@ func (s *session) work() error {
 	if s.c.health != nil {
 		looks.Go(func() { s.checkup.run(looking, co) })
 	}
+	defer s.stopPrepare() // whoever starts it again waits for handlers that have not returned
 	defer looks.Wait()
 	defer enough()
 	return co.Run(s.run)

@@ -169,7 +169,8 @@ func (u *Units) StopTimeout() time.Duration {
 func (u *Units) CancelGrace() time.Duration { return u.cfg.Timing.CancelGrace }
 
 // Start begins to take part. It waits for no store; ctx bounds the wait for the end of an
-// earlier run that is being stopped. A peer that runs already is left alone.
+// earlier run that is being stopped or could not go on. A peer that runs already is left
+// alone.
 func (u *Units) Start(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -196,9 +197,9 @@ func (u *Units) Start(ctx context.Context) error {
 // Stop hands over what this peer has and leaves. The handlers' contexts end as soon as
 // others wait for their units, at the latest a moment later. If ctx ends first the stop is
 // hard: they end at once, and what has not returned within the cancel grace is free when
-// the lease ends. It returns after the last handler has, with an error if not everything
-// was handed over. A peer that does not run is left alone: why it has ended by itself is
-// what [Units.Err] says.
+// the lease ends. It returns after the last handler has, so that none may call it, with an
+// error if not everything was handed over. A peer that does not run is left alone: why it
+// has ended by itself is what [Units.Err] says.
 func (u *Units) Stop(ctx context.Context) error {
 	u.mu.Lock()
 	s := u.session

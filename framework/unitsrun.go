@@ -105,6 +105,7 @@ func (s *unitsSession) work() error {
 		s.all.Go(func() { s.patrol(looking, share) })
 	}
 	err = share.runUntil(s.run, s.hard)
+	s.stopRun() // whoever starts it again waits for handlers that have not returned
 	// Every keeper ends: what it had was taken away, and what it waits for will not come.
 	enough()
 	s.all.Wait()
