@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -220,7 +219,7 @@ func TestAnEntryIsAsNew(t *testing.T) {
 	first := &Task{ID: "first", Key: "key", Delivery: &Delivery{Attempt: 1}}
 	i := s.take(first)
 	*s.at(i) = entry{
-		task: first, again: again(first, nil), batch: 3, place: 4, hash: 7,
+		task: first, again: again(first, ""), batch: 3, place: 4, hash: 7,
 		waiting: queue{1, 2, 3}, keyed: true, parked: true, active: true,
 	}
 	s.free(i)
@@ -254,7 +253,7 @@ func TestALaneWithoutTasksKeepsLittle(t *testing.T) {
 
 func TestTheFirstErrorStands(t *testing.T) {
 	shared := &Delivery{Attempt: 1}
-	task := again(again(&Task{Delivery: shared}, errors.New("first")), errors.New("second"))
+	task := again(again(&Task{Delivery: shared}, "first"), "second")
 	if task.Attempt != 3 || task.FirstError != "first" {
 		t.Errorf("the third try is told %+v", task.Delivery)
 	}

@@ -53,7 +53,7 @@ func (t *runTask) clear() {
 	v := &t.verdict
 	v.refused, v.outcome, v.delay, v.at = false, 0, 0, 0
 	if v.err != nil {
-		v.err = nil
+		v.err, v.reason = nil, ""
 	}
 }
 

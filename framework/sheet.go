@@ -102,8 +102,8 @@ func (l *lane) note(t *runTask) {
 	// memory that was never touched costs two faults when it is read first, one when it is written.
 	s.Outcome, s.Attempt, s.Delay = v.outcome, t.task.Attempt, v.delay
 	s.Task = t.task
-	if why := reason(v.err); why != s.Reason {
-		s.Reason = why
+	if v.reason != s.Reason {
+		s.Reason = v.reason
 	}
 	if !l.sheet.settling {
 		l.sheet.settling = true

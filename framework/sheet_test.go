@@ -237,15 +237,15 @@ func TestALineIsAsNew(t *testing.T) {
 	l.sheet.settling = true // nobody sends
 	for _, v := range []verdict{
 		{outcome: sources.Retry, delay: time.Hour, err: errors.New("greylisted")},
-		{outcome: sources.Retry, err: errors.New("connection reset")},
+		{outcome: sources.Retry, reason: "connection reset"},
 		{outcome: sources.Done},
-		{outcome: sources.Dead, err: errors.New("no such mailbox")},
+		{outcome: sources.Dead, reason: "no such mailbox"},
 	} {
 		l.book = newBook()
 		task := &Task{Delivery: &Delivery{Attempt: 1}}
 		l.note(&runTask{slot: l.book.entries.take(task), task: task, verdict: v})
 		batch := l.sheet.take(math.MaxInt64)
-		want := sources.Settlement{Task: batch[0].Task, Outcome: v.outcome, Attempt: 1, Delay: v.delay, Reason: reason(v.err)}
+		want := sources.Settlement{Task: batch[0].Task, Outcome: v.outcome, Attempt: 1, Delay: v.delay, Reason: v.reason}
 		if len(batch) != 1 || batch[0] != want {
 			t.Errorf("told %+v, want %+v", batch, want)
 		}

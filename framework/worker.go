@@ -17,16 +17,20 @@ type verdict struct {
 	outcome sources.Outcome // 0: the run was for nothing, the next owner repeats it
 	delay   time.Duration   // of Retry and Requeue
 	err     error
+	reason  string        // what err says, as it is stored
 	at      time.Duration // when it ended, since its run began
 }
 
 // worker runs handlers until the pool closes. A handler that ends its goroutine
 // (runtime.Goexit, as testing's FailNow does) takes the worker with it: another
-// takes its place.
+// takes its place. A panic that is not the handler's ends the process.
 func (p *pool) worker(i int) {
 	r := &p.runs[i]
 	over := false
 	defer func() {
+		if v := recover(); v != nil {
+			panic(v) // and waits for no lock, which this worker may hold
+		}
 		if over {
 			p.workers.Done()
 			return
@@ -88,6 +92,9 @@ func (p *pool) run(l *lane, t *Task, now time.Time, v *verdict) time.Time {
 }
 
 // call calls the handler with its context. A panic is an error.
+//
+// So is one of the error itself: the methods of a nil pointer in an error are code of the
+// application. They are tried here, where that harms nobody.
 func (p *pool) call(ctx context.Context, t *Task) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -99,7 +106,11 @@ func (p *pool) call(ctx context.Context, t *Task) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, d, ErrTimeout)
 		defer cancel()
 	}
-	return p.handler.Handle(ctx, t)
+	if err = p.handler.Handle(ctx, t); err != nil {
+		_, _ = sources.Asked(err)
+		_ = err.Error()
+	}
+	return err
 }
 
 // judge decides what becomes of a task whose run has just ended with err, and returns
@@ -136,6 +147,9 @@ func (p *pool) judge(l *lane, t *Task, err error, began time.Time, v *verdict) (
 		if t.Key == "" || p.cfg.Pass {
 			v.outcome = sources.Requeue
 		}
+	}
+	if v.err != nil {
+		v.reason = reason(v.err) // not where it is stored, under the pool's lock
 	}
 	if p.observer != nil {
 		observeHandled(p.observer, Handled{Where: l.where, Task: t, Outcome: v.outcome, Delay: v.delay, Took: ended.Sub(began), Err: v.err})
@@ -175,7 +189,7 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 			if l.over() {
 				l.phase.shed++ // the next owner tries again
 			}
-			l.book.park(t.slot, again(t.task, v.err), now.Add(v.delay))
+			l.book.park(t.slot, again(t.task, v.reason), now.Add(v.delay))
 		} else {
 			l.book.finish(t.slot, now)
 		}
@@ -184,11 +198,11 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 
 // again is the task as the handler gets it the next time. Others may have its Delivery,
 // so it gets one of its own.
-func again(t *Task, err error) *Task {
+func again(t *Task, reason string) *Task {
 	next := t.Copy()
 	next.Attempt++
 	if next.FirstError == "" {
-		next.FirstError = reason(err)
+		next.FirstError = reason
 	}
 	return next
 }

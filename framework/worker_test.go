@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +15,11 @@ import (
 
 	"github.com/countoff/countoff/sources"
 )
+
+// A textless error is a nil pointer by mistake.
+type textless struct{ text string }
+
+func (e *textless) Error() string { return e.text }
 
 func TestVerdicts(t *testing.T) {
 	broken := errors.New("mailbox full")
@@ -58,6 +64,18 @@ func TestVerdicts(t *testing.T) {
 		{name: "a panic is an error", key: "a", answer: func(try int) error {
 			if try == 1 {
 				panic("no such thing")
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
+		{name: "a panic of the error's text is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				return (*textless)(nil)
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
+		{name: "a panic of the error's chain is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				return (*fs.PathError)(nil)
 			}
 			return nil
 		}, runs: "0s#1 1s#2"},
