@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"strings"
 	"sync"
@@ -20,6 +19,12 @@ import (
 type textless struct{ text string }
 
 func (e *textless) Error() string { return e.text }
+
+// A chainless one has a text.
+type chainless struct{ why error }
+
+func (e *chainless) Error() string { return "failed" }
+func (e *chainless) Unwrap() error { return e.why }
 
 func TestVerdicts(t *testing.T) {
 	broken := errors.New("mailbox full")
@@ -75,7 +80,7 @@ func TestVerdicts(t *testing.T) {
 		}, runs: "0s#1 1s#2"},
 		{name: "a panic of the error's chain is an error", key: "a", answer: func(try int) error {
 			if try == 1 {
-				return (*fs.PathError)(nil)
+				return (*chainless)(nil)
 			}
 			return nil
 		}, runs: "0s#1 1s#2"},
