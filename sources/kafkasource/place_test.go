@@ -1,8 +1,10 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
 )
 
 // A partition that nobody has opened begins where the configuration says, or where
@@ -357,5 +360,56 @@ func TestGrowthIsToldUntilItIsTaken(t *testing.T) {
 	}
 	if len(told) != 2 || told[1] != 3 || len(warned) != 1 || !errors.Is(warned[0], errAway) {
 		t.Errorf("told %v, warned %v, want twice 3, and what went wrong at first", told, warned)
+	}
+}
+
+// resetting is a store that is told where logs go on.
+type resetting struct {
+	Store
+	told []string
+}
+
+func (r *resetting) Reset(_ context.Context, _ partition.Grant, _ partition.Token, _, base int64, life string) (int64, error) {
+	r.told = append(r.told, fmt.Sprint(base, life))
+	return 8, nil
+}
+
+// A broker without topic ids does not say that a topic is another one, and neither does the
+// first that has them.
+func TestTopicsWithoutIDs(t *testing.T) {
+	if life := lifeOf([16]byte{}); life != "" {
+		t.Errorf("no id is %q", life)
+	}
+	a, b := lifeOf([16]byte{1}), lifeOf([16]byte{2})
+	for _, c := range []struct {
+		name        string
+		stored, now string
+		base        int64
+		told        string // of a store; empty: nothing
+		kept        bool   // what is known of it
+		fails       bool
+	}{
+		{name: "the same", stored: a, now: a, base: 5, kept: true},
+		{name: "no ids any more", stored: a, base: 5, kept: true},
+		{name: "never any", base: 5, kept: true},
+		{name: "the first ids", now: a, base: 5, told: fmt.Sprint(5, a), kept: true},
+		{name: "another topic", stored: a, now: b, base: 5, fails: true},
+		{name: "out of range, no ids any more", stored: a, base: 20, fails: true},
+	} {
+		for _, policy := range []Place{Fail, Earliest} {
+			store := &resetting{}
+			s := &Source{cfg: Config{OutOfRange: policy, Warn: func(error) {}}, store: store}
+			f := &progress.Found{Opened: progress.Opened{Base: c.base, Writes: 7, Done: []int64{6}}, Life: c.stored}
+			err := s.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{start: 0, end: 10, life: c.now}, f)
+			if refused := c.fails && policy == Fail; refused != (asRange(err) != nil) || err != nil && !refused {
+				t.Fatalf("%s, %s: %v", c.name, policy, err)
+			}
+			if !c.fails && (fmt.Sprint(store.told) != fmt.Sprint(slices.DeleteFunc([]string{c.told}, func(s string) bool { return s == "" })) || c.kept != (f.Done != nil)) {
+				t.Errorf("%s, %s: the store was told %v, known is %+v", c.name, policy, store.told, f)
+			}
+			if c.fails && policy == Earliest && (len(store.told) != 1 || store.told[0] != fmt.Sprint(0, cmp.Or(c.now, c.stored))) {
+				t.Errorf("%s, %s: the store was told %v", c.name, policy, store.told)
+			}
+		}
 	}
 }

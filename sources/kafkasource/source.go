@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -231,7 +232,8 @@ func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64,
 
 // place makes the base one that the topic has.
 func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) error {
-	other := f.Life != "" && f.Life != log.life
+	life := cmp.Or(log.life, f.Life) // who knows of no ids does not say that it is another one
+	other := f.Life != "" && f.Life != life
 	base := f.Base
 	if other || base < log.start || base > log.end {
 		lost := &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: base, Start: log.start, End: log.end, Recreated: other, Policy: s.cfg.OutOfRange}
@@ -244,17 +246,17 @@ func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Tok
 			return lost
 		}
 		s.warn(lost)
-	} else if f.Life == log.life {
+	} else if f.Life == life {
 		return nil
 	}
-	writes, err := s.store.Reset(ctx, g, tok, f.Writes, base, log.life)
+	writes, err := s.store.Reset(ctx, g, tok, f.Writes, base, life)
 	if err != nil {
 		return err
 	}
 	if base < f.Base || other {
 		f.Done, f.Lifted, f.Tried, f.Suspects, f.Gate = nil, nil, nil, 0, base
 	}
-	f.Base, f.Writes, f.Life, f.Gate = base, writes, log.life, max(f.Gate, base)
+	f.Base, f.Writes, f.Life, f.Gate = base, writes, life, max(f.Gate, base)
 	return nil
 }
 

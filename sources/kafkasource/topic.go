@@ -52,6 +52,15 @@ func (s *Source) describe(ctx context.Context, topic string) (kmsg.MetadataRespo
 	return reply.Topics[0], kerr.ErrorForCode(reply.Topics[0].ErrorCode)
 }
 
+// lifeOf is what tells a topic from another one of its name; "" is unknown: brokers that have
+// no ids, or not yet, say zero.
+func lifeOf(id [16]byte) string {
+	if id == ([16]byte{}) {
+		return ""
+	}
+	return hex.EncodeToString(id[:])
+}
+
 // bounds asks what the topic has of partition p.
 func (s *Source) bounds(ctx context.Context, p int32) (bounds, error) {
 	t, err := s.topic(ctx)
@@ -61,7 +70,7 @@ func (s *Source) bounds(ctx context.Context, p int32) (bounds, error) {
 	if !slices.ContainsFunc(t.Partitions, func(q kmsg.MetadataResponseTopicPartition) bool { return q.Partition == p }) {
 		return bounds{}, fmt.Errorf("kafkasource: topic %s: partition %d does not exist", s.cfg.Topic, p)
 	}
-	b := bounds{life: hex.EncodeToString(t.TopicID[:])}
+	b := bounds{life: lifeOf(t.TopicID)}
 	for _, ask := range []struct {
 		timestamp int64
 		at        *int64

@@ -46,8 +46,8 @@ type Ingress struct {
 	// KeyField names the field of the line, a JSON object, that is the task's key: a
 	// string or a number. Default: the tasks have no key and no order.
 	KeyField string
-	// Key, if set, returns the key of a line, in place of KeyField. An error makes the
-	// line a dead letter. It is called by one goroutine at a time.
+	// Key, if set, returns the key of a line, in place of KeyField. An error, or a panic,
+	// makes the line a dead letter. It is called by one goroutine at a time.
 	Key func(line []byte) (string, error)
 	// IDField names the field that is the task's ID. Where it is empty or missing, and
 	// by default, the ID is made of the list, an era and the line's position.
@@ -170,13 +170,23 @@ func (in *Ingress) read(line string) (envelope, error) {
 		}
 	}
 	if in.Key != nil {
-		key, err := in.Key(e.payload)
-		if err != nil {
+		var err error
+		if e.key, err = in.keyOf(e.payload); err != nil {
 			return e, err
 		}
-		e.key = key
 	}
 	return e, nil
+}
+
+// keyOf asks Key. A panic must not end the peer: the next owner would read the same line
+// first, and end as well.
+func (in *Ingress) keyOf(line []byte) (key string, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("its Key panicked: %v", why)
+		}
+	}()
+	return in.Key(line)
 }
 
 // text returns a field that is a string or a number, "" if it is missing or null.

@@ -118,12 +118,13 @@ func groups(lines []routed, base int64) []*group {
 	return out
 }
 
-// route says what becomes of lines that begin at the base.
+// route says what becomes of lines that begin at the base. No two are born at one time: a
+// line that is there twice would be one element of what is delayed, and so one task.
 func (s *ingressStream) route(lines []string, era int64) []routed {
 	now := time.Now()
 	out := make([]routed, len(lines))
 	for i, line := range lines {
-		out[i] = s.unit.route(line, era, s.base+int64(i), s.layout, now)
+		out[i] = s.unit.route(line, era, s.base+int64(i), s.layout, now.Add(time.Duration(i)*time.Microsecond))
 	}
 	return out
 }

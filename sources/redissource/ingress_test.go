@@ -91,6 +91,33 @@ func TestIngressLosesNoLine(t *testing.T) {
 	})
 }
 
+// A function that panics would end one owner after the other.
+func TestAnIngressKeyThatPanics(t *testing.T) {
+	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
+		b.unit.KeyField = ""
+		b.unit.Key = func(line []byte) (string, error) { return string(line[2]), nil }
+		b.push("good", "no", "well")
+		b.open(1)
+		b.arrived(3)
+		if dead := b.dead(lostLines); len(dead) != 1 || dead[0].body != "no" || !strings.Contains(dead[0].reason, "Key panicked") {
+			t.Errorf("dead letters %+v", dead)
+		}
+	})
+}
+
+// A line that comes twice is two tasks, also once both have failed in the same way.
+func TestEqualLinesAreTwoTasks(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		line := inboxLine("ann", 0)
+		b.push(line, line)
+		b.open(1)
+		b.arrived(2)
+		if log := b.logs()[0]; log[0].born == log[1].born {
+			t.Errorf("both were born at %d: %+v", log[0].born, log)
+		}
+	})
+}
+
 // Keys decide with the hash of the name, and a key that does not fit it is lost as
 // any other line is: not at all.
 func TestIngressHashByID(t *testing.T) {

@@ -30,6 +30,7 @@ type stream struct {
 	weight  int                              // of an element, on average of the last read
 	atEnd   bool                             // all there was is read, and the next push rings
 	due     time.Time                        // of the next delayed task; zero: none
+	looked  time.Time                        // when that was asked for
 }
 
 func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, store *redisprogress.Log, o redisprogress.Opened,
@@ -43,9 +44,7 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, keys Keys, s
 	}
 	s.Stream = logstream.New(s, g, progress.New(src.limits(), o.Opened), &src.permit)
 	now := time.Now()
-	if o.Due >= 0 {
-		s.due = now.Add(o.Due)
-	}
+	s.next(now, o.Due)
 	for _, l := range o.Lifted {
 		s.take(l.Position, l.Envelope, now, true)
 	}

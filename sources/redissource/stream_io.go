@@ -48,6 +48,11 @@ func (s *stream) Tend(ctx context.Context) time.Duration {
 	return 0
 }
 
+// lookAfter is how long an owner that always finds more to read goes without asking what is
+// delayed: of what was scheduled meanwhile it hears nothing else, since nobody rings a
+// bell for who is busy.
+const lookAfter = time.Second
+
 // Compose fills the trip with whatever is waiting. The caller holds the lock.
 func (s *stream) Compose(now time.Time) bool {
 	t := &s.trip
@@ -59,7 +64,10 @@ func (s *stream) Compose(now time.Time) bool {
 	if s.weight > 0 {
 		limit = min(limit, max(1, readBytes/s.weight))
 	}
-	t.rings, t.move = s.rings, read && due
+	t.rings = s.rings
+	// Whoever brings the scripts along brings both: if the one that moves was forgotten, the next
+	// trip may be one that reads nothing.
+	t.move = t.source || read && (due || now.Sub(s.looked) >= lookAfter)
 	s.Log.Compose(limit, read, s.upto(), &t.request)
 	clear(t.content)
 	clear(t.locks)
@@ -222,7 +230,7 @@ func (s *stream) applyMoved(t *trip, now time.Time) error {
 
 // next notes when the next delayed task is due. The caller holds the lock.
 func (s *stream) next(now time.Time, in time.Duration) {
-	s.due = time.Time{}
+	s.due, s.looked = time.Time{}, now
 	if in >= 0 {
 		s.due = now.Add(in)
 	}

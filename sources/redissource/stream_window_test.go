@@ -101,7 +101,40 @@ func TestStreamReleasesLocks(t *testing.T) {
 	w.empty(w.keys.Unique("once"))
 }
 
-// While an owner is busy it does not look at what is delayed; once it is not, it
+// An owner that always finds more to read moves what was scheduled behind its back as well.
+func TestWhatIsDueDoesNotWaitForABacklog(t *testing.T) {
+	w := newWorld(t, redistest.New(t), Config{})
+	p := newProducer(t, w.client, w.name, ProducerConfig{Partitions: 1})
+	backlog := func(n int) {
+		for range n {
+			if _, err := p.Enqueue(t.Context(), Message{ID: "plain"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	backlog(20)
+	s := w.open()
+	work := func() {
+		tasks, err := s.Fetch(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.done(s, tasks...)
+	}
+	work() // the server knows the scripts now
+	work()
+	if _, err := p.Enqueue(t.Context(), Message{ID: "due", Delay: 20 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); w.client.ZCard(t.Context(), w.keys.Delayed).Val() > 0; backlog(4) {
+		if time.Now().After(deadline) {
+			t.Fatal("it waits for the backlog to end")
+		}
+		work()
+	}
+}
+
+// While an owner is busy it looks at what is delayed once a second; once it is not, it
 // moves what is due, also what was scheduled behind its back.
 func TestStreamMovesWhatIsDue(t *testing.T) {
 	w := newWorld(t, redistest.New(t), Config{})
