@@ -3,7 +3,6 @@ package framework
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -47,11 +46,7 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 }
 
 func runCheck(ctx context.Context, check func(context.Context) error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer catch("the health check", &err)
 	return check(ctx)
 }
 

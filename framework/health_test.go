@@ -285,3 +285,25 @@ func (noIndexer) Index(ctx context.Context, _ func(partition.View)) error {
 	<-ctx.Done()
 	return nil
 }
+
+// A health check that panics says that the peer is unwell, and what it was that panicked.
+func TestAHealthCheckThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1)
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithHealth(func(context.Context) error { panic("no such disk") }))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		told := eventsOf[framework.Checked](f, "ann")
+		if len(told) != 1 || told[0].Err == nil || told[0].Err.Error() != "the health check panicked: no such disk" {
+			t.Errorf("told %v", told)
+		}
+		if err := c.Ready(); err == nil || !strings.Contains(err.Error(), "no such disk") {
+			t.Errorf("ready: %v", err)
+		}
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

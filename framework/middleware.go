@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,18 +21,28 @@ func Chain(h Handler, m ...Middleware) Handler {
 	return h
 }
 
-// A PanicError is the error a handler's panic counts as.
+// A PanicError is the error that a panic of a handler, a health check or a job counts as.
 type PanicError struct {
+	What  string // what panicked, as in "the health check"; empty: the handler
 	Value any    // what it panicked with
 	Stack []byte // where
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.Value) }
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("%s panicked: %v", cmp.Or(e.What, "the handler"), e.Value)
+}
 
 // Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// catch, deferred, makes a panic of what the error.
+func catch(what string, err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{What: what, Value: v, Stack: debug.Stack()}
+	}
 }
 
 // errGoexit is what a handler that ended its goroutine counts as.
@@ -55,11 +66,7 @@ func apart(do func() error) error {
 func Recover() Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, t *Task) (err error) {
-			defer func() {
-				if v := recover(); v != nil {
-					err = &PanicError{Value: v, Stack: debug.Stack()}
-				}
-			}()
+			defer catch("the handler", &err)
 			return next.Handle(ctx, t)
 		})
 	}

@@ -334,7 +334,7 @@ func TestSingle(t *testing.T) {
 		if running != "bob" || len(runs) < 3 || runs[1] != "ann true" || runs[len(runs)-1] != "bob true" {
 			t.Errorf("%s runs, after %v", running, runs)
 		}
-		if _, ok := errors.AsType[*framework.PanicError](told[0]); !ok {
+		if _, ok := errors.AsType[*framework.PanicError](told[0]); !ok || told[0].Error() != "the job panicked: out of disk" {
 			t.Errorf("the panic was told as %v", told[0])
 		}
 		mu.Unlock()

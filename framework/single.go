@@ -3,7 +3,6 @@ package framework
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -67,10 +66,6 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 }
 
 func runJob(a *Admission, job Job) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer catch("the job", &err)
 	return job(a.Context(), a.Token)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -418,11 +417,7 @@ func (s *unitsSession) serve(a *Admission, unit Unit) {
 }
 
 func (s *unitsSession) call(ctx context.Context, unit Unit) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer catch("the handler", &err)
 	return s.u.cfg.Handler(ctx, unit)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -96,11 +95,7 @@ func (p *pool) run(l *lane, t *Task, now time.Time, v *verdict) time.Time {
 // So is one of the error itself: the methods of a nil pointer in an error are code of the
 // application. They are tried here, where that harms nobody.
 func (p *pool) call(ctx context.Context, t *Task) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer catch("the handler", &err)
 	if d := p.cfg.HandlerTimeout; d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, d, ErrTimeout)
