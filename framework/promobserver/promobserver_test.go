@@ -16,7 +16,6 @@ import (
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/memsource"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/memledger"
 )
 
@@ -245,7 +244,9 @@ func TestWhatIsWrongIsToldByWhoLooks(t *testing.T) {
 		return v == 1
 	}
 	for _, name := range []string{"n", "m"} {
-		o.Observe(framework.Uncovered{Consumer: name, Finding: coverage.Finding{Kind: coverage.Unowned}})
+		e := framework.Uncovered{Consumer: name}
+		e.Finding.Kind = "unowned"
+		o.Observe(e)
 	}
 	if !wrong("n") || !wrong("m") {
 		t.Error("what is wrong is not told")
