@@ -28,7 +28,8 @@ type Consumer struct {
 	observer Observer
 	peer     string // empty: the host's name
 	health   func(context.Context) error
-	tags     string
+	tagged   string // the tags as WithTags was told them
+	tags     partition.Tags
 	strategy partition.Strategy
 	barrier  bool
 	random   func() float64
@@ -94,7 +95,7 @@ func WithPeer(id string, weight int) Option {
 // (redisledger.Require, `countoff require`) are shared out among the peers that have them
 // all. Default: none, which is eligible for all that asks for nothing.
 func WithTags(tags ...string) Option {
-	return func(c *Consumer) { c.tags = strings.Join(tags, ",") }
+	return func(c *Consumer) { c.tagged = strings.Join(tags, ",") }
 }
 
 // WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
@@ -150,7 +151,8 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	if c.control == nil {
 		errs = append(errs, errors.New("framework: no ledger: see WithLedger and WithControl"))
 	}
-	_, err := partition.ParseTags(c.tags)
+	tags, err := partition.ParseTags(c.tagged)
+	c.tags = tags
 	errs = append(errs, err)
 	if c.weight < 1 {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", c.weight))

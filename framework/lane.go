@@ -251,6 +251,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// closed reports whether c is.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // poke sends a token that may already be there.
 func poke(c chan struct{}) {
 	select {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/machine"
 )
 
 // A session is one run of a consumer, from Start until the last goroutine has
@@ -46,14 +44,7 @@ func newSession(c *Consumer) *session {
 	return s
 }
 
-func (s *session) over() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
+func (s *session) over() bool { return closed(s.done) }
 
 // stopping reports whether the session was asked to stop, or takes part no more and waits for
 // its last handlers.
@@ -110,7 +101,9 @@ func isLeft(err error) bool {
 
 // work takes part until it is stopped or cannot go on.
 func (s *session) work() error {
-	found, err := s.ask()
+	found, err := question{
+		layout: s.c.source.Layout, control: s.c.control, peer: s.c.peer, within: s.c.cfg.Timing.Lease, failed: s.notYet,
+	}.ask(s.prepare)
 	if err != nil || s.prepare.Err() != nil {
 		return err
 	}
@@ -125,10 +118,6 @@ func (s *session) work() error {
 		fatal:    s.fail,
 	})
 	defer p.close()
-	tags, err := partition.ParseTags(s.c.tags)
-	if err != nil {
-		return err
-	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger:   found.ledger,
 		Tenant:   p,
@@ -136,7 +125,7 @@ func (s *session) work() error {
 		Timing:   s.c.cfg.Timing,
 		Peer:     found.peer,
 		Weight:   s.c.share(),
-		Tags:     tags,
+		Tags:     s.c.tags,
 		Unwell:   s.c.health != nil,
 		Session:  s.id,
 		Strategy: s.c.strategy,
@@ -179,6 +168,14 @@ func (s *session) work() error {
 	return co.Run(s.run)
 }
 
+// notYet takes note that the source or the ledger has not answered.
+func (s *session) notYet(err error, again time.Duration) {
+	s.mu.Lock()
+	s.troubled = err
+	s.mu.Unlock()
+	s.observe(StartFailed{Consumer: s.c.name, Err: err, Again: again})
+}
+
 // relay makes observers of the consumer hear the coordinator; nil if there are
 // none.
 func (s *session) relay() func(transition.Event) {
@@ -195,82 +192,6 @@ type turnstile struct {
 }
 
 func (t turnstile) Has(id partition.ID) bool { return t.filter.Has(id) }
-
-// found is what a session has to know before it can take part.
-type found struct {
-	layout  partition.Config
-	ledger  transition.Ledger
-	indexer partition.Indexer
-	peer    string
-}
-
-// ask finds out, as often as it takes or until a stop, after which it may have found
-// nothing.
-func (s *session) ask() (found, error) {
-	var again backoff
-	for {
-		f, err := s.askOnce()
-		_, control := errors.AsType[*controlError](err)
-		switch {
-		case err == nil, control, errors.Is(err, partition.ErrConfig):
-			return f, err
-		case s.prepare.Err() != nil:
-			return f, nil //nolint:nilerr // a stop broke the calls off
-		}
-		wait := again.next()
-		s.mu.Lock()
-		s.troubled = err
-		s.mu.Unlock()
-		s.observe(StartFailed{Consumer: s.c.name, Err: err, Again: wait})
-		if !sleep(s.prepare, wait) {
-			return f, nil
-		}
-	}
-}
-
-// A controlError is what a Control failed with.
-type controlError struct{ err error }
-
-func (e *controlError) Error() string { return fmt.Sprintf("make the ledger: %v", e.err) }
-func (e *controlError) Unwrap() error { return e.err }
-
-func (s *session) askOnce() (f found, err error) {
-	ctx, cancel := context.WithTimeout(s.prepare, s.c.cfg.Timing.Lease)
-	defer cancel()
-	if f.layout, err = s.c.source.Layout(ctx); err != nil {
-		return f, fmt.Errorf("layout of the source: %w", err)
-	}
-	f.layout = f.layout.WithDefaults()
-	if f.ledger, f.indexer, err = s.c.control(f.layout); err != nil {
-		return f, &controlError{err}
-	}
-	if f.peer, err = peerID(ctx, s.c.peer, f.ledger); err != nil {
-		return f, fmt.Errorf("read the ledger: %w", err)
-	}
-	return f, nil
-}
-
-// peerID is the configured id, or the host's name, told apart from that of a live
-// peer on the same host.
-func peerID(ctx context.Context, configured string, l transition.Ledger) (string, error) {
-	if configured != "" {
-		return configured, nil
-	}
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "peer"
-	}
-	census, err := l.Census(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, seat := range census.Sessions {
-		if seat.Peer == host && seat.State != machine.Gone && seat.Lease > 0 {
-			return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
-		}
-	}
-	return host, nil
-}
 
 // stop asks to stop and waits for it. It turns hard with ctx.
 func (s *session) stop(ctx context.Context) error {

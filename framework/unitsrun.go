@@ -54,14 +54,7 @@ func newUnitsSession(u *Units) *unitsSession {
 	return s
 }
 
-func (s *unitsSession) over() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
+func (s *unitsSession) over() bool { return closed(s.done) }
 
 func (s *unitsSession) live() {
 	err := s.work()
@@ -112,66 +105,43 @@ func (s *unitsSession) work() error {
 	return err
 }
 
-// begin makes the share, as often as it takes. It returns none after a stop.
+// begin makes the share, once the source and the ledger have answered. It returns none after a
+// stop.
 func (s *unitsSession) begin() (*Share, error) {
-	var again backoff
-	for {
-		share, layout, err := s.beginOnce()
-		_, control := errors.AsType[*controlError](err)
-		switch {
-		case err == nil:
-			s.mu.Lock()
-			s.share, s.troubled = share, nil
-			s.mu.Unlock()
-			s.u.observe(Started{
-				Consumer: s.u.name, Peer: share.cfg.Peer, Session: share.coordinator.Session(),
-				Config: layout, Takeover: s.u.cfg.Timing.Takeover(),
-			})
-			return share, nil
-		case s.run.Err() != nil:
-			return nil, nil //nolint:nilerr // a stop broke the calls off
-		case control, errors.Is(err, partition.ErrConfig):
-			return nil, err
-		}
-		wait := again.next()
-		s.mu.Lock()
-		s.troubled = err
-		s.mu.Unlock()
-		s.u.observe(StartFailed{Consumer: s.u.name, Err: err, Again: wait})
-		if !sleep(s.run, wait) {
-			return nil, nil
-		}
-	}
-}
-
-func (s *unitsSession) beginOnce() (*Share, partition.Config, error) {
 	cfg := s.u.cfg
-	ctx, cancel := context.WithTimeout(s.run, cfg.Timing.Lease)
-	defer cancel()
-	layout, err := cfg.Source.Layout(ctx)
-	if err != nil {
-		return nil, layout, fmt.Errorf("layout of the source: %w", err)
-	}
-	ledger, indexer, err := cfg.Control(layout)
-	if err != nil {
-		return nil, layout, &controlError{err}
-	}
-	peer, err := peerID(ctx, cfg.Peer, ledger)
-	if err != nil {
-		return nil, layout, fmt.Errorf("read the ledger: %w", err)
+	found, err := question{
+		layout: cfg.Source.Layout, control: cfg.Control, peer: cfg.Peer, within: cfg.Timing.Lease, failed: s.notYet,
+	}.ask(s.run)
+	if err != nil || s.run.Err() != nil {
+		return nil, err
 	}
 	strategy := cfg.Strategy
 	if cfg.Even {
 		strategy = evenly{&s.busy}
 	}
 	share, err := NewShare(s.u.name, ShareConfig{
-		Ledger: ledger, Partitions: layout, Timing: cfg.Timing, Peer: peer, Weight: cfg.Weight,
-		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: indexer, Observer: cfg.Observer,
+		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: cfg.Weight,
+		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: found.indexer, Observer: cfg.Observer,
 	})
 	if err != nil {
-		return nil, layout, &controlError{err}
+		return nil, err
 	}
-	return share, layout, nil
+	s.mu.Lock()
+	s.share = share
+	s.mu.Unlock()
+	s.u.observe(Started{
+		Consumer: s.u.name, Peer: found.peer, Session: share.coordinator.Session(),
+		Config: found.layout, Takeover: cfg.Timing.Takeover(),
+	})
+	return share, nil
+}
+
+// notYet takes note that the source or the ledger has not answered.
+func (s *unitsSession) notYet(err error, again time.Duration) {
+	s.mu.Lock()
+	s.troubled = err
+	s.mu.Unlock()
+	s.u.observe(StartFailed{Consumer: s.u.name, Err: err, Again: again})
 }
 
 // follow keeps as many keepers as there are units, until ctx ends.

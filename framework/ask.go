@@ -1,0 +1,99 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A question is what a session has to find out before it can take part.
+type question struct {
+	layout  func(context.Context) (partition.Config, error) // of the source
+	control Control
+	peer    string        // the configured id; empty: the host's name
+	within  time.Duration // one try
+	failed  func(err error, again time.Duration)
+}
+
+// found is the answer.
+type found struct {
+	layout  partition.Config
+	ledger  transition.Ledger
+	indexer partition.Indexer
+	peer    string
+}
+
+// ask finds out, as often as it takes or until a stop ends ctx, after which it may have found
+// nothing. An error does not pass by itself.
+func (q question) ask(ctx context.Context) (found, error) {
+	var again backoff
+	for {
+		f, err := q.once(ctx)
+		_, control := errors.AsType[*controlError](err)
+		switch {
+		case err == nil, control, errors.Is(err, partition.ErrConfig):
+			return f, err
+		case ctx.Err() != nil:
+			return f, nil //nolint:nilerr // a stop broke the calls off
+		}
+		wait := again.next()
+		q.failed(err, wait)
+		if !sleep(ctx, wait) {
+			return f, nil
+		}
+	}
+}
+
+func (q question) once(ctx context.Context) (f found, err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.within)
+	defer cancel()
+	if f.layout, err = q.layout(ctx); err != nil {
+		return f, fmt.Errorf("layout of the source: %w", err)
+	}
+	f.layout = f.layout.WithDefaults()
+	f.ledger, f.indexer, err = q.control(f.layout)
+	if err == nil && f.ledger == nil {
+		err = errors.New("the control returned none")
+	}
+	if err != nil {
+		return f, &controlError{err}
+	}
+	if f.peer, err = peerID(ctx, q.peer, f.ledger); err != nil {
+		return f, fmt.Errorf("read the ledger: %w", err)
+	}
+	return f, nil
+}
+
+// A controlError is what a Control failed with.
+type controlError struct{ err error }
+
+func (e *controlError) Error() string { return fmt.Sprintf("make the ledger: %v", e.err) }
+func (e *controlError) Unwrap() error { return e.err }
+
+// peerID is the configured id, or the host's name, told apart from that of a live
+// peer on the same host.
+func peerID(ctx context.Context, configured string, l transition.Ledger) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "peer"
+	}
+	census, err := l.Census(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, seat := range census.Sessions {
+		if seat.Peer == host && seat.State != machine.Gone && seat.Lease > 0 {
+			return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
+		}
+	}
+	return host, nil
+}
