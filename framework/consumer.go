@@ -284,16 +284,19 @@ func (c *Consumer) Stop(ctx context.Context) error {
 }
 
 // Run starts the consumer, waits until ctx ends or the consumer cannot go on, and
-// stops it. It returns why it could not go on, or what Stop returned. A ctx that has
+// stops it. It returns why it could not go on, and what Stop returned. A ctx that has
 // ended before anything started is an orderly stop as well: the SIGTERM of a deploy may
 // come while the process still sets itself up, and is no failure of it.
 func (c *Consumer) Run(ctx context.Context) error {
-	if err := c.Start(ctx); err != nil && ctx.Err() == nil {
+	if err := c.Start(ctx); err != nil {
+		if ctx.Err() != nil { // nothing began; what runs was started by somebody else
+			return c.Stop(context.WithoutCancel(ctx))
+		}
 		return err
 	}
 	select {
 	case <-ctx.Done():
-		return c.Stop(context.WithoutCancel(ctx))
+		return errors.Join(c.Stop(context.WithoutCancel(ctx)), c.Err())
 	case <-c.Done():
 		return c.Err()
 	}

@@ -214,17 +214,23 @@ func (u *Units) Stop(ctx context.Context) error {
 }
 
 // Run starts the peer, waits until ctx ends or the peer cannot go on, and stops it. It
-// returns why it could not go on, or what Stop returned. A ctx that has ended before
+// returns why it could not go on, and what Stop returned. A ctx that has ended before
 // anything started is an orderly stop as well; see [Consumer.Run].
 func (u *Units) Run(ctx context.Context) error {
-	if err := u.Start(ctx); err != nil && ctx.Err() == nil {
+	stop := func() error {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.StopTimeout())
+		defer cancel()
+		return u.Stop(within)
+	}
+	if err := u.Start(ctx); err != nil {
+		if ctx.Err() != nil { // nothing began; what runs was started by somebody else
+			return stop()
+		}
 		return err
 	}
 	select {
 	case <-ctx.Done():
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.StopTimeout())
-		defer cancel()
-		return u.Stop(within)
+		return errors.Join(stop(), u.Err())
 	case <-u.Done():
 		return u.Err()
 	}

@@ -100,15 +100,14 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 			code, heard = s.ExitCode, false
 		}
 	}
-	if err := stop(app, r, signals, heard); err != nil {
-		if code == ExitOK {
-			return fail(err)
-		}
-		fmt.Fprintln(stderr, err)
+	err = stop(app, r, signals, heard)
+	if err = errors.Join(err, r.Err()); err == nil {
+		return code
 	}
-	if err := r.Err(); err != nil && code != ExitOK {
-		fmt.Fprintln(stderr, err)
+	if code == ExitOK {
+		return fail(err)
 	}
+	fmt.Fprintln(stderr, err)
 	return code
 }
 

@@ -1,6 +1,7 @@
 package frameworkfx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,15 +113,16 @@ func TestASignalDrains(t *testing.T) {
 	p.exits(t, ExitOK, "")
 }
 
-// awayLedger does not answer any more once away is set.
+// awayLedger does not answer any more once away is set, or answers with wrong.
 type awayLedger struct {
 	transition.Ledger
-	away atomic.Bool
+	wrong error
+	away  atomic.Bool
 }
 
 func (l *awayLedger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
 	if l.away.Load() {
-		return transition.Answer{}, errors.New("connection refused")
+		return transition.Answer{}, cmp.Or(l.wrong, errors.New("connection refused"))
 	}
 	return l.Ledger.Sync(ctx, r)
 }
@@ -138,6 +140,25 @@ func TestASignalWithoutAStore(t *testing.T) {
 	<-handled
 	p.signals <- syscall.SIGTERM
 	p.exits(t, ExitHard, "before the lease runs out")
+}
+
+// What goes wrong while a program stops is what it ends with.
+func TestASignalAndAFailure(t *testing.T) {
+	ledger := &awayLedger{Ledger: memledger.New(layout, timing, memledger.Options{}), wrong: fmt.Errorf("5 partitions: %w", partition.ErrConfig)}
+	started, release := make(chan struct{}), make(chan struct{})
+	p := launch(consumerOf(t, ledger, func(context.Context, *framework.Task) error {
+		close(started)
+		<-release
+		return nil
+	}))
+	<-started
+	p.signals <- syscall.SIGTERM
+	for len(p.signals) > 0 {
+		runtime.Gosched()
+	}
+	ledger.away.Store(true)
+	close(release)
+	p.exits(t, ExitConfig, "5 partitions")
 }
 
 // fx listens for signals, too, and may tell of one before the program has heard it: one
