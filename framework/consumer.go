@@ -130,8 +130,14 @@ func WithBarrier() Option { return func(c *Consumer) { c.barrier = true } }
 func WithStrategy(s partition.Strategy) Option { return func(c *Consumer) { c.strategy = s } }
 
 // WithRandom sets where the jitter of retries comes from: f returns numbers in
-// [0,1) and may be called concurrently. Default: math/rand/v2.
-func WithRandom(f func() float64) Option { return func(c *Consumer) { c.random = f } }
+// [0,1) and may be called concurrently. Default, also for nil: math/rand/v2.
+func WithRandom(f func() float64) Option {
+	return func(c *Consumer) {
+		if c.random = f; f == nil {
+			c.random = rand.Float64
+		}
+	}
+}
 
 // New makes a consumer of the tasks of source, which are those of name. It says
 // all that is wrong at once: a bad name, a missing source, handler or ledger,
@@ -167,21 +173,21 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	}
 	errs = append(errs, c.cfg.Validate())
 	if err := errors.Join(errs...); err != nil {
-		return nil, named(name, err)
+		return nil, named(fmt.Sprintf("consumer %q", name), err)
 	}
 	c.cfg = c.cfg.WithDefaults()
 	return c, nil
 }
 
 // named says of each of the joined errors whose it is.
-func named(consumer string, err error) error {
+func named(whose string, err error) error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || err.Error() != errors.Join(several.Unwrap()...).Error() {
-		return fmt.Errorf("consumer %q: %w", consumer, err) // one error, though it may wrap two
+		return fmt.Errorf("%s: %w", whose, err) // one error, though it may wrap two
 	}
 	var all []error
 	for _, e := range several.Unwrap() {
-		all = append(all, named(consumer, e))
+		all = append(all, named(whose, e))
 	}
 	return errors.Join(all...)
 }

@@ -629,3 +629,40 @@ func TestARuntimeEndsWithTheFirstThatCannotGoOn(t *testing.T) {
 		}
 	})
 }
+
+// What is nil where something has to be is an error, and where there is a default, the default.
+func TestNilIsNoCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		f.push(4, 4)
+		c := f.consumer("ann", framework.HandlerFunc(func(context.Context, *framework.Task) error { return errors.New("no") }),
+			framework.WithRandom(nil), framework.WithObserver(nil), framework.WithHealth(nil), framework.WithStrategy(nil), framework.WithSurvey(nil))
+		if _, err := framework.NewRuntime(c, nil); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("a consumer that is nil: %v", err)
+		}
+		if _, err := framework.RuntimeOf(nil, []*framework.Units{nil}); err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("units that are nil: %v", err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return len(eventsOf[framework.Handled](f, "ann")) >= 8 })
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A runtime has what it was made with, whatever becomes of the slice.
+func TestARuntimeKeepsItsConsumers(t *testing.T) {
+	f := newFleet(t, 4)
+	all := []*framework.Consumer{f.consumer("ann", f.handler("ann", 0))}
+	r, err := framework.NewRuntime(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0] = nil
+	if r.Consumers()[0] == nil {
+		t.Error("it has lost its consumer")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,13 +29,16 @@ type member interface {
 	CancelGrace() time.Duration
 }
 
-// NewRuntime makes a runtime of consumers. It fails if there is none or if two
+// NewRuntime makes a runtime of consumers. It fails if there is none, if one is nil or if two
 // have the same name: they would count off against each other.
 func NewRuntime(consumers ...*Consumer) (*Runtime, error) { return RuntimeOf(consumers, nil) }
 
 // RuntimeOf is NewRuntime for processes that have peers of units too, or only those.
 func RuntimeOf(consumers []*Consumer, units []*Units) (*Runtime, error) {
-	r := &Runtime{consumers: consumers, units: units}
+	if slices.Contains(consumers, nil) || slices.Contains(units, nil) {
+		return nil, errors.New("framework: a consumer or a peer of units is nil")
+	}
+	r := &Runtime{consumers: slices.Clone(consumers), units: slices.Clone(units)}
 	var errs []error
 	if len(r.members()) == 0 {
 		errs = append(errs, errors.New("framework: no consumer"))
@@ -64,10 +68,10 @@ func (r *Runtime) members() []member {
 }
 
 // Consumers returns the consumers.
-func (r *Runtime) Consumers() []*Consumer { return r.consumers }
+func (r *Runtime) Consumers() []*Consumer { return slices.Clone(r.consumers) }
 
 // Units returns the peers of units.
-func (r *Runtime) Units() []*Units { return r.units }
+func (r *Runtime) Units() []*Units { return slices.Clone(r.units) }
 
 // StopTimeout is how long an orderly stop of all may take.
 func (r *Runtime) StopTimeout() time.Duration {

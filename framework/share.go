@@ -88,7 +88,7 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil, Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
 	})
 	if err := errors.Join(partition.CheckName(name), err); err != nil {
-		return nil, fmt.Errorf("share %q: %w", name, err)
+		return nil, named(fmt.Sprintf("share %q", name), err)
 	}
 	s.coordinator = co
 	s.checkup.name, s.checkup.check, s.checkup.beat = name, cfg.Health, cfg.Timing.Beat()

@@ -282,6 +282,11 @@ func TestShareSaysAllThatIsWrong(t *testing.T) {
 			t.Errorf("%q is not said: %v", want, err)
 		}
 	}
+	for line := range strings.Lines(err.Error()) {
+		if !strings.HasPrefix(line, `share "a b": `) {
+			t.Errorf("%q does not say whose it is", line)
+		}
+	}
 }
 
 // One peer runs the job; when it leaves, or fails, it goes on, once at a time.

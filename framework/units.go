@@ -152,7 +152,7 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", cfg.Weight))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("units %q: %w", name, err)
+		return nil, named(fmt.Sprintf("units %q", name), err)
 	}
 	return &Units{name: name, cfg: cfg}, nil
 }

@@ -590,4 +590,9 @@ func TestUnitsConfigIsChecked(t *testing.T) {
 			t.Errorf("it does not speak of %q: %v", want, err)
 		}
 	}
+	for line := range strings.Lines(err.Error()) {
+		if !strings.HasPrefix(line, `units "no such {name}": `) {
+			t.Errorf("%q does not say whose it is", line)
+		}
+	}
 }
