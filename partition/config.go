@@ -99,6 +99,9 @@ func (c Config) Validate() error {
 	if c.Hash != XXHash64 && c.Hash != ByID && c.Hash != Murmur2 {
 		errs = append(errs, fmt.Errorf("partition: hash %q: want %q, %q or %q", c.Hash, XXHash64, ByID, Murmur2))
 	}
+	for _, unit := range c.Units {
+		errs = append(errs, CheckUnit(unit)) // UnitsHash takes a line for each
+	}
 	return errors.Join(errs...)
 }
 
@@ -134,11 +137,12 @@ func (c Config) Unit(id ID) string {
 // list of units or protocol. Retrying cannot help.
 var ErrConfig = errors.New("the name is in use with another configuration")
 
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+// wordRule is what a name or a tag may be.
+var wordRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // CheckName says what is wrong with name as the name of a task processing.
 func CheckName(name string) error {
-	if nameRule.MatchString(name) {
+	if wordRule.MatchString(name) {
 		return nil
 	}
 	return fmt.Errorf("partition: name %q: want 1 to 64 characters out of A-Z a-z 0-9 . _ -", name)

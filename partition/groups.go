@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -13,13 +12,11 @@ import (
 // separated by blanks. The empty value is none.
 type Tags string
 
-var tagRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
 // ParseTags reads words that are separated by commas or blanks, in any order.
 func ParseTags(s string) (Tags, error) {
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 	for _, w := range words {
-		if !tagRule.MatchString(w) {
+		if !wordRule.MatchString(w) {
 			return "", fmt.Errorf("partition: tag %q: want 1 to 64 characters out of A-Z a-z 0-9 . _ -", w)
 		}
 	}

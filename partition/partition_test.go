@@ -114,6 +114,7 @@ func TestConfig(t *testing.T) {
 	}
 	for _, bad := range []partition.Config{
 		{Total: -1, Hash: partition.ByID}, {Total: partition.MaxTotal + 1, Hash: partition.ByID}, {Total: 1, Hash: "md5"},
+		{Total: 1, Hash: partition.ByID, Units: []string{"a\nb"}}, // would be one list with a and b
 	} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is taken", bad)

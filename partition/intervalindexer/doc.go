@@ -27,5 +27,5 @@
 //
 //	turn.go, peer.go    the decisions, pure
 //	indexer.go          the loop around them
-//	counter.go          what is asked of the store; memory.go, rediscounter
+//	counter.go          what is asked of the store, and one in memory; rediscounter, natscounter
 package intervalindexer
