@@ -76,19 +76,33 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 	if err := shared(ctx, p.Redis(), cfg.Name, 3); err != nil {
 		return play.Report{}, err
 	}
-	sent := make(chan error, 1)
-	go func() { sent <- p.Send(ctx, load) }()
+	sending, cut := context.WithCancelCause(ctx)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		if err := p.Send(sending, load); err != nil {
+			cut(err)
+		}
+	}()
+	defer func() {
+		cut(nil)
+		<-sent
+	}()
+	await := func(orders int, all bool) error { // what could not be sent is not waited for
+		err := p.Await(sending, orders, all)
+		if cause := context.Cause(sending); err != nil && ctx.Err() == nil && cause != nil {
+			return cause
+		}
+		return err
+	}
 	// Half-way by what is done, however fast the machine is.
-	if err := p.Await(ctx, load.Customers*load.Each/2, false); err != nil {
+	if err := await(load.Customers*load.Each/2, false); err != nil {
 		return play.Report{}, err
 	}
 	at := time.Now()
 	victim.Kill()
 	fmt.Fprintln(out, "killed cat")
-	if err := <-sent; err != nil {
-		return play.Report{}, err
-	}
-	if err := p.Await(ctx, load.Customers*load.Each, true); err != nil {
+	if err := await(load.Customers*load.Each, true); err != nil {
 		return play.Report{}, err
 	}
 	return p.Report(ctx, load, victim, at)

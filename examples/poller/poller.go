@@ -47,30 +47,37 @@ func pass(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx
 			passed[customer] = true // another peer's
 			continue
 		}
-		err := one(a, db, id, work)
+		done, err := one(a, db, id, work)
 		over := a.Context().Err() != nil
 		a.Release() // only then can the customer's partition move
 		if err != nil && !over {
 			return err
 		}
-		passed[customer] = err != nil
+		passed[customer] = !done
 	}
 	return rows.Err()
 }
 
-// one works on a row that nobody has done since it was read. The epoch makes the table refuse
-// an owner that was replaced and does not know it.
-func one(a *framework.Admission, db *sql.DB, id int64, work func(ctx context.Context, id int64) error) error {
-	claim, err := db.ExecContext(a.Context(), `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id)
-	if err != nil {
-		return err
-	}
-	if n, err := claim.RowsAffected(); err != nil || n == 0 {
-		return err
+// one works on a row that nobody has done since it was read, and reports whether this peer has.
+// The epoch makes the table refuse an owner that was replaced and does not know it. He must leave
+// the customer's next rows alone as well: his successor may not have touched them yet, and then
+// nothing refuses him there.
+func one(a *framework.Admission, db *sql.DB, id int64, work func(ctx context.Context, id int64) error) (done bool, err error) {
+	claimed, err := changed(db.ExecContext(a.Context(), `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id))
+	if err != nil || !claimed {
+		return false, err
 	}
 	if err := work(a.Context(), id); err != nil {
-		return err
+		return false, err
 	}
-	_, err = db.ExecContext(a.Context(), `UPDATE orders SET done = now() WHERE id = $1 AND epoch = $2`, id, int64(a.Grant.Epoch))
-	return err
+	return changed(db.ExecContext(a.Context(), `UPDATE orders SET done = now() WHERE id = $1 AND epoch = $2`, id, int64(a.Grant.Epoch)))
+}
+
+// changed reports whether an UPDATE has found its row.
+func changed(r sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := r.RowsAffected()
+	return n > 0, err
 }

@@ -2,7 +2,9 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/countoff/countoff/examples/mail-sender/embedded"
 	"github.com/countoff/countoff/partition"
@@ -57,6 +59,10 @@ func (p *play) raze() {
 	ctx, cancel := context.WithTimeout(context.Background(), ending)
 	defer cancel()
 	err := redisledger.Idle(ctx, p.client, p.name)
+	for errors.Is(err, redisledger.ErrInUse) && ctx.Err() == nil { // a lease of a killed peer ends
+		time.Sleep(lease / 4)
+		err = redisledger.Idle(ctx, p.client, p.name)
+	}
 	if err == nil {
 		_, err = redissource.Destroy(ctx, p.client, p.name)
 	}

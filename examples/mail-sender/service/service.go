@@ -75,7 +75,9 @@ func (cfg Config) Validate() error {
 	_, badStrategy := partition.StrategyByName(cfg.Strategy)
 	_, badTag := partition.ParseTags(strings.Join(cfg.Tags, ","))
 	errs := []error{partition.CheckName(cfg.Name), err, badTag, badStrategy, cfg.numbers(timeout).Validate()}
-	if cfg.Indexer == redisfx.Interval {
+	switch cfg.Indexer {
+	case redisfx.Roster, "": // the default
+	case redisfx.Interval:
 		errs = append(errs, intervalindexer.Config{Interval: cfg.Interval}.Validate())
 		if cfg.Weight > 1 || len(cfg.Tags) > 0 || cfg.Strategy == (partition.Sticky{}).Name() {
 			errs = append(errs, errors.New("the indexer interval knows no weights, tags and tables that were in force: choose another strategy, as in jump, or leave them out"))
@@ -83,7 +85,7 @@ func (cfg Config) Validate() error {
 		if cfg.Barrier {
 			errs = append(errs, errors.New("the indexer interval has no rolls before which a barrier could be closed: leave one of the two out"))
 		}
-	} else if cfg.Indexer != redisfx.Roster && cfg.Indexer != "" {
+	default:
 		errs = append(errs, fmt.Errorf("indexer %s: want %s or %s", cfg.Indexer, redisfx.Roster, redisfx.Interval))
 	}
 	if cfg.Counter != nil && cfg.Indexer != redisfx.Interval {
