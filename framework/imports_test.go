@@ -131,13 +131,12 @@ var testRooms = []string{
 }
 
 // besides is what the tests of a package may import as well: those of frameworkfx hold
-// the sources beside each other, those of promobserver tell it of what coverage finds.
+// the sources beside each other.
 var besides = map[string][]string{
 	"framework/frameworkfx": {
 		"framework/frameworkfx/asynqfx", "framework/frameworkfx/kafkafx", "framework/frameworkfx/redisfx",
 		"sources/asynqsource", "sources/kafkasource", "sources/redissource", "transition/redisledger", asynq,
 	},
-	"framework/promobserver": {"transition/coverage"},
 }
 
 // pure packages decide and do nothing else: these are all the standard packages
