@@ -58,6 +58,7 @@ func (b *book) wait(i, first slot) {
 	b.entries.push(&f.waiting, i)
 	if f.parked {
 		b.asleep++
+		b.entries.at(i).keep()
 	}
 }
 
@@ -76,6 +77,10 @@ func (b *book) lay(i slot, due time.Time) {
 	e := b.entries.at(i)
 	e.parked = true
 	b.asleep += 1 + e.waiting.n
+	e.keep()
+	for j := e.waiting.head; j != 0; j = b.entries.at(j).next {
+		b.entries.at(j).keep()
+	}
 }
 
 // next takes a task that is ready, or 0.

@@ -2,9 +2,11 @@ package framework
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+	"weak"
 
 	"pgregory.net/rapid"
 )
@@ -220,7 +222,7 @@ func TestAnEntryIsAsNew(t *testing.T) {
 	i := s.take(first)
 	*s.at(i) = entry{
 		task: first, again: again(first, ""), batch: 3, place: 4, hash: 7,
-		waiting: queue{1, 2, 3}, keyed: true, parked: true, active: true,
+		waiting: queue{1, 2, 3}, keyed: true, parked: true, active: true, kept: true,
 	}
 	s.free(i)
 	second := &Task{ID: "second"}
@@ -260,4 +262,45 @@ func TestTheFirstErrorStands(t *testing.T) {
 	if shared.Attempt != 1 || shared.FirstError != "" {
 		t.Errorf("a task with the same delivery that never ran is told %+v", shared)
 	}
+}
+
+// What is done is let go, also while others that were fetched with it wait for their time.
+func TestWhatIsParkedKeepsNoOther(t *testing.T) {
+	now := time.Now()
+	b := newBook()
+	tasks := make([]Task, 64)
+	for i := range tasks {
+		tasks[i] = Task{Key: fmt.Sprint(i / 2), Delivery: &Delivery{}}
+	}
+	fetched := weak.Make(&tasks[0])
+	for i := range tasks[:63] {
+		b.add(&tasks[i], now)
+	}
+	var active []slot
+	for i := b.next(); i != 0; i = b.next() {
+		active = append(active, i)
+	}
+	for n, i := range active {
+		if n == 0 {
+			b.park(i, again(b.entries.at(i).task, ""), now.Add(time.Hour)) // another of its key waits behind it
+		} else {
+			b.finish(i, now)
+		}
+	}
+	b.add(&tasks[63], now) // behind one that is done by now
+	late := tasks[1]
+	late.Key = "0"
+	b.add(&late, now) // behind the one that is parked
+	for i := b.next(); i != 0; i = b.next() {
+		b.finish(i, now)
+	}
+	if b.held != 3 {
+		t.Fatalf("%d tasks are held", b.held)
+	}
+	tasks = nil
+	runtime.GC()
+	if fetched.Value() != nil {
+		t.Error("what was fetched with them is still there")
+	}
+	runtime.KeepAlive(&b)
 }

@@ -19,6 +19,16 @@ type entry struct {
 	keyed   bool
 	parked  bool // and what waits behind it with it
 	active  bool
+	kept    bool // task has memory of its own
+}
+
+// keep gives a task that will stay for a while memory of its own: as Fetch returned it it is
+// one of a slice of hundreds, of which the last to go would keep all payloads.
+func (e *entry) keep() {
+	if !e.kept {
+		own := *e.task
+		e.task, e.kept = &own, true
+	}
 }
 
 // run is the task as the handler gets it.
@@ -70,7 +80,7 @@ func (s *entries) free(i slot) {
 		e.again = nil
 	}
 	e.batch, e.place, e.hash, e.waiting = 0, 0, 0, queue{}
-	e.keyed, e.parked, e.active = false, false, false
+	e.keyed, e.parked, e.active, e.kept = false, false, false, false
 	e.next, s.spare = s.spare, i
 }
 

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts; read the diff 
 // says why, one that begins with > is what happens, the rest is what the machine
 // does about it:
 //
-//	> config policy=abandon viewed claim-nothing unwell barrier
+//	> config policy=abandon viewed claim-nothing unwell barrier short-shutdown
 //	> 5s                   let time pass until then, in steps as Wake wants them
 //	> 5s count=9 mine=1@7  the same, and every Sync gets this answer at once, unseen
 //	> at 5s hint           what happens at 5s, before the machine has looked at its clock
@@ -95,6 +95,9 @@ func play(t *testing.T, script string) string {
 				cfg.ClaimNothing = has(fields, "claim-nothing")
 				cfg.Unwell = has(fields, "unwell")
 				cfg.Barrier = has(fields, "barrier")
+				if has(fields, "short-shutdown") {
+					cfg.Times.Shutdown = 5 * time.Second
+				}
 				continue
 			}
 			if p.m == nil {

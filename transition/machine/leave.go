@@ -27,7 +27,9 @@ func (m *Machine) stop(ev Stop) {
 	if l.since == 0 {
 		m.state = Leaving
 		l.since = m.now
-		l.drainAt = m.now.Add(t.Settle + 2*t.Beat)
+		// Of a long lease two beats are longer than the shutdown, at whose end handlers are
+		// cancelled: those that began until here have half of it.
+		l.drainAt = m.now.Add(min(t.Settle+2*t.Beat, t.Shutdown/2))
 		l.abortAt = m.now.Add(t.Shutdown + t.CancelGrace)
 		l.quitAt = l.abortAt.Add(min(t.CancelGrace, lastWord))
 		m.soonest(m.now)
@@ -40,13 +42,14 @@ func (m *Machine) stop(ev Stop) {
 
 // leave goes on with leaving. Successors claim what the next roll gives them, and
 // what is waited for drains as it is waited for; after a settle time and two beats
-// nobody will come for the rest. Who is alone waits for nobody.
+// nobody will come for the rest. Who is alone waits for nobody, nor who knows of a roll
+// that has no member: all are leaving.
 func (m *Machine) leave(out *[]Effect) {
 	l := &m.leaving
 	if l.since == 0 || m.done {
 		return
 	}
-	alone := m.view.replicas == 1 && m.view.index == 0
+	alone := m.view.version > 0 && (m.view.replicas == 0 || m.view.replicas == 1 && m.view.index == 0)
 	if l.drainAt != 0 && (alone || m.now >= l.drainAt) {
 		l.drainAt = 0
 		for i := range m.parts {
