@@ -3,6 +3,7 @@ package progress
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ type Tried struct {
 	NotBefore  time.Time // by this process's clock; zero: at once
 	FirstError string
 }
+
+// mostAhead is as far ahead as a time.Duration reaches, in milliseconds.
+const mostAhead = math.MaxInt64 / int64(time.Millisecond)
 
 // ParseTried reads what a store keeps of a Tried, "tries crashes notbefore error". now is
 // the present instant, and store the same by the store's clock, whose the third is: in
@@ -34,7 +38,7 @@ func ParseTried(s string, now time.Time, store int64) (t Tried, err error) {
 		return Tried{}, fmt.Errorf("%q: %w", s, err)
 	}
 	if at > store {
-		t.NotBefore = now.Add(time.Duration(at-store) * time.Millisecond)
+		t.NotBefore = now.Add(time.Duration(min(at-store, mostAhead)) * time.Millisecond)
 	}
 	t.FirstError = part[3]
 	return t, nil

@@ -95,7 +95,8 @@ func readLetter(id partition.ID, element string) DeadLetter {
 // Requeue puts the task of d at the end of its partition's log, as if it had never
 // run, and reports whether it did: false if somebody else has taken the letter.
 // Tasks of its key that came meanwhile stay before it. It returns [ErrRaw] for what
-// is no task.
+// is no task, and an error that wraps partition.ErrConfig while the number of partitions is
+// being changed.
 func Requeue(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
 	if d.Raw {
 		return false, fmt.Errorf("redissource: partition %v, position %d: %w", d.Partition, d.Position, ErrRaw)
@@ -106,7 +107,7 @@ func Requeue(ctx context.Context, client redis.UniversalClient, name string, d D
 }
 
 // Drop throws d away and reports whether it did: false if somebody else has taken
-// it.
+// it. Its errors are those of Requeue.
 func Drop(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
 	return remove(ctx, client, name, d, "")
 }
@@ -116,6 +117,10 @@ func remove(ctx context.Context, client redis.UniversalClient, name string, d De
 	n, err := requeueScript.Run(ctx, client, []string{k.Dead, k.Pending, k.Fence}, d.element, envelope).Int()
 	if err != nil {
 		return false, fmt.Errorf("redissource: dead letter %s of %s: %w", d.ID, name, err)
+	}
+	if n == 2 {
+		return false, fmt.Errorf("redissource: dead letter %s of %s: the number of partitions is being changed: "+
+			"wait until that has ended, or finish it: countoff resize: %w", d.ID, name, partition.ErrConfig)
 	}
 	return n == 1, nil
 }

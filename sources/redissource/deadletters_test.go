@@ -177,3 +177,25 @@ func TestRequeueTakesOne(t *testing.T) {
 		}
 	}
 }
+
+// Who changes the number of partitions reads letters and cuts off as many: meanwhile nobody else
+// takes one away.
+func TestRequeueLeavesAResizeAlone(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	client.RPush(ctx, k.Dead, "a", "b")
+	client.HSet(ctx, k.Fence, "t", "7:resize-"+newID(time.Now()))
+	d := DeadLetter{ID: "a", element: "a"}
+	for what, take := range map[string]func(context.Context, redis.UniversalClient, string, DeadLetter) (bool, error){"requeue": Requeue, "drop": Drop} {
+		if ok, err := take(ctx, client, name, d); ok || !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), "countoff resize") {
+			t.Errorf("%s: %v, %v", what, ok, err)
+		}
+	}
+	if n := client.LLen(ctx, k.Dead).Val() + client.Exists(ctx, k.Pending).Val(); n != 2 {
+		t.Errorf("%d letters and logs, want the two letters", n)
+	}
+	client.HSet(ctx, k.Fence, "t", tokenOf(8).String())
+	if ok, err := Requeue(ctx, client, name, d); !ok || err != nil {
+		t.Errorf("afterwards: %v, %v", ok, err)
+	}
+}

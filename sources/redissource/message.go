@@ -90,16 +90,19 @@ func (m *Message) check(hash partition.Hash, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// ids are 64 characters that sort as their values do, and that shells and URLs leave alone: the
-// last one never begins an ID.
-var ids = base64.NewEncoding("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~")
+// ids are the characters of base64 for URLs, in an order in which they sort as their values do.
+var ids = base64.NewEncoding("-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
+
+// noDash makes the first character of an ID, which would be a dash before the year 2109, a 0: what
+// begins with a dash is a flag to a shell's commands.
+const noDash = 1 << 42
 
 // newID returns 120 bits as 20 characters that sort by time: 48 bits of milliseconds and
 // 72 random ones. A million in one millisecond have one chance in ten thousand million
 // that two are the same.
 func newID(now time.Time) string {
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16|rand.Uint64()&0xffff)
+	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli()|noDash)<<16|rand.Uint64()&0xffff)
 	binary.BigEndian.PutUint64(b[8:], rand.Uint64())
 	return ids.EncodeToString(b[:15])
 }

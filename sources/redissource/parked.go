@@ -42,7 +42,8 @@ func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id 
 	if tries.Val() == "" {
 		return t, nil
 	}
-	was, err := progress.ParseTried(tries.Val(), time.UnixMilli(0), 0) // its time by the store's clock
+	now := time.Now().UnixMilli()
+	was, err := progress.ParseTried(tries.Val(), time.UnixMilli(now), now) // its time is the store's
 	if err != nil {
 		return t, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
 	}

@@ -3,8 +3,11 @@
 --
 -- KEYS  1 dead  2 pending  3 fence
 -- ARGV  1 the letter, whole  2 the envelope to put at the end, '' to drop it
--- Result  1 done, 0 there is no such letter
+-- Result  1 done, 0 there is no such letter, 2 a resize has the partition: it moves the letters
+--         page by page, and would cut off others than it has read
 -- Cost  O(dead letters of the partition)
+local owner = redis.pcall('HGET', KEYS[3], 't')
+if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return 2 end
 if ARGV[2] ~= '' then -- a letter that is taken stays so if the script fails after it
   for i, want in ipairs({'list', 'list', 'hash'}) do
     local kind = redis.call('TYPE', KEYS[i]).ok
