@@ -297,7 +297,6 @@ func TestWhatIsParkedKeepsNoOther(t *testing.T) {
 	if b.held != 3 {
 		t.Fatalf("%d tasks are held", b.held)
 	}
-	tasks = nil
 	runtime.GC()
 	if fetched.Value() != nil {
 		t.Error("what was fetched with them is still there")
