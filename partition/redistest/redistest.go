@@ -98,14 +98,38 @@ func connect(t testing.TB, opt *redis.Options) redis.UniversalClient {
 	client := redis.NewClient(opt)
 	t.Cleanup(func() { client.Close() })
 	OneSlot(t, client)
-	return careful{client}
+	return Careful(client)
 }
 
-// A careful client hides that there is one server only: code that asks a client
-// whether it is a *redis.Client, to touch several slots in one script, takes the way
-// it takes on a cluster. That way is the one to test by default, as OneSlot can see
-// its faults.
+// Careful returns client as one that hides that there is one server only: code that
+// asks a client whether it is a *redis.Client, to touch several slots in one script,
+// takes the way it takes on a cluster. That way is the one to test by default, as
+// OneSlot can see its faults, and what is returned by [New] and [Another] is careful.
+//
+// It is the one type that does so: each type with the methods of a client takes a
+// second to compile.
+func Careful(client *redis.Client) redis.UniversalClient { return careful{client} }
+
 type careful struct{ *redis.Client }
+
+// Another returns another client, with connections of its own, of the server or the
+// cluster that client, which came from this package, talks to.
+func Another(t testing.TB, client redis.UniversalClient) redis.UniversalClient {
+	t.Helper()
+	switch c := client.(type) {
+	case interface{ Options() *redis.Options }:
+		opt := *c.Options()
+		return connect(t, &opt)
+	case *redis.ClusterClient:
+		opt := *c.Options()
+		other := redis.NewClusterClient(&opt)
+		t.Cleanup(func() { other.Close() })
+		OneSlot(t, other)
+		return other
+	}
+	t.Fatalf("redistest: a client %T", client)
+	return nil
+}
 
 // Single returns a plain *redis.Client of the server that client, which came from
 // this package, talks to: for tests of what is only done where there is one server.
@@ -131,6 +155,25 @@ func connectCluster(t testing.TB, nodes []string) redis.UniversalClient {
 	t.Cleanup(func() { client.Close() })
 	OneSlot(t, client)
 	return client
+}
+
+// Lagging returns a client of a store, and one of the same that sends what it may to a
+// replica, which has not heard of anything yet: for tests that what counts is read where it
+// was written.
+func Lagging(t testing.TB) (store, client redis.UniversalClient) {
+	t.Helper()
+	master, store := Mini(t)
+	replica, _ := Mini(t)
+	nodes := []redis.ClusterNode{{Addr: master.Addr()}, {Addr: replica.Addr()}}
+	c := redis.NewClusterClient(&redis.ClusterOptions{
+		ReadOnly: true,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: nodes}}, nil
+		},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { c.Close() })
+	return store, c
 }
 
 // until waits for ok and fails the test, with what was last wrong, when it does not

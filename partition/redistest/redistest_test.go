@@ -2,6 +2,7 @@ package redistest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -131,7 +132,38 @@ func TestSingle(t *testing.T) {
 	}
 }
 
+// Another client is of the same server, as careful as the first, and lives on when that is closed.
+func TestAnother(t *testing.T) {
+	client := redistest.New(t)
+	other, key := redistest.Another(t, client), redistest.Name(t)
+	if _, ok := other.(*redis.Client); ok {
+		t.Error("the client shows that it is of one server")
+	}
+	if err := client.Set(t.Context(), key, "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := other.Get(t.Context(), key).Result(); v != "v" || err != nil {
+		t.Errorf("another client reads %q, %v", v, err)
+	}
+}
+
 // The slots are those of CLUSTER KEYSLOT of Redis 7.0.
+func TestLagging(t *testing.T) {
+	store, client := redistest.Lagging(t)
+	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := client.Get(t.Context(), "key").Result(); !errors.Is(err, redis.Nil) {
+		t.Errorf("the replica knows of %q, %v", got, err)
+	}
+	if got, err := store.Get(t.Context(), "key").Result(); err != nil || got != "value" {
+		t.Errorf("the store has %q, %v", got, err)
+	}
+}
+
 func TestSlot(t *testing.T) {
 	for key, want := range map[string]int{
 		"foo": 12182, "{foo}:bar": 12182, "x{foo}": 12182, "{}foo": 9500, "": 0,
