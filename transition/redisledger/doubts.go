@@ -12,14 +12,17 @@ import (
 // read the server's run id need none of it; where they cannot, because of an ACL
 // without INFO, a doubt opens a grace.
 type doubts struct {
-	client redis.UniversalClient
+	client pooled
 
 	mu     sync.Mutex
 	lost   uint32 // connections lost up to the last call that was answered
 	failed bool   // the last call was not answered
 }
 
-func newDoubts(client redis.UniversalClient) *doubts {
+// pooled is what of a client tells that it has lost connections.
+type pooled interface{ PoolStats() *redis.PoolStats }
+
+func newDoubts(client pooled) *doubts {
 	return &doubts{client: client, lost: client.PoolStats().StaleConns}
 }
 

@@ -98,10 +98,7 @@ func TestWhatWasSaidIsKept(t *testing.T) {
 }
 
 // pool is a client of which the test says how many connections it has lost.
-type pool struct {
-	redis.UniversalClient
-	stale uint32
-}
+type pool struct{ stale uint32 }
 
 func (p *pool) PoolStats() *redis.PoolStats { return &redis.PoolStats{StaleConns: p.stale} }
 
