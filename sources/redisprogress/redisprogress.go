@@ -111,47 +111,88 @@ func (l *Log) Open(ctx context.Context, begin int64) (Opened, error) {
 		return o, o.parse(nil, nil, nil, now, store) // nothing is left: there is nothing to read
 	}
 
-	left, err := l.leftovers(ctx, o.Opened)
+	var done *redis.StringSliceCmd
+	var tries *redis.MapStringStringCmd
+	var lifted *redis.StringSliceCmd
+	err = l.read(ctx, &o.Opened, func(pipe redis.Pipeliner) {
+		done = pipe.ZRange(ctx, l.keys.Done, 0, -1)
+		tries = pipe.HGetAll(ctx, l.keys.Tries)
+		lifted = pipe.HKeys(ctx, l.keys.Lifted)
+	})
 	if err != nil {
 		return Opened{}, err
 	}
-	a, err := l.Answer(left.check)
-	switch {
-	case err != nil:
+	envelopes, err := l.envelopes(ctx, &o.Opened, lifted.Val())
+	if err != nil {
 		return Opened{}, err
-	case a.Status == progress.Forgot, a.Status == progress.Stale && a.Epoch < l.grant.Epoch:
-		return Opened{}, sources.ErrForgot
-	case a.Status == progress.Stale:
-		return Opened{}, &sources.FencedError{Grant: l.grant, Stored: a.Epoch}
 	}
-	o.Writes = a.Writes
-	if err := o.parse(left.done.Val(), left.tries.Val(), left.lifted.Val(), now, store); err != nil {
+	if err := o.parse(done.Val(), tries.Val(), envelopes, now, store); err != nil {
 		return Opened{}, err
 	}
 	return o, nil
 }
 
-type leftovers struct {
-	done          *redis.StringSliceCmd
-	tries, lifted *redis.MapStringStringCmd
-	check         *redis.Cmd
-}
-
-// leftovers reads what earlier owners left. It is this owner's only if the fence
-// still stands afterwards: an empty settlement at the end tells.
-func (l *Log) leftovers(ctx context.Context, o progress.Opened) (left leftovers, err error) {
+// read reads what earlier owners left. It is this owner's only if the fence still stands
+// afterwards: an empty settlement at the end tells.
+func (l *Log) read(ctx context.Context, o *progress.Opened, queue func(redis.Pipeliner)) error {
 	empty := &progress.Request{Seen: o.Writes, Read: o.Base, Base: o.Base, Alone: progress.None}
+	var check *redis.Cmd
 	for _, source := range [...]bool{false, true} {
 		pipe := l.client.Pipeline()
-		left.done = pipe.ZRange(ctx, l.keys.Done, 0, -1)
-		left.tries = pipe.HGetAll(ctx, l.keys.Tries)
-		left.lifted = pipe.HGetAll(ctx, l.keys.Lifted)
-		left.check = l.Settle(ctx, pipe, empty, nil, nil, source)
-		if _, err = pipe.Exec(ctx); !NoScript(err) {
+		queue(pipe)
+		check = l.Settle(ctx, pipe, empty, nil, nil, source)
+		if _, err := pipe.Exec(ctx); err == nil {
 			break
+		} else if !NoScript(err) || source {
+			return err
 		}
 	}
-	return left, err
+	a, err := l.Answer(check)
+	switch {
+	case err != nil:
+		return err
+	case a.Status == progress.Forgot, a.Status == progress.Stale && a.Epoch < l.grant.Epoch:
+		return sources.ErrForgot
+	case a.Status == progress.Stale:
+		return &sources.FencedError{Grant: l.grant, Stored: a.Epoch}
+	}
+	o.Writes = a.Writes
+	return nil
+}
+
+// readBytes is about the most that one reply weighs: a client waits for the whole of it no longer
+// than for a small one, and what has been lifted may be eight windows of large tasks.
+const readBytes = 16 << 20
+
+// envelopes reads the lifted envelopes at positions, as many at once as weigh readBytes.
+func (l *Log) envelopes(ctx context.Context, o *progress.Opened, positions []string) (map[string]string, error) {
+	out := make(map[string]string, len(positions))
+	if !l.list || len(positions) == 0 {
+		for _, x := range positions {
+			out[x] = ""
+		}
+		return out, nil
+	}
+	lengths := make([]*redis.IntCmd, len(positions))
+	err := l.read(ctx, o, func(pipe redis.Pipeliner) {
+		for i, x := range positions {
+			lengths[i] = pipe.HStrLen(ctx, l.keys.Lifted, x)
+		}
+	})
+	for from, upto := 0, 0; err == nil && from < len(positions); from = upto {
+		for bytes := int64(0); upto < len(positions) && (upto == from || bytes+lengths[upto].Val() <= readBytes); upto++ {
+			bytes += lengths[upto].Val()
+		}
+		page := positions[from:upto]
+		var values *redis.SliceCmd
+		err = l.read(ctx, o, func(pipe redis.Pipeliner) { values = pipe.HMGet(ctx, l.keys.Lifted, page...) })
+		for i, v := range values.Val() {
+			if envelope, there := v.(string); there {
+				out[page[i]] = envelope
+			}
+		}
+	}
+	return out, err
 }
 
 func (o *Opened) parse(done []string, tries, lifted map[string]string, now time.Time, store int64) error {

@@ -782,6 +782,67 @@ func TestOpenReadsWhatIsLeftAndNothingElse(t *testing.T) {
 	}
 }
 
+// However much was lifted, no reply holds more of it than arrives in the time.
+func TestOpenReadsLargeTasksInParts(t *testing.T) {
+	const most = 16 << 20
+	s := newScripts(t)
+	s.owner(1)
+	sizes := []int{5 << 20, 5 << 20, 5 << 20, 5 << 20, most + 1, 1}
+	for i, size := range sizes {
+		s.must(s.client.HSet(s.ctx, s.keys.Lifted, fmt.Sprint(i-len(sizes)), make([]byte, size)).Err())
+	}
+	read := 0
+	s.client.AddHook(after(func(cmds []redis.Cmder) {
+		for _, cmd := range cmds {
+			if cmd, ok := cmd.(*redis.SliceCmd); ok {
+				bytes := 0
+				for _, v := range cmd.Val() {
+					text, _ := v.(string)
+					bytes += len(text)
+				}
+				if read++; bytes > most && len(cmd.Val()) > 1 {
+					t.Errorf("%d tasks of %d bytes in one reply", len(cmd.Val()), bytes)
+				}
+			}
+		}
+	}))
+	o, err := s.log(token(2)).Open(s.ctx, 0)
+	s.must(err)
+	if read < 3 || len(o.Lifted) != len(sizes) {
+		t.Fatalf("%d lifted in %d reads, want %d", len(o.Lifted), read, len(sizes))
+	}
+	for i, l := range o.Lifted {
+		if l.Position != int64(i-len(sizes)) || len(l.Envelope) != sizes[i] {
+			t.Errorf("position %d has %d bytes", l.Position, len(l.Envelope))
+		}
+	}
+	// An owner that comes between two of the reads has all of them count for nothing.
+	overtaken := false
+	s.client.AddHook(after(func(cmds []redis.Cmder) {
+		if cmds[0].Name() == "hmget" && !overtaken {
+			overtaken = true
+			s.owner(9)
+		}
+	}))
+	_, err = s.log(token(3)).Open(s.ctx, 0)
+	if fenced, ok := errors.AsType[*sources.FencedError](err); !ok || fenced.Stored != 9 {
+		t.Errorf("an open that was overtaken between two reads: %v", err)
+	}
+}
+
+// after runs after each pipeline.
+type after func(cmds []redis.Cmder)
+
+func (after) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (after) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (a after) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		a(cmds)
+		return err
+	}
+}
+
 // before runs before a pipeline that reads what earlier owners left.
 type before func()
 

@@ -74,11 +74,16 @@ func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token
 	for _, lifted := range o.Lifted {
 		f.Lifted = append(f.Lifted, lifted.Position)
 	}
-	f.Life, err = s.client.HGet(ctx, l.keys.Fence, "i").Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+	// Behind a write that changes nothing: a client of a cluster that reads from replicas
+	// sends both to the master. By one that lags another topic's positions would be ours.
+	pipe := s.client.Pipeline()
+	pipe.HDel(ctx, l.keys.Fence, "")
+	life := pipe.HGet(ctx, l.keys.Fence, "i")
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return progress.Found{}, err
 	}
-	return f, err
+	f.Life = life.Val()
+	return f, nil
 }
 
 // Reset says where the log goes on, and which life of it that is, right after Open

@@ -31,6 +31,28 @@ func TestOpenBegins(t *testing.T) {
 	}
 }
 
+// Which life of a log the positions are of is read where it was written: a replica that lags
+// knows of an older one, or of none.
+func TestOpenReadsNoReplica(t *testing.T) {
+	ctx, name := t.Context(), redistest.Name(t)
+	_, client := redistest.Lagging(t)
+	s, err := redisprogress.NewStore(client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, tok := partition.Grant{ID: 7, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
+	f, err := s.Open(ctx, g, tok, 0)
+	if err == nil {
+		_, err = s.Reset(ctx, g, tok, f.Writes, 0, "one")
+	}
+	if err == nil {
+		f, err = s.Open(ctx, g, tok, 0)
+	}
+	if err != nil || f.Life != "one" {
+		t.Errorf("the life is %q (%v), want the one that was stored", f.Life, err)
+	}
+}
+
 // A reset moves the base of a log that lies elsewhere; what was known of positions that
 // come again is forgotten, the rest is not. A late one changes nothing.
 func TestReset(t *testing.T) {

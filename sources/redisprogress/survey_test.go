@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -38,7 +36,7 @@ func TestSurvey(t *testing.T) {
 	ids := []partition.ID{0, 1, 2, 3, partition.FirstUnit}
 
 	// What is no *redis.Client is taken for a cluster: one at a time, each in its turn.
-	survey := redisprogress.NewSurvey(struct{ redis.UniversalClient }{client}, place)
+	survey := redisprogress.NewSurvey(client, place)
 	var got []redisprogress.Fenced
 	for range want {
 		one, err := survey.Look(t.Context(), ids)
