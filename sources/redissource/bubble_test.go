@@ -31,5 +31,5 @@ func bubble(t *testing.T, one bool) redis.UniversalClient {
 	if one {
 		return client
 	}
-	return cautious{client}
+	return redistest.Careful(client)
 }

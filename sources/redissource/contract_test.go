@@ -53,7 +53,7 @@ func contract(t *testing.T) sourcetest.Harness {
 	name := redistest.Name(t)
 	ctx := t.Context()
 	peer := func() (*Source, *redisline.Line, redis.UniversalClient) {
-		client := sameServer(t, admin)
+		client := redistest.Another(t, admin)
 		s, err := New(client, name, Config{Partitions: 4})
 		if err != nil {
 			t.Fatal(err)
@@ -118,28 +118,6 @@ func contract(t *testing.T) sourcetest.Harness {
 		}
 	})
 	return h
-}
-
-// cautious hides that there is one server only, as redistest's clients do.
-type cautious struct{ *redis.Client }
-
-// sameServer returns another client of the same server.
-func sameServer(t testing.TB, c redis.UniversalClient) redis.UniversalClient {
-	t.Helper()
-	var other redis.UniversalClient
-	switch c := c.(type) {
-	case interface{ Options() *redis.Options }:
-		opt := *c.Options()
-		other = cautious{redis.NewClient(&opt)}
-	case *redis.ClusterClient:
-		opt := *c.Options()
-		other = redis.NewClusterClient(&opt)
-	default:
-		t.Fatalf("a client %T", c)
-	}
-	t.Cleanup(func() { other.Close() })
-	redistest.OneSlot(t, other)
-	return other
 }
 
 // snapshot copies a partition; what it returns puts it back.

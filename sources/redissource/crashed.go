@@ -68,5 +68,7 @@ func (s *Source) element(ctx context.Context, keys Keys, o *redisprogress.Opened
 	if pos < o.Base {
 		return "", redis.Nil
 	}
-	return s.client.LIndex(ctx, keys.Pending, pos-o.Base).Result()
+	var element *redis.StringCmd
+	err := readMaster(ctx, s.client, keys.Fence, func(pipe redis.Pipeliner) { element = pipe.LIndex(ctx, keys.Pending, pos-o.Base) })
+	return element.Val(), err
 }

@@ -45,7 +45,7 @@ type DeadLetter struct {
 // ErrRaw means that a dead letter is no task that could be run.
 var ErrRaw = errors.New("the dead letter is no task: nobody could read it")
 
-// deadPage is how many dead letters are read at once.
+// deadPage is how many dead letters are read at once, at most.
 const deadPage = 500
 
 // DeadLetters calls each for the dead letters of the partitions ids of name, oldest
@@ -53,20 +53,21 @@ const deadPage = 500
 // meanwhile may be missed or told twice.
 func DeadLetters(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, each func(DeadLetter) bool) error {
 	for _, id := range ids {
-		key := KeysOf(name, id).Dead
-		for from := int64(0); ; from += deadPage {
-			elements, err := client.LRange(ctx, key, from, from+deadPage-1).Result()
-			if err != nil {
-				return fmt.Errorf("redissource: dead letters of %s, partition %v: %w", name, id, err)
-			}
+		key, more := KeysOf(name, id).Dead, true
+		err := pages(deadPage, func(from, to int64) ([]string, error) {
+			elements, err := client.LRange(ctx, key, from, to).Result()
 			for _, e := range elements {
-				if !each(readLetter(id, e)) {
-					return nil
+				if more = each(readLetter(id, e)); !more {
+					return nil, nil
 				}
 			}
-			if len(elements) < deadPage {
-				break
-			}
+			return elements, err
+		})
+		if err != nil {
+			return fmt.Errorf("redissource: dead letters of %s, partition %v: %w", name, id, err)
+		}
+		if !more {
+			return nil
 		}
 	}
 	return nil

@@ -53,11 +53,12 @@ func (s *ingressStream) step(ctx context.Context, t *logstream.Trouble) error {
 
 // read returns the oldest lines, at most n, oldest first.
 func (s *ingressStream) read(ctx context.Context, n int) ([]string, error) {
-	lines, err := s.queueRead(ctx, s.client, n).Result()
-	return s.inOrder(lines), err
+	var lines *redis.StringSliceCmd
+	err := readMaster(ctx, s.client, s.fence, func(pipe redis.Pipeliner) { lines = s.queueRead(ctx, pipe, n) })
+	return s.inOrder(lines.Val()), err
 }
 
-func (s *ingressStream) queueRead(ctx context.Context, c redis.Cmdable, n int) *redis.StringSliceCmd {
+func (s *ingressStream) queueRead(ctx context.Context, c redis.Pipeliner, n int) *redis.StringSliceCmd {
 	if s.unit.Oldest == Left {
 		return c.LRange(ctx, s.unit.List, 0, int64(n)-1)
 	}

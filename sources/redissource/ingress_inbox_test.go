@@ -166,9 +166,6 @@ func (b *inbox) fence() map[string]string {
 	return b.client.HGetAll(context.Background(), "{"+b.unit.List+"}:fence").Val()
 }
 
-// A hidden client does not show that it is of one server.
-type hidden struct{ *redis.Client }
-
 // another returns a second client of the same server.
 func (b *inbox) another(single bool) redis.UniversalClient {
 	o, ok := b.client.(interface{ Options() *redis.Options })
@@ -181,7 +178,7 @@ func (b *inbox) another(single bool) redis.UniversalClient {
 	if single {
 		return c
 	}
-	return hidden{c}
+	return redistest.Careful(c)
 }
 
 // counts returns how often each line is in the partitions, as a task or a dead letter.

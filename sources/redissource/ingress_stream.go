@@ -213,6 +213,7 @@ func (s *ingressStream) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		}
+		s.size = max(1, s.size/2) // perhaps they weigh too much to be read in the time
 		pause, tell := t.Next(now, redisconfig.Lasting(err))
 		if tell {
 			s.tell(redisconfig.Explain(err))

@@ -324,11 +324,11 @@ func ForgetJob(ctx context.Context, client redis.UniversalClient, name, entry st
 // Nobody fires meanwhile. Repeated, it changes nothing: the greater number stands.
 func (m *mover) moveJobs(ctx context.Context, id partition.ID) error {
 	from := KeysOf(m.name, id).jobsKey()
-	found, err := m.client.HGetAll(ctx, from).Result()
-	if err != nil {
+	var found *redis.MapStringStringCmd
+	if err := m.read(ctx, id, func(pipe redis.Pipeliner) { found = pipe.HGetAll(ctx, from) }); err != nil {
 		return err
 	}
-	for entry, value := range found {
+	for entry, value := range found.Val() {
 		r, err := parseJobRecord(value)
 		if err != nil {
 			return err
@@ -338,11 +338,11 @@ func (m *mover) moveJobs(ctx context.Context, id partition.ID) error {
 			continue // nobody's, or at home
 		}
 		to := KeysOf(m.name, home).jobsKey()
-		there, err := m.client.HGet(ctx, to, entry).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		var there *redis.StringCmd
+		if err := m.read(ctx, home, func(pipe redis.Pipeliner) { there = pipe.HGet(ctx, to, entry) }); err != nil {
 			return err
 		}
-		if known, err := parseJobRecord(there); err != nil || known.upto < r.upto {
+		if known, err := parseJobRecord(there.Val()); err != nil || known.upto < r.upto {
 			if err := m.do(ctx, command{home, to, []any{"HSET", entry, value}}); err != nil {
 				return err
 			}

@@ -132,11 +132,11 @@ func planned(ctx context.Context, client redis.UniversalClient, lists []string) 
 		if err != nil {
 			return err
 		}
-		n, err := client.Exists(ctx, tag+":plan").Result()
-		if err != nil {
+		var plan *redis.IntCmd
+		if err := readMaster(ctx, client, tag+":fence", func(pipe redis.Pipeliner) { plan = pipe.Exists(ctx, tag+":plan") }); err != nil {
 			return err
 		}
-		if n != 0 {
+		if plan.Val() != 0 {
 			return fmt.Errorf("%s: %w", list, ErrPlanned)
 		}
 	}
@@ -181,42 +181,33 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 	for _, x := range done {
 		finished[x] = true
 	}
-	err = pages(func(from, to int64) (int, error) {
+	err = pages(movePage, func(from, to int64) ([]string, error) {
 		page, err := m.client.LRange(ctx, k.Pending, from, to).Result()
-		n := len(page)
-		for i := n - 1; i >= 0; i-- {
-			if finished[formatInt(base+from+int64(i))] {
-				page = slices.Delete(page, i, i+1)
+		var open []string
+		for i, e := range page {
+			if !finished[formatInt(base+from+int64(i))] {
+				open = append(open, e)
 			}
 		}
-		m.add(&m.out.Tasks, id, page, false)
-		return n, err
+		m.add(&m.out.Tasks, id, open, false)
+		return page, err
 	})
 	if err != nil {
 		return err
 	}
-	err = pages(func(from, to int64) (int, error) {
+	err = pages(movePage, func(from, to int64) ([]string, error) {
 		page, err := m.client.LRange(ctx, k.Dead, from, to).Result()
 		m.add(&m.out.Dead, id, page, true)
-		return len(page), err
+		return page, err
 	})
 	if err != nil {
 		return err
 	}
-	return pages(func(from, to int64) (int, error) {
+	return pages(movePage, func(from, to int64) ([]string, error) {
 		page, err := m.client.ZRange(ctx, k.Delayed, from, to).Result()
 		m.add(&m.out.Delayed, id, page, false)
-		return len(page), err
+		return page, err
 	})
-}
-
-// pages reads until a page is not full.
-func pages(read func(from, to int64) (int, error)) error {
-	for at := int64(0); ; at += movePage {
-		if n, err := read(at, at+movePage-1); err != nil || n < movePage {
-			return err
-		}
-	}
 }
 
 func (m *mover) add(count *int, id partition.ID, elements []string, dead bool) {

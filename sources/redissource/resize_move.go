@@ -34,7 +34,7 @@ var (
 )
 
 const (
-	movePage = 256 // elements moved, or looked at, at once
+	movePage = 256 // elements moved, or looked at, at once, at most
 	// moveMarks is how long a broken off resize can be taken up without doubling a
 	// page: as long as a partition remembers what was pushed to it.
 	moveMarks = 30 * 24 * time.Hour
@@ -80,12 +80,12 @@ func (m *mover) staged(id partition.ID) Keys {
 // ended the resize finds it ended, or those epochs taken: it could not take the fences of who works.
 func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisconfig.Resize, error) {
 	stored := make([]*redis.StringCmd, max(m.from, m.to))
-	pipe := m.client.Pipeline()
 	for id := range stored {
-		stored[id] = pipe.HGet(ctx, KeysOf(m.name, partition.ID(id)).Fence, "e")
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return begun, err
+		fence := KeysOf(m.name, partition.ID(id)).Fence
+		err := readMaster(ctx, m.client, fence, func(pipe redis.Pipeliner) { stored[id] = pipe.HGet(ctx, fence, "e") })
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return begun, err
+		}
 	}
 	begun, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, m.session)
 	if err != nil {
@@ -206,7 +206,9 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 	if err != nil {
 		return err
 	}
-	for page := range slices.Chunk(slices.Clone(o.Lifted), movePage) {
+	for rest := slices.Clone(o.Lifted); len(rest) > 0; {
+		page := rest[:fits(min(len(rest), movePage), func(i int) int { return len(rest[i].Envelope) })]
+		rest = rest[len(page):]
 		elements := make([]movedElement, len(page))
 		for i, l := range page {
 			elements[i] = m.open(id, l.Position, l.Envelope, o.Tried[l.Position])
@@ -215,13 +217,14 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 			return err
 		}
 	}
-	for {
+	for p := unweighed; ; {
 		var read *redis.StringSliceCmd
-		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Pending, 0, movePage-1) })
+		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Pending, 0, p.last(movePage)) })
 		if err != nil {
 			return err
 		}
 		page := read.Val()
+		p.weigh(page)
 		if len(page) == 0 {
 			return nil
 		}
@@ -241,10 +244,13 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 // read reads what partition id holds. It counts if this mover has the fence after it: else it may be
 // what came since another one has ended the resize, at positions that no mark knows.
 func (m *mover) read(ctx context.Context, id partition.ID, queue func(redis.Pipeliner)) error {
-	pipe := m.client.Pipeline()
-	queue(pipe)
-	token := pipe.HGet(ctx, KeysOf(m.name, id).Fence, "t")
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+	var token *redis.StringCmd
+	fence := KeysOf(m.name, id).Fence
+	err := readMaster(ctx, m.client, fence, func(pipe redis.Pipeliner) {
+		queue(pipe)
+		token = pipe.HGet(ctx, fence, "t")
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	if token.Val() != m.tokens[id] {
@@ -306,12 +312,16 @@ func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) err
 		key, count = k.Delayed, &m.out.Delayed
 	}
 	counter := k.tag + ":resize-" + m.id + "-" + what
-	begin, err := m.client.Get(ctx, counter).Int64()
+	var moved *redis.StringCmd
+	if err := m.read(ctx, id, func(pipe redis.Pipeliner) { moved = pipe.Get(ctx, counter) }); err != nil {
+		return err
+	}
+	begin, err := moved.Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	for {
-		elements, err := m.readRest(ctx, id, what, begin)
+	for p := unweighed; ; {
+		elements, err := m.readRest(ctx, id, what, begin, p.last(movePage))
 		if err != nil || len(elements) == 0 {
 			return err // the counter stays for a while: a trim that comes late must find it
 		}
@@ -324,11 +334,16 @@ func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) err
 		}
 		begin += int64(len(elements))
 		*count += len(elements)
+		bytes := 0
+		for _, e := range elements {
+			bytes += len(e.body)
+		}
+		p.weighed(len(elements), bytes)
 	}
 }
 
-// readRest reads the next page of dead letters or delayed tasks.
-func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begin int64) ([]movedElement, error) {
+// readRest reads the next page of dead letters or delayed tasks, up to the index last.
+func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begin, last int64) ([]movedElement, error) {
 	k := KeysOf(m.name, id)
 	var out []movedElement
 	add := func(to partition.ID, e movedElement) {
@@ -340,7 +355,7 @@ func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begi
 	}
 	if what == "delayed" {
 		var read *redis.ZSliceCmd
-		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.ZRangeWithScores(ctx, k.Delayed, 0, movePage-1) })
+		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.ZRangeWithScores(ctx, k.Delayed, 0, last) })
 		for _, z := range read.Val() {
 			text, _ := z.Member.(string)
 			to, _, _ := m.homeOf(text, id)
@@ -349,7 +364,7 @@ func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begi
 		return out, err
 	}
 	var read *redis.StringSliceCmd
-	err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Dead, 0, movePage-1) })
+	err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Dead, 0, last) })
 	for _, text := range read.Val() {
 		add(m.homeOfLetter(text, id), movedElement{what: "dead", body: []byte(text)})
 	}
@@ -414,6 +429,7 @@ func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedEleme
 	var locks []held
 	old := KeysOf(m.name, id)
 	read := m.client.Pipeline()
+	read.HDel(ctx, old.Fence, "") // to the master: see readMaster
 	for _, el := range elements {
 		if e, err := parseEnvelope(string(el.body)); err == nil && e.unique && el.to != id {
 			k, from := KeysOf(m.name, el.to), old.Unique(e.id)

@@ -27,7 +27,7 @@ type stream struct {
 	tried   map[int64]redisprogress.Tried    // of positions that were not read yet
 	locks   map[int64]redisprogress.Lock     // of open tasks
 	rings   uint64                           // bells heard
-	weight  int                              // of an element, on average of the last read
+	portion portion                          // of the next read
 	atEnd   bool                             // all there was is read, and the next push rings
 	due     time.Time                        // of the next delayed task; zero: none
 	looked  time.Time                        // when that was asked for

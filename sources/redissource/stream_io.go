@@ -17,9 +17,6 @@ const (
 	// tripBytes is about the most that the letters and envelopes of one round trip
 	// weigh; more waits for the next.
 	tripBytes = 8 << 20
-	// readBytes is about the most that is read at once, reckoned by what the last
-	// elements weighed.
-	readBytes = 16 << 20
 	// moveBatch is how many delayed tasks one script moves.
 	moveBatch = 128
 )
@@ -61,9 +58,7 @@ func (s *stream) Compose(now time.Time) bool {
 	if limit == 0 && s.Log.Seq() == s.Log.Answered() {
 		return false
 	}
-	if s.weight > 0 {
-		limit = min(limit, max(1, readBytes/s.weight))
-	}
+	limit = s.portion.of(limit)
 	t.rings = s.rings
 	// Whoever brings the scripts along brings both: if the one that moves was forgotten, the next
 	// trip may be one that reads nothing.
@@ -122,6 +117,9 @@ func (s *stream) Trip(ctx context.Context) error {
 		t.source = true // by the next trip, at once
 		return nil
 	}
+	s.Mu.Lock()
+	s.portion.failed(t.request.Fetch)
+	s.Mu.Unlock()
 	return redisconfig.Explain(err)
 }
 
@@ -207,9 +205,7 @@ func (s *stream) applyRead(t *trip, reply redisprogress.Reply, counts bool, now 
 		s.take(t.request.Read+int64(i), element, now, false)
 		bytes += len(element)
 	}
-	if n := len(t.read.Val()); n > 0 {
-		s.weight = bytes / n
-	}
+	s.portion.weighed(len(t.read.Val()), bytes)
 	// If the list ended before what was asked for, the script has left the wish for
 	// a bell. A push between the read and the script did not ring, but it is before
 	// the end that the script found; one after it rings, and if that bell was heard

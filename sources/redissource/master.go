@@ -1,0 +1,20 @@
+package redissource
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// readMaster reads keys of one slot where they are written. A client of a cluster may be
+// told to read from replicas (ReadOnly, RouteByLatency), which lag: what an owner decides by
+// the answer would be decided by what was. What shares a pipeline with a write goes to the
+// master, so one goes first, to the slot's fence, that changes nothing and that a full store
+// takes: it takes no transaction.
+func readMaster(ctx context.Context, client redis.UniversalClient, fence string, queue func(redis.Pipeliner)) error {
+	pipe := client.Pipeline()
+	pipe.HDel(ctx, fence, "")
+	queue(pipe)
+	_, err := pipe.Exec(ctx)
+	return err
+}

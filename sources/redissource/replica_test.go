@@ -1,0 +1,42 @@
+package redissource
+
+import (
+	"testing"
+
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+// What is decided by a read is read where it was written: a client that reads from
+// replicas, since the program has other uses for it, has one that lags.
+func TestNothingIsReadFromAReplicaThatLags(t *testing.T) {
+	t.Run("a task that ended its peers", func(t *testing.T) {
+		store, client := redistest.Lagging(t)
+		w := newWorld(t, client, Config{})
+		w.push("poison", "next")
+		w.crash(w.openAndFetch("poison"))
+		for range w.source.cfg.CrashLimit {
+			w.crash(w.openAndFetch("poison"))
+		}
+		w.fetch(w.open(), 1, "next")
+		if n := store.LLen(t.Context(), w.keys.Dead).Val(); n != 1 {
+			t.Errorf("%d dead letters, want 1", n)
+		}
+	})
+	t.Run("the lines of an ingress", func(t *testing.T) {
+		store, client := redistest.Lagging(t)
+		b := newInbox(t, store, 4)
+		b.push(inboxLine("ann", 0))
+		if _, err := b.start(client, 1); err != nil {
+			t.Fatal(err)
+		}
+		b.arrived(1)
+	})
+	t.Run("what a resize moves", func(t *testing.T) {
+		store, client := redistest.Lagging(t)
+		w := newCrowd(t, store, 4, 1)
+		if _, err := Resize(t.Context(), client, w.name, 7, ResizeConfig{Idle: idle}); err != nil {
+			t.Fatal(err)
+		}
+		w.check(7)
+	})
+}
