@@ -85,10 +85,13 @@ func (c Config) name(m *message) (err error) {
 	return nil
 }
 
+// mostWindow bounds Config.Window: so much may be in one answer, and given back by one script.
+const mostWindow = 4096
+
 func (c Config) validate(name string) error {
 	var errs []error
-	if c.Window < 1 || c.Window > 4096 {
-		errs = append(errs, fmt.Errorf("asynqsource: Window %d: want 1 to 4096", c.Window))
+	if c.Window < 1 || c.Window > mostWindow {
+		errs = append(errs, fmt.Errorf("asynqsource: Window %d: want 1 to %d", c.Window, mostWindow))
 	}
 	if c.CrashLimit < 1 {
 		errs = append(errs, fmt.Errorf("asynqsource: CrashLimit %d: want 1 or more", c.CrashLimit))

@@ -34,7 +34,7 @@ func op(c redis.Cmder) sourcetest.Op {
 	case !strings.HasSuffix(first, "}:fence") || n == 2:
 	case n == 7 && strings.HasSuffix(last, ":archived"):
 		return sourcetest.Open
-	case n == 8:
+	case n == 9:
 		return sourcetest.Fetch
 	case n == 4:
 		return sourcetest.Close
@@ -199,29 +199,13 @@ func (s *store) snapshot(ctx context.Context, id partition.ID) (func(context.Con
 	}, nil
 }
 
-// cautious hides that there is one server only, as redistest's clients do.
-type cautious struct{ *redis.Client }
-
 // sameServer returns another client of the same server.
 func sameServer(t testing.TB, c redis.UniversalClient) redis.UniversalClient {
 	t.Helper()
 	if s, ok := c.(*store); ok {
 		c = s.UniversalClient
 	}
-	var other redis.UniversalClient
-	switch c := c.(type) {
-	case interface{ Options() *redis.Options }:
-		opt := *c.Options()
-		other = cautious{redis.NewClient(&opt)}
-	case *redis.ClusterClient:
-		opt := *c.Options()
-		other = redis.NewClusterClient(&opt)
-	default:
-		t.Fatalf("a client %T", c)
-	}
-	t.Cleanup(func() { other.Close() })
-	redistest.OneSlot(t, other)
-	return other
+	return redistest.Another(t, c)
 }
 
 // peer is a source as another process has it.

@@ -307,7 +307,9 @@ func (e *Engine) settle(queue string, n *native) {
 		return
 	}
 	if r.started && r.ended.IsZero() {
-		r.returned = make(chan struct{})
+		if r.returned == nil {
+			r.returned = make(chan struct{})
+		}
 		returned := r.returned
 		e.mu.Unlock()
 		<-returned

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hibiken/asynq"
 
@@ -167,4 +169,31 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 	}
 	_, err = src.Handler(nil, asynq.Config{GroupGracePeriod: 1, StrictPriority: true, Queues: map[string]int{"a": 1, "b": 1}})
 	says(err, "no handler", "GroupGracePeriod", "StrictPriority", `"a"`, `"b"`)
+}
+
+// What asynq says of a run whose handler does not end waits for it, each word of it: none is
+// left waiting, as the server that says it could not be shut down.
+func TestEachWordOfARunWaitsForItsHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{runs: make(map[runKey]*run)}
+		r := &run{key: runKey{"q", "1"}, started: true, verdict: make(chan struct{})}
+		e.runs[r.key] = r
+		const n = 2
+		var over atomic.Int32
+		for range n {
+			go func() {
+				e.settle("q", &native{kind: kindDone, args: []any{"1"}})
+				over.Add(1)
+			}()
+			synctest.Wait()
+		}
+		if got := over.Load(); got != 0 {
+			t.Errorf("%d did not wait", got)
+		}
+		e.over(r, nil)
+		synctest.Wait()
+		if got := over.Load(); got != n || !r.settled {
+			t.Errorf("%d of %d words have returned, the run is settled: %v", got, n, r.settled)
+		}
+	})
 }

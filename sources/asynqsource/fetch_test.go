@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -122,5 +125,120 @@ func TestWhatIsDueDoesNotWaitForABacklog(t *testing.T) {
 	}
 	if info.Scheduled != 0 || info.Completed != 0 || info.Pending+info.Active != 2*n-trips {
 		t.Errorf("after %d round trips %d are scheduled, %d kept, %d pending", trips, info.Scheduled, info.Completed, info.Pending)
+	}
+}
+
+// The largest window is taken at once: a script has room for so many arguments only, and one
+// that fails on the way leaves what it had done.
+func TestAFullWindowIsTakenAtOnce(t *testing.T) {
+	for name, s := range map[string]func(*testing.T) *shelf{
+		"miniredis": newShelf,
+		"redis": func(t *testing.T) *shelf {
+			return &shelf{t, redistest.Server(t).Client(), keysOf(redistest.Name(t))}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := s(t)
+			const n = mostWindow
+			s.put("hset fence t 5:x e 5 n 7")
+			pipe := s.client.Pipeline()
+			for i := range n {
+				pipe.HSet(t.Context(), s.k.task+strconv.Itoa(i), "msg", "m")
+				pipe.LPush(t.Context(), s.k.pending, i)
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			fetch := func(most, known, bytes int) []any {
+				t.Helper()
+				reply, err := fetchScript.Run(t.Context(), s.client, s.keys(fetchNames), "5:x", 7, most, known, s.k.task, "0", s.k.group, bytes).Slice()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return reply
+			}
+			order := func(what, list string, want, from, upto int) {
+				t.Helper()
+				ids := s.client.LRange(t.Context(), list, 0, -1).Val()
+				slices.Reverse(ids)
+				if len(ids) != want || len(ids) > 0 && (ids[0] != strconv.Itoa(from) || ids[len(ids)-1] != strconv.Itoa(upto)) ||
+					!slices.IsSortedFunc(ids, func(a, b string) int { return atoi(t, a) - atoi(t, b) }) {
+					t.Errorf("%s: there are %d, from %v to %v, want %d from %d to %d in order", what, len(ids), ids[:min(1, len(ids))], ids[max(0, len(ids)-1):], want, from, upto)
+				}
+			}
+			if got := len(fetch(n, 0, 1)); got != 6 {
+				t.Errorf("a fetch of one byte answers %d, want one task", got)
+			}
+			order("pending, after one", s.k.pending, n-1, 1, n-1)
+			if got := len(fetch(n, 1, n)); got != 3*n {
+				t.Errorf("a fetch of the rest answers %d, want %d", got, 3*n)
+			}
+			order("active", s.k.active, n, 0, n-1)
+			if leases := s.client.ZCard(t.Context(), s.k.lease).Val(); leases != n {
+				t.Errorf("%d have a lease, want %d", leases, n)
+			}
+			if got := s.run(closeScript, "fence pending active lease", "5:x", 5, s.k.task); got != "[1]" {
+				t.Errorf("close: %s", got)
+			}
+			order("pending, given back", s.k.pending, n, 0, n-1)
+		})
+	}
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// asynq's own tools delete tasks, and know nothing of what is kept beside them: that goes
+// bit by bit, whoever owns the queue and for how long. Of a task that is there it stays.
+func TestTriesEndWithTheirTask(t *testing.T) {
+	for name, s := range map[string]func(*testing.T) *shelf{
+		"miniredis": newShelf,
+		"redis": func(t *testing.T) *shelf {
+			return &shelf{t, redistest.Server(t).Client(), keysOf(redistest.Name(t))}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := s(t)
+			const n = 2000
+			s.put("hset fence t 5:x e 5 n 7")
+			pipe := s.client.Pipeline()
+			for i := range n {
+				pipe.HSet(t.Context(), s.k.tries, i, "1 0 0 why")
+				if i%2 == 0 {
+					pipe.HSet(t.Context(), s.k.task+strconv.Itoa(i), "msg", "m")
+				}
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got, before := s.fetch(1, 0, "0", 1), s.client.HLen(t.Context(), s.k.tries).Val(); got != "[1 -1 0]" || before != n {
+				t.Errorf("a fetch that does not look answers %s, and there are tries of %d, want %d", got, before, n)
+			}
+			trips := 0
+			for ; s.client.HLen(t.Context(), s.k.tries).Val() > n/2 && trips < n; trips++ {
+				if got := s.fetch(1, 0, "1", 1); got != "[1 -1 0]" {
+					t.Fatal(got)
+				}
+			}
+			if name == "redis" && trips < n/200 { // miniredis looks at all of them each time
+				t.Errorf("%d were looked at in %d round trips", n, trips)
+			}
+			for _, id := range s.client.HKeys(t.Context(), s.k.tries).Val() {
+				if atoi(t, id)%2 != 0 {
+					t.Fatalf("the tries of %s are there, which is gone", id)
+				}
+			}
+			if left := s.client.HLen(t.Context(), s.k.tries).Val(); left != n/2 {
+				t.Errorf("there are tries of %d, want those of %d tasks", left, n/2)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the scripts are files
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -37,6 +38,7 @@ type router struct {
 	*stream
 	total  int
 	batch  []sources.Task // taken and not done
+	count  int64          // of the numbers of plans, the greatest that this owner was told
 	unique bool           // locks are kept for the task's own end
 }
 
@@ -85,9 +87,9 @@ func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := make([]any, 0, 2+2*len(r.batch))
+	args := make([]any, 0, 3+2*len(r.batch))
 	r.Mu.Lock()
-	args = append(args, r.fence, r.seen)
+	args = append(args, r.fence, r.seen, r.count)
 	r.Mu.Unlock()
 	for i, t := range r.batch {
 		id := partition.OfID(uint64(t.Receipt), r.total)
@@ -102,10 +104,13 @@ func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(reply) == 0 {
+	switch len(reply) {
+	case 0:
 		return nil, sources.ErrFenced
-	}
-	if len(reply) != 2*len(r.batch) {
+	case 1:
+		return nil, sources.ErrForgot
+	case 2 * len(r.batch):
+	default:
 		return nil, errReply
 	}
 	plan := make(map[partition.ID][]move)
@@ -115,6 +120,13 @@ func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
 			return nil, errReply
 		}
 		plan[partition.ID(p)] = append(plan[partition.ID(p)], move{&r.batch[i], reply[2*i]})
+		if epoch, count, _ := strings.Cut(reply[2*i], "-"); epoch == r.token.Epoch.String() {
+			n, err := strconv.ParseInt(count, 10, 64)
+			if err != nil {
+				return nil, errReply
+			}
+			r.count = max(r.count, n)
+		}
 	}
 	return plan, nil
 }

@@ -130,6 +130,70 @@ func TestAnIngressIsMovedInOrderAndOnce(t *testing.T) {
 	}
 }
 
+// A fail-over that has lost a plan, and nothing else that its owner was told, ends the
+// ownership: the numbers would begin again below the marks of the queues, which have the tasks
+// of the lost plan, and what is planned under them would be taken for pushed.
+func TestALostPlanIsNoticed(t *testing.T) {
+	s := newStore(t)
+	ctx := t.Context()
+	client := asynq.NewClientFromRedisClient(s.UniversalClient)
+	in := s.name + "-in"
+	enqueue := func(id string) {
+		t.Helper()
+		if _, err := client.Enqueue(asynq.NewTask("t", []byte{1}), asynq.Queue(in), asynq.TaskID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
+	open := func(epoch partition.Epoch) *router {
+		t.Helper()
+		st, err := src.Open(ctx, partition.Grant{ID: partition.FirstUnit, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			over, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = st.Close(over) // only frees what it holds
+		})
+		return st.(*router)
+	}
+	route := func(r *router) error {
+		t.Helper()
+		var err error
+		if r.batch, err = r.stream.Fetch(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := r.plan(ctx)
+		if err == nil {
+			err = r.push(ctx, plan)
+		}
+		return err
+	}
+	enqueue("first")
+	r := open(1)
+	if err := route(r); err != nil {
+		t.Fatal(err)
+	}
+	k := keysOf(in)
+	if err := errors.Join(s.HDel(ctx, k.fence, "r").Err(), s.Del(ctx, k.tries).Err()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stream.Settle(ctx, sources.Settlement{Task: &r.batch[0], Outcome: sources.Done, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue("second")
+	if err := route(r); !errors.Is(err, sources.ErrForgot) {
+		t.Errorf("it goes on: %v", err)
+	}
+	if err := route(open(2)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.moved(t)["key-1"]; len(got) != 2 {
+		t.Errorf("%d tasks were moved, want both", len(got))
+	}
+}
+
 // A plan stands, whoever comes next; what is pushed again is pushed once, also where the
 // first has run meanwhile; and a task with the id of another loses nothing.
 func TestAPlanStandsAndAMarkSkips(t *testing.T) {

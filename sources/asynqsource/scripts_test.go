@@ -128,7 +128,7 @@ func (s *shelf) want(what, answer, wantAnswer string, want ...string) {
 const openNames = "fence pending active lease tries suspects archived"
 
 // What an open does with what the last owner left: it goes back in order. All of it is suspect,
-// or, where one ran alone, that one is to blame.
+// or, where one ran alone, that one is to blame. What is not there any more is no suspect.
 func TestOpenGivesBack(t *testing.T) {
 	left := []string{
 		"rpush pending e d", "rpush active c b a", "zadd lease 1 a 1 b 1 c",
@@ -152,12 +152,12 @@ func TestOpenGivesBack(t *testing.T) {
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died": {
-			[]string{"hset fence t 4:w e 4 n 7"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b c]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b c]", "tries [b:5 1 99 why]"},
+			[]string{"hset fence t 4:w e 4 n 7"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b]]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died, and what ran alone had ended": {
-			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b c]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b c]", "tries [b:5 1 99 why]"},
+			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 1700000000012 [b 5 1 99 why] [a b]]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died while one ran alone": {
 			[]string{"hset fence t 4:w e 4 n 7 a b"}, 3, "[1 8 1700000000012" + blamed + " [a b]]",
@@ -171,8 +171,8 @@ func TestOpenGivesBack(t *testing.T) {
 			},
 		},
 		"what ran alone once too often was deleted by hand": {
-			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 1700000000012" + blamed + " [a b]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a b]", "tries [b:5 2 99 why]"},
+			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 1700000000012" + blamed + " [a]]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a]", "tries [b:5 2 99 why]"},
 		},
 		"it died while one ran alone that was never tried": {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del tries"}, 3, "[1 8 1700000000012 [b 0 1 0 ] [a b]]",
@@ -421,7 +421,7 @@ func TestSettleNotesWhoRunsAlone(t *testing.T) {
 	}
 }
 
-const fetchNames = "fence pending active lease paused scheduled retry completed"
+const fetchNames = "fence pending active lease paused scheduled retry completed tries"
 
 // fetch runs fetch.lua as trip 7 of 5:x.
 func (s *shelf) fetch(most, known int, forward string, bytes int) string {
@@ -596,16 +596,19 @@ func TestAsynqIsFencedInAndOut(t *testing.T) {
 // Numbers of an ingress rise from owner to owner, and a plan that stands is told to each.
 func TestPlanNumbers(t *testing.T) {
 	s := newShelf(t)
-	s.want("no fence", s.run(planScript, "fence tries", "5:x", 7, "a", 3), "[]")
+	s.want("no fence", s.run(planScript, "fence tries", "5:x", 7, 0, "a", 3), "[]")
 	s.put("hset fence t 5:x e 5 n 7")
+	s.want("the store forgot all plans", s.run(planScript, "fence tries", "5:x", 7, 1, "a", 3), "[forgot]", "fence [e:5 n:7 t:5:x]")
+	s.put("hset fence r 0")
 	plan := func(what, token, answered, want string, then []string, tasks ...any) {
 		t.Helper()
-		s.want(what, s.run(planScript, "fence tries", append([]any{token, answered}, tasks...)...), want, then...)
+		s.want(what, s.run(planScript, "fence tries", append([]any{token, answered, 2}, tasks...)...), want, then...)
 	}
 	first := []string{"fence [e:5 n:7 r:2 t:5:x]", "tries [a:0 0 0 to 5-1 3 b:0 0 0 to 5-2 4]"}
-	plan("two", "5:x", "7", "[5-1 3 5-2 4]", first, "a", 3, "b", 4)
+	s.want("two", s.run(planScript, "fence tries", "5:x", 7, 0, "a", 3, "b", 4), "[5-1 3 5-2 4]", slices.Clone(first)...)
+	s.want("the store forgot a plan", s.run(planScript, "fence tries", "5:x", 7, 3, "c", 1), "[forgot]", slices.Clone(first)...)
 	plan("another's", "4:w", "7", "[]", first, "c", 1)
-	plan("the store forgot", "5:x", "8", "[]", first, "c", 1)
+	plan("the store forgot", "5:x", "8", "[forgot]", first, "c", 1)
 	s.put("hset fence t 6:y e 6 n 8", "hset tries c 2|1|9|sent|to|me|3")
 	plan("the next owner thinks otherwise", "6:y", "7", "[5-2 4 6-3 1]",
 		[]string{"fence [e:6 n:8 r:3 t:6:y]", "tries [a:0 0 0 to 5-1 3 b:0 0 0 to 5-2 4 c:0 0 0 to 6-3 1]"}, "b", 9, "c", 1)

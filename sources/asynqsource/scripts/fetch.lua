@@ -2,10 +2,10 @@
 -- It stands behind settle.lua in one pipeline and is of the same number.
 --
 -- KEYS  1 fence  2 pending  3 active  4 lease  5 paused  6 scheduled  7 retry
---       8 completed
+--       8 completed  9 tries
 -- ARGV  1 token  2 number  3 most to take  4 how many of active the owner knows
 --       5 prefix of task keys  6 '1': forward what is due first, and drop what was kept
---       for long enough  7 prefix of groups
+--       for long enough, and tries of tasks that are gone  7 prefix of groups
 --       8 about the most bytes of messages to take: at least one task comes
 -- Result  {1, ms until the next delayed task (-1: none, -2: not asked),
 --          1 (paused) + 2 (more is due at once), id, message, pending since, ..}
@@ -26,6 +26,9 @@ local function tell(id) -- false: it was deleted by hand
   redis.call('HDEL', prefix .. id, 'pending_since')
   out[#out + 1], out[#out + 2], out[#out + 3] = id, v[1], v[2] or ''
   return true
+end
+local function call(command, key, args) -- in parts: a call has room for some thousands
+  for i = 1, #args, 1000 do redis.call(command, key, unpack(args, i, math.min(i + 999, #args))) end
 end
 
 local have = redis.call('LLEN', active)
@@ -65,6 +68,15 @@ if ARGV[6] == '1' then
     redis.call('ZREM', KEYS[8], id)
     redis.call('DEL', prefix .. id)
   end
+  -- asynq's tools delete tasks, and know nothing of their tries: some are looked at each time.
+  if redis.call('EXISTS', KEYS[9]) == 1 then
+    local some = redis.call('HSCAN', KEYS[9], redis.call('HGET', KEYS[1], 's') or '0', 'COUNT', 100)
+    for i = 1, #some[2], 2 do
+      local id = some[2][i]
+      if redis.call('EXISTS', prefix .. id) == 0 then redis.call('HDEL', KEYS[9], id) end
+    end
+    redis.call('HSET', KEYS[1], 's', some[1])
+  end
 end
 local ids, left = {}, false
 out[3] = more
@@ -79,7 +91,7 @@ if #ids > 0 then
     if bytes <= 0 then -- the rest goes back to where it was: many large ones are no answer
       local rest = {}
       for j = #ids, i, -1 do rest[#rest + 1] = ids[j] end
-      redis.call('RPUSH', KEYS[2], unpack(rest))
+      call('RPUSH', KEYS[2], rest)
       left = true
       break
     end
@@ -88,10 +100,8 @@ if #ids > 0 then
       scores[#scores + 1], scores[#scores + 2] = score, id
     end
   end
-  if #taken > 0 then
-    redis.call('LPUSH', active, unpack(taken))
-    redis.call('ZADD', KEYS[4], unpack(scores))
-  end
+  call('LPUSH', active, taken)
+  call('ZADD', KEYS[4], scores)
 end
 if #ids < most and not left then
   out[2] = -1

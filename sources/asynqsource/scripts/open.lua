@@ -42,6 +42,9 @@ if t ~= ARGV[1] then
     end
   end
   giveback(KEYS[2], KEYS[3], KEYS[4], ARGV[3])
+  for _, id in ipairs(redis.call('SMEMBERS', KEYS[6])) do
+    if redis.call('EXISTS', ARGV[3] .. id) == 0 then redis.call('SREM', KEYS[6], id) end -- asynq's tools deleted it
+  end
   n = str(tonumber(n) + 1)
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'n', n, 'a', '')
 end

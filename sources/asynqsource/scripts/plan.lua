@@ -3,13 +3,16 @@
 -- under this number. The plan lies where settle.lua takes it away with the task.
 --
 -- KEYS  1 fence  2 tries
--- ARGV  1 token  2 number of the last trip that was answered, then per task: id, partition
--- Result  {number, partition, ..}  | {}  the fence is another's, or the store forgot
+-- ARGV  1 token  2 number of the last trip that was answered  3 greatest count of a plan that
+--       was, then per task: id, partition
+-- Result  {number, partition, ..}  | {}  the fence is another's  | {'forgot'}  the store
+--         forgot what it had answered: its count would begin again below the marks
 -- Cost  O(tasks)
-local f = redis.call('HMGET', KEYS[1], 't', 'n', 'e')
-if f[1] ~= ARGV[1] or tonumber(f[2]) < tonumber(ARGV[2]) then return {} end
+local f = redis.call('HMGET', KEYS[1], 't', 'n', 'e', 'r')
+if f[1] ~= ARGV[1] then return {} end
+if tonumber(f[2]) < tonumber(ARGV[2]) or tonumber(f[4] or '0') < tonumber(ARGV[3]) then return {'forgot'} end
 local out = {}
-for i = 3, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   local n, p = string.match(redis.call('HGET', KEYS[2], ARGV[i]) or '', '^%d+ %d+ %d+ to (%S+) (%d+)$')
   if not n then
     -- The epoch makes it greater than what an older owner has said, also where the
