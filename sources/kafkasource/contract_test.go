@@ -56,14 +56,17 @@ func ops() func(redis.Cmder) sourcetest.Op {
 
 // contract makes a topic, a name in Redis, and peers of both.
 func contract(t *testing.T) sourcetest.Harness {
-	redis := redistest.New(t)
+	server := redistest.New(t)
+	if _, cluster := server.(*redis.ClusterClient); cluster {
+		t.Skip("the store is tested on a cluster by its own tests")
+	}
 	broker := kafkatest.New(t)
 	topic := broker.Topic(4)
 	producer := broker.Client()
 	name := redistest.Name(t)
 	peer := func() (*Source, *redisline.Line) {
-		client := sameServer(t, redis)
-		l := redisline.New(client, redis, ops())
+		client := redistest.Another(t, server)
+		l := redisline.New(client, server, ops())
 		store, err := redisprogress.NewStore(client, name)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +88,7 @@ func contract(t *testing.T) sourcetest.Harness {
 		if err := warm.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		redis.Del(t.Context(), redisprogress.Elsewhere(name, id).Fence)
+		server.Del(t.Context(), redisprogress.Elsewhere(name, id).Fence)
 	}
 	return sourcetest.Harness{
 		Peer: func() sourcetest.Peer {
@@ -104,7 +107,7 @@ func contract(t *testing.T) sourcetest.Harness {
 			return deadLetters(ctx, broker, topic+".dead", id)
 		},
 		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
-			return snapshot(ctx, redis, redisprogress.Elsewhere(name, 0))
+			return snapshot(ctx, server, redisprogress.Elsewhere(name, 0))
 		},
 		PushesStay: true,
 		Lacks:      []sourcetest.Ability{sourcetest.RequeueToEnd},
@@ -195,23 +198,6 @@ func letterOf(r *kgo.Record) sourcetest.DeadLetter {
 		}
 	}
 	return d
-}
-
-// cautious hides that there is one server only, as redistest's clients do.
-type cautious struct{ *redis.Client }
-
-// sameServer returns another client of the same server.
-func sameServer(t testing.TB, c redis.UniversalClient) redis.UniversalClient {
-	t.Helper()
-	single, ok := c.(interface{ Options() *redis.Options })
-	if !ok {
-		t.Skipf("a client %T: the store is tested on a cluster by its own tests", c)
-	}
-	opt := *single.Options()
-	other := cautious{redis.NewClient(&opt)}
-	t.Cleanup(func() { other.Close() })
-	redistest.OneSlot(t, other)
-	return other
 }
 
 // snapshot copies what the store has of a partition; what it returns puts it back.

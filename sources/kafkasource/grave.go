@@ -48,11 +48,20 @@ func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
 			batch = append(batch, r)
 		}
 		if err := g.source.client.ProduceSync(ctx, batch...).FirstErr(); err != nil {
+			g.forget()
 			return n, fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, explain(err))
 		}
 		n += len(batch)
 	}
 	return n, nil
+}
+
+// forget has the dead topic looked for again: somebody may have deleted it, to empty it.
+func (g *grave) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.partitions = 0
+	g.source.client.PurgeTopicsFromProducing(g.source.cfg.DeadTopic)
 }
 
 // ready finds the dead topic, or makes it.

@@ -76,15 +76,25 @@ func (s *Source) end(ctx context.Context, g partition.Grant, tok partition.Token
 }
 
 // recall reads single records, ascending. What the topic has not got any more is not
-// in the result. It has a client of its own, since there is rarely anything to
-// recall, and the other one reads on for everybody meanwhile.
+// in the result. It has a client of its own, one for all of them, since there is rarely
+// anything to recall, and the other one reads on for everybody meanwhile.
 func (s *Source) recall(ctx context.Context, p int32, log bounds, wanted []int64) (map[int64]*kgo.Record, error) {
 	read := make(map[int64]*kgo.Record, len(wanted))
 	rest := slices.DeleteFunc(slices.Clone(wanted), func(x int64) bool { return x < log.start || x >= log.end })
-	for len(rest) > 0 {
-		records, err := s.read(ctx, p, rest[0])
+	if len(rest) == 0 {
+		return read, nil
+	}
+	client, err := kgo.NewClient(append(s.cfg.options(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.cfg.Topic: {p: kgo.NewOffset().At(rest[0])}}),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafkasource: %w", err)
+	}
+	defer client.Close()
+	for {
+		records, err := polled(ctx, client)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("kafkasource: read %s/%d from %d: %w", s.cfg.Topic, p, rest[0], explain(err))
 		}
 		last := rest[0]
 		for _, r := range records {
@@ -94,26 +104,24 @@ func (s *Source) recall(ctx context.Context, p int32, log bounds, wanted []int64
 			last = max(last, r.Offset)
 		}
 		rest = slices.DeleteFunc(rest, func(x int64) bool { return x <= last })
+		if len(rest) == 0 {
+			return read, nil
+		}
+		if rest[0] > last+1 { // else it reads on
+			client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.cfg.Topic: {p: {Epoch: -1, Offset: rest[0]}}})
+		}
 	}
-	return read, nil
 }
 
-// read reads some records of partition p from offset on; there are some.
-func (s *Source) read(ctx context.Context, p int32, offset int64) ([]*kgo.Record, error) {
-	client, err := kgo.NewClient(append(s.cfg.options(),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.cfg.Topic: {p: kgo.NewOffset().At(offset)}}),
-	)...)
-	if err != nil {
-		return nil, fmt.Errorf("kafkasource: %w", err)
-	}
-	defer client.Close()
+// polled returns some records; there are some.
+func polled(ctx context.Context, client *kgo.Client) ([]*kgo.Record, error) {
 	for {
 		fetches := client.PollFetches(ctx)
 		if records := fetches.Records(); len(records) > 0 {
 			return records, nil
 		}
 		if err := fetches.Err(); err != nil {
-			return nil, fmt.Errorf("kafkasource: read %s/%d from %d: %w", s.cfg.Topic, p, offset, explain(err))
+			return nil, err
 		}
 	}
 }

@@ -4,9 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/progress"
@@ -72,6 +78,45 @@ func TestLeftovers(t *testing.T) {
 	left := slices.Sorted(maps.Keys(f.Tried))
 	if fmt.Sprint(left, f.Lifted, f.Done, f.Writes) != "[3 9] [1 3] [5 6 7 8 10] 13" {
 		t.Errorf("what is left is %v, %v, %v after %d writes", left, f.Lifted, f.Done, f.Writes)
+	}
+}
+
+// A dials counts the connections that clients make.
+type dials struct{ atomic.Int32 }
+
+func (d *dials) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, error) { d.Add(1) }
+
+// However many there are, and however far apart, they cost one client: an owner opens with
+// thousands of them behind a key that does not get done.
+func TestLeftoversAreReadByOneClient(t *testing.T) {
+	s := newStage(t, 1)
+	const n = 12
+	noise := make([]byte, 1<<16) // not to be compressed
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for i := range n { // a batch each, of which one fills a fetch
+		s.push(0, fmt.Sprintf("%d %s", i, noise), 1)
+	}
+	var made dials
+	src := s.source(Config{Buffer: 1, Options: append(s.broker.Options(), kgo.WithHooks(&made))})
+	recall := func(wanted ...int64) (connections int32) {
+		before := made.Load()
+		read, err := src.recall(s.soon(), 0, bounds{0, n, ""}, wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pos := range wanted {
+			if r := read[pos]; r == nil || r.Offset != pos || !strings.HasPrefix(string(r.Value), fmt.Sprint(pos, " ")) {
+				t.Errorf("of %v there is no record at %d", wanted, pos)
+			}
+		}
+		if len(read) != len(wanted) {
+			t.Errorf("%d records were read, want those at %v", len(read), wanted)
+		}
+		return made.Load() - before
+	}
+	// A client may have asked all by its first connection, or have made those that it has for a broker.
+	if one, many := recall(3), recall(0, 1, 4, 7, 10, 11); many > 2*one {
+		t.Errorf("one record takes %d connections, and six of them %d", one, many)
 	}
 }
 

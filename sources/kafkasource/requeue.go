@@ -107,7 +107,7 @@ type walker struct {
 }
 
 func (w *walker) run(ctx context.Context) error {
-	if err := w.client.Ping(ctx); err != nil {
+	if err := reach(ctx, w.client); err != nil {
 		return err
 	}
 	starts, err := w.admin.ListStartOffsets(ctx, w.cfg.DeadTopic)

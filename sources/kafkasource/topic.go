@@ -22,9 +22,7 @@ func (s *Source) topic(ctx context.Context) (kmsg.MetadataResponseTopic, error) 
 	fail := func(err error) (kmsg.MetadataResponseTopic, error) {
 		return kmsg.MetadataResponseTopic{}, fmt.Errorf("kafkasource: topic %s: %w", s.cfg.Topic, explain(err))
 	}
-	// Ping tries each broker once and says why it failed; the other requests try for
-	// as long as they may, and then only say that time is up.
-	if err := s.client.Ping(ctx); err != nil {
+	if err := reach(ctx, s.client); err != nil {
 		return fail(err)
 	}
 	t, err := s.describe(ctx, s.cfg.Topic)

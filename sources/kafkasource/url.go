@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,19 @@ func login(user *url.Userinfo, mechanism string) (sasl.Mechanism, error) {
 		return scram.Auth{User: user.Username(), Pass: password}.AsSha512Mechanism(), nil
 	}
 	return nil, fmt.Errorf("kafkasource: URL: a user needs sasl=plain, scram-sha-256 or scram-sha-512, not %q", mechanism)
+}
+
+// reach asks any broker for an answer. It tries each once and says why it failed; the other
+// requests try for as long as they may, and then only say that time is up. Where nobody
+// listens the error says who was asked: that of the last address is not that of the others.
+func reach(ctx context.Context, client *kgo.Client) error {
+	err := client.Ping(ctx)
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		seeds, _ := client.OptValue(kgo.SeedBrokers).([]string)
+		return fmt.Errorf("%w (tried %s: start the broker, or correct the addresses; the port may be another)", err, strings.Join(seeds, ", "))
+	}
+	return err
 }
 
 // explainDial adds to an error of the connection what to do about it.

@@ -177,6 +177,35 @@ func TestTLS(t *testing.T) {
 	refuses(t, s, topic, "kafka://"+s.address, "TLS")
 }
 
+// Who is not reached is named, all that were tried, by who works and by who requeues.
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	var gone []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone = append(gone, l.Addr().String())
+		l.Close()
+	}
+	opts, err := Options("kafka://" + strings.Join(gone, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Topic: "orders", Options: opts}
+	b := &stage{T: t, redis: newRedis(t), name: newName(t), topic: cfg.Topic}
+	_, layout := b.source(cfg).Layout(b.soon())
+	_, requeue := Requeue(b.soon(), cfg, nil)
+	for what, err := range map[string]error{"layout": layout, "requeue": requeue} {
+		for _, word := range append(gone, "connection refused", "start the broker") {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %v does not say %q", what, err, word)
+			}
+		}
+	}
+}
+
 // A user who lacks rights is told which, one after the other, at the start.
 func TestRights(t *testing.T) {
 	s := withSASL(t)

@@ -1,0 +1,199 @@
+package kafkasource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// lettersOf are n letters of about a batch each.
+func lettersOf(n int, p int32) (all []*letter) {
+	noise := make([]byte, letterBytes/4*3) // not to be compressed
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for i := range n {
+		all = append(all, &letter{record: &kgo.Record{Partition: p, Key: fmt.Append(nil, i), Value: noise}})
+	}
+	return all
+}
+
+// A dead topic of somebody's own may have fewer partitions than the topic: letters of all find
+// a place, and the largest that the topic takes fits with what a letter adds.
+func TestEachLetterFindsAPlace(t *testing.T) {
+	s := newStage(t, 3)
+	t.Run("in the one that is made", func(t *testing.T) {
+		src := s.source(Config{})
+		if n, err := src.grave.put(s.soon(), lettersOf(1, 2)); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		s.records(s.topic+".dead", 2, 1)
+		made, err := s.admin.DescribeTopicConfigs(s.soon(), s.topic+".dead")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range made[0].Configs {
+			if want := fmt.Sprint(4<<20 + letterRoom); c.Key == "max.message.bytes" && c.MaybeValue() != want {
+				t.Errorf("it takes %s bytes, want %s", c.MaybeValue(), want)
+			}
+		}
+	})
+	t.Run("in a smaller one", func(t *testing.T) {
+		dead := s.broker.Topic(1)
+		if n, err := s.source(Config{DeadTopic: dead}).grave.put(s.soon(), lettersOf(2, 2)); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		s.records(dead, 0, 2)
+	})
+}
+
+// Letters go in batches that a broker takes, and those before one that is refused are not
+// written again.
+func TestLettersBeforeARefusedOne(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	src := s.source(Config{})
+	if _, err := src.grave.ready(s.soon()); err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int32
+	s.broker.Cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.Cluster.KeepControl()
+		if requests.Add(1) != 3 {
+			return nil, nil, false
+		}
+		produce := req.(*kmsg.ProduceRequest)
+		reply := produce.ResponseKind().(*kmsg.ProduceResponse)
+		r := kmsg.NewProduceResponseTopic()
+		r.Topic, r.TopicID = produce.Topics[0].Topic, produce.Topics[0].TopicID
+		part := kmsg.NewProduceResponseTopicPartition()
+		part.ErrorCode = kerr.PolicyViolation.Code
+		r.Partitions = append(r.Partitions, part)
+		reply.Topics = append(reply.Topics, r)
+		return reply, nil, true
+	})
+	letters := lettersOf(4, 0)
+	n, err := src.grave.put(s.soon(), letters)
+	if n != 2 || !errors.Is(err, kerr.PolicyViolation) {
+		t.Fatalf("%d were written, %v, want 2 and why not the third", n, err)
+	}
+	if n, err := src.grave.put(s.soon(), letters[n:]); n != 2 || err != nil {
+		t.Fatalf("%d of the rest were written, %v", n, err)
+	}
+	if n := s.buried(); n != int64(len(letters)) || requests.Load() != 5 {
+		t.Errorf("%d letters lie there after %d requests, want %d after 5", n, requests.Load(), len(letters))
+	}
+}
+
+// A dead topic that is deleted, to empty it, is made again: nobody could end a task or hand
+// the partition over until the peer was started again.
+func TestADeadTopicThatIsDeletedIsMadeAgain(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 2)
+	st := s.open(s.source(Config{}), 0)
+	got := s.take(st, 2)
+	s.settle(st, sources.Dead, got[0])
+	if _, err := s.admin.DeleteTopics(s.soon(), s.topic+".dead"); err != nil {
+		t.Fatal(err)
+	}
+	dead := sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
+	s.until("the letter is written", func() bool { return st.Settle(s.soon(), dead) == nil })
+	s.close(st)
+	if letters := s.records(s.topic+".dead", 0, 1); string(letters[0].Value) != "t1" {
+		t.Errorf("the letter is %q", letters[0].Value)
+	}
+}
+
+// What the broker refuses to say is not taken for an answer: where the group stands that a
+// partition goes on from, and where the topic begins and ends.
+func TestARefusedAnswerIsNone(t *testing.T) {
+	at := func(o int64, code int16) *kmsg.ListOffsetsResponse {
+		return &kmsg.ListOffsetsResponse{Topics: []kmsg.ListOffsetsResponseTopic{{
+			Partitions: []kmsg.ListOffsetsResponseTopicPartition{{Offset: o, ErrorCode: code}},
+		}}}
+	}
+	if o, err := listed(at(7, 0)); o != 7 || err != nil {
+		t.Errorf("offset %d, %v, want 7", o, err)
+	}
+	if _, err := listed(at(-1, kerr.NotLeaderForPartition.Code)); !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Errorf("the broker does not lead it: %v", err)
+	}
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.push(0, "t", 3)
+	src := s.source(Config{Start: Latest})
+	if _, err := src.look(s.soon()); err != nil { // else the partition counts as one that came later
+		t.Fatal(err)
+	}
+	commit := func(o int64) {
+		t.Helper()
+		var offsets kadm.Offsets
+		offsets.AddOffset(s.topic, 0, o, -1)
+		if _, err := s.admin.CommitOffsets(s.soon(), s.name, offsets); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(0)
+	if begin, err := src.begin(s.soon(), 0, bounds{0, 3, ""}); begin != 0 || err != nil {
+		t.Errorf("it begins at %d, %v, want where the group stands: 0", begin, err)
+	}
+	for _, whole := range []bool{true, false} {
+		s.broker.Cluster.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			reply := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+			reply.Version = req.GetVersion()
+			g := kmsg.NewOffsetFetchResponseGroup()
+			g.Group = s.name
+			topic := kmsg.NewOffsetFetchResponseGroupTopic()
+			for _, asked := range req.(*kmsg.OffsetFetchRequest).Groups[0].Topics {
+				topic.Topic, topic.TopicID = asked.Topic, asked.TopicID
+			}
+			part := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+			part.Offset = -1
+			if whole {
+				g.ErrorCode = kerr.GroupAuthorizationFailed.Code
+			} else {
+				part.ErrorCode = kerr.GroupAuthorizationFailed.Code
+			}
+			topic.Partitions = append(topic.Partitions, part)
+			g.Topics = append(g.Topics, topic)
+			reply.Groups = append(reply.Groups, g)
+			return reply, nil, true
+		})
+		if begin, err := src.begin(s.soon(), 0, bounds{0, 3, ""}); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+			t.Errorf("whole %v: it begins at %d, %v, want the refusal", whole, begin, err)
+		}
+	}
+}
+
+// A refusingStore admits a reset to nobody.
+type refusingStore struct{ Store }
+
+var errReset = errors.New("no reset")
+
+func (refusingStore) Reset(context.Context, partition.Grant, partition.Token, int64, int64, string) (int64, error) {
+	return 0, errReset
+}
+
+// A base that the store has not taken is none: the next owner would begin at the old one, with
+// what is known of positions that are not there.
+func TestAResetThatFails(t *testing.T) {
+	src := &Source{store: refusingStore{}, cfg: Config{OutOfRange: Latest}}
+	f := progress.Found{Opened: progress.Opened{Base: 1}}
+	if err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{4, 8, "x"}, &f); !errors.Is(err, errReset) {
+		t.Errorf("it is placed at %d, %v", f.Base, err)
+	}
+}
