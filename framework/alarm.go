@@ -122,7 +122,7 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 	}
 	if runs := p.alarm.runs; !runs.IsZero() && !runs.After(now) {
 		p.alarm.runs = time.Time{}
-		p.recallAll(nil)
+		p.recallAll()
 	}
 	for l := range p.alarm.lanes {
 		if l.times.alarm.After(now) {
@@ -139,8 +139,8 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 		}
 		if s := l.times.stuck; !s.IsZero() && !s.After(now) {
 			l.times.stuck = time.Time{}
-			for i := range p.runs {
-				if r := &p.runs[i]; r.lane == l && r.running() != nil {
+			for r := range l.runs {
+				if r.running() != nil {
 					events = append(events, r.stuck(now, context.Cause(l.ctxs.handlers)))
 				}
 			}
@@ -167,7 +167,7 @@ func (p *pool) scan(now time.Time, limit time.Duration, events []Event) []Event 
 		return events
 	}
 	p.alarm.scan = now.Add(limit)
-	p.recallAll(nil)
+	p.recallAll()
 	for i := range p.runs {
 		r := &p.runs[i]
 		if r.alarmed || r.running() == nil {

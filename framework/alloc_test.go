@@ -91,15 +91,16 @@ func (e *endless) run(n int) {
 	<-e.done
 }
 
-// through is a pool with one lane over e, and o, or nobody, who listens.
-func through(tb testing.TB, e *endless, o Observer) {
+// through is a pool of so many workers, or the default, with one lane over e, and o, or
+// nobody, who listens.
+func through(tb testing.TB, e *endless, o Observer, workers int) {
 	tb.Helper()
 	p := newPool(crew{
 		name:    "bench",
 		session: "session",
 		source:  e,
 		handler: HandlerFunc(func(context.Context, *Task) error { return nil }),
-		cfg:     Config{}.WithDefaults(),
+		cfg:     Config{Concurrency: workers}.WithDefaults(),
 		gate:    &fakeGate{},
 
 		observer: o,
@@ -148,7 +149,7 @@ func TestATaskCostsNoAllocationOnItsWayThroughALane(t *testing.T) {
 	}{{"without a key", 0, nil}, {"of 64 keys", 64, nil}, {"of 5,000 keys", 5000, nil}, {"told to observers", 0, Observers{&runs{}, &runs{}}}} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEndless(c.keys)
-			through(t, e, c.observer)
+			through(t, e, c.observer, 0)
 			e.run(20_000) // the free lists and the map grow
 			const tasks = 50_000
 			var before, after runtime.MemStats
@@ -165,10 +166,10 @@ func TestATaskCostsNoAllocationOnItsWayThroughALane(t *testing.T) {
 // design.md asks of the whole runtime at most 2 allocations a task; the lane itself is
 // to need none.
 func BenchmarkLane(b *testing.B) {
-	for _, keys := range []int{0, 64, 5000} {
-		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			e := newEndless(keys)
-			through(b, e, nil)
+	for _, c := range []struct{ keys, workers int }{{0, 16}, {64, 16}, {5000, 16}, {0, 10_000}} {
+		b.Run(fmt.Sprintf("keys=%d/workers=%d", c.keys, c.workers), func(b *testing.B) {
+			e := newEndless(c.keys)
+			through(b, e, nil, c.workers)
 			e.run(20_000)
 			b.ReportAllocs()
 			b.ResetTimer()

@@ -87,6 +87,12 @@ func (c Config) Validate() error {
 // timeout ≤ shutdown, shutdown + cancel grace ≤ stop timeout ≤ pod grace. A drain
 // longer than the shutdown is no finding: it is cut to it while stopping. An
 // unknown pod grace is not checked.
+//
+// A peer that stops goes on starting tasks of what nobody waits for yet, for a settle
+// time and two beats (5 s by default) and at most half the shutdown. What begins last has
+// only the rest of the shutdown: 20 s by default. That a handler timeout leaves no such
+// room is no finding either; give the shutdown as much more than the handler timeout if
+// no stop is to cancel a healthy handler.
 func (c Config) Budgets() []error {
 	c = c.WithDefaults()
 	t := c.Timing

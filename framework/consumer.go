@@ -35,6 +35,7 @@ type Consumer struct {
 	random   func() float64
 
 	warnings []string
+	ends     ends
 
 	mu      sync.Mutex
 	weight  int
@@ -242,28 +243,43 @@ func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace
 // go on. A consumer that runs already is left alone. After it has ended it may be
 // started again, as a new session.
 func (c *Consumer) Start(ctx context.Context) error {
+	if err := c.free(ctx); err != nil {
+		return err
+	}
+	c.begin()
+	return nil
+}
+
+// free waits until no earlier run is on its way out.
+func (c *Consumer) free(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("start consumer %q: %w", c.name, err)
 		}
 		c.mu.Lock()
 		former := c.session
-		switch {
-		case former == nil || former.over():
-			c.session = newSession(c)
-			c.mu.Unlock()
-			return nil
-		case !former.stopping():
-			c.mu.Unlock()
+		c.mu.Unlock()
+		if former == nil || former.over() || !former.stopping() {
 			return nil
 		}
-		c.mu.Unlock()
 		select {
 		case <-former.done:
 		case <-ctx.Done():
 		}
 	}
 }
+
+// begin starts a run, after free, unless there is one. One that is on its way out by now was
+// stopped by somebody else, or could not go on: as if that had come just after begin.
+func (c *Consumer) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.session.over() {
+		c.session = newSession(c)
+	}
+}
+
+func (c *Consumer) hear(do func(error)) (enough func()) { return c.ends.hear(do) }
 
 // Stop hands over what the consumer has and leaves: it fetches no more, lets the
 // handlers end, settles, releases. If ctx or Config.StopTimeout ends before that is
@@ -319,8 +335,8 @@ func (c *Consumer) Done() <-chan struct{} {
 	return c.session.done
 }
 
-// Err returns why the consumer could not go on, once it has ended: nil before and
-// after an orderly stop.
+// Err returns which consumer it is and why it could not go on, once it has ended: nil before
+// and after an orderly stop.
 func (c *Consumer) Err() error {
 	c.mu.Lock()
 	s := c.session
@@ -328,7 +344,15 @@ func (c *Consumer) Err() error {
 	if s == nil || !s.over() {
 		return nil
 	}
-	return s.err
+	return c.failed(s.err)
+}
+
+// failed says whose err is, which is nil after an orderly stop.
+func (c *Consumer) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("consumer %q: %w", c.name, err)
 }
 
 // View returns the newest view of the current run: the peer's place among its

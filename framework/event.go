@@ -29,13 +29,15 @@ type HandledObserver interface {
 	ObserveHandled(Handled)
 }
 
-// Observers are several as one. Each is told by the method that it has.
+// Observers are several as one. Each is told by the method that it has; nil is nobody.
 type Observers []Observer
 
 // Observe tells all of them, in their order.
 func (all Observers) Observe(e Event) {
 	for _, o := range all {
-		o.Observe(e)
+		if o != nil {
+			o.Observe(e)
+		}
 	}
 }
 
@@ -47,9 +49,11 @@ func (all Observers) ObserveHandled(e Handled) {
 }
 
 func observeHandled(o Observer, e Handled) {
-	if h, ok := o.(HandledObserver); ok {
-		h.ObserveHandled(e)
-	} else {
+	switch o := o.(type) {
+	case nil:
+	case HandledObserver:
+		o.ObserveHandled(e)
+	default:
 		o.Observe(e)
 	}
 }

@@ -31,6 +31,7 @@ type lane struct {
 	asked atomic.Int64
 
 	stream sources.Stream // nil until it is open; then it does not change
+	first  *run           // of those that workers have of it; see runs
 	book   book
 	sheet  sheet
 	pace   pace

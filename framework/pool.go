@@ -53,6 +53,7 @@ type pool struct {
 	waking bool      // one of them is on its way
 	runs   []run     // what each worker has taken
 	long   int       // that many of them have more than one task
+	longs  []*run    // those, and such as were when recallAll came last
 	ring   []*lane   // lanes with ready tasks, each served in turn
 	turn   int       // the place in ring that is next
 	gated  []*lane   // lanes whose tasks were refused a start
@@ -191,7 +192,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 			}
 		}
 		if p.long > 0 {
-			p.recallAll(nil)
+			p.recallAll()
 			continue
 		}
 		if p.closed {

@@ -1,13 +1,17 @@
 package framework_test
 
 import (
-	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -78,35 +82,46 @@ func parses(code string) error {
 	return first
 }
 
-// check compiles programs as packages of this module, without writing into it.
+// check compiles programs as far as their types: to make code of one takes seconds, since each makes its own of what
+// it imports.
 func check(t *testing.T, root string, programs map[string]string) {
 	t.Helper()
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	dir := t.TempDir()
-	var packages []string
-	places := map[string]string{}
+	files := token.NewFileSet()
+	parsed := map[string]*ast.File{} // by the place
+	list := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "--"}
 	for place, code := range programs {
-		name := fmt.Sprintf("snippet%d", len(packages))
-		code = strings.Replace(code, "package main", "package "+name, 1) // compiled, not linked
-		file := filepath.Join(dir, name+".go")
-		if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
-			t.Fatal(err)
+		f, err := parser.ParseFile(files, place, code, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			continue
 		}
-		overlay.Replace[filepath.Join(root, "examples", name, "main.go")] = file
-		packages = append(packages, "./examples/"+name)
-		places[name] = place
+		parsed[place] = f
+		for _, spec := range f.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, path)
+		}
 	}
-	text, err := json.Marshal(overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", file}, packages...)...)
+	cmd := exec.CommandContext(t.Context(), "go", list...)
 	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %v\n%s", places, err, out)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	exports := map[string]string{} // the file with what a package exports, by its path
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		exports[path] = file
+	}
+	config := types.Config{
+		Importer: importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }),
+		Error:    func(err error) { t.Error(err) },
+	}
+	for place, f := range parsed {
+		_, _ = config.Check(place, files, []*ast.File{f}, nil) // its errors are told one by one
 	}
 }

@@ -29,6 +29,8 @@ const (
 // that a verdict is the worker's until ended has passed it.
 type run struct {
 	lane    *lane     // nil: the worker has nothing
+	before  *run      // of the same lane; the first has none
+	after   *run      // of the same lane; the last has none
 	from    time.Time // when it began
 	began   time.Time // the first that is not in the books
 	tasks   [mostRun]runTask
@@ -37,6 +39,7 @@ type run struct {
 	ended   atomic.Int32 // those before have ended
 	booked  int          // those before are in the books
 	long    bool         // counted in the pool's long
+	listed  bool         // in the pool's longs
 	alarmed bool         // the one that runs was reported as stuck
 }
 
@@ -60,12 +63,41 @@ func (t *runTask) clear() {
 // begin makes r a run of the first n of its tasks. The caller holds mu.
 func (p *pool) begin(r *run, l *lane, n int, now time.Time) {
 	r.lane, r.from, r.began, r.n, r.booked, r.alarmed = l, now, now, n, 0, false
+	if r.after = l.first; r.after != nil {
+		r.after.before = r
+	}
+	l.first = r
 	r.ended.Store(0)
 	r.next.Store(0)
 	if n > 1 {
 		r.long = true
 		p.long++
 		p.recallBy(now.Add(recallAfter))
+		if !r.listed {
+			r.listed = true
+			p.longs = append(p.longs, r)
+		}
+	}
+}
+
+// end puts what is left of r into the books: its worker has nothing then. The caller holds mu.
+func (p *pool) end(r *run) {
+	p.recall(r)
+	if r.after != nil {
+		r.after.before = r.before
+	}
+	if r.before != nil {
+		r.before.after = r.after
+	} else {
+		r.lane.first = r.after
+	}
+	r.lane, r.before, r.after = nil, nil, nil
+}
+
+// runs goes over those of l, in no order: what a lane asks of its runs does not get dearer
+// with the workers of others.
+func (l *lane) runs(yield func(*run) bool) {
+	for r := l.first; r != nil && yield(r); r = r.after {
 	}
 }
 
@@ -124,27 +156,36 @@ func (p *pool) recall(r *run) {
 	p.changed(l)
 }
 
-// recallAll calls back the runs of l, or of all lanes. The caller holds mu.
-func (p *pool) recallAll(l *lane) {
-	for i := range p.runs {
-		if r := &p.runs[i]; r.long && (l == nil || r.lane == l) {
+// recallAll calls back the long runs. The caller holds mu.
+func (p *pool) recallAll() {
+	for _, r := range p.longs {
+		r.listed = false
+		if r.long {
 			p.recall(r)
+		}
+	}
+	p.longs = p.longs[:0]
+}
+
+// recall calls back the long runs of l. The caller holds mu.
+func (l *lane) recall() {
+	for r := range l.runs {
+		if r.long {
+			l.pool.recall(r)
 		}
 	}
 }
 
 // hole returns the first of the tasks of l that a worker has, or the last receipt there
 // is if none has one or l is to end. The caller holds mu.
-func (p *pool) hole(l *lane) sources.Receipt {
+func (l *lane) hole() sources.Receipt {
 	first := sources.Receipt(math.MaxInt64)
 	if l.over() {
 		return first
 	}
-	for i := range p.runs {
-		if r := &p.runs[i]; r.lane == l {
-			for k := r.booked; k < r.n; k++ { // not the verdicts, which are the worker's
-				first = min(first, r.tasks[k].task.Receipt)
-			}
+	for r := range l.runs {
+		for k := r.booked; k < r.n; k++ { // not the verdicts, which are the worker's
+			first = min(first, r.tasks[k].task.Receipt)
 		}
 	}
 	return first

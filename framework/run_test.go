@@ -2,10 +2,14 @@ package framework
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 )
 
 // A stopper handles tasks at once, but the one with the number at it keeps until it is
@@ -112,6 +116,117 @@ func TestALossTakesWhatIsNotStarted(t *testing.T) {
 		}
 		if e := of[Lost](b.seen); len(e) != 1 || e[0].Running != 1 {
 			t.Errorf("told %+v, want one that runs", e)
+		}
+	})
+}
+
+// What a settlement, a drain and a worker with nothing to do cost does not grow with the
+// workers: they look at no run but those of the lane, or those that are long. The others
+// stand here as if they were, and whoever looks at them is found out.
+func TestNobodyLooksAtAllTheWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newStopper(t, 2, 1000, 2)
+		defer b.stop()
+		b.grant(0)
+		synctest.Wait()
+		b.mu.Lock()
+		l, long := b.lanes[0], b.long
+		want := sources.Receipt(-1)
+		var others []*run
+		for i := range b.runs {
+			if r := &b.runs[i]; r.lane == l {
+				want = r.tasks[0].task.Receipt
+			} else {
+				r.lane, r.n = l, 1
+				r.tasks[0].task = &Task{Receipt: -2}
+				others = append(others, r)
+			}
+		}
+		first := l.hole()
+		for _, r := range others {
+			r.n, r.long = 0, true
+		}
+		l.recall()
+		b.recallAll()
+		seen := 0
+		for _, r := range others {
+			if !r.long {
+				seen++
+			}
+			r.lane, r.long = nil, false
+			r.tasks[0].clear()
+		}
+		b.long = long
+		b.mu.Unlock()
+		if first != want || len(others) != 999 {
+			t.Errorf("beside %d others a settlement finds the task %d first, want %d", len(others), first, want)
+		}
+		if seen > 0 {
+			t.Errorf("%d runs of others were called back", seen)
+		}
+		close(s.goOn)
+		synctest.Wait()
+	})
+}
+
+// A lane has exactly the runs that have it, whatever ends them.
+func TestALaneKnowsItsRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		var calls atomic.Int64
+		check := func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			have := map[*lane]int{}
+			for i := range b.runs {
+				if l := b.runs[i].lane; l != nil {
+					have[l]++
+				}
+			}
+			for _, l := range b.lanes {
+				n := 0
+				for r := range l.runs {
+					if n++; r.lane != l {
+						t.Errorf("what is no run of %v is among them", l.where)
+						break
+					}
+				}
+				if n != have[l] {
+					t.Errorf("%v knows %d of its %d runs", l.where, n, have[l])
+				}
+			}
+		}
+		b = newBench(t, benchConfig{Config: Config{Concurrency: 5}, partitions: 3}, func(context.Context, *Task) error {
+			n := calls.Add(1)
+			check()
+			switch {
+			case n%97 == 0:
+				runtime.Goexit()
+			case n%13 == 0:
+				time.Sleep(time.Duration(n%7) * time.Millisecond)
+			}
+			return nil
+		})
+		defer b.stop()
+		for i := range 1500 {
+			if err := b.store.PushTo(partition.ID(i%3), task("", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := b.grant(0)
+		second := b.grant(1)
+		b.grant(2)
+		time.Sleep(10 * time.Millisecond)
+		b.drain(first)
+		check()
+		lost := make(chan struct{})
+		b.Abort(second, errLease, func() { close(lost) })
+		<-lost
+		check()
+		time.Sleep(time.Minute)
+		check()
+		if open, _ := b.store.Pending(2); open > 0 {
+			t.Errorf("%d tasks are open", open)
 		}
 	})
 }

@@ -19,11 +19,12 @@ type Runtime struct {
 // A member is what a runtime runs.
 type member interface {
 	Name() string
-	Start(context.Context) error
+	free(context.Context) error
+	begin()
+	hear(do func(error)) (enough func())
 	Stop(context.Context) error
 	Run(context.Context) error
 	Ready() error
-	Done() <-chan struct{}
 	Err() error
 	StopTimeout() time.Duration
 	CancelGrace() time.Duration
@@ -91,24 +92,31 @@ func (r *Runtime) CancelGrace() time.Duration {
 	return most
 }
 
-// Ended calls do in a goroutine of its own for each of them that has ended, with why it
-// could not go on: nil after an orderly stop. To be called after Start, whose runs it is
-// about: of one that is stopped and started again nobody is told. wait waits for all of them.
-func (r *Runtime) Ended(do func(error)) (wait func()) {
-	var all sync.WaitGroup
+// Ended has do called whenever one of them has ended from now on, with why it could not go
+// on: nil after an orderly stop. do is called just before the end can be seen elsewhere, must
+// be fast and must not call Start or Stop. enough ends that; do is not running when it returns.
+func (r *Runtime) Ended(do func(error)) (enough func()) {
+	var all []func()
 	for _, m := range r.members() {
-		done := m.Done()
-		all.Go(func() {
-			<-done
-			do(m.Err())
-		})
+		all = append(all, m.hear(do))
 	}
-	return all.Wait
+	return func() {
+		for _, enough := range all {
+			enough()
+		}
+	}
 }
 
-// Start starts all consumers; see [Consumer.Start].
+// Start starts all consumers, or none that does not run already: ctx bounds the wait for the
+// end of earlier runs (see [Consumer.Start]), and nobody begins before that is over.
 func (r *Runtime) Start(ctx context.Context) error {
-	return r.each(func(c member) error { return c.Start(ctx) })
+	if err := r.each(func(c member) error { return c.free(ctx) }); err != nil {
+		return fmt.Errorf("framework: nothing was started: %w", err)
+	}
+	for _, m := range r.members() {
+		m.begin()
+	}
+	return nil
 }
 
 // Stop stops all consumers side by side; see [Consumer.Stop].

@@ -88,6 +88,7 @@ func (s *session) live() {
 	s.ended = true // a stop that turns hard while the end is told comes too late to have cut anything
 	s.mu.Unlock()
 	s.observe(Stopped{Consumer: s.c.name, Took: took, Err: told})
+	s.c.ends.tell(s.c.failed(s.err))
 	close(s.done)
 }
 

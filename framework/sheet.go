@@ -145,7 +145,7 @@ func (l *lane) settler() {
 			l.sheet.waiting = false
 			l.nudge()
 		}
-		batch := l.sheet.take(p.hole(l))
+		batch := l.sheet.take(l.hole())
 		p.mu.Unlock()
 		if len(batch) > 0 {
 			l.settle(batch)

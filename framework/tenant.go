@@ -45,7 +45,7 @@ func (p *pool) Drain(g partition.Grant, drained func()) {
 		drained()
 		return
 	}
-	p.recallAll(l)
+	l.recall()
 	l.phase.drained = drained
 	within := p.cfg.Timing.Drain
 	if !p.stopBy.IsZero() {
@@ -132,7 +132,7 @@ func (p *pool) lose(l *lane, cause error) []Event {
 	if l.phase.lost {
 		return nil
 	}
-	p.recallAll(l)
+	l.recall()
 	now := time.Now()
 	l.phase.lost = true
 	l.times.ended = now

@@ -123,6 +123,7 @@ func (c UnitsConfig) withDefaults() UnitsConfig {
 type Units struct {
 	name string
 	cfg  UnitsConfig
+	ends ends
 
 	mu      sync.Mutex
 	session *unitsSession // the current or the last one; nil before the first Start
@@ -172,19 +173,23 @@ func (u *Units) CancelGrace() time.Duration { return u.cfg.Timing.CancelGrace }
 // earlier run that is being stopped or could not go on. A peer that runs already is left
 // alone.
 func (u *Units) Start(ctx context.Context) error {
+	if err := u.free(ctx); err != nil {
+		return err
+	}
+	u.begin()
+	return nil
+}
+
+// free is [Consumer.free].
+func (u *Units) free(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("start units %q: %w", u.name, err)
 		}
 		u.mu.Lock()
 		former := u.session
-		if former == nil || former.over() {
-			u.session = newUnitsSession(u)
-			u.mu.Unlock()
-			return nil
-		}
 		u.mu.Unlock()
-		if former.run.Err() == nil {
+		if former == nil || former.over() || former.run.Err() == nil {
 			return nil
 		}
 		select {
@@ -193,6 +198,17 @@ func (u *Units) Start(ctx context.Context) error {
 		}
 	}
 }
+
+// begin is [Consumer.begin].
+func (u *Units) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.session == nil || u.session.over() {
+		u.session = newUnitsSession(u)
+	}
+}
+
+func (u *Units) hear(do func(error)) (enough func()) { return u.ends.hear(do) }
 
 // Stop hands over what this peer has and leaves. The handlers' contexts end as soon as
 // others wait for their units, at the latest a moment later. If ctx ends first the stop is
@@ -247,8 +263,8 @@ func (u *Units) Done() <-chan struct{} {
 	return u.session.done
 }
 
-// Err returns why the peer could not go on, once it has ended: nil before and after an
-// orderly stop.
+// Err returns which units they are and why the peer could not go on, once it has ended: nil
+// before and after an orderly stop.
 func (u *Units) Err() error {
 	u.mu.Lock()
 	s := u.session
@@ -256,7 +272,15 @@ func (u *Units) Err() error {
 	if s == nil || !s.over() {
 		return nil
 	}
-	return s.err
+	return u.failed(s.err)
+}
+
+// failed says whose err is, which is nil after an orderly stop.
+func (u *Units) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("units %q: %w", u.name, err)
 }
 
 // View returns the newest view: this peer's index and how many replicas there are. Its

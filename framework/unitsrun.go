@@ -67,9 +67,10 @@ func (s *unitsSession) live() {
 	case isLeft(err):
 		s.left = err
 	case err != nil:
-		s.err = fmt.Errorf("units %q: %w", s.u.name, err)
+		s.err = err
 	}
 	s.u.observe(Stopped{Consumer: s.u.name, Err: errors.Join(s.err, s.left)})
+	s.u.ends.tell(s.u.failed(s.err))
 	close(s.done)
 }
 

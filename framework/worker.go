@@ -54,8 +54,7 @@ func (p *pool) worker(i int) {
 			most = 1
 		}
 		p.mu.Lock()
-		p.recall(r)
-		r.lane = nil
+		p.end(r)
 	}
 }
 
@@ -70,8 +69,7 @@ func (p *pool) abandoned(r *run) {
 	t.verdict.at = ended.Sub(r.from)
 	r.ended.Add(1)
 	p.mu.Lock()
-	p.recall(r)
-	r.lane = nil
+	p.end(r)
 	p.mu.Unlock()
 }
 
@@ -86,15 +84,15 @@ func (p *pool) run(l *lane, t *Task, now time.Time, v *verdict) time.Time {
 		v.refused = true
 		return time.Now()
 	}
-	err := p.call(l.ctxs.handlers, t)
+	err := p.call(l.ctxs.handlers, t, v)
 	return p.judge(l, t, err, now, v)
 }
 
 // call calls the handler with its context. A panic is an error.
 //
 // So is one of the error itself: the methods of a nil pointer in an error are code of the
-// application. They are tried here, where that harms nobody.
-func (p *pool) call(ctx context.Context, t *Task) (err error) {
+// application. They are tried here, where that harms nobody, and the text is kept in v.
+func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 	defer catch("the handler", &err)
 	if d := p.cfg.HandlerTimeout; d > 0 {
 		var cancel context.CancelFunc
@@ -103,7 +101,7 @@ func (p *pool) call(ctx context.Context, t *Task) (err error) {
 	}
 	if err = p.handler.Handle(ctx, t); err != nil {
 		_, _ = sources.Asked(err)
-		_ = err.Error()
+		v.reason = reason(err)
 	}
 	return err
 }
@@ -133,7 +131,7 @@ func (p *pool) judge(l *lane, t *Task, err error, began time.Time, v *verdict) (
 		v.outcome = sources.Dead
 	case t.Attempt >= p.cfg.Retry.Tries && !counted(err):
 		v.outcome = sources.Dead
-		v.err = fmt.Errorf("gave up after %d tries: %w", t.Attempt, err)
+		v.err, v.reason = fmt.Errorf("gave up after %d tries: %w", t.Attempt, err), ""
 	default:
 		v.outcome, v.delay = sources.Retry, after
 		if asked == 0 {
@@ -143,7 +141,7 @@ func (p *pool) judge(l *lane, t *Task, err error, began time.Time, v *verdict) (
 			v.outcome = sources.Requeue
 		}
 	}
-	if v.err != nil {
+	if v.err != nil && v.reason == "" {
 		v.reason = reason(v.err) // not where it is stored, under the pool's lock
 	}
 	if p.observer != nil {

@@ -363,3 +363,21 @@ func TestALaneThatWasRefusedIsLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// A costlyError counts how often its text is made.
+type costlyError struct{ made *int }
+
+func (e costlyError) Error() string { *e.made++; return "costly" }
+
+// The text of an error may be long in the making: it is made once for a task that fails.
+func TestTheTextOfAnErrorIsMadeOnce(t *testing.T) {
+	p := &pool{crew: crew{cfg: Config{}.WithDefaults(), gate: &fakeGate{}, random: func() float64 { return 0.5 }}}
+	made := 0
+	p.handler = HandlerFunc(func(context.Context, *Task) error { return costlyError{&made} })
+	l := &lane{pool: p, ctxs: newContexts()}
+	var v verdict
+	p.run(l, &Task{Key: "a", Delivery: &Delivery{Attempt: 1}}, time.Now(), &v)
+	if made != 1 || v.outcome != sources.Retry || v.reason != "costly" {
+		t.Errorf("made %d times for %v, which says %q", made, v.outcome, v.reason)
+	}
+}

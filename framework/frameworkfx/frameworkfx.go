@@ -148,6 +148,9 @@ func New(p Params) (*framework.Runtime, error) {
 		}
 		units = append(units, made)
 	}
+	if slices.ContainsFunc(p.Observers, func(o framework.Observer) bool { return o == nil }) {
+		faults = append(faults, errors.New("an observer is nil: framework.Observers{} is one that hears nothing"))
+	}
 	if len(p.names())+len(p.Units) == 0 {
 		faults = append(faults, errors.New("no consumer: provide a source and a handler"))
 	}
@@ -380,23 +383,24 @@ func (p Params) handler(name string) (framework.Handler, error) {
 // hook starts and stops r with the application. OnStart does not wait for any
 // store: a peer that cannot reach its own says so, and is not ready.
 func (p Params) hook(r *framework.Runtime) {
-	watched := func() {}
+	enough := func() {}
 	p.Lifecycle.Append(fx.Hook{
 		OnStart: func(ctx context.Context) error {
-			if err := r.Start(ctx); err != nil {
-				return err
-			}
-			watched = r.Ended(func(err error) {
+			enough = r.Ended(func(err error) {
 				if err != nil {
 					// It fails only if nobody listens, and then nobody would hear.
 					_ = p.Shutdowner.Shutdown(fx.ExitCode(ExitCode(err)))
 				}
 			})
-			return nil
+			err := r.Start(ctx)
+			if err != nil {
+				enough()
+			}
+			return err
 		},
 		OnStop: func(ctx context.Context) error {
 			err := r.Stop(ctx)
-			watched()
+			enough()
 			return err
 		},
 	})

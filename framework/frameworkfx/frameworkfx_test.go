@@ -128,6 +128,8 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 		frameworkfx.From("letters", store, ledger),
 		frameworkfx.Otherwise("letters", done),
 		frameworkfx.Use("letters", 7, nil),
+		// nobody who listens, to any of them
+		frameworkfx.Observe(func() framework.Observer { return nil }),
 		// two sources, a broken one, a bad name, twice configured
 		frameworkfx.From("no name", store, ledger),
 		frameworkfx.From("no name", nil, ledger),
@@ -158,13 +160,14 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 		`consumer "no name": its source is nil`,
 		`consumer "no name": configured 2 times`,
 		`name "no name": want 1 to 64 characters`,
+		"an observer is nil",
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if n := len(wrong.Faults); n != 17 {
-		t.Errorf("%d faults, want 17:\n%v", n, wrong)
+	if n := len(wrong.Faults); n != 18 {
+		t.Errorf("%d faults, want 18:\n%v", n, wrong)
 	}
 	if code := frameworkfx.ExitCode(err); code != frameworkfx.ExitWrong {
 		t.Errorf("exit code %d", code)

@@ -106,8 +106,7 @@ func Observe(constructor any) fx.Option {
 }
 
 // Healthy lets the peer of consumer, which may be a name of units, or of all if it is empty,
-// say how it is; see
-// framework.WithHealth. constructor is a function that returns a
+// say how it is; see framework.WithHealth. constructor is a function that returns a
 // func(context.Context) error, with whatever the application provides as its parameters.
 func Healthy(consumer string, constructor any) fx.Option {
 	// What it makes stays in a module of its own, so that there may be several.

@@ -139,7 +139,7 @@ func TestASignalWithoutAStore(t *testing.T) {
 	}))
 	<-handled
 	p.signals <- syscall.SIGTERM
-	p.exits(t, ExitHard, "before the lease runs out")
+	p.exits(t, ExitHard, "\nstop consumer \"test\": the ledger has not answered")
 }
 
 // What goes wrong while a program stops is what it ends with.
@@ -158,6 +158,27 @@ func TestASignalAndAFailure(t *testing.T) {
 	}
 	ledger.away.Store(true)
 	close(release)
+	p.exits(t, ExitConfig, "\nconsumer \"test\": 5 partitions")
+}
+
+// An application may stop its consumers and start them again, as for maintenance. It ends as
+// before if one of them cannot go on then.
+func TestAFailureAfterARestart(t *testing.T) {
+	ledger := &awayLedger{Ledger: memledger.New(layout, timing, memledger.Options{}), wrong: fmt.Errorf("5 partitions: %w", partition.ErrConfig)}
+	handled := make(chan struct{})
+	var r *framework.Runtime
+	p := launch(fx.Populate(&r), consumerOf(t, ledger, func(context.Context, *framework.Task) error {
+		close(handled)
+		return nil
+	}))
+	<-handled
+	if err := r.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	ledger.away.Store(true)
 	p.exits(t, ExitConfig, "5 partitions")
 }
 

@@ -38,8 +38,4 @@ func Open(url string) (redis.UniversalClient, error) {
 	return redisurl.Open(url)
 }
 
-var quieten = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
+var quieten = sync.OnceFunc(redisurl.Quiet)

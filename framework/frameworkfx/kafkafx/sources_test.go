@@ -1,4 +1,4 @@
-package frameworkfx_test
+package kafkafx_test
 
 import (
 	"context"
