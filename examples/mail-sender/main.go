@@ -11,7 +11,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/examples/mail-sender/service"
@@ -24,14 +23,9 @@ import (
 const prefix = "MAIL_SENDER_"
 
 func main() {
-	redis.SetLogger(quiet{})
+	redisurl.Quiet()
 	os.Exit(exit.Main(context.Background(), root()))
 }
-
-// quiet drops what the client would log: its calls return the same as errors.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 func root() *cobra.Command {
 	demo := demoCommand()

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator),
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir+string(filepath.Separator),
 			"github.com/countoff/countoff/examples/mail-sender", "github.com/countoff/countoff/cmd/countoff")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)

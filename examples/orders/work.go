@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/fx"
 
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/orders/play"
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
@@ -33,7 +32,7 @@ func workCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			if withStdin {
-				go endWith(cmd.InOrStdin())
+				go cast.EndWith(cmd.InOrStdin())
 			}
 			cfg.Progress = kafkafx.Progress(progress)
 			cfg.Source.OutOfRange = kafkasource.Place(reset)
@@ -94,11 +93,4 @@ func (d desk) work(ctx context.Context, t *framework.Task) error {
 	}
 	d.journal.End(t)
 	return nil
-}
-
-// endWith ends the process with its stdin: whoever held the other end is gone.
-func endWith(stdin io.Reader) {
-	_, _ = io.Copy(io.Discard, stdin)
-	fmt.Fprintln(os.Stderr, "stdin has ended")
-	os.Exit(exit.Hard)
 }

@@ -10,21 +10,16 @@ import (
 	"context"
 	"os"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition/redisurl"
 )
 
 func main() {
-	redis.SetLogger(quiet{})
+	redisurl.Quiet()
 	os.Exit(exit.Main(context.Background(), root()))
 }
-
-// quiet drops what the client would log: its calls return the same as errors.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 func root() *cobra.Command {
 	demo := demoCommand()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		program = filepath.Join(dir, "scraper")
-		build := exec.Command("go", "build", "-o", program, "github.com/countoff/countoff/examples/scraper")
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "github.com/countoff/countoff/examples/scraper")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1

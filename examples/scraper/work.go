@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/scraper/website"
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
@@ -56,7 +55,7 @@ func workCommand() *cobra.Command {
 		Use:   "work",
 		Short: "one peer: watches the sites that are its own until it is told to stop",
 		Args:  cobra.NoArgs,
-		RunE: exit.Run(func(*cobra.Command, []string) error {
+		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			timing := transition.Timing{Lease: lease}
 			errs := []error{partition.CheckName(name), timing.Validate()}
 			if every <= 0 || lease <= 0 {
@@ -66,10 +65,7 @@ func workCommand() *cobra.Command {
 				return exit.With(exit.Usage, err)
 			}
 			if withStdin {
-				go func() {
-					_, _ = io.Copy(io.Discard, os.Stdin)
-					os.Exit(exit.Hard) // who started us is gone
-				}()
+				go cast.EndWith(cmd.InOrStdin())
 			}
 			w := watcher{peer: id, every: every, web: &http.Client{Timeout: 10 * time.Second}}
 			return exit.Coded(frameworkfx.Run(

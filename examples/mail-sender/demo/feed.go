@@ -12,7 +12,7 @@ import (
 
 // feed enqueues the mails, spread over the pace.
 func (p *play) feed(ctx context.Context) (err error) {
-	producer, err := redissource.NewProducer(ctx, p.client, p.name, redissource.ProducerConfig{})
+	producer, err := redissource.NewProducer(ctx, p.store.Client, p.store.Name, redissource.ProducerConfig{})
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/mail-sender/mailbox"
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 )
 
@@ -67,10 +68,8 @@ func (c Config) Validate() error {
 // A play is a demo that runs.
 type play struct {
 	cfg      Config
-	name     string
-	redisURL string
 	dir      string // for the peers' logs
-	client   redis.UniversalClient
+	store    *cast.Store
 	smtp     *mailbox.Server
 	observer *observer
 	began    time.Time
@@ -78,7 +77,7 @@ type play struct {
 
 	mu    sync.Mutex
 	mails []sent
-	cast  []*peer
+	cast  []*cast.Peer
 
 	inFlight int
 	takeover time.Duration
@@ -93,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if cfg.Pace == 0 {
 		cfg.Pace = Pace
 	}
-	p := &play{cfg: cfg, name: "mail-sender", began: time.Now()}
+	p := &play{cfg: cfg, began: time.Now()}
 	if p.dir, err = os.MkdirTemp("", "mail-sender-demo-"); err != nil {
 		return report, err
 	}
@@ -102,12 +101,11 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	defer p.smtp.Close()
-	done, err := p.store(ctx)
-	if err != nil {
+	if p.store, err = cast.Open(ctx, cfg.Redis, cfg.Listen, "mail-sender", partition.Config{Total: partitions}); err != nil {
 		return report, err
 	}
-	defer done()
-	p.observer = newObserver(p.client, p.name)
+	defer p.raze()
+	p.observer = newObserver(p.store.Client, p.store.Name)
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -132,7 +130,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 // perform is the plot.
 func (p *play) perform(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p.say("%d mails, %d partitions, a lease of %v", p.cfg.Mails, partitions, lease)
-	p.say("look at it with: countoff watch %s --redis %s", p.name, redisurl.Redacted(p.redisURL))
+	p.say("look at it with: countoff watch %s --redis %s", p.store.Name, redisurl.Redacted(p.store.URL))
 	for i := range p.cfg.Peers {
 		if err := p.enter(fmt.Sprintf("peer-%d", i+1)); err != nil {
 			return err
@@ -178,8 +176,8 @@ func (p *play) plot(ctx context.Context) error {
 			return p.enter(joins)
 		}},
 		{0.32, func() error {
-			p.say("%s is told to leave, and hands over", leaves.id)
-			return leaves.leave()
+			p.say("%s is told to leave, and hands over", leaves.ID)
+			return leaves.Leave()
 		}},
 		{0.50, func() error { return p.crash(ctx, dies) }},
 		{0.85, func() error {
@@ -199,21 +197,21 @@ func (p *play) plot(ctx context.Context) error {
 }
 
 // crash kills a peer in the middle of its work and counts what it had in flight.
-func (p *play) crash(ctx context.Context, dies *peer) error {
+func (p *play) crash(ctx context.Context, dies *cast.Peer) error {
 	if err := p.busy(ctx, dies); err != nil {
 		return err
 	}
-	owned := p.observer.ownedBy(dies.id)
-	p.observer.buried(dies.id, time.Now())
-	dies.kill()
+	owned := p.observer.ownedBy(dies.ID)
+	p.observer.buried(dies.ID, time.Now())
+	dies.Kill()
 	killed := time.Now()
-	p.say("%s is killed without goodbye; its %d partitions wait for its lease to end", dies.id, len(owned))
+	p.say("%s is killed without goodbye; its %d partitions wait for its lease to end", dies.ID, len(owned))
 
 	// What it had sent is still on its way into the servers: count when they have
 	// noticed that its connections are gone, long before anybody may take over.
 	gone, done := context.WithTimeoutCause(ctx, lease/2, errors.New("the SMTP server still holds connections of the killed peer"))
 	defer done()
-	for p.smtp.Connected(dies.id) > 0 {
+	for p.smtp.Connected(dies.ID) > 0 {
 		if err := sleep(gone, 5*time.Millisecond); err != nil {
 			return err
 		}
@@ -223,14 +221,14 @@ func (p *play) crash(ctx context.Context, dies *peer) error {
 		return err
 	}
 	for _, d := range p.smtp.Deliveries(0) {
-		if id := taskOf(d.MessageID); d.Client == dies.id && open[id] {
+		if id := taskOf(d.MessageID); d.Client == dies.ID && open[id] {
 			p.inFlight++
 			delete(open, id)
 		}
 	}
 	err = p.within(ctx, 3*lease, "the partitions of the killed peer to be taken over", func(s status.Status) bool {
 		for _, id := range owned {
-			if h := s.Partitions[id]; h.State != status.Owned && h.State != status.Moving || h.Owner == dies.id {
+			if h := s.Partitions[id]; h.State != status.Owned && h.State != status.Moving || h.Owner == dies.ID {
 				return false
 			}
 		}
@@ -246,10 +244,10 @@ func (p *play) crash(ctx context.Context, dies *peer) error {
 
 // busy waits until a peer is sending, if it soon is: a kill between two mails would
 // show nothing.
-func (p *play) busy(ctx context.Context, c *peer) error {
+func (p *play) busy(ctx context.Context, c *cast.Peer) error {
 	for range 200 {
 		for _, d := range p.smtp.Deliveries(0) {
-			if d.Client == c.id && d.Ended.IsZero() {
+			if d.Client == c.ID && d.Ended.IsZero() {
 				return nil
 			}
 		}
@@ -276,8 +274,8 @@ func (p *play) finale(ctx context.Context) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.cast))
 	for i, c := range p.cast {
-		if !c.told {
-			wg.Go(func() { errs[i] = c.leave() })
+		if !c.Told() {
+			wg.Go(func() { errs[i] = c.Leave() })
 		}
 	}
 	wg.Wait()
@@ -286,7 +284,11 @@ func (p *play) finale(ctx context.Context) error {
 
 // enter brings a peer onto the stage.
 func (p *play) enter(id string) error {
-	c, err := p.startPeer(id)
+	c, err := cast.Enter(p.dir, id, []string{"COUNTOFF_GRACE=60s"}, "--log-level", "warn", "--http", "",
+		"--redis", p.store.URL, "--name", p.store.Name,
+		"--smtp", p.smtp.URL()+"?helo="+id, "--from", from,
+		"--partitions", fmt.Sprint(partitions), "--concurrency", fmt.Sprint(concurrency),
+		"--lease", lease.String(), "--inbox", "")
 	if err != nil {
 		return err
 	}
@@ -299,8 +301,20 @@ func (p *play) enter(id string) error {
 // dismiss ends whoever is still on the stage.
 func (p *play) dismiss() {
 	for _, c := range p.cast {
-		c.kill()
-		c.bury()
+		c.Dismiss()
+	}
+}
+
+// raze closes the store, and leaves nothing on one that is the user's.
+func (p *play) raze() {
+	ctx, cancel := context.WithTimeout(context.Background(), ending)
+	defer cancel()
+	err := p.store.Close(ctx, func(ctx context.Context) error {
+		_, err := redissource.Destroy(ctx, p.store.Client, p.store.Name)
+		return err
+	})
+	if err != nil {
+		p.say("%v", err)
 	}
 }
 
@@ -326,12 +340,8 @@ func (p *play) within(ctx context.Context, d time.Duration, what string, ok func
 // fallen returns why a peer that was not told to end has ended.
 func (p *play) fallen() error {
 	for _, c := range p.cast {
-		select {
-		case <-c.ended:
-			if !c.told {
-				return fmt.Errorf("demo: %s ended by itself (%s): %s", c.id, c.cmd.ProcessState, c.said())
-			}
-		default:
+		if err := c.Fallen(); err != nil {
+			return fmt.Errorf("demo: %w", err)
 		}
 	}
 	return nil

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
@@ -119,7 +118,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			}
 			defer client.Close()
 			if withStdin {
-				go endWith(cmd.InOrStdin())
+				go cast.EndWith(cmd.InOrStdin())
 			}
 			return work(cmd.Context(), cfg, client, store, others, patience, log)
 		}),
@@ -183,12 +182,6 @@ func work(ctx context.Context, cfg Config, client redis.UniversalClient, store s
 		return exit.With(exit.Usage, err)
 	}
 	return exit.Coded(code)
-}
-
-// endWith ends the process with its stdin: whoever held the other end is gone.
-func endWith(stdin io.Reader) {
-	_, _ = io.Copy(io.Discard, stdin)
-	os.Exit(exit.Hard)
 }
 
 func newLogger(level string) (*zap.Logger, error) {

@@ -3,7 +3,6 @@ package play
 import (
 	"context"
 	_ "embed" // the sites are a file
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,12 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/countoff/countoff/examples/mail-sender/embedded"
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/scraper/website"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
@@ -47,16 +43,14 @@ type Config struct {
 }
 
 type play struct {
-	cfg      Config
-	name     string
-	redisURL string
-	dir      string
-	client   redis.UniversalClient
-	list     *unitsource.Source
-	web      *website.Server
-	began    time.Time
-	cast     []*peer
-	killed   map[string]bool // peers that went without goodbye, or stood still
+	cfg    Config
+	dir    string
+	store  *cast.Store
+	list   *unitsource.Source
+	web    *website.Server
+	began  time.Time
+	cast   []*cast.Peer
+	killed map[string]bool // peers that went without goodbye, or stood still
 
 	mu    sync.Mutex
 	sites []string
@@ -65,7 +59,7 @@ type play struct {
 
 // Run plays and returns what was seen. The error says what kept the play from going on.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
-	p := &play{cfg: cfg, name: "scraper", began: time.Now(), killed: map[string]bool{}}
+	p := &play{cfg: cfg, began: time.Now(), killed: map[string]bool{}}
 	if p.dir, err = os.MkdirTemp("", "scraper-demo-"); err != nil {
 		return report, err
 	}
@@ -78,11 +72,13 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	done, err := p.store(ctx)
-	if err != nil {
+	if p.store, err = cast.Open(ctx, cfg.Redis, "", "scraper", partition.Config{}); err != nil {
 		return report, err
 	}
-	defer done()
+	defer p.raze()
+	if p.list, err = unitsource.New(p.store.Client, p.store.Name, unitsource.Config{}); err != nil {
+		return report, err
+	}
 	for _, n := range names {
 		p.sites = append(p.sites, p.web.URL(n))
 	}
@@ -96,10 +92,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	defer cancel()
 	defer func() {
 		for _, c := range p.cast {
-			_ = c.cmd.Process.Signal(syscall.SIGCONT)
-			c.kill()
-			_ = c.leash.Close()
-			_ = c.log.Close()
+			c.Dismiss()
 		}
 	}()
 	if err := p.plot(ctx); err != nil {
@@ -127,8 +120,8 @@ func (p *play) names() ([]string, error) {
 // plot is what happens.
 func (p *play) plot(ctx context.Context) error {
 	p.say("%d sites, a lease of %v; look at the table with: redis-cli -u %s HGETALL '%s'",
-		len(p.sites), p.cfg.Lease, redisurl.Redacted(p.redisURL), redisledger.TableKey(p.name))
-	var anns []*peer
+		len(p.sites), p.cfg.Lease, redisurl.Redacted(p.store.URL), redisledger.TableKey(p.store.Name))
+	var anns []*cast.Peer
 	for _, id := range []string{"ann", "bob"} {
 		c, err := p.enter(id)
 		if err != nil {
@@ -168,7 +161,7 @@ func (p *play) plot(ctx context.Context) error {
 
 	p.say("ann is killed without goodbye: her sites wait for her lease to end")
 	p.killed["ann"] = true
-	ann.kill()
+	ann.Kill()
 	if err := p.watched(ctx, "bob", "eve"); err != nil {
 		return err
 	}
@@ -187,14 +180,14 @@ func (p *play) plot(ctx context.Context) error {
 
 	p.say("bob stands still (SIGSTOP) for longer than his lease")
 	p.killed["bob"] = true
-	if err := bob.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := bob.Pause(); err != nil {
 		return err
 	}
 	if err := p.watched(ctx, "ann", "eve"); err != nil {
 		return err
 	}
 	p.say("bob goes on, and finds that his sites are others'; then they are handed back")
-	if err := bob.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := bob.Resume(); err != nil {
 		return err
 	}
 	if err := p.until(ctx, "bob to have his sites again", asBefore); err != nil {
@@ -202,7 +195,7 @@ func (p *play) plot(ctx context.Context) error {
 	}
 
 	p.say("eve is told to leave, and hands over")
-	if err := eve.leave(); err != nil {
+	if err := eve.Leave(); err != nil {
 		return err
 	}
 	if err := p.watched(ctx, "ann", "bob"); err != nil {
@@ -210,8 +203,8 @@ func (p *play) plot(ctx context.Context) error {
 	}
 	p.say("all leave")
 	for _, c := range p.cast {
-		if !c.told {
-			if err := c.leave(); err != nil {
+		if !c.Told() {
+			if err := c.Leave(); err != nil {
 				return err
 			}
 		}
@@ -224,10 +217,10 @@ func (p *play) relist(ctx context.Context) error {
 	p.say("somebody else changes the list: two sites go, two come")
 	gone := slices.Clone(p.sites[:2])
 	added := []string{p.web.URL("added-1"), p.web.URL("added-2")}
-	if err := p.client.SRem(ctx, p.list.Key(), gone[0], gone[1]).Err(); err != nil {
+	if err := p.store.Client.SRem(ctx, p.list.Key(), gone[0], gone[1]).Err(); err != nil {
 		return err
 	}
-	if err := p.client.SAdd(ctx, p.list.Key(), added[0], added[1]).Err(); err != nil {
+	if err := p.store.Client.SAdd(ctx, p.list.Key(), added[0], added[1]).Err(); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -298,8 +291,8 @@ func (p *play) until(ctx context.Context, what string, ok func(owners map[string
 			return nil
 		}
 		for _, c := range p.cast {
-			if !c.told && !c.alive() {
-				return fmt.Errorf("%s ended by itself (%s): %s", c.id, c.cmd.ProcessState, c.said())
+			if err := c.Fallen(); err != nil {
+				return err
 			}
 		}
 		select {
@@ -311,7 +304,7 @@ func (p *play) until(ctx context.Context, what string, ok func(owners map[string
 }
 
 func (p *play) tabled(ctx context.Context, owners map[string]string) bool {
-	table, err := redisledger.ReadTable(ctx, p.client, p.name)
+	table, err := redisledger.ReadTable(ctx, p.store.Client, p.store.Name)
 	for site, owner := range owners {
 		if err != nil || !slices.Contains(table[owner], site) {
 			return false
@@ -320,62 +313,24 @@ func (p *play) tabled(ctx context.Context, owners map[string]string) bool {
 	return true
 }
 
-// store opens the store: an embedded one that is known to be new, or the user's, under a
-// name of its own that is removed again.
-func (p *play) store(ctx context.Context) (func(), error) {
-	p.redisURL = p.cfg.Redis
-	stop := func() {}
-	if p.redisURL == "" {
-		r, err := embedded.Start("")
-		if err != nil {
-			return nil, err
-		}
-		stop, p.redisURL = r.Close, r.URL()
-	} else {
-		p.name = fmt.Sprintf("scraper-demo-%d-%d", p.began.Unix(), os.Getpid())
-	}
-	client, err := redisurl.Open(p.redisURL)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	done := func() {
-		_ = client.Close()
-		stop()
-	}
-	err = redisurl.Reach(ctx, client, p.redisURL)
+// enter brings a peer onto the stage.
+func (p *play) enter(id string) (*cast.Peer, error) {
+	c, err := cast.Enter(p.dir, id, nil, "--redis", p.store.URL, "--name", p.store.Name,
+		"--lease", p.cfg.Lease.String(), "--every", every.String())
 	if err == nil {
-		_, err = redisledger.Init(ctx, client, p.name, partition.Config{})
+		p.cast = append(p.cast, c)
 	}
-	if err == nil {
-		p.list, err = unitsource.New(client, p.name, unitsource.Config{})
-	}
-	if err != nil {
-		done()
-		return nil, err
-	}
-	p.client = client
-	return func() {
-		if p.cfg.Redis != "" {
-			p.raze()
-		}
-		done()
-	}, nil
+	return c, err
 }
 
-// raze removes what the play left on a store that is not its own.
+// raze closes the store, and leaves nothing on one that is the user's.
 func (p *play) raze() {
 	ctx, cancel := context.WithTimeout(context.Background(), act)
 	defer cancel()
-	err := redisledger.Destroy(ctx, p.client, p.name)
-	for errors.Is(err, redisledger.ErrInUse) && ctx.Err() == nil { // a lease of a killed peer ends
-		time.Sleep(p.cfg.Lease / 4)
-		err = redisledger.Destroy(ctx, p.client, p.name)
-	}
-	if err == nil {
-		err = p.client.Del(ctx, p.list.Key(), redisledger.TableKey(p.name)).Err()
-	}
+	err := p.store.Close(ctx, func(ctx context.Context) error {
+		return p.store.Client.Del(ctx, p.list.Key(), redisledger.TableKey(p.store.Name)).Err()
+	})
 	if err != nil {
-		p.say("%s was left on the store (%v): countoff destroy %s --yes", p.name, err, p.name)
+		p.say("%v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (p *play) show(ctx context.Context) {
 			}
 			return
 		}
-		table, err := redisledger.ReadTable(ctx, p.client, p.name)
+		table, err := redisledger.ReadTable(ctx, p.store.Client, p.store.Name)
 		if err != nil {
 			continue
 		}
