@@ -15,11 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
 	"github.com/countoff/countoff/cmd/countoff-bench/meter"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
+	"github.com/countoff/countoff/partition/redisurl"
 )
 
 // Command is the word with which the program runs itself as a contestant.
@@ -71,7 +70,7 @@ func Contestant(args []string, in io.Reader, out io.Writer) error {
 	if !ok {
 		return fmt.Errorf("no contestant %q", *tag)
 	}
-	redis.SetLogger(silent{})
+	redisurl.Quiet()
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	defer cancel()
 
@@ -130,8 +129,3 @@ func record(dir, tag string, ended <-chan struct{}) error {
 	defer allocs.Close()
 	return pprof.Lookup("allocs").WriteTo(allocs, 0)
 }
-
-// silent is a client's log that nobody reads.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}

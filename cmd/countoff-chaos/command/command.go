@@ -17,11 +17,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/cmd/countoff-chaos/peer"
 	"github.com/countoff/countoff/cmd/countoff-chaos/play"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/redisurl"
 )
 
 // The words with which the program runs itself again.
@@ -164,7 +163,7 @@ func run(ctx context.Context, ledger *Ledger, args []string, out, errs io.Writer
 	if o.json {
 		o.Log = io.Discard
 	}
-	redis.SetLogger(quiet{}) // a store that is away is what we are here for
+	redisurl.Quiet() // a store that is away is what we are here for
 	began := time.Now()
 	results, err := stages(ctx, o.Config)
 	if err != nil {
@@ -211,11 +210,6 @@ func storeDir() (string, error) {
 	}
 	return os.MkdirTemp("", "countoff-chaos-store-")
 }
-
-// quiet is a client's log that nobody reads.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // stages plays what can be done with one server, then what takes a replica.
 func stages(ctx context.Context, cfg play.Config) ([]play.Result, error) {

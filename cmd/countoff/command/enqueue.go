@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/redissource"
 )
 
@@ -45,9 +46,13 @@ func enqueueCommand() *cobra.Command {
 				"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
 				return err
 			}
+			_, unused := redisconfig.Read(ctx, client, args[0])
 			p, err := redissource.NewProducer(ctx, client, args[0], redissource.ProducerConfig{Partitions: partitions})
 			if err != nil {
 				return err
+			}
+			if errors.Is(unused, redisconfig.ErrNone) { // perhaps a slip of the pen: nobody would miss what waits there
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %d partitions now\n", cmd.CommandPath(), args[0], p.Config().Total)
 			}
 			// What was accepted is answered, also after an interrupt.
 			defer p.Close(context.WithoutCancel(ctx))

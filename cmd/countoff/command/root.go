@@ -26,16 +26,11 @@ func Main(stores Stores) int {
 	if len(os.Args) > 1 && os.Args[1] == guardCommand {
 		return seat.Guard(os.Args[2:])
 	}
-	redis.SetLogger(quiet{})
+	redisurl.Quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return exit.Main(ctx, Root(stores))
 }
-
-// quiet drops what the client would log: its calls return the same as errors.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // sharesFault says what is wrong with --partitions, if it was given.
 func sharesFault(cmd *cobra.Command, partitions int) error {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/framework/program/exit"
@@ -25,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	part()
-	redis.SetLogger(quiet{})
+	redisurl.Quiet()
 	// The tests wait for leases most of the time. -parallel on the command line goes
 	// before this.
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -172,6 +171,9 @@ func TestInitStatusEnqueue(t *testing.T) {
 	s.fails(exit.Config, "init n --partitions 5")
 	s.fails(exit.Config, "enqueue n --partitions 5", "x")
 
+	if out := s.run("enqueue misspelt", "x"); !strings.Contains(out, "misspelt was new, and has 256 partitions") {
+		t.Error(out)
+	}
 	if out := s.run("enqueue n --key k --id i --unique", "x"); !strings.HasPrefix(out, "i partition ") {
 		t.Error(out)
 	}
