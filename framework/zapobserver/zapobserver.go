@@ -23,13 +23,43 @@ type observer struct{ log *zap.Logger }
 
 // Observe writes e.
 func (o *observer) Observe(e framework.Event) {
-	if !o.consumer(e) && !o.tasks(e) && !o.grant(e) && !o.units(e) {
+	if !o.trip(e) && !o.consumer(e) && !o.tasks(e) && !o.grant(e) && !o.units(e) {
 		o.log.DPanic("an event that the observer does not know", zap.Any("event", e))
 	}
 }
 
 // ObserveHandled writes e.
 func (o *observer) ObserveHandled(e framework.Handled) { o.handled(e) }
+
+// trip writes what each round trip tells; it reports whether e is that. It is asked first, and its
+// frame is small: a goroutine that lives for a trip need not grow its stack to the kilobytes
+// of the others to say nothing.
+func (o *observer) trip(e framework.Event) bool {
+	switch e := e.(type) {
+	case framework.Fetched:
+		if o.debugs() {
+			o.fetched(e)
+		}
+	case framework.Settled:
+		if o.debugs() {
+			o.settled(e)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (o *observer) debugs() bool { return o.log.Core().Enabled(zapcore.DebugLevel) }
+
+func (o *observer) fetched(e framework.Fetched) {
+	o.at(zapcore.DebugLevel, "fetched", e.Where, zap.Int("tasks", e.Tasks), zap.Int("limit", e.Limit))
+}
+
+func (o *observer) settled(e framework.Settled) {
+	o.at(zapcore.DebugLevel, "settled", e.Where, zap.Int("done", e.Done), zap.Int("retried", e.Retried),
+		zap.Int("requeued", e.Requeued), zap.Int("dead", e.Dead), took(e.Took))
+}
 
 // consumer writes the events of a consumer; it reports whether e is one.
 func (o *observer) consumer(e framework.Event) bool {
@@ -80,8 +110,6 @@ func (o *observer) consumer(e framework.Event) bool {
 // tasks writes the events of tasks; it reports whether e is one.
 func (o *observer) tasks(e framework.Event) bool {
 	switch e := e.(type) {
-	case framework.Fetched:
-		o.at(zapcore.DebugLevel, "fetched", e.Where, zap.Int("tasks", e.Tasks), zap.Int("limit", e.Limit))
 	case framework.FetchFailed:
 		o.at(trouble(e.Again), "fetch failed", e.Where, zap.Error(e.Err), again(e.Again))
 	case framework.Blocked:
@@ -99,9 +127,6 @@ func (o *observer) tasks(e framework.Event) bool {
 		o.at(zapcore.WarnLevel, "jobs cannot be fired", e.Where, zap.Error(e.Err), again(e.Again))
 	case framework.Handled:
 		o.handled(e)
-	case framework.Settled:
-		o.at(zapcore.DebugLevel, "settled", e.Where, zap.Int("done", e.Done), zap.Int("retried", e.Retried),
-			zap.Int("requeued", e.Requeued), zap.Int("dead", e.Dead), took(e.Took))
 	case framework.SettleFailed:
 		o.at(trouble(e.Again), "settle failed", e.Where, zap.Int("tasks", e.Tasks), zap.Error(e.Err), again(e.Again))
 	case framework.Halted:
@@ -164,7 +189,7 @@ func (o *observer) units(e framework.Event) bool {
 }
 
 func (o *observer) handled(e framework.Handled) {
-	if e.Outcome == sources.Done && !o.log.Core().Enabled(zapcore.DebugLevel) {
+	if e.Outcome == sources.Done && !o.debugs() {
 		return // the path of every task
 	}
 	fields := append(task(e.Task), took(e.Took))
