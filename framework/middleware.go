@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/countoff/countoff/sources"
 )
 
 // A Middleware wraps a handler.
@@ -41,8 +43,21 @@ func (e *PanicError) Unwrap() error {
 // catch, deferred, makes a panic of what the error.
 func catch(what string, err *error) {
 	if v := recover(); v != nil {
-		*err = &PanicError{What: what, Value: v, Stack: debug.Stack()}
+		e := &PanicError{What: what, Value: v, Stack: debug.Stack()}
+		e.mend()
+		*err = e
 	}
+}
+
+// mend leaves of a value that panics when it is asked what it wraps, as a nil pointer in an
+// error may, the text alone: nobody who asks e is to panic once more.
+func (e *PanicError) mend() {
+	defer func() {
+		if recover() != nil {
+			e.Value = fmt.Sprint(e.Value) // which does not
+		}
+	}()
+	_, _ = sources.Asked(e)
 }
 
 // errGoexit is what a handler that ended its goroutine counts as.

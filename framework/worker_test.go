@@ -84,6 +84,12 @@ func TestVerdicts(t *testing.T) {
 			}
 			return nil
 		}, runs: "0s#1 1s#2"},
+		{name: "a panic with an error whose chain panics is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				panic((*chainless)(nil))
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
 		{name: "Goexit is an error", key: "a", answer: func(try int) error {
 			if try == 1 {
 				runtime.Goexit()
