@@ -1,6 +1,10 @@
 package framework
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // ends are those who hear of the end of each run of a member.
 type ends struct {
@@ -9,7 +13,8 @@ type ends struct {
 	last int
 }
 
-// hear has do called at the end of each run, until enough has returned.
+// hear has do called at the end of each run, until enough has returned: a do that was begun
+// before may still be running then.
 func (e *ends) hear(do func(error)) (enough func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -26,10 +31,17 @@ func (e *ends) hear(do func(error)) (enough func()) {
 	}
 }
 
+// tell calls them without the lock: they may have enough, or hear anew.
 func (e *ends) tell(err error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, do := range e.all {
-		do(err)
+	all := slices.Sorted(maps.Keys(e.all))
+	e.mu.Unlock()
+	for _, n := range all {
+		e.mu.Lock()
+		do := e.all[n]
+		e.mu.Unlock()
+		if do != nil {
+			do(err)
+		}
 	}
 }

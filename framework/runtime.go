@@ -93,8 +93,10 @@ func (r *Runtime) CancelGrace() time.Duration {
 }
 
 // Ended has do called whenever one of them has ended from now on, with why it could not go
-// on: nil after an orderly stop. do is called just before the end can be seen elsewhere, must
-// be fast and must not call Start or Stop. enough ends that; do is not running when it returns.
+// on: nil after an orderly stop. do is called just before the end can be seen elsewhere, for
+// several of them perhaps at once. It must be fast, and must not wait for that end, as Start
+// and Stop do. enough ends it, and may be called by do: it does not wait for one that is
+// running, Stop does.
 func (r *Runtime) Ended(do func(error)) (enough func()) {
 	var all []func()
 	for _, m := range r.members() {
