@@ -100,11 +100,11 @@ func WithTags(tags ...string) Option {
 }
 
 // WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
-// the lease), by one goroutine of each run, and has as long to return nil for well; what it
-// returns otherwise is told as [Checked] and by [Consumer.Ready]. A peer begins unwell and
-// is well with the first nil. After that it counts as unwell when check has failed for one
-// and a half beats, and as well when it has not for a lease, so that one that flips moves
-// nothing around.
+// the lease), never twice at a time in a run, and has as long to return nil for well; what it
+// returns otherwise is told as [Checked] and by [Consumer.Ready]. One that has not returned by
+// then has failed; it is waited for, also by Stop. A peer begins unwell and is well with the
+// first nil. After that it counts as unwell when check has failed for one and a half beats,
+// and as well when it has not for a lease, so that one that flips moves nothing around.
 //
 // A peer that is unwell keeps its session and its index and claims nothing; what it has it
 // drains and hands over to those that are well. Where nobody is, each works on what it has,

@@ -1,7 +1,9 @@
 package framework
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -18,16 +20,14 @@ type checkup struct {
 	ill     atomic.Pointer[error] // what check last returned; nil: well, or none yet
 }
 
-// run asks until ctx ends.
+// errLate is what a check that has not returned in its time counts as, whatever it returns.
+var errLate = errors.New("the health check has not returned in time")
+
+// run asks until ctx ends. A check that does not hear the end of its time is waited for: there
+// is one at a time.
 func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 	first := true
-	for {
-		inner, cancel := context.WithTimeout(ctx, c.beat)
-		err := runCheck(inner, c.check)
-		cancel()
-		if ctx.Err() != nil {
-			return // that it was interrupted says nothing
-		}
+	tell := func(err error) {
 		co.Report(err == nil)
 		was := c.ill.Load()
 		if err == nil {
@@ -39,6 +39,24 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 			c.observe(Checked{Consumer: c.name, Err: err})
 		}
 		first = false
+	}
+	for {
+		inner, cancel := context.WithTimeout(ctx, c.beat)
+		ended := apart(func() error { return runCheck(inner, c.check) })
+		var err error
+		select {
+		case err = <-ended:
+		case <-time.After(c.beat + c.beat/10): // one that hears it says more itself
+			if ctx.Err() == nil {
+				tell(errLate)
+			}
+			err = cmp.Or(<-ended, errLate)
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return // that it was interrupted says nothing
+		}
+		tell(err)
 		if !sleep(ctx, c.beat) {
 			return
 		}

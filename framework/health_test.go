@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,16 +29,30 @@ var errDisk = errors.New("no room on the disk")
 func (f *fleet) moody(peer string, opts ...framework.Option) *moody {
 	f.t.Helper()
 	m := &moody{fleet: f, peer: peer}
-	m.Consumer = f.consumer(peer, f.handler(peer, 0), append(opts, framework.WithHealth(func(context.Context) error {
+	m.start(append(opts, framework.WithHealth(func(context.Context) error {
 		if m.unwell.Load() {
 			return errDisk
 		}
 		return nil
 	}))...)
+	return m
+}
+
+// checked is a peer whose health is what check says.
+func (f *fleet) checked(peer string, check func(context.Context) error) *moody {
+	f.t.Helper()
+	m := &moody{fleet: f, peer: peer}
+	m.start(framework.WithHealth(check))
+	return m
+}
+
+func (m *moody) start(opts ...framework.Option) {
+	f := m.fleet
+	f.t.Helper()
+	m.Consumer = f.consumer(m.peer, f.handler(m.peer, 0), opts...)
 	if err := m.Start(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
-	return m
 }
 
 func (m *moody) served() (n int) {
@@ -305,5 +320,66 @@ func TestAHealthCheckThatPanics(t *testing.T) {
 		if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A health check that waits for what does not answer, as a file of a server that is gone,
+// and does not hear the end of its context, says that the peer is unwell.
+func TestAHealthCheckThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 16)
+		var hangs atomic.Bool
+		release := make(chan struct{})
+		a := f.checked("a", func(context.Context) error {
+			if hangs.Load() {
+				<-release
+			}
+			return nil
+		})
+		b := f.moody("b")
+		until(t, time.Minute, func() bool { return a.served() == 8 && b.served() == 8 })
+		hangs.Store(true)
+		until(t, 15*time.Second, func() bool { return a.served() == 0 && b.served() == 16 })
+		if err := a.Ready(); err == nil || !strings.Contains(err.Error(), "unwell: the health check has not returned in time") {
+			t.Errorf("ready: %v", err)
+		}
+		hangs.Store(false)
+		close(release)
+		until(t, 20*time.Second, func() bool { return a.served() == 8 && b.served() == 8 && a.Ready() == nil })
+		var told []error
+		for _, e := range eventsOf[framework.Checked](f, "a") {
+			told = append(told, e.Err)
+		}
+		if len(told) != 3 || told[0] != nil || told[1] == nil || told[2] != nil {
+			t.Errorf("the checks told %v", told)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// A health check that ends its goroutine, as testing's FailNow does, has failed, and is
+// asked again.
+func TestAHealthCheckThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1)
+		a := f.moody("a")
+		var calls atomic.Int64
+		b := f.checked("b", func(context.Context) error {
+			if calls.Add(1) < 5 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		var told []error
+		for _, e := range eventsOf[framework.Checked](f, "b") {
+			told = append(told, e.Err)
+		}
+		if len(told) != 2 || told[0] == nil || told[1] != nil {
+			t.Errorf("the checks told %v", told)
+		}
+		a.stop()
+		b.stop()
 	})
 }

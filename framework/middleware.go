@@ -60,19 +60,19 @@ func (e *PanicError) mend() {
 	_, _ = sources.Asked(e)
 }
 
-// errGoexit is what a handler that ended its goroutine counts as.
-var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
+// errGoexit is what code of the application that ended its goroutine counts as.
+var errGoexit = errors.New("it ended its goroutine (runtime.Goexit)")
 
-// apart does do in a goroutine of its own and waits for it, so that the end of that is an
-// error and takes nothing of the caller with it.
-func apart(do func() error) error {
+// apart does do in a goroutine of its own, so that the end of that is an error and takes
+// nothing of the caller with it. What do returned is sent once.
+func apart(do func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		err := errGoexit
 		defer func() { ended <- err }()
 		err = do()
 	}()
-	return <-ended
+	return ended
 }
 
 // Recover makes a panic of the handlers inside it an error. A consumer does this

@@ -51,7 +51,7 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 			stop()
 			return <-ended
 		}
-		err = apart(func() error { return runJob(a, job) })
+		err = <-apart(func() error { return runJob(a, job) })
 		handed := a.Context().Err() != nil
 		a.Release()
 		if observe != nil {

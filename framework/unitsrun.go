@@ -365,7 +365,7 @@ func (s *unitsSession) serve(a *Admission, unit Unit) {
 	for tries := 1; a.Context().Err() == nil; tries++ {
 		s.u.observe(UnitStarted{Where: where, Unit: unit.Name})
 		began := time.Now()
-		err := apart(func() error { return s.call(a.Context(), unit) })
+		err := <-apart(func() error { return s.call(a.Context(), unit) })
 		ended := UnitEnded{Where: where, Unit: unit.Name, Err: err, Took: time.Since(began)}
 		switch {
 		case a.Context().Err() != nil:
