@@ -90,9 +90,8 @@ func (c Config) Validate() error {
 //
 // A peer that stops goes on starting tasks of what nobody waits for yet, for a settle
 // time and two beats (5 s by default) and at most half the shutdown. What begins last has
-// only the rest of the shutdown: 20 s by default. That a handler timeout leaves no such
-// room is no finding either; give the shutdown as much more than the handler timeout if
-// no stop is to cancel a healthy handler.
+// only the rest of the shutdown: 20 s by default. A handler timeout that is longer than that
+// is no finding either, but is told as [Warned] at each start.
 func (c Config) Budgets() []error {
 	c = c.WithDefaults()
 	t := c.Timing
@@ -114,6 +113,19 @@ func (c Config) Budgets() []error {
 			"the platform would kill the process while it drains", c.StopTimeout, c.PodGrace))
 	}
 	return errs
+}
+
+// cut says how a stop may cancel handlers that keep to their time; empty: it does not. c has
+// its defaults.
+func (c Config) cut() string {
+	room := func(t transition.Timing) time.Duration { return t.Shutdown - t.Times().Linger() }
+	if c.HandlerTimeout <= room(c.Timing) {
+		return ""
+	}
+	most := c.Timing
+	most.Shutdown = 2 * c.HandlerTimeout // of which half is room at least
+	return fmt.Sprintf("handler timeout %v: what a stopping peer starts last has %v of the shutdown, is cancelled then and runs again "+
+		"at the next owner: a shutdown of %v has room for it", c.HandlerTimeout, room(c.Timing), most.Shutdown-room(most)+c.HandlerTimeout)
 }
 
 // A RetryPolicy says what becomes of a failed run: the task runs again after First,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/framework"
@@ -231,5 +232,38 @@ func TestMiddlewareOrder(t *testing.T) {
 	err := h.Handle(t.Context(), &framework.Task{})
 	if fmt.Sprint(order) != "[first second]" || err == nil || seen != err {
 		t.Errorf("order %v, error %v, logged %v", order, err, seen)
+	}
+}
+
+// A handler that begins last in a stop has less than the shutdown. One whose timeout is longer
+// than that is cancelled by some stops, which is said at the start.
+func TestAHandlerTimeoutThatAStopMayCut(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		cfg  framework.Config
+		want string
+	}{
+		{framework.Config{}, ""},
+		{framework.Config{HandlerTimeout: 20 * s}, ""},
+		{framework.Config{HandlerTimeout: 21 * s}, "handler timeout 21s: what a stopping peer starts last has 20s of the shutdown, is cancelled then and runs again at the next owner: a shutdown of 26s has room for it"},
+		{framework.Config{HandlerTimeout: 300 * s, Timing: transition.Timing{Drain: 300 * s, Shutdown: 305 * s}}, ""},
+		{framework.Config{HandlerTimeout: 15 * s, Timing: transition.Timing{Lease: time.Minute}}, "has 12.5s of the shutdown, is cancelled then and runs again at the next owner: a shutdown of 30s has room for it"},
+		{framework.Config{HandlerTimeout: 15 * s, Timing: transition.Timing{Lease: time.Minute, Shutdown: 30 * s}}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 1)
+			c.cfg.PodGrace = time.Hour
+			a := f.consumer("a", f.handler("a", 0), framework.WithConfig(c.cfg))
+			if err := a.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			told := eventsOf[framework.Warned](f, "a")
+			if c.want == "" && len(told) > 0 || c.want != "" && (len(told) != 1 || !strings.Contains(told[0].Warning, c.want)) {
+				t.Errorf("%v of %v: told %+v, want %q", c.cfg.HandlerTimeout, a.Config().Timing, told, c.want)
+			}
+		})
 	}
 }

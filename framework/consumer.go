@@ -177,6 +177,9 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		return nil, named(fmt.Sprintf("consumer %q", name), err)
 	}
 	c.cfg = c.cfg.WithDefaults()
+	if cut := c.cfg.cut(); cut != "" {
+		c.warnings = append(c.warnings, cut)
+	}
 	return c, nil
 }
 

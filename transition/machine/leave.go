@@ -20,6 +20,11 @@ type leaving struct {
 	goneAt  Instant // the last word was chosen; 0: not yet
 }
 
+// Linger is how long a leaving peer goes on with what nobody waits for yet. Of a long lease
+// two beats are longer than the shutdown, at whose end handlers are cancelled: those that
+// begin until then have half of it.
+func (t Times) Linger() time.Duration { return min(t.Settle+2*t.Beat, t.Shutdown/2) }
+
 // stop begins to leave, or hurries. When the shutdown is over the tenant ends the
 // contexts of handlers; they have the cancel grace to return and to be settled.
 func (m *Machine) stop(ev Stop) {
@@ -27,9 +32,7 @@ func (m *Machine) stop(ev Stop) {
 	if l.since == 0 {
 		m.state = Leaving
 		l.since = m.now
-		// Of a long lease two beats are longer than the shutdown, at whose end handlers are
-		// cancelled: those that began until here have half of it.
-		l.drainAt = m.now.Add(min(t.Settle+2*t.Beat, t.Shutdown/2))
+		l.drainAt = m.now.Add(t.Linger())
 		l.abortAt = m.now.Add(t.Shutdown + t.CancelGrace)
 		l.quitAt = l.abortAt.Add(min(t.CancelGrace, lastWord))
 		m.soonest(m.now)
