@@ -15,8 +15,9 @@ import (
 	gomail "github.com/wneessen/go-mail"
 )
 
-// DefaultTimeout bounds the sending of one mail, connecting included.
-const DefaultTimeout = 20 * time.Second
+// DefaultTimeout bounds the sending of one mail, connecting included. A second more is what
+// the last handlers of a stopping peer have by default.
+const DefaultTimeout = 19 * time.Second
 
 // ErrRefused means that the server refused the mail for good: another try would
 // get the same answer.
@@ -26,7 +27,7 @@ var ErrRefused = errors.New("refused for good")
 type Config struct {
 	// URL is smtp://[user:password@]host[:port] or smtps://…, with the options
 	// starttls=off|try|must (default must with credentials, else try), helo=NAME
-	// (default the host's name) and timeout=DURATION (default 20s).
+	// (default the host's name) and timeout=DURATION (default 19s).
 	URL string
 	// From is the address of mails that name none.
 	From string

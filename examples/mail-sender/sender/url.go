@@ -78,7 +78,7 @@ func parseURL(raw string) (server, error) {
 			s.helo = value
 		case "timeout":
 			if s.timeout, err = time.ParseDuration(value); err != nil || s.timeout <= 0 {
-				return fault("timeout=%q: want a duration such as 20s", value)
+				return fault("timeout=%q: want a duration such as 19s", value)
 			}
 		default:
 			return fault("unknown option %q: want starttls, helo or timeout", name)
