@@ -188,6 +188,25 @@ func TestMux(t *testing.T) {
 	})
 }
 
+// A handler that would panic for each task, until all of them are dead letters, is found
+// missing when it is given.
+func TestAHandlerThatIsNilInside(t *testing.T) {
+	f := newFleet(t, 1)
+	for name, h := range map[string]framework.Handler{
+		"a function": framework.HandlerFunc(nil),
+		"a mux":      (*framework.Mux)(nil), // as NewMux returns it with an error
+		"JSON":       framework.JSON[int](nil),
+		"a chain":    framework.Chain(framework.HandlerFunc(nil), framework.Recover()),
+	} {
+		if _, err := framework.New("test", f.store, h, framework.WithLedger(f.ledger)); err == nil || !strings.Contains(err.Error(), "no handler") {
+			t.Errorf("%s that is nil: %v", name, err)
+		}
+		if _, err := framework.NewMux(framework.On("a", h), framework.Otherwise(h)); err == nil || strings.Count(err.Error(), "missing") != 2 {
+			t.Errorf("%s that is nil, in a mux: %v", name, err)
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	type order struct {
 		Number int

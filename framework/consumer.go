@@ -152,7 +152,7 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	if source == nil {
 		errs = append(errs, errors.New("framework: no source"))
 	}
-	if h == nil {
+	if missing(h) {
 		errs = append(errs, errors.New("framework: no handler"))
 	}
 	if c.control == nil {

@@ -46,6 +46,19 @@ type HandlerFunc func(ctx context.Context, t *Task) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, t *Task) error { return f(ctx, t) }
 
+// missing reports whether h is nil, also inside: it would panic for each task.
+func missing(h Handler) bool {
+	switch h := h.(type) {
+	case nil:
+		return true
+	case HandlerFunc:
+		return h == nil
+	case *Mux:
+		return h == nil
+	}
+	return false
+}
+
 // RetryAfter is what a handler returns to have its task run again after d instead
 // of after the delay of the retry policy. It counts as a try like any other
 // failure. A d of zero or less means at once.

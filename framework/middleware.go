@@ -15,8 +15,11 @@ import (
 // A Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Chain wraps h in m. Of several the first is the outermost.
+// Chain wraps h in m. Of several the first is the outermost. Of nil it makes nil.
 func Chain(h Handler, m ...Middleware) Handler {
+	if missing(h) {
+		return nil
+	}
 	for _, wrap := range slices.Backward(m) {
 		h = wrap(h)
 	}

@@ -42,9 +42,9 @@ func NewMux(routes ...Route) (*Mux, error) {
 	for _, r := range routes {
 		_, taken := m.byType[r.Type]
 		switch {
-		case r.Any && r.Handler == nil:
+		case r.Any && missing(r.Handler):
 			errs = append(errs, errors.New("framework: the default handler is missing"))
-		case r.Handler == nil:
+		case missing(r.Handler):
 			errs = append(errs, fmt.Errorf("framework: the handler for type %q is missing", r.Type))
 		case r.Any && m.otherwise != nil:
 			errs = append(errs, errors.New("framework: two default handlers"))
@@ -76,8 +76,11 @@ func (m *Mux) Handle(ctx context.Context, t *Task) error {
 }
 
 // JSON makes a handler of a function that wants the payload decoded. A payload
-// that is no JSON of a T becomes a dead letter, whole, with the reason.
+// that is no JSON of a T becomes a dead letter, whole, with the reason. Of nil it makes nil.
 func JSON[T any](f func(ctx context.Context, v T, t *Task) error) Handler {
+	if f == nil {
+		return nil
+	}
 	return HandlerFunc(func(ctx context.Context, t *Task) error {
 		var v T
 		if err := json.Unmarshal(t.Payload, &v); err != nil {
