@@ -359,18 +359,19 @@ func (p Params) handler(name string) (framework.Handler, error) {
 		routes = append(routes, r.Route)
 	}
 	mux, err := framework.NewMux(routes...)
-	if err := errors.Join(append(wrong, err)...); err != nil {
-		return nil, of(name, err)
-	}
+	wrong = append(wrong, err)
 	var wraps []Middleware
 	for _, m := range p.Middlewares {
 		if m.Consumer != name && m.Consumer != "" {
 			continue
 		}
 		if m.Wrap == nil {
-			return nil, fmt.Errorf("consumer %q: its middleware of order %d is nil", name, m.Order)
+			wrong = append(wrong, fmt.Errorf("its middleware of order %d is nil", m.Order))
 		}
 		wraps = append(wraps, m)
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, of(name, err)
 	}
 	slices.SortStableFunc(wraps, func(a, b Middleware) int { return a.Order - b.Order })
 	chain := make([]framework.Middleware, len(wraps))

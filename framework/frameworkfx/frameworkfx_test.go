@@ -118,6 +118,7 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 		frameworkfx.Handle("mails", "farewell", nil),
 		frameworkfx.Handle("mails", "parcel", func(context.Context, parcel, *framework.Task) error { return nil }),
 		frameworkfx.Handle("mails", "postcard", "a text"),
+		frameworkfx.Otherwise("letters", "a text"),
 		frameworkfx.Configure("mails", framework.Config{Concurrency: -1, HandlerTimeout: -time.Second}),
 		// orders: no handler, no ledger
 		frameworkfx.From("orders", store, nil),
@@ -149,6 +150,7 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 		`the handler for type "parcel": func(context.Context, frameworkfx_test.parcel, *sources.Task) error is neither`,
 		"framework.JSON makes a handler",
 		`the handler for type "postcard": string is no handler`,
+		`consumer "letters": the default handler: string is no handler`,
 		"concurrency -1: want 1 to 65536",
 		"concurrency 1000000: want 1 to 65536",
 		`consumer "mails": framework: handler timeout -1s: must not be negative`,
@@ -166,8 +168,8 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if n := len(wrong.Faults); n != 18 {
-		t.Errorf("%d faults, want 18:\n%v", n, wrong)
+	if n := len(wrong.Faults); n != 20 {
+		t.Errorf("%d faults, want 20:\n%v", n, wrong)
 	}
 	if code := frameworkfx.ExitCode(err); code != frameworkfx.ExitWrong {
 		t.Errorf("exit code %d", code)

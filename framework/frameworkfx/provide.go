@@ -44,7 +44,11 @@ func route(consumer string, r framework.Route, h any) fx.Option {
 		return provide(put(framework.HandlerFunc(v)))
 	}
 	if err := constructs(h); err != nil {
-		return provide(Route{Consumer: consumer, Route: r, Err: fmt.Errorf("the handler for type %q: %w", r.Type, err)})
+		what := "the default handler"
+		if !r.Any {
+			what = fmt.Sprintf("the handler for type %q", r.Type)
+		}
+		return provide(Route{Consumer: consumer, Route: r, Err: fmt.Errorf("%s: %w", what, err)})
 	}
 	// What the constructor makes stays in a module of its own: two handlers of one
 	// Go type must not collide, and two for one task type are to be listed, not to

@@ -87,7 +87,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	}
 	interrupted, err := start(app, signals)
 	if err != nil {
-		return fail(err)
+		return failStart(err, fail, func() error { return stop(r.Stop, r, signals, interrupted) })
 	}
 	var code int
 	heard := true // of the first signal
@@ -100,7 +100,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 			code, heard = s.ExitCode, false
 		}
 	}
-	err = stop(app, r, signals, heard)
+	err = stop(app.Stop, r, signals, heard)
 	if err = errors.Join(err, r.Err()); err == nil {
 		return code
 	}
@@ -111,6 +111,19 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	return code
 }
 
+// failStart ends a start that failed with err. An application whose time to start is over
+// stops nothing of what it has started: what the consumers have would wait for the lease.
+func failStart(err error, fail func(error) int, stop func() error) int {
+	if errors.Is(err, framework.ErrStopped) {
+		return fail(err)
+	}
+	left := stop()
+	if code := fail(errors.Join(err, left)); code != ExitHard || left != nil {
+		return code
+	}
+	return ExitFailed // it took too long, and left nothing behind
+}
+
 // start starts app and reports whether a signal came meanwhile.
 func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), app.StartTimeout())
@@ -119,6 +132,9 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 	go func() { started <- app.Start(ctx) }()
 	select {
 	case err := <-started:
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("the application has not started within %v: %w", app.StartTimeout(), err)
+		}
 		return false, err
 	case <-signals:
 	}
@@ -130,14 +146,14 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 	}
 }
 
-// stop stops app: softly, at once after another signal, and without waiting after
+// stop stops r by do: softly, at once after another signal, and without waiting after
 // one more. heard says that the signal that began it was taken out of signals.
-func stop(app *fx.App, r *framework.Runtime, signals <-chan os.Signal, heard bool) error {
+func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan os.Signal, heard bool) error {
 	within, grace := r.StopTimeout(), r.CancelGrace()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	stopped := make(chan error, 1)
-	go func() { stopped <- app.Stop(ctx) }()
+	go func() { stopped <- do(ctx) }()
 	for again := false; !again; {
 		select {
 		case err := <-stopped:

@@ -323,6 +323,18 @@ func TestExitCodesSayWhy(t *testing.T) {
 			}),
 		).exits(t, ExitFailed, "port in use")
 	})
+	t.Run("something else of the application does not start in time", func(t *testing.T) {
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			fx.StartTimeout(100*time.Millisecond),
+			fx.Invoke(func(l fx.Lifecycle) {
+				l.Append(fx.StartHook(func(ctx context.Context) error {
+					<-ctx.Done()
+					return fmt.Errorf("reach the database: %w", ctx.Err())
+				}))
+			}),
+		).exits(t, ExitFailed, "deadline exceeded")
+	})
 	t.Run("the application shuts itself down", func(t *testing.T) {
 		launch(
 			consumer(t, func(context.Context, *framework.Task) error { return nil }),
