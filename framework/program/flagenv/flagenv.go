@@ -54,6 +54,9 @@ func Apply(cmd *cobra.Command) error {
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
+				if f.Value.Type() == "duration" {
+					err = fmt.Errorf("%w: want one with its unit, as in 5s or 1m30s", err)
+				}
 				errs = append(errs, fmt.Errorf("$%s: %w", name, err))
 			}
 			return

@@ -59,6 +59,16 @@ func TestBadVariableIsNamed(t *testing.T) {
 	}
 }
 
+// A time without a unit is what people write first.
+func TestATimeWithoutAUnitSaysWhatToWrite(t *testing.T) {
+	t.Setenv("APP_LEASE_TIME", "5")
+	root, _, _ := command()
+	root.SetArgs([]string{"work"})
+	if err := root.Execute(); err == nil || !strings.HasSuffix(err.Error(), `missing unit in duration "5": want one with its unit, as in 5s or 1m30s`) {
+		t.Error(err)
+	}
+}
+
 func TestHelpNamesThem(t *testing.T) {
 	root, _, _ := command()
 	var out strings.Builder
