@@ -17,7 +17,7 @@ type alarm struct {
 	gates time.Time          // ask the gated lanes again; zero: none is
 	runs  time.Time          // call back the long runs; zero: none is
 	scan  time.Time          // look for handlers past their timeout; zero: no timeout
-	heard []Event            // to tell after what was told before: see heard
+	heard []news             // to tell after what was told before: see heard
 	armed time.Time          // watch wakes then; zero: never
 	poke  chan struct{}      // wake earlier
 	end   chan struct{}
@@ -85,10 +85,8 @@ func (p *pool) watch() {
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		at, events := p.due(time.Now())
-		for _, e := range events {
-			p.observe(e)
-		}
+		at, all := p.due(time.Now())
+		p.tell(all)
 		if !at.IsZero() {
 			// Not more than once in a millisecond, however many tasks are parked.
 			timer.Reset(max(time.Until(at), time.Millisecond))
@@ -103,10 +101,10 @@ func (p *pool) watch() {
 }
 
 // due does what is due and returns when there is more to do, and what to tell.
-func (p *pool) due(now time.Time) (at time.Time, events []Event) {
+func (p *pool) due(now time.Time) (at time.Time, all []news) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	events, p.alarm.heard = p.alarm.heard, nil
+	all, p.alarm.heard = p.alarm.heard, nil
 	if gates := p.alarm.gates; !gates.IsZero() && !gates.After(now) {
 		p.alarm.gates = time.Time{}
 		for i, l := range p.gated {
@@ -114,7 +112,7 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 			l.phase.gated = false
 			if l.unanswered(now) && !l.phase.halted {
 				l.phase.halted = true
-				events = append(events, Halted{Where: l.where, For: l.unheard(now)})
+				all = l.tell(all, Halted{Where: l.where, For: l.unheard(now)})
 			}
 			p.changed(l)
 		}
@@ -134,21 +132,21 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 			if l.book.active > 0 {
 				l.ctxs.stopHandlers(ErrDrainOver)
 				l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
-				events = append(events, DrainOverdue{Where: l.where, Running: l.book.active, After: d.Sub(l.times.ended)})
+				all = l.tell(all, DrainOverdue{Where: l.where, Running: l.book.active, After: d.Sub(l.times.ended)})
 			}
 		}
 		if s := l.times.stuck; !s.IsZero() && !s.After(now) {
 			l.times.stuck = time.Time{}
 			for r := range l.runs {
 				if r.running() != nil {
-					events = append(events, r.stuck(now, context.Cause(l.ctxs.handlers)))
+					all = l.tell(all, r.stuck(now, context.Cause(l.ctxs.handlers)))
 				}
 			}
 		}
 		p.changed(l)
 	}
 	if limit := p.cfg.HandlerTimeout; limit > 0 {
-		events = p.scan(now, limit+p.cfg.Timing.CancelGrace, events)
+		all = p.scan(now, limit+p.cfg.Timing.CancelGrace, all)
 	}
 	for l := range p.alarm.lanes {
 		at = earlier(at, l.times.alarm)
@@ -157,14 +155,14 @@ func (p *pool) due(now time.Time) (at time.Time, events []Event) {
 	at = earlier(at, p.alarm.runs)
 	at = earlier(at, p.alarm.scan)
 	p.alarm.armed = at
-	return at, events
+	return at, all
 }
 
 // scan finds handlers that run for limit or longer although their own time was
 // over long before.
-func (p *pool) scan(now time.Time, limit time.Duration, events []Event) []Event {
+func (p *pool) scan(now time.Time, limit time.Duration, all []news) []news {
 	if p.alarm.scan.After(now) {
-		return events
+		return all
 	}
 	p.alarm.scan = now.Add(limit)
 	p.recallAll()
@@ -177,9 +175,9 @@ func (p *pool) scan(now time.Time, limit time.Duration, events []Event) []Event 
 			p.alarm.scan = earlier(p.alarm.scan, end)
 			continue
 		}
-		events = append(events, r.stuck(now, ErrTimeout))
+		all = r.lane.tell(all, r.stuck(now, ErrTimeout))
 	}
-	return events
+	return all
 }
 
 func (r *run) stuck(now time.Time, cause error) Event {

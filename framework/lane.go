@@ -64,6 +64,7 @@ type phase struct {
 	gated    bool // its tasks were refused a start; asked again soon
 	halted   bool // ... because its source does not answer, and that was told
 	busy     bool // counted in the pool's busy
+	telling  int  // events that come before its end and were not told yet
 	hungry   bool // live waits for room
 	shed     int  // tasks that were fetched and not finished
 	drained  func()
@@ -213,16 +214,19 @@ func (l *lane) close(s sources.Stream) {
 // reports whether the lane is lost. A lane that found out for itself that it is
 // lost waits here for the coordinator, which learns of it and aborts it.
 func (l *lane) quiet() (lost bool) {
-	p := l.pool
-	p.mu.Lock()
-	for !l.ended() {
-		p.mu.Unlock()
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.until(l.ended)
+	return l.phase.lost
+}
+
+// until waits until what is asks is so. The caller holds the pool's lock, as is does.
+func (l *lane) until(is func() bool) {
+	for !is() {
+		l.pool.mu.Unlock()
 		<-l.wake
-		p.mu.Lock()
+		l.pool.mu.Lock()
 	}
-	lost = l.phase.lost
-	p.mu.Unlock()
-	return lost
 }
 
 // ended reports whether nothing is left but to close: somebody has asked for it, no
@@ -230,6 +234,9 @@ func (l *lane) quiet() (lost bool) {
 func (l *lane) ended() bool {
 	return l.phase.drained != nil && l.book.active == 0 && !l.sheet.settling
 }
+
+// told reports whether all that comes before the end of l was told.
+func (l *lane) told() bool { return l.phase.telling == 0 }
 
 // A backoff doubles from 20 ms to 2 s.
 type backoff struct{ last time.Duration }

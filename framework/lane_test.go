@@ -305,3 +305,33 @@ func TestADrainWaitsUntilEverythingIsSettled(t *testing.T) {
 		}
 	})
 }
+
+// What is told of a grant comes in its order, also to an observer that takes its time: the
+// end of a drain or of a loss is not told before the beginning.
+func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		var told []string
+		b.pool.observer = ObserverFunc(func(e Event) {
+			switch e.(type) {
+			case Draining, Lost:
+				time.Sleep(time.Second)
+			}
+			told = append(told, fmt.Sprintf("%T", e))
+		})
+		end := func(how func(partition.Grant, func()), want ...string) {
+			t.Helper()
+			g := b.grantAndWork(0)
+			told = nil
+			drained := make(chan struct{})
+			how(g, func() { close(drained) })
+			<-drained
+			if !slices.Equal(told, want) {
+				t.Errorf("told %q, want %q", told, want)
+			}
+		}
+		end(b.Drain, "framework.Draining", "framework.Drained")
+		end(func(g partition.Grant, drained func()) { b.Abort(g, errLease, drained) }, "framework.Lost", "framework.Dropped")
+	})
+}

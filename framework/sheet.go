@@ -203,7 +203,7 @@ func (l *lane) heard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.phase.halted && !l.phase.lost {
-		p.alarm.heard = append(p.alarm.heard, Resumed{Where: l.where, For: took})
+		p.alarm.heard = l.tell(p.alarm.heard, Resumed{Where: l.where, For: took})
 		p.wakeBy(now)
 	}
 	l.phase.halted = false

@@ -58,11 +58,13 @@ func (p *pool) Drain(g partition.Grant, drained func()) {
 		l.times.ended, l.times.drain = now, now.Add(within)
 		l.end()
 	}
+	var all []news
+	if !already {
+		all = l.tell(all, Draining{Where: l.where, Running: running, Within: within})
+	}
 	p.changed(l)
 	p.mu.Unlock()
-	if !already {
-		p.observe(Draining{Where: l.where, Running: running, Within: within})
-	}
+	p.tell(all)
 }
 
 // Abort takes g away at once.
@@ -75,10 +77,10 @@ func (p *pool) Abort(g partition.Grant, cause error, drained func()) {
 		return
 	}
 	l.phase.drained = drained
-	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause))
+	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause), nil)
 	p.changed(l)
 	p.mu.Unlock()
-	p.observeAll(lost)
+	p.tell(lost)
 }
 
 // Idle reports whether no handler runs. What a unit does is its stream's, and not seen
@@ -105,32 +107,32 @@ func (p *pool) lane(g partition.Grant) *lane {
 // forfeit ends a lane that found out for itself that it is lost.
 func (p *pool) forfeit(l *lane, cause error) {
 	p.mu.Lock()
-	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause))
+	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause), nil)
 	p.changed(l)
 	p.mu.Unlock()
-	p.observeAll(lost)
+	p.tell(lost)
 }
 
 // abortAll takes every lane away, without being asked: nobody else will.
 func (p *pool) abortAll(cause error) {
 	p.mu.Lock()
-	var lost []Event
+	var lost []news
 	for _, l := range p.lanes {
-		lost = append(lost, p.lose(l, cause)...)
+		lost = p.lose(l, cause, lost)
 		if l.phase.drained == nil {
 			l.phase.drained = func() {}
 		}
 		p.changed(l)
 	}
 	p.mu.Unlock()
-	p.observeAll(lost)
+	p.tell(lost)
 }
 
-// lose marks l as lost, cancels its handlers and drops what it holds. It returns
-// what there is to tell, the first time.
-func (p *pool) lose(l *lane, cause error) []Event {
+// lose marks l as lost, cancels its handlers and drops what it holds. It adds to all what
+// there is to tell, the first time.
+func (p *pool) lose(l *lane, cause error, all []news) []news {
 	if l.phase.lost {
-		return nil
+		return all
 	}
 	l.recall()
 	now := time.Now()
@@ -145,7 +147,7 @@ func (p *pool) lose(l *lane, cause error) []Event {
 	l.phase.shed += len(l.sheet.pending)
 	l.sheet.pending = nil
 	l.end()
-	return []Event{Lost{Where: l.where, Cause: cause, Running: l.book.active}}
+	return l.tell(all, Lost{Where: l.where, Cause: cause, Running: l.book.active})
 }
 
 // end stops fetching and gives up what has not been started.
@@ -159,6 +161,7 @@ func (l *lane) end() {
 func (p *pool) leave(l *lane) {
 	now := time.Now()
 	p.mu.Lock()
+	l.until(l.told)
 	delete(p.lanes, l.where.Grant.ID)
 	if l.where.Grant.ID.IsUnit() {
 		p.units--
@@ -176,9 +179,25 @@ func (p *pool) leave(l *lane) {
 	drained()
 }
 
-func (p *pool) observeAll(events []Event) {
-	for _, e := range events {
-		p.observe(e)
+// news are to be told, without the lock, before the lane is said to have ended.
+type news struct {
+	lane  *lane
+	event Event
+}
+
+// tell adds to all that e is to be told of l. The caller holds mu.
+func (l *lane) tell(all []news, e Event) []news {
+	l.phase.telling++
+	return append(all, news{l, e})
+}
+
+func (p *pool) tell(all []news) {
+	for _, n := range all {
+		p.observe(n.event)
+		p.mu.Lock()
+		n.lane.phase.telling--
+		poke(n.lane.wake)
+		p.mu.Unlock()
 	}
 }
 
