@@ -14,8 +14,8 @@ type Config struct {
 	// 16, at most 65,536.
 	Concurrency int
 	// HandlerTimeout is how long one run of a handler may take; then its context
-	// ends with ErrTimeout, and the run counts as failed whatever it returns but
-	// nil. Default 0: no limit.
+	// ends with ErrTimeout. What the handler returns counts as ever, so that an error
+	// is a failed run. Default 0: no limit.
 	HandlerTimeout time.Duration
 	// Retry says what becomes of a failed run.
 	Retry RetryPolicy
@@ -58,6 +58,7 @@ func (c Config) WithDefaults() Config {
 // Validate says all that is wrong with c, after defaults: each number for itself,
 // and the budgets against each other (see [Config.Budgets]).
 func (c Config) Validate() error {
+	stop := c.StopTimeout // one that follows from others is not said to be wrong
 	c = c.WithDefaults()
 	var errs []error
 	for _, f := range []struct {
@@ -65,11 +66,14 @@ func (c Config) Validate() error {
 		d    time.Duration
 	}{
 		{"handler timeout", c.HandlerTimeout},
-		{"stop timeout", c.StopTimeout},
+		{"stop timeout", stop},
 		{"pod grace", c.PodGrace},
 	} {
 		if f.d < 0 {
 			errs = append(errs, fmt.Errorf("framework: %s %v: must not be negative", f.name, f.d))
+		}
+		if f.d > longestWait {
+			errs = append(errs, fmt.Errorf("framework: %s %v: at most a year", f.name, f.d))
 		}
 	}
 	errs = append(errs, c.Timing.Validate())

@@ -51,6 +51,10 @@ func TestBudgets(t *testing.T) {
 		{"concurrency", framework.Config{Concurrency: -1}, "concurrency -1: want 1 to 65536"},
 		{"tries and delays", framework.Config{Retry: framework.RetryPolicy{Tries: -1, First: time.Minute, Max: s}}, "-1 tries|last retry after 1s: less than the first, 1m0s"},
 		{"a retry that never comes", framework.Config{Retry: framework.RetryPolicy{Max: 1<<63 - 1}}, "at most a year"},
+		{"no limits", framework.Config{HandlerTimeout: 1<<63 - 1, StopTimeout: 1<<63 - 1, PodGrace: 1<<63 - 1, Timing: timing(1<<63-1, 1<<63-1)},
+			"handler timeout 2562047h47m16.854775807s: at most a year|stop timeout 2562047h47m16.854775807s: at most a year|" +
+				"pod grace 2562047h47m16.854775807s: at most a year|drain 2562047h47m16.854775807s: at most a year|shutdown 2562047h47m16.854775807s: at most a year"},
+		{"no limit to a shutdown", framework.Config{Timing: timing(0, 1<<63-1)}, "shutdown 2562047h47m16.854775807s: at most a year"},
 		{"everything at once", framework.Config{HandlerTimeout: 40 * s, StopTimeout: 20 * s, PodGrace: 10 * s},
 			"longer than the drain|longer than the shutdown|do not fit in the stop timeout|longer than the pod grace"},
 	} {

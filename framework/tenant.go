@@ -51,16 +51,12 @@ func (p *pool) Drain(g partition.Grant, drained func()) {
 	if !p.stopBy.IsZero() {
 		within = min(within, max(p.stopBy.Sub(now), 0))
 	}
-	running := l.book.active
-	already := l.over()
-	if !already {
+	var all []news
+	if !l.over() {
+		all = l.tell(all, Draining{Where: l.where, Running: l.book.active, Within: within})
 		l.phase.draining = true
 		l.times.ended, l.times.drain = now, now.Add(within)
 		l.end()
-	}
-	var all []news
-	if !already {
-		all = l.tell(all, Draining{Where: l.where, Running: running, Within: within})
 	}
 	p.changed(l)
 	p.mu.Unlock()

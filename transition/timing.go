@@ -110,6 +110,9 @@ func (t Timing) Takeover() time.Duration {
 	return t.Lease + t.Beat() + t.Settle + 500*time.Millisecond
 }
 
+// longest is what no time may be longer than: times are added up.
+const longest = 365 * 24 * time.Hour
+
 // Validate says all that is wrong with t, after defaults.
 func (t Timing) Validate() error {
 	t = t.WithDefaults()
@@ -126,6 +129,9 @@ func (t Timing) Validate() error {
 	} {
 		if f.d < 0 {
 			errs = append(errs, fmt.Errorf("transition: %s %v: must not be negative", f.name, f.d))
+		}
+		if f.d > longest {
+			errs = append(errs, fmt.Errorf("transition: %s %v: at most a year", f.name, f.d))
 		}
 	}
 	if len(errs) > 0 {

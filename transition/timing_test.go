@@ -73,6 +73,7 @@ func TestTimingRefusals(t *testing.T) {
 		{transition.Timing{Lease: 5 * time.Second, CancelGrace: 2 * time.Second}, "the least lease is "},
 		{transition.Timing{Settle: 6 * time.Second}, "settle"},
 		{transition.Timing{Drain: -1}, "drain"},
+		{transition.Timing{CancelGrace: 1<<63 - 1}, "cancel grace 2562047h47m16.854775807s: at most a year"},
 	} {
 		err := c.timing.Validate()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
