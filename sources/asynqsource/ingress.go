@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,8 +24,13 @@ var (
 	routeScript = newScript(routeSource)
 )
 
-// routeBatch is how many tasks an ingress routes at once.
-const routeBatch = 256
+const (
+	// routeBatch is how many tasks an ingress routes at once.
+	routeBatch = 256
+	// forceAfter is how long a server of a cluster may refuse tasks because it is full. It
+	// gets them all the same then: the ingress may be what fills the store.
+	forceAfter = 5 * time.Second
+)
 
 // A router is one ownership of an ingress: an ordinary queue whose tasks its owner moves
 // into the queues of the partitions, by key, in order, each once. It is a stream whose
@@ -39,7 +45,8 @@ type router struct {
 	total  int
 	batch  []sources.Task // taken and not done
 	count  int64          // of the numbers of plans, the greatest that this owner was told
-	unique bool           // locks are kept for the task's own end
+	unique bool           // locks are kept for the task's own end: there is one server
+	full   time.Time      // since when pushes are refused because their server is full; zero: they are not
 }
 
 // A move is where a task goes.
@@ -138,7 +145,7 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 		for id, moves := range plan {
 			queue := r.source.queue(id)
 			k := keysOf(queue)
-			args := []any{r.queue, k.task}
+			args := []any{r.queue, k.task, r.force()}
 			for _, m := range moves {
 				raw, ok := r.raw(int64(m.task.Receipt))
 				if !ok {
@@ -150,12 +157,41 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 			routeScript.send(ctx, pipe, []string{k.pending, "{" + queue + "}:marks"}, args, source)
 			pipe.SAdd(ctx, allQueues, queue)
 		}
-		_, err := pipe.Exec(ctx)
+		cmds, _ := pipe.Exec(ctx) // each has its own error
+		err := r.pushed(cmds)
 		if !forgotten(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// force says whether to push although the store is full.
+func (r *router) force() string {
+	return flag(r.unique || !r.full.IsZero() && time.Since(r.full) >= forceAfter)
+}
+
+// pushed returns the first error of what push has sent, and notes whether a push was refused for
+// lack of room. That a queue is listed may wait until there is room: it is said again.
+func (r *router) pushed(cmds []redis.Cmder) (err error) {
+	full := false
+	for _, cmd := range cmds {
+		oom := redis.IsOOMError(cmd.Err())
+		if oom && cmd.Name() == "sadd" {
+			continue
+		}
+		full = full || oom
+		if err == nil {
+			err = cmd.Err()
+		}
+	}
+	switch {
+	case !full:
+		r.full = time.Time{}
+	case r.full.IsZero():
+		r.full = time.Now()
+	}
+	return err
 }
 
 // allQueues is where asynq lists its queues for people.

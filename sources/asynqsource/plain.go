@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/partition"
 )
 
 // A PlainPolicy says what to do about an asynq.Server of somebody else that consumes our
@@ -105,9 +107,15 @@ func (s *Source) watch(ctx context.Context, total int) {
 	}
 }
 
-// lookAgain looks for plain servers and says what that means for streams.
+// lookAgain looks for plain servers and says what that means for streams. A self-test for which
+// there was no room at the start is made up for first.
 func (s *Source) lookAgain(ctx context.Context, total int) {
-	err := s.lookForPlain(ctx, total)
+	err := s.check(ctx)
+	if errors.Is(err, partition.ErrConfig) {
+		s.refuse(err)
+		return
+	}
+	err = s.lookForPlain(ctx, total)
 	var plain *PlainError
 	if err != nil && !errors.As(err, &plain) {
 		return // the store is down: that is noticed elsewhere, and says nothing of servers

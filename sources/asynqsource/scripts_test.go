@@ -620,7 +620,7 @@ func TestRoutePushesOnce(t *testing.T) {
 	s := newShelf(t)
 	route := func(what, want string, then []string, tasks ...any) {
 		t.Helper()
-		s.want(what, s.run(routeScript, "pending marks", append([]any{"in", s.k.task}, tasks...)...), want, then...)
+		s.want(what, s.run(routeScript, "pending marks", append([]any{"in", s.k.task, ""}, tasks...)...), want, then...)
 	}
 	a, b := "t:a [msg:A pending_since:~ state:pending]", "t:b [msg:B pending_since:~ state:pending]"
 	route("two, and the first again", "2", []string{"marks [in:5-10]", "pending [b a]", a, b},
@@ -637,10 +637,16 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := &shelf{t, server.Client(), keysOf(redistest.Name(t))}
-	s.put("hset fence t 5:x e 5 n 7", "hset t:a msg A")
+	s.put("hset fence t 5:x e 5 n 7", "hset t:a msg A", "lpush pending b", "hset t:b msg B", "hset tries b 1|0|0|why")
 	server.Config("maxmemory", "1")
 	if got := s.run(newScript("return redis.call('SET', KEYS[1], 1)"), "r"); !strings.Contains(got, "OOM") {
 		t.Fatalf("the store is not full: %s", got)
+	}
+	if got := s.fetch(1, 0, "1", 1); got != "[1 -2 0 b B ]" {
+		t.Errorf("fetch: %s", got)
+	}
+	if got := s.fetch(1, 0, "0", 1); got != "[1 -2 0 b B ]" {
+		t.Errorf("fetch again, since the answer was lost: %s", got)
 	}
 	if got := s.settle("8", "7", "", "0"); got != "[1]" {
 		t.Errorf("settle: %s", got)
@@ -648,6 +654,18 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	source := before + "return redis.call('HSET', KEYS[1], 'msg', ARGV[1])" + after
 	if got := s.run(newScript(source), "t:a fence tries suspects", "A2", "5:x", "8", ""); got != "0" {
 		t.Errorf("asynq's own: %s", got)
+	}
+	if got := s.run(planScript, "fence tries", "5:x", 8, 0, "a", 3); got != "[5-1 3]" {
+		t.Errorf("plan: %s", got)
+	}
+	push := func(force string) string {
+		return s.run(routeScript, "pending marks", "in", s.k.task, force, "5-1", "c", "C", "c'", "+")
+	}
+	if got := push(""); !strings.Contains(got, "OOM") {
+		t.Errorf("a push: %s", got)
+	}
+	if got := push("1"); got != "1" {
+		t.Errorf("a push that empties the store: %s", got)
 	}
 	if got := s.run(closeScript, "fence pending active lease", "5:x", "5", s.k.task); got != "[1]" {
 		t.Errorf("close: %s", got)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -48,6 +49,9 @@ func (s *Source) check(ctx context.Context) error {
 		return nil
 	}
 	why := s.trial(ctx, false)
+	if redis.IsOOMError(why) {
+		return nil // a full store takes no canaries, and who starts is to empty it: watch tries again
+	}
 	var m *misfit
 	if errors.As(why, &m) {
 		if err := s.trial(ctx, true); errors.As(err, &m) {

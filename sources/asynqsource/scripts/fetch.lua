@@ -15,6 +15,7 @@ local f = redis.call('HMGET', KEYS[1], 't', 'n')
 if f[1] ~= ARGV[1] or f[2] ~= ARGV[2] then return {0} end
 local active, most, known, prefix = KEYS[3], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local bytes = tonumber(ARGV[8])
+redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {1, -2, 0}

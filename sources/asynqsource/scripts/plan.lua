@@ -8,6 +8,8 @@
 -- Result  {number, partition, ..}  | {}  the fence is another's  | {'forgot'}  the store
 --         forgot what it had answered: its count would begin again below the marks
 -- Cost  O(tasks)
+redis.call('HDEL', KEYS[1], '') -- not deny-oom: to move tasks makes the store no fuller
+
 local f = redis.call('HMGET', KEYS[1], 't', 'n', 'e', 'r')
 if f[1] ~= ARGV[1] then return {} end
 if tonumber(f[2]) < tonumber(ARGV[2]) or tonumber(f[4] or '0') < tonumber(ARGV[3]) then return {'forgot'} end

@@ -2,10 +2,13 @@
 -- to the mark was pushed before. It needs no fence: whoever says it says the same.
 --
 -- KEYS  1 pending  2 marks
--- ARGV  1 ingress  2 prefix of task keys, then per task: number, id, message, another
---       id, what the message has in addition then
+-- ARGV  1 ingress  2 prefix of task keys  3 '1': push although the store is full, then per
+--       task: number, id, message, another id, what the message has in addition then
 -- Result  tasks that were pushed
 -- Cost  O(tasks)
+-- The first write is refused where the store is full, unless it is one that takes no memory.
+if ARGV[3] == '1' then redis.call('HDEL', KEYS[2], '') end
+
 local function parts(number)
   local e, n = string.match(number, '^(%d+)-(%d+)$')
   return tonumber(e), tonumber(n)
@@ -13,7 +16,7 @@ end
 local mark, pushed = redis.call('HGET', KEYS[2], ARGV[1]) or '0-0', 0
 local me, mn = parts(mark)
 local t = redis.call('TIME')
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 5 do
   local e, n = parts(ARGV[i])
   if e > me or e == me and n > mn then
     local id, message = ARGV[i + 1], ARGV[i + 2]
