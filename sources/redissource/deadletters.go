@@ -56,12 +56,15 @@ func DeadLetters(ctx context.Context, client redis.UniversalClient, name string,
 		key, more := KeysOf(name, id).Dead, true
 		err := pages(deadPage, func(from, to int64) ([]string, error) {
 			elements, err := client.LRange(ctx, key, from, to).Result()
+			if err != nil {
+				return nil, err // a part may be there
+			}
 			for _, e := range elements {
 				if more = each(readLetter(id, e)); !more {
 					return nil, nil
 				}
 			}
-			return elements, err
+			return elements, nil
 		})
 		if err != nil {
 			return fmt.Errorf("redissource: dead letters of %s, partition %v: %w", name, id, err)

@@ -1,23 +1,31 @@
 package redissource
 
+import (
+	"errors"
+	"net"
+)
+
 // readBytes is about the most that is read at once: a client waits for the whole of a reply no
 // longer than for a small one.
 const readBytes = 16 << 20
 
 // A portion says how many elements to read at once. It is reckoned by what the last ones weighed;
 // the zero value knows of none.
-type portion struct{ each int }
+type portion struct {
+	each int
+	most int // of late; 0: nothing was
+}
 
 // of returns how many to ask for where limit are wanted.
 func (p *portion) of(limit int) int {
 	if p.each > 0 {
 		limit = min(limit, max(1, readBytes/p.each))
 	}
+	if p.most > 0 {
+		limit = min(limit, p.most)
+	}
 	return limit
 }
-
-// last returns the index of the last of at most limit elements from the first.
-func (p *portion) last(limit int) int64 { return int64(p.of(limit)) - 1 }
 
 // weighed takes in what n elements weighed.
 func (p *portion) weighed(n, bytes int) {
@@ -32,6 +40,18 @@ func (p *portion) failed(n int) {
 	if n > 0 {
 		p.each = max(p.each, 2*readBytes/n)
 	}
+}
+
+// late takes in that a read of n elements ended with err, and reports whether to read again: no more
+// than half as many from now on. What came before may have been light, and these too heavy to arrive
+// in the time. It is for who would otherwise begin anew, and come to the same place.
+func (p *portion) late(n int, err error) bool {
+	var timeout net.Error
+	if n < 2 || !errors.As(err, &timeout) || !timeout.Timeout() {
+		return false
+	}
+	p.most = n / 2
+	return true
 }
 
 // weigh takes in what elements weighed.
@@ -55,17 +75,20 @@ func fits(n int, size func(i int) int) int {
 	return n
 }
 
-// unweighed is the portion of who does not read again what could not be read: small at first.
+// unweighed is the portion of who does not know what to expect: small at first.
 var unweighed = portion{each: readBytes / 16}
 
 // pages reads a list, at most limit elements at once, until read returns fewer than it was asked
-// for.
+// for. Where read returns an error, what it has read does not count.
 func pages(limit int, read func(from, to int64) ([]string, error)) error {
 	p := unweighed
 	for from := int64(0); ; {
-		to := from + p.last(limit)
-		page, err := read(from, to)
-		if err != nil || from+int64(len(page)) <= to {
+		n := p.of(limit)
+		page, err := read(from, from+int64(n)-1)
+		if p.late(n, err) {
+			continue
+		}
+		if err != nil || len(page) < n {
 			return err
 		}
 		p.weigh(page)

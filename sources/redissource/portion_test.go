@@ -133,3 +133,72 @@ func TestResizeReadsWhatItCan(t *testing.T) {
 		t.Errorf("%d answers were late", missed)
 	}
 }
+
+// What is light says nothing of what comes after it: who asks for too much asks for less, and nothing
+// of what came too late counts.
+func TestPagesOfDifferentWeight(t *testing.T) {
+	client, missed := redistest.New(t), 0
+	client.AddHook(slow{&missed})
+	w, large := newWorld(t, client, Config{}), heavy()
+	ctx := t.Context()
+	put := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(w.open().Close(ctx))
+	var all []envelope
+	for i := range 32 {
+		all = append(all, envelope{id: fmt.Sprint("s", i), key: fmt.Sprint("k", i), born: 1})
+	}
+	all = append(all, large...)
+	for i, e := range all {
+		body := appendEnvelope(nil, &e)
+		if i < len(large) {
+			put(client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), appendEnvelope(nil, &large[i])).Err())
+		}
+		put(client.RPush(ctx, w.keys.Pending, body).Err())
+		put(client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
+		put(client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli() + int64(i)), Member: body}).Err())
+	}
+	put(client.HSet(ctx, w.keys.Fence, "b", len(large), "h", len(large)).Err())
+	shown := make(map[string]int)
+	err := DeadLetters(ctx, client, w.name, []partition.ID{0}, func(d DeadLetter) bool { shown[d.ID]++; return true })
+	if err != nil || len(shown) != len(all) {
+		t.Errorf("%d of %d dead letters are shown: %v", len(shown), len(all), err)
+	}
+	for id, n := range shown {
+		if n != 1 {
+			t.Errorf("the dead letter %s is shown %d times", id, n)
+		}
+	}
+	var moving int
+	for _, dry := range []bool{true, false} {
+		got, err := Resize(ctx, client, w.name, 2, ResizeConfig{DryRun: dry, Idle: idle})
+		if err != nil || got.Tasks != len(large)+len(all) || got.Dead != len(all) || got.Delayed != len(all) || !dry && got.Moving != moving {
+			t.Errorf("dry %v: %+v, %v; want %d and %d tasks, and %d to move", dry, got, err, len(large), len(all), moving)
+		}
+		moving = got.Moving
+	}
+	if missed == 0 {
+		t.Error("nothing was late: the test shows nothing")
+	}
+}
+
+// Only what may weigh too much is asked for again.
+func TestWhatIsLate(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		err   error
+		again bool
+	}{
+		{5, nil, false}, {5, errNetwork, false}, {5, os.ErrDeadlineExceeded, true}, {2, fmt.Errorf("read: %w", os.ErrDeadlineExceeded), true},
+		{1, os.ErrDeadlineExceeded, false},
+	} {
+		p := unweighed
+		if got := p.late(c.n, c.err); got != c.again || got && p.of(100) != c.n/2 {
+			t.Errorf("%d elements, %v: again %v, %d of them", c.n, c.err, got, p.of(100))
+		}
+	}
+}

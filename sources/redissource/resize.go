@@ -164,11 +164,9 @@ func countMoving(ctx context.Context, client redis.UniversalClient, name string,
 // count counts what partition id holds.
 func (m *mover) count(ctx context.Context, id partition.ID) error {
 	k := KeysOf(m.name, id)
-	lifted, err := m.client.HVals(ctx, k.Lifted).Result()
-	if err != nil {
+	if err := m.countLifted(ctx, id); err != nil {
 		return err
 	}
-	m.add(&m.out.Tasks, id, lifted, false)
 	base, err := m.client.HGet(ctx, k.Fence, "b").Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
@@ -183,6 +181,9 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 	}
 	err = pages(movePage, func(from, to int64) ([]string, error) {
 		page, err := m.client.LRange(ctx, k.Pending, from, to).Result()
+		if err != nil {
+			return nil, err
+		}
 		var open []string
 		for i, e := range page {
 			if !finished[formatInt(base+from+int64(i))] {
@@ -190,23 +191,57 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 			}
 		}
 		m.add(&m.out.Tasks, id, open, false)
-		return page, err
+		return page, nil
 	})
 	if err != nil {
 		return err
 	}
 	err = pages(movePage, func(from, to int64) ([]string, error) {
 		page, err := m.client.LRange(ctx, k.Dead, from, to).Result()
+		if err != nil {
+			return nil, err
+		}
 		m.add(&m.out.Dead, id, page, true)
-		return page, err
+		return page, nil
 	})
 	if err != nil {
 		return err
 	}
 	return pages(movePage, func(from, to int64) ([]string, error) {
 		page, err := m.client.ZRange(ctx, k.Delayed, from, to).Result()
+		if err != nil {
+			return nil, err
+		}
 		m.add(&m.out.Delayed, id, page, false)
-		return page, err
+		return page, nil
+	})
+}
+
+// countLifted counts what partition id has lifted. A hash has no order to go by: its fields are named.
+func (m *mover) countLifted(ctx context.Context, id partition.ID) error {
+	key := KeysOf(m.name, id).Lifted
+	positions, err := m.client.HKeys(ctx, key).Result()
+	if err != nil {
+		return err
+	}
+	return pages(movePage, func(from, to int64) ([]string, error) {
+		end := int64(len(positions))
+		page := positions[min(from, end):min(to+1, end)]
+		if len(page) == 0 {
+			return nil, nil
+		}
+		values, err := m.client.HMGet(ctx, key, page...).Result()
+		if err != nil {
+			return nil, err
+		}
+		lifted, open := make([]string, len(page)), []string(nil)
+		for i, v := range values {
+			if text, there := v.(string); there { // else it has ended meanwhile
+				lifted[i], open = text, append(open, text)
+			}
+		}
+		m.add(&m.out.Tasks, id, open, false)
+		return lifted, nil
 	})
 }
 

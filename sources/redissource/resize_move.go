@@ -218,8 +218,12 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 		}
 	}
 	for p := unweighed; ; {
+		n := p.of(movePage)
 		var read *redis.StringSliceCmd
-		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Pending, 0, p.last(movePage)) })
+		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Pending, 0, int64(n)-1) })
+		if p.late(n, err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -321,7 +325,11 @@ func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) err
 		return err
 	}
 	for p := unweighed; ; {
-		elements, err := m.readRest(ctx, id, what, begin, p.last(movePage))
+		n := p.of(movePage)
+		elements, err := m.readRest(ctx, id, what, begin, int64(n)-1)
+		if p.late(n, err) {
+			continue
+		}
 		if err != nil || len(elements) == 0 {
 			return err // the counter stays for a while: a trim that comes late must find it
 		}
@@ -356,19 +364,25 @@ func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begi
 	if what == "delayed" {
 		var read *redis.ZSliceCmd
 		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.ZRangeWithScores(ctx, k.Delayed, 0, last) })
+		if err != nil {
+			return nil, err // a part may be there
+		}
 		for _, z := range read.Val() {
 			text, _ := z.Member.(string)
 			to, _, _ := m.homeOf(text, id)
 			add(to, movedElement{what: "at", due: int64(z.Score), body: []byte(text)})
 		}
-		return out, err
+		return out, nil
 	}
 	var read *redis.StringSliceCmd
 	err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Dead, 0, last) })
+	if err != nil {
+		return nil, err
+	}
 	for _, text := range read.Val() {
 		add(m.homeOfLetter(text, id), movedElement{what: "dead", body: []byte(text)})
 	}
-	return out, err
+	return out, nil
 }
 
 // push pushes elements to the staging keys of their targets and returns when all have
