@@ -54,9 +54,9 @@ func (s *stream) apply(t *trip) error {
 // settled takes in that the store knows of all verdicts of a trip. The caller holds the lock.
 func (s *stream) settled(t *trip, now time.Time) {
 	r := &t.request
+	answered := s.Log.Answered()
 	s.Log.Apply(r, progress.Answer{Status: progress.Admitted, Before: r.Before, Base: r.Base, Writes: t.number, Gate: everything})
 	for i, v := range r.Others {
-		delete(s.content, v.Seq)
 		it, c := s.items[v.Position], &t.content[i]
 		if v.Outcome == progress.Requeue && it != nil {
 			if c.native == nil {
@@ -73,6 +73,9 @@ func (s *stream) settled(t *trip, now time.Time) {
 	}
 	for _, pos := range r.Done {
 		s.drop(pos)
+	}
+	for seq := answered + 1; seq <= s.Log.Answered() && len(s.content) > 0; seq++ {
+		delete(s.content, seq)
 	}
 }
 

@@ -39,6 +39,9 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		seq := s.Log.Settle(pos, progress.Done, d.Attempt)
 		if s.Log.Seq() != before {
 			it.end = c
+			if c.weight() > 0 {
+				s.content[seq] = c
+			}
 		}
 		return seq, nil
 	case sources.Retry:

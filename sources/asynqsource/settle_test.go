@@ -1,11 +1,14 @@
 package asynqsource
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/sources"
 )
@@ -72,5 +75,87 @@ func TestWhatEndsWithoutAnEngine(t *testing.T) {
 	}
 	if live := s.TTL(t.Context(), k.processed+day(now)).Val(); live < countersLive-time.Minute || live > countersLive+time.Minute {
 		t.Errorf("the day's counter is kept for %v, want %v", live, countersLive)
+	}
+}
+
+// heaviest is a hook that notes what the heaviest request weighed.
+type heaviest struct{ bytes *atomic.Int64 }
+
+func (heaviest) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (heaviest) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h heaviest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		n := 0
+		for _, cmd := range cmds {
+			for _, arg := range cmd.Args() {
+				switch arg := arg.(type) {
+				case string:
+					n += len(arg)
+				case []byte:
+					n += len(arg)
+				}
+			}
+		}
+		h.bytes.Store(max(h.bytes.Load(), int64(n)))
+		return next(ctx, cmds)
+	}
+}
+
+// Messages of large tasks go back with what became of them: a few at a time, however many end while
+// the store is away. All at once they would not arrive in the time, however often they were sent.
+func TestLargeVerdictsTravelAFewAtATime(t *testing.T) {
+	const n = tripBytes>>20 + 4
+	retry := func(d sources.Settlement) sources.Settlement { d.Outcome = sources.Retry; return d }
+	done := func(d sources.Settlement) sources.Settlement { d.Outcome = sources.Done; return d }
+	for what, c := range map[string]struct {
+		opts []asynq.Option
+		kind kind // what asynq says
+		end  func(sources.Settlement) sources.Settlement
+	}{
+		"retried":               {nil, kindOther, retry},
+		"kept":                  {[]asynq.Option{asynq.Retention(time.Hour)}, kindOther, done},
+		"archived by our words": {nil, kindOther, func(d sources.Settlement) sources.Settlement { d.Outcome = sources.Dead; return d }},
+		"retried by asynq's":    {nil, kindRetry, func(d sources.Settlement) sources.Settlement { d.Outcome = sources.Requeue; return d }},
+		"kept by asynq's":       {[]asynq.Option{asynq.Retention(time.Hour)}, kindComplete, done},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			for i := range n {
+				s.enqueue(t, 0, asynq.NewTask("t", make([]byte, 1<<20)), append([]asynq.Option{asynq.TaskID(fmt.Sprint(i))}, c.opts...)...)
+			}
+			src := s.source(t)
+			var most atomic.Int64
+			src.client.AddHook(heaviest{&most})
+			st := s.open(t, src, 0, 1)
+			var tasks []sources.Task
+			for len(tasks) < n {
+				some, err := st.Fetch(t.Context(), n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tasks = append(tasks, some...)
+			}
+			var all []sources.Settlement
+			for _, task := range tasks {
+				if c.kind != kindOther {
+					raw, _ := st.raw(int64(task.Receipt))
+					end := newScript("redis.call('LREM', KEYS[1], 0, ARGV[1]) return 'OK'")
+					st.said(int64(task.Receipt), &native{kind: c.kind, script: end, keys: []string{st.keys.active}, args: []any{task.ID, []byte(raw), int64(0)}})
+				}
+				all = append(all, c.end(sources.Settlement{Task: &task, Attempt: 1, Delay: time.Hour, Reason: "why"}))
+			}
+			if err := st.Settle(t.Context(), all...); err != nil {
+				t.Fatal(err)
+			}
+			if got := most.Load(); got > tripBytes+1<<20 {
+				t.Errorf("a request of %d bytes, want about %d at most", got, tripBytes)
+			}
+			st.Mu.Lock()
+			defer st.Mu.Unlock()
+			if left := len(st.content); left != 0 {
+				t.Errorf("%d verdicts are kept that were answered", left)
+			}
+		})
 	}
 }

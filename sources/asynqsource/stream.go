@@ -29,7 +29,7 @@ type stream struct {
 	// The stream's lock guards the rest.
 	items   map[int64]*item           // open tasks, by position
 	open    map[string]int64          // their positions, by id
-	content map[uint64]content        // of verdicts that are not answered, by Seq; see item.end
+	content map[uint64]content        // of verdicts that are not answered, by Seq, but those of a light item.end
 	tried   map[string]progress.Tried // what the store knows of tasks that were not taken yet
 	suspect map[string]bool           // they were perhaps running when their peer died
 	number  int64                     // of the last trip
@@ -63,6 +63,14 @@ type content struct {
 	quiet   bool  // the run is not counted among those that failed
 	keep    int64 // seconds for which a finished task is kept
 	lock    string
+}
+
+// weight is about how much of a round trip it takes.
+func (c *content) weight() int {
+	if c.native != nil {
+		return len(c.native.message())
+	}
+	return len(c.message)
 }
 
 // everything is a position that is never reached: whatever was taken may be started.

@@ -19,6 +19,9 @@ const (
 	// leaseEvery is how often asynq's leases of what the stream has are extended. They
 	// protect nothing here; asynqmon calls a task without one orphaned.
 	leaseEvery = 10 * time.Second
+	// tripBytes is about the most that the messages of one round trip weigh that go back with
+	// what became of their tasks; more waits for the next.
+	tripBytes = 8 << 20
 )
 
 // A trip is one round trip: a pipeline of settle.lua, asynq's own scripts for what they
@@ -69,7 +72,7 @@ func (s *stream) Compose(now time.Time) bool {
 	if limit == 0 && s.Log.Seq() == s.Log.Answered() && !t.extend {
 		return false
 	}
-	s.Log.Compose(limit, read, s.Log.Seq(), &t.request)
+	s.Log.Compose(limit, read, s.upto(), &t.request)
 	s.number++
 	t.number, t.most = s.number, t.request.Fetch
 	t.forward = due
@@ -84,6 +87,21 @@ func (s *stream) Compose(now time.Time) bool {
 	}
 	t.known -= len(t.request.Done)
 	return true
+}
+
+// upto is the last verdict that fits in a round trip. The caller holds the lock.
+func (s *stream) upto() uint64 {
+	if len(s.content) == 0 {
+		return s.Log.Seq()
+	}
+	bytes := 0
+	for seq := s.Log.Answered() + 1; seq <= s.Log.Seq(); seq++ {
+		c := s.content[seq]
+		if bytes += c.weight(); bytes > tripBytes && seq > s.Log.Answered()+1 {
+			return seq - 1
+		}
+	}
+	return s.Log.Seq()
 }
 
 // Trip does the round trip.
