@@ -1,7 +1,7 @@
 package asynqsource
 
 import (
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/countoff/countoff/sources"
@@ -59,9 +59,6 @@ func (s *stream) settled(t *trip, now time.Time) {
 	for i, v := range r.Others {
 		it, c := s.items[v.Position], &t.content[i]
 		if v.Outcome == progress.Requeue && it != nil {
-			if c.native == nil {
-				s.tried[it.id] = progress.Tried{Tries: v.Attempt, Crashes: it.crashes, FirstError: c.reason}
-			}
 			if due := now.Add(c.delay); due.Before(s.look) { // it comes back then
 				s.look = due
 			}
@@ -106,12 +103,19 @@ func (s *stream) applyTaken(t *trip, now time.Time) error {
 		id, _ := reply[i].(string)
 		raw, _ := reply[i+1].(string)
 		since, _ := reply[i+2].(string)
-		ns, _ := strconv.ParseInt(since, 10, 64)
-		s.take(id, raw, ns)
+		p, err := parsePast(since, now)
+		if err != nil {
+			return fmt.Errorf("%s of %q: %w", s.keys.tries, id, err)
+		}
+		s.take(id, raw, p)
 	}
 	due, ends := number(reply, 1), reply[1] != int64(-2)
 	if len(t.single) > 0 {
-		ends = s.applyDequeued(t) < t.most
+		n, err := s.applyDequeued(t, now)
+		if err != nil {
+			return err
+		}
+		ends = n < t.most
 	}
 	flags := number(reply, 2)
 	s.atEnd, s.paused = ends, flags&1 != 0

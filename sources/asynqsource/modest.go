@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,10 +26,34 @@ func (s *stream) sendDequeue(ctx context.Context, pipe redis.Pipeliner, t *trip,
 	}
 }
 
+// triedScript says of each of some tasks what the third word of fetch.lua says.
+var triedScript = newScript(`
+local t, out = redis.call('TIME'), {}
+local ms = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+for i, id in ipairs(ARGV) do
+  local tries = redis.call('HGET', KEYS[1], id)
+  out[i] = tries and ' ' .. ms .. ' ' .. tries or ''
+end
+return out`)
+
+// sendTried asks what is known of the tasks that asynq's script brought.
+func (s *stream) sendTried(ctx context.Context, t *trip) (err error) {
+	var ids []any
+	for _, cmd := range t.single {
+		if raw, err := cmd.Text(); err == nil {
+			m, _ := parseMessage(raw) // without an id where it cannot be read
+			ids = append(ids, m.id)
+		}
+	}
+	if len(ids) > 0 {
+		t.pasts, err = triedScript.Run(ctx, s.source.client, []string{s.keys.tries}, ids...).StringSlice()
+	}
+	return err
+}
+
 // applyDequeued takes in what asynq's script brought, and returns how many there were.
 // The caller holds the lock.
-func (s *stream) applyDequeued(t *trip) int {
-	took := 0
+func (s *stream) applyDequeued(t *trip, now time.Time) (took int, err error) {
 	for _, cmd := range t.single {
 		raw, err := cmd.Text()
 		if err != nil { // nil: the queue is empty
@@ -39,7 +64,11 @@ func (s *stream) applyDequeued(t *trip) int {
 		if err != nil {
 			continue // it stays active, and the next trip brings it as one that got lost
 		}
-		s.take(m.id, raw, 0)
+		p, err := parsePast(t.pasts[took-1], now)
+		if err != nil {
+			return took, fmt.Errorf("%s of %q: %w", s.keys.tries, m.id, err)
+		}
+		s.take(m.id, raw, p)
 	}
-	return took
+	return took, nil
 }

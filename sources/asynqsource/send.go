@@ -35,7 +35,10 @@ func (s *stream) send(ctx context.Context, t *trip) error {
 			return err
 		}
 	}
-	return s.takenErr(t)
+	if err := s.takenErr(t); err != nil {
+		return err
+	}
+	return s.sendTried(ctx, t)
 }
 
 func (s *stream) takenErr(t *trip) error {

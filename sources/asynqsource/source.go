@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/logstream"
-	"github.com/countoff/countoff/sources/progress"
 )
 
 // A Source hands out the tasks of asynq queues, each of which is a partition. It
@@ -175,7 +173,6 @@ func agreeField(ctx context.Context, client redis.UniversalClient, name, want st
 // opened is what the store said when the fence was installed.
 type opened struct {
 	number   int64
-	tried    map[string]progress.Tried
 	suspects map[string]bool
 }
 
@@ -230,29 +227,17 @@ func (s *Source) install(ctx context.Context, k keys, g partition.Grant, tok par
 	reply, err := openScript.Run(ctx, s.client,
 		[]string{k.fence, k.pending, k.active, k.lease, k.tries, k.suspects, k.archived},
 		tok.String(), tok.Epoch.String(), k.task, s.cfg.CrashLimit).Slice()
-	now := time.Now()
 	if err != nil {
 		return o, err
 	}
 	if len(reply) == 2 && reply[0] == int64(0) {
 		return o, &sources.FencedError{Grant: g, Stored: partition.Epoch(number(reply, 1))}
 	}
-	if len(reply) != 5 {
+	if len(reply) != 3 {
 		return o, errReply
 	}
-	o = opened{number: number(reply, 1), tried: make(map[string]progress.Tried), suspects: make(map[string]bool)}
-	store := number(reply, 2)
-	tries, _ := reply[3].([]any)
-	for i := 0; i+1 < len(tries); i += 2 {
-		id, _ := tries[i].(string)
-		value, _ := tries[i+1].(string)
-		t, err := progress.ParseTried(value, now, store)
-		if err != nil {
-			return o, fmt.Errorf("%s of %q: %w", k.tries, id, err)
-		}
-		o.tried[id] = t
-	}
-	suspects, _ := reply[4].([]any)
+	o = opened{number: number(reply, 1), suspects: make(map[string]bool)}
+	suspects, _ := reply[2].([]any)
 	for _, id := range suspects {
 		if id, ok := id.(string); ok {
 			o.suspects[id] = true

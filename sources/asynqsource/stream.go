@@ -2,6 +2,8 @@ package asynqsource
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -27,17 +29,16 @@ type stream struct {
 	trip   trip // of the goroutine, and of Close after it
 
 	// The stream's lock guards the rest.
-	items   map[int64]*item           // open tasks, by position
-	open    map[string]int64          // their positions, by id
-	content map[uint64]content        // of verdicts that are not answered, by Seq, but those of a light item.end
-	tried   map[string]progress.Tried // what the store knows of tasks that were not taken yet
-	suspect map[string]bool           // they were perhaps running when their peer died
-	number  int64                     // of the last trip
-	seen    int64                     // of the last trip that was answered
-	atEnd   bool                      // pending was empty when it was last looked at
-	paused  bool                      // somebody has paused the queue
-	look    time.Time                 // when to look again whatever happens
-	lease   time.Time                 // when asynq's leases are extended next
+	items   map[int64]*item    // open tasks, by position
+	open    map[string]int64   // their positions, by id
+	content map[uint64]content // of verdicts that are not answered, by Seq, but those of a light item.end
+	suspect map[string]bool    // they were perhaps running when their peer died
+	number  int64              // of the last trip
+	seen    int64              // of the last trip that was answered
+	atEnd   bool               // pending was empty when it was last looked at
+	paused  bool               // somebody has paused the queue
+	look    time.Time          // when to look again whatever happens
+	lease   time.Time          // when asynq's leases are extended next
 	// keepLocks: the locks of unique tasks outlive their end here, see router.
 	keepLocks bool
 }
@@ -83,7 +84,6 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, queue string
 		items:   make(map[int64]*item),
 		open:    make(map[string]int64),
 		content: make(map[uint64]content),
-		tried:   o.tried,
 		suspect: o.suspects,
 		number:  o.number,
 		seen:    o.number,
@@ -95,9 +95,31 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, queue string
 	return s
 }
 
-// take takes in a task that has become active. since is when it became pending, in
-// nanoseconds. The caller holds the lock.
-func (s *stream) take(id, raw string, since int64) {
+// A past is what is known of a task that becomes active.
+type past struct {
+	since int64 // when it became pending, in nanoseconds; 0: not known
+	had   bool  // it was tried
+	tried progress.Tried
+}
+
+// parsePast reads the third word of fetch.lua on a task.
+func parsePast(word string, now time.Time) (p past, err error) {
+	since, rest, had := strings.Cut(word, " ")
+	p.since, _ = strconv.ParseInt(since, 10, 64) // some enqueue without
+	if !had {
+		return p, nil
+	}
+	clock, tries, _ := strings.Cut(rest, " ")
+	store, err := strconv.ParseInt(clock, 10, 64)
+	if err == nil {
+		p.tried, err = progress.ParseTried(tries, now, store)
+	}
+	p.had = true
+	return p, err
+}
+
+// take takes in a task that has become active. The caller holds the lock.
+func (s *stream) take(id, raw string, p past) {
 	if _, known := s.open[id]; known {
 		return // it was told again
 	}
@@ -109,8 +131,7 @@ func (s *stream) take(id, raw string, since int64) {
 	if err == nil {
 		err = s.source.cfg.name(&m)
 	}
-	t, had := s.tried[id]
-	delete(s.tried, id)
+	t, had := p.tried, p.had
 	it := &item{id: id, raw: raw, key: m.key, uniqueKey: m.uniqueKey, retention: m.retention, crashes: t.Crashes}
 	s.items[pos], s.open[id] = it, pos
 	s.Log.Add(pos, logstream.KeyHash(m.key))
@@ -130,8 +151,8 @@ func (s *stream) take(id, raw string, since int64) {
 		s.note(pos, progress.Dead, 0, content{message: archived(raw, err.Error(), time.Now())})
 		return
 	}
-	if m.born.IsZero() && since > 0 {
-		m.born = time.Unix(0, since)
+	if m.born.IsZero() && p.since > 0 {
+		m.born = time.Unix(0, p.since)
 	}
 	d := s.first
 	if had || m.retried > 0 || m.headers != nil {

@@ -42,6 +42,7 @@ type trip struct {
 	natives []*redis.Cmd
 	taken   *redis.Cmd
 	single  []*redis.Cmd // of asynq's own dequeue, see modest.go
+	pasts   []string     // of what that brought
 }
 
 // Tend returns when to look again.

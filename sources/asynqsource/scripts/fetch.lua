@@ -8,7 +8,8 @@
 --       for long enough, and tries of tasks that are gone  7 prefix of groups
 --       8 about the most bytes of messages to take: at least one task comes
 -- Result  {1, ms until the next delayed task (-1: none, -2: not asked),
---          1 (paused) + 2 (more is due at once), id, message, pending since, ..}
+--          1 (paused) + 2 (more is due at once), id, message, pending since, ..}; of a
+--          task that has tries, store's clock in ms and tries follow the third, after spaces
 --       | {0}  not admitted  | {2}  active has less than the owner knows
 -- Cost  O(taken)
 local f = redis.call('HMGET', KEYS[1], 't', 'n')
@@ -19,13 +20,16 @@ redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full sto
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {1, -2, 0}
+local tried = redis.call('EXISTS', KEYS[9]) == 1
 local function tell(id) -- false: it was deleted by hand
   local v = redis.call('HMGET', prefix .. id, 'msg', 'pending_since')
   if not v[1] then return false end
   bytes = bytes - #v[1]
   redis.call('HSET', prefix .. id, 'state', 'active')
   redis.call('HDEL', prefix .. id, 'pending_since')
-  out[#out + 1], out[#out + 2], out[#out + 3] = id, v[1], v[2] or ''
+  local since, tries = v[2] or '', tried and redis.call('HGET', KEYS[9], id)
+  if tries then since = since .. ' ' .. string.format('%.0f', ms) .. ' ' .. tries end
+  out[#out + 1], out[#out + 2], out[#out + 3] = id, v[1], since
   return true
 end
 local function call(command, key, args) -- in parts: a call has room for some thousands
@@ -70,7 +74,7 @@ if ARGV[6] == '1' then
     redis.call('DEL', prefix .. id)
   end
   -- asynq's tools delete tasks, and know nothing of their tries: some are looked at each time.
-  if redis.call('EXISTS', KEYS[9]) == 1 then
+  if tried then
     local some = redis.call('HSCAN', KEYS[9], redis.call('HGET', KEYS[1], 's') or '0', 'COUNT', 100)
     for i = 1, #some[2], 2 do
       local id = some[2][i]

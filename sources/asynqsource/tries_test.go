@@ -1,0 +1,115 @@
+package asynqsource
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// told is a hook that counts the bytes of all that scripts answer.
+type told struct{ bytes *int }
+
+func (told) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h told) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd, ok := cmd.(*redis.Cmd); ok {
+			*h.bytes += len(fmt.Sprint(cmd.Val()))
+		}
+		return err
+	}
+}
+
+func (told) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// An owner hears of the runs of those tasks that it takes: of what waits for its retry there may be any
+// number, and one answer that tells of them all may be too large to arrive in the time.
+func TestAnOwnerHearsOfTheTriesOfWhatItTakes(t *testing.T) {
+	for _, modest := range []bool{false, true} {
+		t.Run(fmt.Sprint("modest ", modest), func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			k := keysOf(QueueOf(s.name, 0))
+			const n, length = 1000, 1000
+			pipe := s.Pipeline()
+			for i := range n {
+				id := fmt.Sprint("waits-", i)
+				pipe.HSet(t.Context(), k.tries, id, "1 0 0 "+strings.Repeat("e", length))
+				pipe.HSet(t.Context(), k.task+id, "msg", "m")
+				pipe.ZAdd(t.Context(), k.retry, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id})
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			due := time.Now().Add(time.Hour)
+			s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("mine"))
+			s.HSet(t.Context(), k.tries, "mine", fmt.Sprintf("2 1 %d first", due.UnixMilli()))
+			src, bytes := s.source(t), 0
+			if _, err := src.Layout(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if modest {
+				if err := src.trial(t.Context(), true); err != nil { // it learns asynq's words
+					t.Fatal(err)
+				}
+				src.modest.Store(true)
+			}
+			src.client.AddHook(told{&bytes})
+			st := s.open(t, src, 0, 1)
+			if bytes > n {
+				t.Errorf("an owner that opens is told %d bytes", bytes)
+			}
+			tasks, err := st.Fetch(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := tasks[0].Delivery
+			if d.Attempt != 3 || d.Crashes != 1 || d.FirstError != "first" || d.NotBefore.Sub(due).Abs() > 10*time.Second {
+				t.Errorf("it is told %+v of a task of two tries and a crash, due at %v", d, due)
+			}
+		})
+	}
+}
+
+// A task is another one if it has the id of one that was deleted: its runs are its own, once what was
+// known of the former is gone.
+func TestAnIDThatIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	queue := QueueOf(s.name, 0)
+	k := keysOf(queue)
+	st := s.open(t, s.source(t), 0, 1)
+	fetch := func() *sources.Task {
+		t.Helper()
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("x"))
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		tasks, err := st.Fetch(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tasks[0]
+	}
+	if err := st.Settle(t.Context(), sources.Settlement{Task: fetch(), Outcome: sources.Requeue, Attempt: 1, Delay: time.Hour, Reason: "why"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.inspector().DeleteTask(queue, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.HDel(t.Context(), k.tries, "x").Err(); err != nil { // as a later fetch does
+		t.Fatal(err)
+	}
+	if d := fetch().Delivery; d.Attempt != 1 || d.FirstError != "" {
+		t.Errorf("its first run is the %d., after %q", d.Attempt, d.FirstError)
+	}
+}
