@@ -150,6 +150,13 @@ func (s *Source) has(id partition.ID) bool {
 	return id >= 0 && int(id) < s.total
 }
 
+// known is how many partitions the topic had when it had most.
+func (s *Source) known() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
 // grown reports whether partition id is younger than this source.
 func (s *Source) grown(id partition.ID) bool {
 	s.mu.Lock()

@@ -26,9 +26,6 @@ func (s *Source) topic(ctx context.Context) (kmsg.MetadataResponseTopic, error) 
 		return fail(err)
 	}
 	t, err := s.describe(ctx, s.cfg.Topic)
-	if err == nil && len(t.Partitions) == 0 {
-		err = kerr.UnknownTopicOrPartition
-	}
 	if err != nil {
 		return fail(err)
 	}
@@ -47,7 +44,11 @@ func (s *Source) describe(ctx context.Context, topic string) (kmsg.MetadataRespo
 	if len(reply.Topics) != 1 {
 		return kmsg.MetadataResponseTopic{}, errShort
 	}
-	return reply.Topics[0], kerr.ErrorForCode(reply.Topics[0].ErrorCode)
+	t := reply.Topics[0]
+	if err := kerr.ErrorForCode(t.ErrorCode); err != nil || len(t.Partitions) > 0 {
+		return t, err
+	}
+	return t, kerr.UnknownTopicOrPartition
 }
 
 // lifeOf is what tells a topic from another one of its name; "" is unknown: brokers that have
@@ -66,7 +67,7 @@ func (s *Source) bounds(ctx context.Context, p int32) (bounds, error) {
 		return bounds{}, err
 	}
 	if !slices.ContainsFunc(t.Partitions, func(q kmsg.MetadataResponseTopicPartition) bool { return q.Partition == p }) {
-		return bounds{}, fmt.Errorf("kafkasource: topic %s: partition %d does not exist", s.cfg.Topic, p)
+		return bounds{}, fmt.Errorf("kafkasource: topic %s: partition %d does not exist any more: give it %d partitions again", s.cfg.Topic, p, s.known())
 	}
 	b := bounds{life: lifeOf(t.TopicID)}
 	for _, ask := range []struct {
