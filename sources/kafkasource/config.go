@@ -173,7 +173,8 @@ func (c Config) options() []kgo.Opt {
 		kgo.FetchMaxPartitionBytes(int32(min(max(c.Buffer, 1<<16), 1<<20))),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ProducerLinger(0),
-		kgo.ProducerBatchMaxBytes(64 << 20), // the dead topic's own limit says how large a letter may be
+		kgo.AllowIdempotentProduceCancellation(), // else a letter is waited for, whatever its ctx says
+		kgo.ProducerBatchMaxBytes(64 << 20),      // the dead topic's own limit says how large a letter may be
 	}, c.Options, []kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),

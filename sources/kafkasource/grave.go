@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,6 +23,11 @@ type letter struct {
 // of a broker. A letter that is larger goes alone.
 const letterBytes = 512 << 10
 
+// letterTimeout bounds a put: what the broker does not refuse the client would try for ever.
+const letterTimeout = 5 * time.Second
+
+var errLate = fmt.Errorf("not answered within %v: the broker may be away, or the partition without a leader or enough replicas in sync", letterTimeout)
+
 // A grave is the dead topic.
 type grave struct {
 	source *Source
@@ -30,8 +36,16 @@ type grave struct {
 	partitions int32      // of the dead topic; 0: not asked yet
 }
 
-// put writes letters and returns how many were answered, in their order.
+// put writes letters and returns how many were answered, in their order. Its error comes in
+// letterTimeout at the latest.
 func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, letterTimeout)
+	defer cancel()
+	defer func() {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, errLate)
+		}
+	}()
 	total, err := g.ready(ctx)
 	if err != nil {
 		return 0, err
@@ -39,16 +53,16 @@ func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
 	for n < len(letters) {
 		var batch []*kgo.Record
 		for bytes := 0; n+len(batch) < len(letters); {
-			r := letters[n+len(batch)].record
-			if bytes += weight(r); bytes > letterBytes && len(batch) > 0 {
+			r := *letters[n+len(batch)].record // the client keeps in it the ctx of an attempt
+			if bytes += weight(&r); bytes > letterBytes && len(batch) > 0 {
 				break
 			}
 			r.Topic = g.source.cfg.DeadTopic
 			r.Partition %= total
-			batch = append(batch, r)
+			batch = append(batch, &r)
 		}
 		if err := g.source.client.ProduceSync(ctx, batch...).FirstErr(); err != nil {
-			g.forget()
+			g.forget(err)
 			return n, fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, explain(err))
 		}
 		n += len(batch)
@@ -56,12 +70,15 @@ func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
 	return n, nil
 }
 
-// forget has the dead topic looked for again: somebody may have deleted it, to empty it.
-func (g *grave) forget() {
+// forget has the dead topic looked for again. If somebody has deleted it, to empty it, the client
+// forgets it as well, with all that is on its way there.
+func (g *grave) forget(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.partitions = 0
-	g.source.client.PurgeTopicsFromProducing(g.source.cfg.DeadTopic)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
+		g.source.client.PurgeTopicsFromProducing(g.source.cfg.DeadTopic)
+	}
 }
 
 // ready finds the dead topic, or makes it.

@@ -22,7 +22,9 @@ type reader struct {
 	interrupt context.CancelFunc // ends the poll under way, if one is
 	running   bool
 
-	streams map[int32]*stream // belongs to the goroutine
+	// What follows belongs to the goroutine.
+	streams map[int32]*stream
+	life    string // of the topic that is read; empty: not known
 }
 
 // An order is something to do between two polls.
@@ -37,6 +39,7 @@ func (r *reader) add(s *stream, offset int64) {
 	p := int32(s.Grant.ID)
 	r.carryOut(func() {
 		r.drop(p)
+		r.follow(s.life)
 		r.streams[p] = s
 		r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {p: kgo.NewOffset().At(offset)}})
 	})
@@ -56,6 +59,19 @@ func (r *reader) remove(s *stream) {
 			r.client.PurgeTopicsFromConsuming(r.topic)
 		}
 	})
+}
+
+// follow takes in which life of the topic is to be read. The client holds on to the one that it
+// knows as long as a partition of it is consumed: streams that have not noticed that it is gone
+// are told. It belongs to the goroutine.
+func (r *reader) follow(life string) {
+	if len(r.streams) > 0 && r.life != "" && life != "" && r.life != life {
+		for _, s := range r.streams {
+			s.readFailed(kerr.UnknownTopicID)
+		}
+		r.client.PurgeTopicsFromConsuming(r.topic)
+	}
+	r.life = life
 }
 
 // drop stops consuming a partition. A pause would outlive that. It belongs to the
@@ -154,13 +170,19 @@ func (r *reader) poll(ctx context.Context) {
 		}
 	})
 	fetches.EachError(func(topic string, p int32, err error) {
-		s := r.streams[p]
-		if topic != r.topic || s == nil {
-			return // time is up, or an answer was larger than the client takes
+		switch s := r.streams[p]; {
+		case s != nil && topic == r.topic:
+			// The client would ask again at once.
+			full = append(full, p)
+			s.paused()
+			s.readFailed(err)
+		case p < 0 && ctx.Err() == nil:
+			// Of the whole topic, or of an answer that was larger than the client takes: it
+			// pauses by itself before it asks again.
+			for _, s := range r.streams {
+				s.readFailed(err)
+			}
 		}
-		// The client would ask again at once.
-		full = append(full, p)
-		s.readFailed(err)
 	})
 	if len(full) > 0 {
 		r.client.PauseFetchPartitions(map[string][]int32{r.topic: full})

@@ -24,12 +24,14 @@ type stream struct {
 	opened time.Time
 	first  *sources.Delivery // of all tasks without a past and without headers
 	prefix string            // of the ids of its tasks
+	life   string            // of the topic that it reads
 
 	// Of the goroutine, and of Close after it.
 	trip     trip
-	grave    logstream.Trouble // of what is dead
-	again    time.Time         // before which letters are not tried again
-	unburied error             // why the last attempt failed; nil: it did not
+	unburied error // why Close could not bury what is dead; nil: it could
+
+	dead   chan struct{} // holds a value if there may be something to bury
+	buried chan struct{} // closed when only Close does
 
 	// The stream's lock guards the rest.
 	buffer  buffer                      // read and not taken in
@@ -45,14 +47,16 @@ type stream struct {
 func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record) *stream {
 	s := &stream{
 		source: src, token: tok, opened: time.Now(), first: &sources.Delivery{Grant: g, Token: tok, Attempt: 1}, prefix: fmt.Sprintf("%s-%d-", src.cfg.Topic, g.ID),
+		life:    f.Life,
 		content: make(map[uint64]progress.Content),
 		letters: make(map[uint64]*letter),
 		tried:   f.Tried,
 		said:    time.Now(),
+		dead:    make(chan struct{}, 1), buried: make(chan struct{}),
 	}
 	s.Stream = logstream.New(s, g, progress.New(src.limits(), f.Opened), &src.permit)
 	s.take(lifted, true)
-	s.Start()
+	s.Start(s.burials)
 	return s
 }
 
@@ -122,11 +126,17 @@ func (s *stream) arrive(f *kgo.FetchPartition, share int) (pause bool) {
 	return pause
 }
 
-// readFailed takes in that the reader cannot read the partition, and has paused it.
-func (s *stream) readFailed(err error) {
+// paused takes in that the reader has paused the partition.
+func (s *stream) paused() {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.buffer.paused = true
+}
+
+// readFailed takes in that the reader cannot read the partition.
+func (s *stream) readFailed(err error) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	if gone(err) {
 		s.End(errors.Join(sources.ErrForgot, err))
 		return

@@ -18,34 +18,47 @@ type trip struct {
 	letters []uint64 // not on the dead topic when it left
 }
 
-// Tend tells who is to be told that the log is stuck, or is no longer, and buries what is
-// dead. If that fails, everything else goes on meanwhile, up to the first letter.
+// Tend tells who is to be told that the log is stuck, or is no longer. Close buries what is
+// dead with it: it paces itself.
 func (s *stream) Tend(ctx context.Context) time.Duration {
 	s.watch()
-	if wait := time.Until(s.again); wait > 0 && !s.stopped() {
-		return min(s.check(), wait)
+	select {
+	case <-s.buried:
+		s.unburied = s.bury(ctx)
+	default:
 	}
-	if s.unburied = s.bury(ctx); s.unburied == nil {
-		s.grave = logstream.Trouble{}
-		return s.check()
-	}
-	pause, tell := s.grave.Next(time.Now(), false)
-	if tell {
-		s.Mu.Lock()
-		s.TellSettles(s.unburied)
-		s.Mu.Unlock()
-	}
-	s.again = time.Now().Add(pause)
-	return min(s.check(), pause)
+	return s.check()
 }
 
-// stopped reports whether Close was called: it paces itself.
-func (s *stream) stopped() bool {
-	select {
-	case <-s.Stopped():
-		return true
-	default:
-		return false
+// burials buries what is dead, until Close. Everything else goes on meanwhile, up to the first
+// letter that is not on the dead topic.
+func (s *stream) burials(ctx context.Context) {
+	defer close(s.buried)
+	var bad logstream.Trouble
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	wake := s.dead
+	for {
+		select {
+		case <-wake:
+		case <-timer.C:
+		case <-s.Stopped():
+			timer.Stop()
+			return
+		}
+		err := s.bury(ctx)
+		if err == nil {
+			bad, wake = logstream.Trouble{}, s.dead
+			continue
+		}
+		pause, tell := bad.Next(time.Now(), errors.Is(err, errLate))
+		if tell {
+			s.Mu.Lock()
+			s.TellSettles(err)
+			s.Mu.Unlock()
+		}
+		timer.Reset(pause)
+		wake = nil // it failed: nothing hurries
 	}
 }
 
@@ -112,6 +125,12 @@ func (s *stream) Trip(ctx context.Context) error {
 	for _, seq := range t.letters {
 		s.letters[seq].admitted = true
 	}
+	if len(t.letters) > 0 {
+		select {
+		case s.dead <- struct{}{}:
+		default:
+		}
+	}
 	s.Admitted()
 	return nil
 }
@@ -139,6 +158,7 @@ func (s *stream) bury(ctx context.Context) error {
 		l.buried = true
 	}
 	s.Mu.Unlock()
+	s.Nudge()
 	return err
 }
 
