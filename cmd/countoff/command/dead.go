@@ -113,7 +113,7 @@ func deadListCommand() *cobra.Command {
 		Use:   "list NAME",
 		Short: "dead letters by partition, oldest first",
 		Args:  cobra.ExactArgs(1),
-		RunE: onStore(false, func(*cobra.Command, []string) error {
+		RunE: onStore(brief, func(*cobra.Command, []string) error {
 			if limit < 0 {
 				return errors.Join(fmt.Errorf("--limit %d: want 0 for all, or more", limit), topic.fault())
 			}
@@ -178,7 +178,7 @@ func deadShowCommand() *cobra.Command {
 		Use:   "show NAME ID",
 		Short: "one dead letter, whole",
 		Args:  cobra.ExactArgs(2),
-		RunE: onStore(false, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			found, err := pick(ctx, client, args[0], args[1:])
 			if err != nil {
 				return err
@@ -237,7 +237,7 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 		Use:   use + " NAME ID...",
 		Short: short,
 		Args:  cobra.MinimumNArgs(1),
-		RunE: onStore(true, func(_ *cobra.Command, args []string) error {
+		RunE: onStore(long, func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 1) {
 				return errors.New("want the ids of dead letters, or --all")
 			}
@@ -284,12 +284,12 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 func takeEach(ctx context.Context, letters []redissource.DeadLetter, take func(redissource.DeadLetter) error) (left int, err error) {
 	var errs []error
 	for _, d := range letters {
+		if err := ctx.Err(); err != nil {
+			return left, errors.Join(append(errs, err)...)
+		}
 		if err := take(d); err != nil {
 			left++
 			errs = append(errs, err)
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	return left, errors.Join(errs...)
@@ -309,7 +309,7 @@ func takeAll(ctx context.Context, client redis.UniversalClient, name string, ids
 			return errors.Join(append(errs, fmt.Errorf("dead letters of %s, partition %v: %w", name, id, err))...)
 		}
 		stay := 0
-		for n > 0 && ctx.Err() == nil {
+		for n > 0 {
 			page, err := deadPage(ctx, client, name, id, stay, int(min(n, takePage)))
 			if err != nil {
 				return errors.Join(append(errs, err)...)

@@ -110,6 +110,20 @@ var errFull = errors.New("no space left on device")
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
 // What could not be written is no list of all dead letters.
+func TestDeadIsToldToStop(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	n := 0
+	_, err := takeEach(ctx, make([]redissource.DeadLetter, 3), func(redissource.DeadLetter) error {
+		if n++; n == 2 {
+			stop()
+		}
+		return nil
+	})
+	if n != 2 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d of 3 taken, and it says %v", n, err)
+	}
+}
+
 func TestDeadListThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

@@ -23,7 +23,7 @@ in it (coverage, peers that were refused, two deployments, the peers' times). It
 changes nothing. It ends with 7 if something is a danger, with --strict also for a
 warning.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onLedger(stores, false, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			of := func(ctx context.Context) (status.Place, error) { return at.of(ctx, args[0]) }
 			var store func(context.Context) ([]doctor.Finding, error)
 			if at.store != nil {

@@ -29,7 +29,7 @@ func enqueueCommand() *cobra.Command {
 		Example: `  countoff enqueue mail-sender --type mail --key ann@example.com '{"to":"ann@example.com","subject":"hi","text":"…"}'
   countoff enqueue import --lines < payloads.txt`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: onStore(true, func(cmd *cobra.Command, args []string) error {
+		RunE: onStore(long, func(cmd *cobra.Command, args []string) error {
 			errs := []error{sharesFault(cmd, partitions)}
 			if m.Unique = unique; unique && m.ID == "" {
 				errs = append(errs, errors.New("--unique needs --id"))
@@ -74,14 +74,16 @@ func enqueueCommand() *cobra.Command {
 				}
 				return results, err
 			}
-			switch {
-			case len(args) == 2:
+			if len(args) == 2 {
 				_, err := put([]byte(args[1]))
 				return err
-			case lines:
-				return enqueueLines(cmd.InOrStdin(), put)
 			}
-			payload, err := io.ReadAll(cmd.InOrStdin())
+			in := until(ctx, cmd.InOrStdin())
+			defer in.Close()
+			if lines {
+				return enqueueLines(in, put)
+			}
+			payload, err := io.ReadAll(in)
 			if err != nil {
 				return err
 			}
@@ -101,6 +103,18 @@ func enqueueCommand() *cobra.Command {
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
 	f.IntVar(&partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
 	return cmd
+}
+
+// until returns what r holds until ctx ends: a read that waits for a terminal or a pipe cannot be
+// called back.
+func until(ctx context.Context, r io.Reader) *io.PipeReader {
+	out, in := io.Pipe()
+	context.AfterFunc(ctx, func() { in.CloseWithError(fmt.Errorf("stdin has not ended: %w", ctx.Err())) })
+	go func() {
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err)
+	}()
+	return out
 }
 
 // mostTogether is how many lines are enqueued at once, at most.

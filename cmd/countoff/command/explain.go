@@ -18,7 +18,7 @@ func explainCommand(stores Stores) *cobra.Command {
 		Long: `Says for one key what countoff status and history say for all, and looks at what of it is
 open. Times are in UTC.`,
 		Args: cobra.ExactArgs(2),
-		RunE: onLedger(stores, false, func(_ *cobra.Command, args []string) error { return keyFault(args[1]) }, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+		RunE: onLedger(stores, brief, func(_ *cobra.Command, args []string) error { return keyFault(args[1]) }, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			place, err := at.of(ctx, args[0])
 			if err != nil {
 				return err

@@ -35,7 +35,7 @@ func historyCommand(stores Stores) *cobra.Command {
 
 --at takes a time as in RFC 3339, or a duration for "so long ago". What is printed is in UTC.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onLedger(stores, false, func(cmd *cobra.Command, _ []string) error {
+		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			one = cmd.Flags().Changed("key") || cmd.Flags().Changed("partition")
 			var errs []error
 			if at != "" && !one {

@@ -33,7 +33,7 @@ It takes a place and serves no partition: where consumers work under NAME it cou
 among their replicas, and the partitions stay theirs. NAME must be known: countoff init
 makes one.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onLedger(stores, true, func(*cobra.Command, []string) error {
+		RunE: onLedger(stores, endless, func(*cobra.Command, []string) error {
 			if lease <= 0 {
 				return fmt.Errorf("--lease %v: want more than 0", lease)
 			}

@@ -25,7 +25,7 @@ peers wait one lease: a store that holds nothing may be one that forgot.
 Peers with ingress lists must find the same ones here: mail-sender's is NAME:inbox.`,
 		Example: `  countoff init mail-sender --partitions 64 --unit mail-sender:inbox`,
 		Args:    cobra.ExactArgs(1),
-		RunE: onLedger(stores, false, func(cmd *cobra.Command, _ []string) error {
+		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			cfg.Hash = partition.Hash(hash)
 			named := partition.Config{Total: 1, Hash: cfg.Hash}
 			_, err := requirements(asks)

@@ -37,7 +37,7 @@ up to date first. With --none nothing asks for anything, and they are let in aga
   countoff require mail-sender
   countoff require mail-sender --none`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: onLedger(stores, false, func(_ *cobra.Command, args []string) error {
+		RunE: onLedger(stores, brief, func(_ *cobra.Command, args []string) error {
 			_, err := requirements(args[1:])
 			if none && len(args) > 1 {
 				err = errors.Join(err, errors.New("--none: nothing may be asked for beside it"))

@@ -23,7 +23,7 @@ func resizeCommand() *cobra.Command {
 all peers first: it is refused while any live. From its begin to its end nobody can
 work under the name; broken off, it goes on where it was when it is called again.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onlyInRedis("stop all peers, move the tasks to a name with another number of partitions by a consumer that enqueues them there, and destroy the old one", onStore(true, func(cmd *cobra.Command, _ []string) error {
+		RunE: onlyInRedis("stop all peers, move the tasks to a name with another number of partitions by a consumer that enqueues them there, and destroy the old one", onStore(long, func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("partitions") {
 				return errors.New("want --partitions")
 			}
@@ -38,6 +38,9 @@ work under the name; broken off, it goes on where it was when it is called again
 				DryRun: dry,
 				Idle:   func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) },
 			})
+			if errors.Is(err, context.Canceled) && out.From > 0 && !dry {
+				return fmt.Errorf("nobody can work under %s until this was called again and has ended: %w", name, err)
+			}
 			if err != nil {
 				return err
 			}
@@ -64,7 +67,7 @@ func destroyCommand() *cobra.Command {
 dead. Ingress lists and lists of units stay: they are their producers'. It looks at every
 key of the store.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis alone", onStore(true, func(*cobra.Command, []string) error {
+		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis alone", onStore(long, func(*cobra.Command, []string) error {
 			if !yes {
 				return errors.New("this removes tasks for good: say --yes")
 			}

@@ -29,6 +29,7 @@ func Main(stores Stores) int {
 	redisurl.Quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends the process at once, but for a command that listens itself
 	return exit.Main(ctx, Root(stores))
 }
 
@@ -71,24 +72,43 @@ func Root(stores Stores) *cobra.Command {
 // A faultFinder says all that is wrong with a command's flags and arguments.
 type faultFinder func(cmd *cobra.Command, args []string) error
 
-// onStore runs do with a client of the store that --redis names, within --timeout
-// unless the command runs until it is told to stop. The first argument is a name.
+// A span is how long a command may run.
+type span int
+
+const (
+	brief   span = iota // within --timeout
+	long                // for as long as it takes: who tells it to stop is told that not all is done
+	endless             // until it is told to stop
+)
+
+// stopped is what a command ends with that was told to stop, and so did with err.
+func (s span) stopped(err error) error {
+	switch s {
+	case endless:
+		return nil
+	case long:
+		return exit.With(exit.Hard, fmt.Errorf("interrupted: %w", err))
+	}
+	return err
+}
+
+// onStore runs do with a client of the store that --redis names. The first argument is a name.
 // What is wrong with the command line, of which faults knows what only this command
 // does, is said at once, and the store is left alone. faults may be nil. It is for
 // commands on tasks: where the ledger stands is nothing to them.
-func onStore(endless bool, faults faultFinder, do func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return run(endless, faults, func(string) (*stand, error) { return &stand{}, nil },
+func onStore(runs span, faults faultFinder, do func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return run(runs, faults, func(string) (*stand, error) { return &stand{}, nil },
 		func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			return do(ctx, at.client, cmd, args)
 		})
 }
 
 // onLedger is onStore for commands that look at the ledger, which may stand in stores.
-func onLedger(stores Stores, endless bool, faults faultFinder, do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return run(endless, faults, stores.open, do)
+func onLedger(stores Stores, runs span, faults faultFinder, do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return run(runs, faults, stores.open, do)
 }
 
-func run(endless bool, faults faultFinder, open func(ledger string) (*stand, error),
+func run(runs span, faults faultFinder, open func(ledger string) (*stand, error),
 	do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return exit.Run(func(cmd *cobra.Command, args []string) error {
 		raw, err := cmd.Flags().GetString("redis")
@@ -132,17 +152,17 @@ func run(endless bool, faults faultFinder, open func(ledger string) (*stand, err
 			err = at.store.Reach(ctx)
 		}
 		if err != nil {
-			if endless && cmd.Context().Err() != nil {
-				return nil // told to stop
+			if err = exit.With(exit.Unreachable, err); cmd.Context().Err() != nil {
+				err = runs.stopped(err)
 			}
-			return exit.With(exit.Unreachable, err)
+			return err
 		}
-		if endless {
+		if runs != brief {
 			ctx = cmd.Context()
 		}
 		err = do(ctx, at, cmd, args)
-		if endless && errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			return nil // told to stop
+		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+			err = runs.stopped(err)
 		}
 		return err
 	})

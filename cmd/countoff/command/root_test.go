@@ -7,12 +7,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/framework/program/exit"
@@ -65,13 +67,17 @@ func newShell(t *testing.T) shell {
 
 // start runs a command line until ctx ends or it does.
 func (s shell) start(ctx context.Context, out *output, line string, more ...string) error {
+	return s.command(out, line, more...).ExecuteContext(ctx)
+}
+
+func (s shell) command(out *output, line string, more ...string) *cobra.Command {
 	cmd := Root(nil)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append(append(strings.Fields(line), more...), "--redis", s.url))
 	cmd.SetOut(out)
 	cmd.SetErr(out)
 	cmd.SetIn(strings.NewReader(s.stdin))
-	return cmd.ExecuteContext(ctx)
+	return cmd
 }
 
 // run runs a command line that must succeed and returns what it printed.
@@ -89,21 +95,25 @@ func (s shell) fails(code int, line string, more ...string) string {
 	s.t.Helper()
 	var out output
 	err := s.start(s.t.Context(), &out, line, more...)
-	var coded *exit.Error
-	got := exit.OK
-	switch {
-	case errors.As(err, &coded):
-		got = coded.Code
-	case err != nil:
-		got = exit.Usage
-	}
-	if got != code {
+	if got := codeOf(err); got != code {
 		s.t.Errorf("countoff %s: code %d, want %d: %v", line, got, code, err)
 	}
 	if err == nil {
 		return ""
 	}
 	return err.Error()
+}
+
+// codeOf is what the program ends with.
+func codeOf(err error) int {
+	var coded *exit.Error
+	switch {
+	case errors.As(err, &coded):
+		return coded.Code
+	case err != nil:
+		return exit.Usage
+	}
+	return exit.OK
 }
 
 func TestRequire(t *testing.T) {
@@ -363,6 +373,58 @@ func TestWatch(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// What is told to stop before it has done all does not end as if it had: a script would go on,
+// and start peers in the middle of a resize. What runs until it is told to stop has done all.
+func TestToldToStop(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out output
+	for line, want := range map[string]int{
+		"resize n --partitions 8": exit.Hard,
+		"destroy n --yes":         exit.Hard,
+		"dead requeue n --all":    exit.Hard,
+		"enqueue n x":             exit.Hard,
+		"watch n":                 exit.OK,
+		"index n --follow":        exit.OK,
+	} {
+		if err := s.start(over, &out, line); codeOf(err) != want {
+			t.Errorf("countoff %s: code %d, want %d: %v", line, codeOf(err), want, err)
+		}
+	}
+}
+
+// A read from a terminal or a pipe that never ends does not keep it from ending.
+func TestEnqueueIsToldToStop(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	for _, line := range []string{"enqueue n --lines", "enqueue n"} {
+		stdin, w := io.Pipe()
+		ctx, stop := context.WithCancel(t.Context())
+		var out output
+		cmd := s.command(&out, line)
+		cmd.SetIn(stdin)
+		done := make(chan error, 1)
+		go func() { done <- cmd.ExecuteContext(ctx) }()
+		fmt.Fprintln(w, "one")
+		if strings.HasSuffix(line, "--lines") {
+			wait(t, func() bool { return strings.Contains(out.String(), " partition ") })
+		}
+		stop()
+		select {
+		case err := <-done:
+			if codeOf(err) != exit.Hard {
+				t.Errorf("countoff %s: code %d, want %d: %v", line, codeOf(err), exit.Hard, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("countoff %s: still reads stdin", line)
+		}
+		w.Close()
 	}
 }
 

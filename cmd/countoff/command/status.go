@@ -23,7 +23,7 @@ func statusCommand(stores Stores) *cobra.Command {
 		Use:   "status NAME",
 		Short: "peers, index, lease left; partitions with owner@epoch and what they hold",
 		Args:  cobra.ExactArgs(1),
-		RunE: onLedger(stores, false, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			place, err := at.of(ctx, args[0])
 			if err != nil {
 				return err
@@ -77,7 +77,7 @@ func watchCommand(stores Stores) *cobra.Command {
 		Use:   "watch NAME",
 		Short: "the same, live, until interrupted",
 		Args:  cobra.ExactArgs(1),
-		RunE: onLedger(stores, true, func(*cobra.Command, []string) error {
+		RunE: onLedger(stores, endless, func(*cobra.Command, []string) error {
 			if every < fastest {
 				return fmt.Errorf("--every %v: want at least %v", every, fastest)
 			}

@@ -25,7 +25,7 @@ const (
 	Unreachable = 3 // the store cannot be reached or refuses us
 	Config      = 4 // the name is in use with another configuration
 	InUse       = 5 // refused while peers live under the name
-	Hard        = 6 // stopped before everything was handed over, or enqueued
+	Hard        = 6 // stopped before everything was handed over, enqueued or done
 	Verdict     = 7 // what was to be shown does not hold, or a danger was found
 )
 
@@ -33,7 +33,7 @@ const (
 const Help = `Exit codes: 0 done; 1 failed, stderr says why; 2 a flag, variable or argument is
 wrong; 3 Redis cannot be reached or refuses us; 4 the name is in use with another
 configuration; 5 refused while peers live under the name; 6 stopped before
-everything was handed over, or enqueued; 7 the demo's numbers do not hold, or doctor
+everything was handed over, enqueued or done; 7 the demo's numbers do not hold, or doctor
 found a danger.`
 
 // An Error is an error with its code.
