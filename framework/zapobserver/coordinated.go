@@ -1,6 +1,8 @@
 package zapobserver
 
 import (
+	"time"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -17,6 +19,42 @@ func (o *observer) coordinated(wrapped framework.Coordinated) {
 	}
 }
 
+// A silence is a row of calls that the ledger has not answered.
+type silence struct {
+	calls       int
+	since, told time.Time
+}
+
+// tellAgain is how long a silence that was told is not told again.
+const tellAgain = 10 * time.Second
+
+// unanswered counts a call and returns the level at which it is told.
+func (o *observer) unanswered(consumer string) (zapcore.Level, silence) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	s := o.silences[consumer]
+	if s == nil {
+		s = &silence{since: now}
+		o.silences[consumer] = s
+	}
+	s.calls++
+	if s.calls > 1 && now.Sub(s.told) < tellAgain {
+		return zapcore.DebugLevel, *s
+	}
+	s.told = now
+	return zapcore.WarnLevel, *s
+}
+
+// answered ends a silence and returns it; nil if there was none.
+func (o *observer) answered(consumer string) *silence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.silences[consumer]
+	delete(o.silences, consumer)
+	return s
+}
+
 // lease writes the events of the lease and the rolls; it reports whether e is one.
 func (o *observer) lease(consumer string, e transition.Event) bool {
 	log := o.log.With(name(consumer))
@@ -24,9 +62,15 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 	case transition.Joined:
 		log.Info("joined", took(e.Took), zap.String("peer", e.Peer), zap.String("session", string(e.Session)))
 	case transition.Synced:
-		log.Debug("synced", took(e.Took), zap.Uint64("count", e.Count), zap.Int("mine", e.Mine))
+		fields := []zap.Field{took(e.Took), zap.Uint64("count", e.Count), zap.Int("mine", e.Mine)}
+		if s := o.answered(consumer); s != nil {
+			log.Info("synced again: the ledger answers", append(fields, zap.Int("failed", s.calls), zap.Duration("after", time.Since(s.since)))...)
+		} else {
+			log.Debug("synced", fields...)
+		}
 	case transition.SyncFailed:
-		log.Warn("sync failed", zap.Error(e.Err), took(e.Took))
+		level, s := o.unanswered(consumer)
+		log.Log(level, "sync failed", zap.Error(e.Err), took(e.Took), zap.Int("failed", s.calls), zap.Duration("for", time.Since(s.since)))
 	case transition.ConfigRefused:
 		log.Error("refused: the name is in use with another configuration", zap.Error(e.Err))
 	case transition.Lapsed:

@@ -1,11 +1,16 @@
 // Package zapobserver writes what happens to a consumer to a zap logger: what goes
 // wrong as warnings and errors, what people want to follow as info, what each task
 // does as debug. Payloads are never logged.
+//
+// An outage of the store is told by its first call that failed, again every ten seconds, and
+// by its end: the calls between are debug, and so is each partition that is lost with the lease
+// while nothing of it runs.
 package zapobserver
 
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,13 +18,21 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
 )
 
 // New returns an observer that writes to l.
-func New(l *zap.Logger) framework.Observer { return &observer{log: l} }
+func New(l *zap.Logger) framework.Observer {
+	return &observer{log: l, silences: make(map[string]*silence)}
+}
 
-type observer struct{ log *zap.Logger }
+type observer struct {
+	log *zap.Logger
+
+	mu       sync.Mutex
+	silences map[string]*silence // by consumer; none: the ledger has answered the last call
+}
 
 // Observe writes e.
 func (o *observer) Observe(e framework.Event) {
@@ -157,9 +170,17 @@ func (o *observer) grant(e framework.Event) bool {
 	case framework.Drained:
 		o.at(zapcore.DebugLevel, "partition drained", e.Where, took(e.Took), zap.Int("given_back", e.GivenBack))
 	case framework.Lost:
-		o.at(zapcore.WarnLevel, "partition lost", e.Where, zap.NamedError("cause", e.Cause), zap.Int("running", e.Running))
+		level := zapcore.WarnLevel
+		if e.Running == 0 && errors.Is(e.Cause, transition.ErrLapsed) {
+			level = zapcore.DebugLevel // Lapsed has said how many there are
+		}
+		o.at(level, "partition lost", e.Where, zap.NamedError("cause", e.Cause), zap.Int("running", e.Running))
 	case framework.Dropped:
-		o.at(zapcore.InfoLevel, "lost partition is quiet", e.Where, took(e.Took), zap.Int("tasks", e.Tasks))
+		level := zapcore.InfoLevel
+		if e.Tasks == 0 {
+			level = zapcore.DebugLevel
+		}
+		o.at(level, "lost partition is quiet", e.Where, took(e.Took), zap.Int("tasks", e.Tasks))
 	default:
 		return false
 	}

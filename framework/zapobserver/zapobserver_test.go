@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,6 +72,58 @@ func TestLevels(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An outage of a minute under which a peer loses all of its partitions is some lines, and not
+// hundreds, and its end is told.
+func TestAnOutageIsSomeLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.InfoLevel)
+		o := zapobserver.New(zap.New(core))
+		coordinated := func(e transition.Event) { o.Observe(framework.Coordinated{Consumer: "n", Event: e}) }
+		coordinated(transition.Synced{})
+		for i := range 120 {
+			coordinated(transition.SyncFailed{Err: errors.New("connection refused")})
+			if i == 8 {
+				coordinated(transition.Lapsed{Grants: 256})
+				for range 256 {
+					o.Observe(framework.Lost{Cause: fmt.Errorf("lost: %w", transition.ErrLapsed)})
+					o.Observe(framework.Dropped{})
+				}
+				o.Observe(framework.Lost{Cause: fmt.Errorf("lost: %w", transition.ErrLapsed), Running: 1})
+				o.Observe(framework.Dropped{Tasks: 1})
+			}
+			time.Sleep(time.Second / 2)
+		}
+		coordinated(transition.Synced{})
+		coordinated(transition.Synced{})
+		var told []string
+		for _, l := range lines.TakeAll() {
+			told = append(told, l.Level.String()+" "+l.Message)
+			if strings.HasPrefix(l.Message, "synced again") && (l.ContextMap()["failed"] != int64(120) || l.ContextMap()["after"] != time.Minute) {
+				t.Errorf("the end says %v", l.ContextMap())
+			}
+		}
+		counts := map[string]int{}
+		for _, line := range told {
+			counts[line]++
+		}
+		want := map[string]int{
+			"warn sync failed": 6,
+			"error the lease may have run out: everything in work is aborted": 1,
+			"warn partition lost":                   1,
+			"info lost partition is quiet":          1,
+			"info synced again: the ledger answers": 1,
+		}
+		if !maps.Equal(counts, want) {
+			t.Errorf("wrote %v, want %v", counts, want)
+		}
+		coordinated(transition.SyncFailed{})
+		o.Observe(framework.Lost{Cause: transition.ErrTaken})
+		if got := lines.FilterLevelExact(zapcore.WarnLevel).Len(); got != 2 {
+			t.Errorf("another outage, and a partition that another has: %d warnings, want 2", got)
+		}
+	})
 }
 
 func TestAPanicIsWrittenWithItsStack(t *testing.T) {
