@@ -24,6 +24,7 @@ import (
 
 // New returns an observer that writes to l.
 func New(l *zap.Logger) framework.Observer {
+	l = l.WithOptions(zap.AddStacktrace(zapcore.DPanicLevel)) // that of who writes the line says nothing of what went wrong
 	return &observer{log: l, silences: make(map[string]*silence)}
 }
 

@@ -137,6 +137,15 @@ func TestAPanicIsWrittenWithItsStack(t *testing.T) {
 	}
 }
 
+// A logger for production adds the stack of who writes an error: here always the observer's.
+func TestAnErrorHasNoStackOfTheObserver(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	zapobserver.New(zap.New(core, zap.AddStacktrace(zapcore.ErrorLevel))).Observe(framework.Handled{Outcome: sources.Dead, Err: errors.New("550")})
+	if got := lines.All()[0]; got.Level != zapcore.ErrorLevel || got.Stack != "" {
+		t.Errorf("%v with the stack %q", got.Level, got.Stack)
+	}
+}
+
 func TestLogWritesEachRun(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
 	h := framework.Chain(framework.HandlerFunc(func(_ context.Context, t *framework.Task) error {
