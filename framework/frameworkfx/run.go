@@ -87,7 +87,12 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	}
 	interrupted, err := start(app, signals)
 	if err != nil {
-		return failStart(err, fail, func() error { return stop(r.Stop, r, signals, interrupted) })
+		left := abandon(err, r, signals, interrupted)
+		code := fail(errors.Join(err, left))
+		if code == ExitHard && left == nil && !errors.Is(err, framework.ErrStopped) {
+			return ExitFailed // it took too long, and left nothing behind
+		}
+		return code
 	}
 	var code int
 	heard := true // of the first signal
@@ -111,17 +116,15 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	return code
 }
 
-// failStart ends a start that failed with err. An application whose time to start is over
-// stops nothing of what it has started: what the consumers have would wait for the lease.
-func failStart(err error, fail func(error) int, stop func() error) int {
-	if errors.Is(err, framework.ErrStopped) {
-		return fail(err)
+// abandon stops r after a start that failed with err. An application whose time to start is
+// over stops nothing of what it has started: what the consumers have would wait for the lease.
+func abandon(err error, r *framework.Runtime, signals <-chan os.Signal, interrupted bool) error {
+	if !errors.Is(err, framework.ErrStopped) {
+		return stop(r.Stop, r, signals, interrupted)
 	}
-	left := stop()
-	if code := fail(errors.Join(err, left)); code != ExitHard || left != nil {
-		return code
-	}
-	return ExitFailed // it took too long, and left nothing behind
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.Stop(context.Background()) }()
+	return cut(r, stopped, signals)
 }
 
 // start starts app and reports whether a signal came meanwhile.
@@ -129,12 +132,15 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 	ctx, cancel := context.WithTimeout(context.Background(), app.StartTimeout())
 	defer cancel()
 	started := make(chan error, 1)
-	go func() { started <- app.Start(ctx) }()
-	select {
-	case err := <-started:
+	go func() {
+		err := app.Start(ctx)
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("the application has not started within %v: %w", app.StartTimeout(), err)
 		}
+		started <- err
+	}()
+	select {
+	case err := <-started:
 		return false, err
 	case <-signals:
 	}
@@ -149,8 +155,7 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 // stop stops r by do: softly, at once after another signal, and without waiting after
 // one more. heard says that the signal that began it was taken out of signals.
 func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan os.Signal, heard bool) error {
-	within, grace := r.StopTimeout(), r.CancelGrace()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	ctx, cancel := context.WithTimeout(context.Background(), r.StopTimeout())
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- do(ctx) }()
@@ -162,10 +167,16 @@ func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan o
 			again, heard = heard, true
 		}
 	}
+	return cut(r, stopped, signals)
+}
+
+// cut turns the stop of r that is under way hard and returns what that one does, without
+// waiting after another signal.
+func cut(r *framework.Runtime, stopped <-chan error, signals <-chan os.Signal) error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	go func() { _ = r.Stop(now) }() // turns the stop that is under way hard; that one returns the error
-	patience := time.NewTimer(grace + afterCut)
+	go func() { _ = r.Stop(now) }()
+	patience := time.NewTimer(r.CancelGrace() + afterCut)
 	defer patience.Stop()
 	select {
 	case err := <-stopped:

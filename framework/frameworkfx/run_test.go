@@ -233,6 +233,34 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	}
 }
 
+// So does a second one while the application still starts.
+func TestASecondSignalWhileStarting(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	cause := make(chan error, 1)
+	p := launch(
+		consumer(t, func(ctx context.Context, _ *framework.Task) error {
+			close(started)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		}),
+		fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StartHook(func() { <-release })) }),
+	)
+	defer close(release)
+	<-started
+	p.signals <- syscall.SIGTERM
+	p.signals <- syscall.SIGTERM
+	p.exits(t, ExitHard, "stopped while starting")
+	select {
+	case err := <-cause:
+		if !errors.Is(err, framework.ErrStopped) {
+			t.Errorf("the handler was told %v", err)
+		}
+	default:
+		t.Error("the handler was told nothing, and runs")
+	}
+}
+
 func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{})
