@@ -65,7 +65,7 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 
 func runCheck(ctx context.Context, check func(context.Context) error) (err error) {
 	defer catch("the health check", &err)
-	return check(ctx)
+	return tried(check(ctx))
 }
 
 // healthy says why the peer is not well, as far as is known.

@@ -63,6 +63,17 @@ func (e *PanicError) mend() {
 	_, _ = sources.Asked(e)
 }
 
+// tried is err, which the application returned: its methods are code of the application, too,
+// and those of a nil pointer panic. That is to happen inside of catch, and not where somebody
+// asks what was told.
+func tried(err error) error {
+	if err != nil {
+		_, _ = sources.Asked(err)
+		_ = err.Error()
+	}
+	return err
+}
+
 // errGoexit is what code of the application that ended its goroutine counts as.
 var errGoexit = errors.New("it ended its goroutine (runtime.Goexit)")
 

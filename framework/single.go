@@ -67,5 +67,5 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 
 func runJob(a *Admission, job Job) (err error) {
 	defer catch("the job", &err)
-	return job(a.Context(), a.Token)
+	return tried(job(a.Context(), a.Token))
 }

@@ -389,7 +389,7 @@ func (s *unitsSession) serve(a *Admission, unit Unit) {
 
 func (s *unitsSession) call(ctx context.Context, unit Unit) (err error) {
 	defer catch("the handler", &err)
-	return s.u.cfg.Handler(ctx, unit)
+	return tried(s.u.cfg.Handler(ctx, unit))
 }
 
 // farewell takes what this peer had out of the table: nobody else may be there to do so.

@@ -266,3 +266,73 @@ func TestWhoLooksNoMoreSaysSo(t *testing.T) {
 		w.leave(ann)
 	})
 }
+
+// A hollow error is a nil pointer by mistake: whoever asks what it wraps panics.
+type hollow struct{ why error }
+
+func (e *hollow) Error() string { return "failed: " + e.why.Error() }
+func (e *hollow) Unwrap() error { return e.why }
+
+// What the application returns is told to observers, who ask what it wraps. They are no place
+// for a panic of it.
+func TestAHollowErrorEndsNoProcess(t *testing.T) {
+	var panics int
+	ask := func(err error) {
+		if p, ok := errors.AsType[*framework.PanicError](err); ok && strings.Contains(p.Error(), "nil pointer") {
+			panics++
+		}
+	}
+	observer := framework.ObserverFunc(func(e framework.Event) {
+		switch e := e.(type) {
+		case framework.UnitEnded:
+			ask(e.Err)
+		case framework.Checked:
+			ask(e.Err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		first := true
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Observer = observer
+			c.Handler = func(ctx context.Context, _ framework.Unit) error {
+				if first {
+					first = false
+					return (*hollow)(nil)
+				}
+				<-ctx.Done()
+				return nil
+			}
+		})
+		time.Sleep(20 * time.Second)
+		w.leave(ann)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1)
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithObserver(observer),
+			framework.WithHealth(func(context.Context) error { return (*hollow)(nil) }))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		ask(c.Ready())
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		s.all.Go(func() {
+			err := framework.Single(ctx, "backup", s.cfg("ann"), func(context.Context, partition.Token) error { return (*hollow)(nil) },
+				func(err error) { ask(err); stop() })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		s.all.Wait()
+	})
+	if panics != 4 {
+		t.Errorf("%d panics were told, want that of a unit, of a health check, also by Ready, and of a job", panics)
+	}
+}
