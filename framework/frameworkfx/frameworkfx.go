@@ -196,18 +196,19 @@ func (p Params) names() []string {
 	for _, s := range p.Sources {
 		set[s.Consumer] = true
 	}
-	for _, m := range p.Middlewares {
-		set[m.Consumer] = true
-	}
 	for _, s := range p.Settings {
 		set[s.Consumer] = true
 	}
+	for _, m := range p.Middlewares {
+		if m.Consumer != "" { // of all
+			set[m.Consumer] = true
+		}
+	}
 	for _, h := range p.Health {
-		if !slices.ContainsFunc(p.Units, func(u Units) bool { return u.Name == h.Consumer }) {
+		if h.Consumer != "" && !slices.ContainsFunc(p.Units, func(u Units) bool { return u.Name == h.Consumer }) {
 			set[h.Consumer] = true
 		}
 	}
-	delete(set, "") // middleware and health checks of all
 	return slices.Sorted(maps.Keys(set))
 }
 

@@ -176,6 +176,21 @@ func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
 	}
 }
 
+// What was provided for no name, as where a variable is not set, is not left out in silence.
+func TestWhatIsForNoNameIsListed(t *testing.T) {
+	store, ledger := memory(t)
+	for what, opt := range map[string]fx.Option{
+		"a source":  frameworkfx.From("", store, ledger),
+		"a handler": frameworkfx.Otherwise("", done),
+		"a setting": frameworkfx.Configure("", framework.Config{}),
+	} {
+		app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.From("mails", store, ledger), frameworkfx.Otherwise("mails", done), opt)
+		if err := app.Err(); err == nil || !strings.Contains(err.Error(), `name "": want 1 to 64 characters`) {
+			t.Errorf("%s for no name: %v", what, err)
+		}
+	}
+}
+
 func TestNoLedgerIsListed(t *testing.T) {
 	store, _ := memory(t)
 	app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.From("mails", store, nil), frameworkfx.Otherwise("mails", done))
