@@ -10,8 +10,8 @@ import (
 
 // A Config holds the numbers of a consumer. The zero value is ready.
 type Config struct {
-	// Concurrency is how many handlers run at once, over all partitions. Default
-	// 16, at most 65,536.
+	// Concurrency is how many handlers run at once, over all partitions; of one
+	// partition 8,192 at most. Default 16, at most 65,536.
 	Concurrency int
 	// HandlerTimeout is how long one run of a handler may take; then its context
 	// ends with ErrTimeout. What the handler returns counts as ever, so that an error

@@ -171,8 +171,8 @@ type (
 		Err   error
 		Again time.Duration
 	}
-	// Blocked: Held tasks wait, most of them for Key, so that nothing is fetched
-	// until some of them are done.
+	// Blocked: Held tasks are in hand, and most of those that wait do so for Key:
+	// nothing is fetched until some of them are done.
 	Blocked struct {
 		Where
 		Key  string
