@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -65,8 +66,9 @@ type place struct {
 	grant   partition.Grant
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	running int    // admissions that were not released
-	drained func() // to be called once none is; nil while it is served
+	lost    atomic.Bool // it may be another's; whatever the lease says later
+	running int         // admissions that were not released
+	drained func()      // to be called once none is; nil while it is served
 }
 
 // NewShare returns a peer of name that has not begun. It says all that is wrong with cfg at
@@ -149,7 +151,8 @@ func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 func (s *Share) View() partition.View { return s.coordinator.View() }
 
 // ValidFor returns how long what is admitted may be believed to stay this peer's if the
-// ledger does not answer any more; 0: the lease may have run out.
+// ledger does not answer any more; 0: the lease may have run out. Of an admission whose context
+// has ended it says nothing.
 func (s *Share) ValidFor() time.Duration { return s.coordinator.ValidFor() }
 
 // An Admission is leave to work on a key.
@@ -293,7 +296,16 @@ func (t *tenancy) Drain(g partition.Grant, drained func()) {
 }
 
 // Abort is the same, with another cause.
-func (t *tenancy) Abort(g partition.Grant, cause error, drained func()) { t.end(g, cause, drained) }
+func (t *tenancy) Abort(g partition.Grant, cause error, drained func()) {
+	t.mu.Lock()
+	for _, p := range []*place{t.serving[g.ID], t.ending[g]} {
+		if p != nil && p.grant == g {
+			p.lost.Store(true)
+		}
+	}
+	t.mu.Unlock()
+	t.end(g, cause, drained)
+}
 
 func (t *tenancy) end(g partition.Grant, cause error, drained func()) {
 	t.mu.Lock()

@@ -27,12 +27,14 @@ type Unit struct {
 	Token partition.Token
 
 	share *Share
+	place *place
 }
 
 // Owned reports whether the unit is known to be this peer's at this moment. A process that
 // stood still goes on in the middle of its handlers, a moment before it finds out that their
-// contexts have to end: ask before each step that another owner would be harmed by.
-func (u Unit) Owned() bool { return u.share != nil && u.share.ValidFor() > 0 }
+// contexts have to end: ask before each step that another owner would be harmed by. What is
+// to be handed over is this peer's until its handler has returned; what was lost never is again.
+func (u Unit) Owned() bool { return u.share != nil && u.share.ValidFor() > 0 && !u.place.lost.Load() }
 
 // A UnitHandler does the work of a unit for as long as this peer owns it. It is to return
 // soon after ctx has ended, within the cancel grace if the ownership is lost; nobody else
@@ -313,7 +315,7 @@ func (u *Units) Owned() []Unit {
 	defer s.mu.Unlock()
 	var all []Unit
 	for _, k := range s.keepers {
-		if k.owned != nil {
+		if k.owned != nil && k.owned.Owned() {
 			all = append(all, *k.owned)
 		}
 	}

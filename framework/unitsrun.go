@@ -341,7 +341,7 @@ func (s *unitsSession) keep(ctx context.Context, share *Share, name string, k *k
 		if err != nil {
 			return // it was removed, or the peer has left
 		}
-		unit := Unit{Name: name, Grant: a.Grant, Token: a.Token, share: share}
+		unit := Unit{Name: name, Grant: a.Grant, Token: a.Token, share: share, place: a.place}
 		s.own(k, &unit)
 		s.serve(a, unit)
 		s.own(k, nil)

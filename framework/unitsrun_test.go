@@ -336,3 +336,49 @@ func TestAHollowErrorEndsNoProcess(t *testing.T) {
 		t.Errorf("%d panics were told, want that of a unit, of a health check, also by Ready, and of a job", panics)
 	}
 }
+
+// What was lost stays lost for the handler that had it: a process that stood still has a lease
+// again a moment after it finds out, while the unit may be another's.
+func TestWhatWasLostIsNotOwned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		type look struct {
+			cause error
+			owned bool
+		}
+		var looks []look
+		first := true
+		ann, ledger := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Handler = func(ctx context.Context, u framework.Unit) error {
+				began := u.Owned()
+				<-ctx.Done()
+				if first {
+					first = false
+					time.Sleep(time.Minute) // it does not hear it; the ledger is back by then
+				}
+				looks = append(looks, look{nil, began}, look{context.Cause(ctx), u.Owned()})
+				return nil
+			}
+		})
+		time.Sleep(20 * time.Second)
+		ledger.cut.Store(true)
+		time.Sleep(10 * time.Second)
+		ledger.cut.Store(false)
+		time.Sleep(20 * time.Second)
+		if ann.ValidFor() == 0 {
+			t.Error("the lease does not stand again")
+		}
+		time.Sleep(time.Minute)
+		w.leave(ann)
+		if len(looks) != 4 {
+			t.Fatalf("%d looks, want two of each of two runs", len(looks))
+		}
+		if !looks[0].owned || looks[1].owned || !errors.Is(looks[1].cause, transition.ErrLapsed) {
+			t.Errorf("first it was owned %t, and after %v %t", looks[0].owned, looks[1].cause, looks[1].owned)
+		}
+		// What is handed over is owned until the handler has returned.
+		if !looks[2].owned || !looks[3].owned || !errors.Is(looks[3].cause, framework.ErrLeaving) {
+			t.Errorf("then it was owned %t, and after %v %t", looks[2].owned, looks[3].cause, looks[3].owned)
+		}
+	})
+}
