@@ -100,8 +100,10 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
 	queue := s.name + ":selftest:" + rand.Text()
+	client, leave := s.masters()
+	defer leave()
 	src := &Source{
-		client: s.client, name: s.name, mark: s.mark, library: s.library, streams: make(map[string]*stream), tested: true,
+		client: client, name: s.name, mark: s.mark, library: s.library, streams: make(map[string]*stream), tested: true,
 		cfg:    Config{Queues: []string{queue}, Connections: -1, Plain: Alarm}.withDefaults(),
 		layout: partition.Config{Total: 1}.WithDefaults(),
 	}
@@ -109,7 +111,7 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	src.modest.Store(modest)
 	t := &trial{
 		src: src, queue: queue,
-		client: asynq.NewClientFromRedisClient(s.client), insp: asynq.NewInspectorFromRedisClient(s.client),
+		client: asynq.NewClientFromRedisClient(client), insp: asynq.NewInspectorFromRedisClient(client),
 	}
 	t.engine, err = src.Handler(asynq.HandlerFunc(t.handle), asynq.Config{
 		Logger:         silence{log.New(io.Discard, "", 0)},
@@ -120,6 +122,19 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, t.sweep(context.WithoutCancel(ctx))) }()
 	return t.run(ctx)
+}
+
+// masters returns a client that reads where it has written, and what gives it back. What asynq's
+// inspector sees of the canaries on a replica that lags says nothing of asynq.
+func (s *Source) masters() (client redis.UniversalClient, leave func()) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok || !cluster.Options().ReadOnly {
+		return s.client, func() {}
+	}
+	o := *cluster.Options()
+	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	own := redis.NewClusterClient(&o)
+	return own, func() { own.Close() }
 }
 
 // silence is a logger of asynq that says nothing: what goes wrong is found by looking.

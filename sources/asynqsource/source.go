@@ -156,18 +156,22 @@ func (s *Source) agreeQueues(ctx context.Context) error {
 // reads first: a full store refuses writes, and a peer must be able to start there.
 func agreeField(ctx context.Context, client redis.UniversalClient, name, want string) (string, error) {
 	key := redisconfig.Key(name)
-	for written := false; ; written = true {
-		got, err := client.HGet(ctx, key, queuestat.Field).Result()
-		if err == nil {
-			return got, nil
-		}
-		if written || !errors.Is(err, redis.Nil) {
-			return "", fmt.Errorf("asynqsource: read %s: %w", key, err)
-		}
-		if err := client.HSetNX(ctx, key, queuestat.Field, want).Err(); err != nil {
-			return "", fmt.Errorf("asynqsource: write %s: %w", key, err)
-		}
+	got, err := client.HGet(ctx, key, queuestat.Field).Result()
+	if err == nil {
+		return got, nil
 	}
+	if !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("asynqsource: read %s: %w", key, err)
+	}
+	// Behind a write it is read where that went: a client of a cluster that reads from replicas
+	// asks one that lags.
+	pipe := client.Pipeline()
+	pipe.HSetNX(ctx, key, queuestat.Field, want)
+	read := pipe.HGet(ctx, key, queuestat.Field)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return "", fmt.Errorf("asynqsource: write %s: %w", key, err)
+	}
+	return read.Val(), nil
 }
 
 // opened is what the store said when the fence was installed.
