@@ -12,6 +12,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources"
 )
 
 // A ResizeConfig says how to resize.
@@ -82,8 +83,18 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 			return m.out, errors.Join(err, redisconfig.CancelResize(ctx, client, name, begun))
 		}
 	}
-	if begun, err = m.takeOver(ctx, begun); err != nil {
-		return m.out, err
+	err = m.move(ctx, begun)
+	if err != nil && !errors.Is(err, sources.ErrFenced) && !errors.Is(err, redisconfig.ErrTaken) { // another goes on
+		err = fmt.Errorf("%w: the resize has begun, and nobody can work under the name until it has ended: call it again, and it goes on where it was", err)
+	}
+	return m.out, err
+}
+
+// move carries a resize through that has begun.
+func (m *mover) move(ctx context.Context, begun redisconfig.Resize) error {
+	begun, err := m.takeOver(ctx, begun)
+	if err != nil {
+		return err
 	}
 	for id := range partition.ID(m.from) {
 		err := m.empty(ctx, id)
@@ -91,24 +102,24 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 			err = m.moveJobs(ctx, id)
 		}
 		if err != nil {
-			return m.out, fmt.Errorf("partition %v: %w", id, err)
+			return fmt.Errorf("partition %v: %w", id, err)
 		}
 	}
-	for id := range partition.ID(to) {
+	for id := range partition.ID(m.to) {
 		if err := m.install(ctx, id); err != nil {
-			return m.out, fmt.Errorf("partition %v: %w", id, err)
+			return fmt.Errorf("partition %v: %w", id, err)
 		}
 	}
 	for _, log := range m.logs {
 		if err := log.Close(ctx); err != nil {
-			return m.out, err
+			return err
 		}
 	}
-	if err := redisconfig.EndResize(ctx, client, name, begun); err != nil {
-		return m.out, err
+	if err := redisconfig.EndResize(ctx, m.client, m.name, begun); err != nil {
+		return err
 	}
 	m.forget(ctx)
-	return m.out, nil
+	return nil
 }
 
 // forget lets go of the marks of a resize that has ended: not at once, since a push may

@@ -314,6 +314,10 @@ func TestResizeIsTakenUpAgain(t *testing.T) {
 					!strings.Contains(err.Error(), "somebody else") || broken == 1000 {
 					t.Fatal(err)
 				}
+				if strings.HasPrefix(err.Error(), "redissource: resize "+w.name+": partition ") && !errors.Is(err, sources.ErrFenced) &&
+					!strings.HasSuffix(err.Error(), "call it again, and it goes on where it was") {
+					t.Errorf("it does not say what to do: %v", err)
+				}
 				if broken == 20 { // it gets nowhere with so many
 					f.mu.Lock()
 					f.rate = 0.03
