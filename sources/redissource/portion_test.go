@@ -173,6 +173,9 @@ func TestPagesOfDifferentWeight(t *testing.T) {
 			t.Errorf("the dead letter %s is shown %d times", id, n)
 		}
 	}
+	if open, err := Peek(ctx, client, w.name, 0, 0); err != nil || len(open) != len(large)+len(all) {
+		t.Errorf("%d of %d open tasks are shown: %v", len(open), len(large)+len(all), err)
+	}
 	var moving int
 	for _, dry := range []bool{true, false} {
 		got, err := Resize(ctx, client, w.name, 2, ResizeConfig{DryRun: dry, Idle: idle})

@@ -175,7 +175,8 @@ func countMoving(ctx context.Context, client redis.UniversalClient, name string,
 // count counts what partition id holds.
 func (m *mover) count(ctx context.Context, id partition.ID) error {
 	k := KeysOf(m.name, id)
-	if err := m.countLifted(ctx, id); err != nil {
+	err := eachLifted(ctx, m.client, k, func(_, element string) { m.add(&m.out.Tasks, id, []string{element}, false) })
+	if err != nil {
 		return err
 	}
 	base, err := m.client.HGet(ctx, k.Fence, "b").Int64()
@@ -225,34 +226,6 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 		}
 		m.add(&m.out.Delayed, id, page, false)
 		return page, nil
-	})
-}
-
-// countLifted counts what partition id has lifted. A hash has no order to go by: its fields are named.
-func (m *mover) countLifted(ctx context.Context, id partition.ID) error {
-	key := KeysOf(m.name, id).Lifted
-	positions, err := m.client.HKeys(ctx, key).Result()
-	if err != nil {
-		return err
-	}
-	return pages(movePage, func(from, to int64) ([]string, error) {
-		end := int64(len(positions))
-		page := positions[min(from, end):min(to+1, end)]
-		if len(page) == 0 {
-			return nil, nil
-		}
-		values, err := m.client.HMGet(ctx, key, page...).Result()
-		if err != nil {
-			return nil, err
-		}
-		lifted, open := make([]string, len(page)), []string(nil)
-		for i, v := range values {
-			if text, there := v.(string); there { // else it has ended meanwhile
-				lifted[i], open = text, append(open, text)
-			}
-		}
-		m.add(&m.out.Tasks, id, open, false)
-		return lifted, nil
 	})
 }
 

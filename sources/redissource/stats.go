@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -132,31 +133,93 @@ type Queued struct {
 	Unread bool
 }
 
-// Peek returns what is open in partition id of name, oldest first, at one moment;
-// of the log at most the first limit elements are looked at, or all where limit is 0.
+// Peek returns what is open in partition id of name, oldest first; of the log at most the
+// first limit elements are looked at, or all where limit is 0. Many, or large ones, are read a few at
+// a time: then it is no one moment, and what ends or comes meanwhile may be among them or not.
 // It reads payloads and so costs what they weigh: for people and observers.
 func Peek(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int) ([]Queued, error) {
-	k := KeysOf(name, id)
-	tx := client.TxPipeline()
-	base := tx.HGet(ctx, k.Fence, "b")
-	log := tx.LRange(ctx, k.Pending, 0, int64(limit)-1)
-	done := tx.ZRange(ctx, k.Done, 0, -1)
-	lifted := tx.HGetAll(ctx, k.Lifted)
-	if _, err := tx.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+	k, elements := KeysOf(name, id), make(map[string]string)
+	take := func(position, element string) { elements[position] = element }
+	err := peekLog(ctx, client, k, limit, take)
+	if err == nil { // after the log: what the base passes meanwhile is here
+		err = eachLifted(ctx, client, k, take)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: %w", name, id, redisconfig.Explain(err))
 	}
-	elements := lifted.Val()
-	first, err := number(base.Val())
-	if err != nil {
-		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: base: %w", name, id, err)
-	}
-	for i, element := range log.Val() {
-		elements[strconv.FormatInt(first+int64(i), 10)] = element
-	}
-	for _, position := range done.Val() {
-		delete(elements, position)
-	}
 	return queued(elements)
+}
+
+// peekLog calls take for the first open elements of a log.
+func peekLog(ctx context.Context, client redis.UniversalClient, k Keys, limit int, take func(position, element string)) error {
+	if limit == 0 {
+		limit = math.MaxInt32
+	}
+	p, base, next := unweighed, int64(0), int64(0) // where the log began, and what is read next
+	for limit > 0 {
+		n, from := p.of(limit), max(0, next-base)
+		tx := client.TxPipeline()
+		begin := tx.HGet(ctx, k.Fence, "b")
+		log := tx.LRange(ctx, k.Pending, from, from+int64(n)-1)
+		done := tx.ZRange(ctx, k.Done, 0, -1)
+		_, err := tx.Exec(ctx)
+		if p.late(n, err) {
+			continue
+		}
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		was := base
+		if base, err = number(begin.Val()); err != nil {
+			return fmt.Errorf("base: %w", err)
+		}
+		if from > 0 && base != was {
+			continue // what is next stands further to the front now
+		}
+		finished := make(map[string]bool, len(done.Val()))
+		for _, position := range done.Val() {
+			finished[position] = true
+		}
+		for i, element := range log.Val() {
+			if position := formatInt(base + from + int64(i)); !finished[position] {
+				take(position, element)
+			}
+		}
+		if len(log.Val()) < n {
+			return nil
+		}
+		p.weigh(log.Val())
+		next, limit = base+from+int64(n), limit-n
+	}
+	return nil
+}
+
+// eachLifted calls take for what a partition has lifted. A hash has no order to go by: its fields are
+// named.
+func eachLifted(ctx context.Context, client redis.UniversalClient, k Keys, take func(position, element string)) error {
+	positions, err := client.HKeys(ctx, k.Lifted).Result()
+	if err != nil {
+		return err
+	}
+	end := int64(len(positions))
+	return pages(movePage, func(from, to int64) ([]string, error) {
+		page := positions[min(from, end):min(to+1, end)]
+		if len(page) == 0 {
+			return nil, nil
+		}
+		values, err := client.HMGet(ctx, k.Lifted, page...).Result()
+		if err != nil {
+			return nil, err
+		}
+		elements := make([]string, len(page))
+		for i, v := range values {
+			if element, there := v.(string); there { // else it has ended meanwhile
+				elements[i] = element
+				take(page[i], element)
+			}
+		}
+		return elements, nil
+	})
 }
 
 // queued decodes elements by their position and sorts them.
