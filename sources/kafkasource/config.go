@@ -61,7 +61,8 @@ type Config struct {
 	// Earliest, Latest, or Fail, which opens it no more until a person has decided.
 	// Default Fail.
 	OutOfRange Place
-	// DeadTopic gets the dead letters, each in the partition of its number. It is
+	// DeadTopic gets the dead letters, each in the partition of its number. It is for one
+	// topic: Requeue writes all that is there to Topic. It is
 	// created with as many partitions as Topic if it does not exist and the broker
 	// lets us. Default: Topic + ".dead".
 	DeadTopic string
@@ -170,7 +171,7 @@ func (c Config) options() []kgo.Opt {
 		kgo.ClientID("countoff"),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.MetadataMinAge(metadataAge),
-		kgo.FetchMaxPartitionBytes(int32(min(max(c.Buffer, 1<<16), 1<<20))),
+		kgo.FetchMaxPartitionBytes(int32(min(max(c.Buffer, leastFetched), mostFetched))),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ProducerLinger(0),
 		kgo.AllowIdempotentProduceCancellation(), // else a letter is waited for, whatever its ctx says
@@ -186,6 +187,8 @@ func (c Config) options() []kgo.Opt {
 const (
 	fetchWait   = 100 * time.Millisecond
 	metadataAge = 250 * time.Millisecond
+	// mostFetched and leastFetched are how much of one partition is fetched at once.
+	mostFetched, leastFetched = 1 << 20, 1 << 16
 	// mostBuffered is how much of one partition is buffered at most.
 	mostBuffered = 4 << 20
 )

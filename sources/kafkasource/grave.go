@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -118,7 +119,7 @@ func (g *grave) create(ctx context.Context) error {
 	if err == nil && len(described) == 1 {
 		for _, c := range described[0].Configs {
 			if n, err := strconv.Atoi(c.MaybeValue()); c.Key == "max.message.bytes" && err == nil {
-				more := strconv.Itoa(n + letterRoom)
+				more := strconv.Itoa(min(n+letterRoom, math.MaxInt32))
 				configs[c.Key] = &more
 			}
 		}

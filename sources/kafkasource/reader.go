@@ -13,9 +13,10 @@ import (
 // between two polls, by the goroutine that polls: so no record of an ownership that
 // has ended, or from before a new one began, can reach a stream.
 type reader struct {
-	client *kgo.Client
-	topic  string
-	buffer int // bytes for all streams together
+	client     *kgo.Client
+	topic      string
+	buffer     int   // bytes for all streams together
+	most, each int32 // bytes of one fetch, and of one partition in it, as configured
 
 	mu        sync.Mutex
 	orders    []order
@@ -33,6 +34,15 @@ type order struct {
 	done chan struct{} // nil: nobody waits
 }
 
+func newReader(client *kgo.Client, cfg *Config) reader {
+	return reader{
+		client: client, topic: cfg.Topic, buffer: cfg.Buffer,
+		most:    client.OptValue(kgo.FetchMaxBytes).(int32),
+		each:    client.OptValue(kgo.FetchMaxPartitionBytes).(int32),
+		streams: make(map[int32]*stream), interrupt: func() {},
+	}
+}
+
 // add makes the records of a stream's partition from offset on come to it. A stream
 // that had the partition before gets nothing more.
 func (r *reader) add(s *stream, offset int64) {
@@ -41,12 +51,12 @@ func (r *reader) add(s *stream, offset int64) {
 		r.drop(p)
 		r.follow(s.life)
 		r.streams[p] = s
+		r.bound()
 		r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {p: kgo.NewOffset().At(offset)}})
 	})
 }
 
-// remove ends what add began. Nothing comes to the stream when it has returned, and
-// with the last stream the goroutine ends.
+// remove ends what add began. Nothing comes to the stream when it has returned.
 func (r *reader) remove(s *stream) {
 	p := int32(s.Grant.ID)
 	r.carryOut(func() {
@@ -54,10 +64,7 @@ func (r *reader) remove(s *stream) {
 			return
 		}
 		r.drop(p)
-		if len(r.streams) == 0 {
-			// Only so does the client forget a topic that was deleted meanwhile.
-			r.client.PurgeTopicsFromConsuming(r.topic)
-		}
+		r.bound()
 	})
 }
 
@@ -84,6 +91,15 @@ func (r *reader) drop(p int32) {
 	r.client.RemoveConsumePartitions(map[string][]int32{r.topic: {p}})
 	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
 }
+
+// bound makes a fetch bring no more of a partition than may be held of it. It belongs to the
+// goroutine.
+func (r *reader) bound() {
+	r.client.UpdateFetchMaxBytes(r.most, min(r.each, int32(max(r.share(), leastFetched))))
+}
+
+// share is how many bytes of one partition are held.
+func (r *reader) share() int { return min(r.buffer/max(1, len(r.streams)), mostBuffered) }
 
 // resume goes on with a partition that was paused.
 func (r *reader) resume(s *stream) {
@@ -119,12 +135,6 @@ func (r *reader) order(o order) {
 
 // run polls until no stream is left.
 func (r *reader) run() {
-	var waiting []chan struct{}
-	defer func() {
-		for _, done := range waiting {
-			close(done)
-		}
-	}()
 	for {
 		r.mu.Lock()
 		orders := r.orders
@@ -135,23 +145,24 @@ func (r *reader) run() {
 		for _, o := range orders {
 			o.do()
 			if o.done != nil {
-				waiting = append(waiting, o.done)
+				close(o.done)
 			}
 		}
+		if len(r.streams) > 0 {
+			r.poll(ctx)
+		} else {
+			// Only so does the client forget a topic that was deleted meanwhile. It waits for
+			// the broker, which who stops does not.
+			r.client.PurgeTopicsFromConsuming(r.topic)
+		}
+		cancel()
 		r.mu.Lock()
 		over := len(r.streams) == 0 && len(r.orders) == 0
 		r.running = !over
 		r.mu.Unlock()
 		if over {
-			cancel()
-			return // who waits is told when there is no goroutine any more
+			return
 		}
-		for _, done := range waiting {
-			close(done)
-		}
-		waiting = waiting[:0]
-		r.poll(ctx)
-		cancel()
 	}
 }
 
@@ -159,7 +170,7 @@ func (r *reader) run() {
 func (r *reader) poll(ctx context.Context) {
 	fetches := r.client.PollFetches(ctx)
 	var full []int32
-	share := min(r.buffer/max(1, len(r.streams)), mostBuffered)
+	share := r.share()
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		s := r.streams[f.Partition]
 		if f.Topic != r.topic || s == nil {
@@ -187,6 +198,13 @@ func (r *reader) poll(ctx context.Context) {
 	if len(full) > 0 {
 		r.client.PauseFetchPartitions(map[string][]int32{r.topic: full})
 	}
+}
+
+// final reports whether the client reads the partition no further, whatever it is told, until it
+// is added anew: a batch is larger than it takes.
+func final(err error) bool {
+	var large *kgo.ErrDecompressTooLarge
+	return errors.As(err, &large)
 }
 
 // gone reports whether the topic has not got what the stream was reading any more.

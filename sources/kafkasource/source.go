@@ -79,8 +79,7 @@ func New(name string, store Store, cfg Config) (*Source, error) {
 	}
 	s := &Source{name: name, cfg: cfg, store: store, client: client, admin: kadm.NewClient(client)}
 	s.check.Store(int64(cfg.Check))
-	s.reader = reader{client: client, topic: cfg.Topic, buffer: cfg.Buffer, streams: make(map[int32]*stream), interrupt: func() {}}
-	s.mirror, s.grave = newMirror(s), grave{source: s}
+	s.reader, s.mirror, s.grave = newReader(client, &cfg), newMirror(s), grave{source: s}
 	return s, nil
 }
 

@@ -142,16 +142,18 @@ func (s *stream) readFailed(err error) {
 		return
 	}
 	s.readErr = explain(err)
-	if s.TellFetch(s.readErr) {
+	if s.TellFetch(s.readErr) && !final(err) {
 		s.readErr = nil
 	}
 }
 
 // Trouble returns why nothing is read. What the reader has met is told once, and tried
-// again. The caller holds the lock.
+// again, if the client does so. The caller holds the lock.
 func (s *stream) Trouble() error {
 	err := s.readErr
-	s.readErr = nil
+	if !final(err) {
+		s.readErr = nil
+	}
 	if err == nil && s.buffer.thirsty() {
 		s.source.reader.resume(s)
 	}

@@ -130,6 +130,8 @@ var hints = []struct {
 	{kerr.ClusterAuthorizationFailed, "the user lacks IDEMPOTENT_WRITE on the cluster"},
 	{kerr.SaslAuthenticationFailed, "the broker refuses the user or the password"},
 	{kerr.UnsupportedSaslMechanism, "the broker does not offer this SASL mechanism"},
+	{kerr.MessageTooLarge, "give the topic that it is written to a larger max.message.bytes"},
+	{kerr.CoordinatorNotAvailable, "the brokers have no place for the offsets of groups: offsets.topic.replication.factor may be above their number"},
 	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the mirror a group of its own"},
 }
 

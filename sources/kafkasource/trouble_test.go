@@ -1,14 +1,20 @@
 package kafkasource
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/countoff/countoff/partition"
@@ -22,6 +28,44 @@ func (s *stage) fault(topic string, err *kerr.Error, keys ...kmsg.Key) *kfake.Fa
 		s.Skip("a broker that can be told to fail")
 	}
 	return s.broker.Cluster.Fault(kfake.Fault{Keys: keys, Topic: topic, Err: err, Count: -1})
+}
+
+// A line is how a client reaches the broker. While it is cut nothing comes through, and nobody
+// is told.
+type line struct {
+	cut  atomic.Bool
+	lost chan struct{} // holds a value if a question for metadata did not come through
+}
+
+func newLine() *line { return &line{lost: make(chan struct{}, 1)} }
+
+func (l *line) options() []kgo.Opt {
+	return []kgo.Opt{kgo.WithHooks(l), kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, network, host)
+		return lineConn{c, l}, err
+	})}
+}
+
+func (l *line) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if l.cut.Load() && key == int16(kmsg.Metadata) {
+		select {
+		case l.lost <- struct{}{}:
+		default:
+		}
+	}
+}
+
+type lineConn struct {
+	net.Conn
+	line *line
+}
+
+func (c lineConn) Write(b []byte) (int, error) {
+	if c.line.cut.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
 }
 
 // An error of the whole topic is told to whoever waits for its tasks, and is over when the
@@ -61,30 +105,27 @@ func TestATroubleOfTheTopicIsTold(t *testing.T) {
 func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		fail func(s *stage) (over func())
+		fail func(*stage, *line) (over func())
 	}{
-		{"too few replicas", func(s *stage) func() { return s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce).Remove }},
-		{"silence", func(s *stage) func() {
-			if s.broker.Cluster == nil {
-				s.Skip("a broker that can be told to fail")
-			}
-			over := make(chan struct{})
-			s.broker.Cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-				s.broker.Cluster.KeepControl()
-				s.broker.Cluster.SleepControl(func() { <-over })
-				return nil, nil, false
-			})
-			return func() { close(over) }
+		{"too few replicas", func(s *stage, _ *line) func() {
+			return s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce).Remove
 		}},
+		{"silence", func(_ *stage, l *line) func() { l.cut.Store(true); return func() { l.cut.Store(false) } }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, 1)
 			s.push(0, "t", 6)
-			st := s.open(s.source(Config{}), 0)
+			l := newLine()
+			st := s.open(s.source(Config{Options: append(s.broker.Options(), l.options()...)}), 0)
 			got := s.take(st, 2)
+			s.until("all is read", func() bool {
+				st.Mu.Lock()
+				defer st.Mu.Unlock()
+				return len(st.buffer.records) == 4
+			})
 			s.settle(st, sources.Dead, got[0]) // so that there is a dead topic
-			over := c.fail(s)
+			over := c.fail(s, l)
 			defer over()
 			told := make(chan error, 1)
 			ctx := s.soon()
@@ -124,5 +165,159 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 				t.Error("close waits on and on")
 			}
 		})
+	}
+}
+
+// A partition without a leader is told of: the client only waits for one.
+func TestAPartitionWithoutALeaderIsTold(t *testing.T) {
+	s := newStage(t, 2)
+	warned := make(chan error, 100)
+	src := s.source(Config{Look: 300 * time.Millisecond, Warn: func(err error) {
+		select {
+		case warned <- err:
+		default:
+		}
+	}})
+	s.open(src, 0)
+	s.open(src, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.broker.Cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Metadata, kmsg.Fetch}, Topic: s.topic, Partitions: []int32{1},
+		Err: kerr.LeaderNotAvailable, Count: -1,
+	})
+	select {
+	case err := <-warned:
+		if !strings.Contains(err.Error(), "LEADER_NOT_AVAILABLE") {
+			t.Errorf("told of %v", err)
+		}
+	case <-s.soon().Done():
+		t.Error("nobody is told")
+	}
+}
+
+// However many partitions a peer has, it reads ahead about as much as it was told.
+func TestTheBufferOfManyPartitions(t *testing.T) {
+	const n, size = 16, 1 << 20
+	s := newStage(t, n)
+	noise := make([]byte, 16<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	src := s.source(Config{Buffer: size})
+	var streams []*stream
+	for id := range partition.ID(n) {
+		streams = append(streams, s.open(src, id))
+	}
+	silent := s.fault(s.topic, kerr.NotLeaderForPartition, kmsg.Fetch)
+	for range 32 { // a batch each
+		var records []*kgo.Record
+		for p := range int32(n) {
+			records = append(records, &kgo.Record{Topic: s.topic, Partition: p, Value: noise})
+		}
+		if err := s.client.ProduceSync(s.soon(), records...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	silent.Remove()
+	held := 0
+	s.until("all are paused", func() bool {
+		held = 0
+		all := true
+		for _, st := range streams {
+			st.Mu.Lock()
+			held += st.buffer.bytes
+			all = all && st.buffer.paused
+			st.Mu.Unlock()
+		}
+		return all
+	})
+	if held > 3*size {
+		t.Errorf("%d bytes are read ahead, %d were allowed", held, size)
+	}
+}
+
+// What is too large for the dead topic, says so, and what to do.
+func TestALetterThatIsTooLarge(t *testing.T) {
+	s := newStage(t, 1)
+	s.broker.Create(s.topic+".dead", 1)
+	noise := make([]byte, 5<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	n, err := s.source(Config{}).grave.put(s.soon(), []*letter{{record: &kgo.Record{Value: noise}}})
+	if n != 0 || !errors.Is(err, kerr.MessageTooLarge) || !strings.Contains(err.Error(), "max.message.bytes") {
+		t.Error(n, err)
+	}
+}
+
+// A topic without a limit has a dead topic without.
+func TestADeadTopicOfATopicWithoutALimit(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that shows what it is asked")
+	}
+	most := "2147483647"
+	set := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &most}}
+	if _, err := s.admin.AlterTopicConfigs(s.soon(), set, s.topic); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.source(Config{}).grave.ready(s.soon()); err != nil {
+		t.Fatal(err)
+	}
+	made, err := s.admin.DescribeTopicConfigs(s.soon(), s.topic+".dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range made[0].Configs {
+		if c.Key == "max.message.bytes" && c.MaybeValue() != most {
+			t.Errorf("it takes %s bytes, want %s: there is no larger number", c.MaybeValue(), most)
+		}
+	}
+}
+
+// A stop does not wait for a broker that is silent.
+func TestABrokerThatIsSilentHoldsUpNoStop(t *testing.T) {
+	s := newStage(t, 1)
+	l := newLine()
+	src := s.source(Config{Group: NoGroup, Options: append(s.broker.Options(), l.options()...)})
+	st := s.open(src, 0)
+	l.cut.Store(true)
+	src.client.ForceMetadataRefresh()
+	<-l.lost
+	ctx, cancel := context.WithTimeout(s.soon(), 3*time.Second)
+	defer cancel()
+	if err := st.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// A batch that is larger than the client takes is told each time, as long as it is there.
+func TestABatchThatIsTooLarge(t *testing.T) {
+	s := newStage(t, 1)
+	r := &kgo.Record{Topic: s.topic, Value: bytes.Repeat([]byte("a"), 2<<20)}
+	if err := s.broker.Client(kgo.ProducerBatchCompression(kgo.GzipCompression())).ProduceSync(s.soon(), r).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(s.source(Config{Options: append(s.broker.Options(), kgo.MaxDecompressBatchBytes(1<<20))}), 0)
+	for i := range 3 {
+		var large *kgo.ErrDecompressTooLarge
+		ctx, cancel := context.WithTimeout(s.soon(), 5*time.Second)
+		if tasks, err := st.Fetch(ctx, 1); !errors.As(err, &large) {
+			t.Errorf("fetch %d: %d tasks, %v", i, len(tasks), err)
+		}
+		cancel()
+	}
+}
+
+// A group whose broker is not there is told with the broker's word.
+func TestAGroupWithoutACoordinator(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.broker.Cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: -1})
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	_, err := s.source(Config{}).Layout(ctx)
+	if !errors.Is(err, kerr.CoordinatorNotAvailable) || !strings.Contains(err.Error(), "offsets.topic.replication.factor") {
+		t.Errorf("the layout: %v, want what the broker says, and what to do", err)
 	}
 }
