@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -46,7 +47,8 @@ type Config struct {
 	// Topic whose records are the tasks.
 	Topic string
 	// Options of the client: brokers, TLS, SASL; see [Options] for a URL. What
-	// concerns consuming and partitioning is set by the source.
+	// concerns consuming and partitioning is set by the source; a group or topics of
+	// the client's own are refused.
 	Options []kgo.Opt
 	// Group is the Kafka group that the lowest open positions are committed to, for
 	// tools that show lag. No consumer may subscribe with it. Default: the name;
@@ -182,6 +184,23 @@ func (c Config) options() []kgo.Opt {
 		kgo.KeepControlRecords(), // they are positions as well: the base passes them
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	})
+}
+
+// consumes returns an error if the caller's options have the client consume by itself: it takes
+// no partition from us then, and tells nobody.
+func consumes(client *kgo.Client) error {
+	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
+	topics, _ := client.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
+	regex, _ := client.OptValue(kgo.ConsumeRegex).(bool)
+	for _, o := range []struct {
+		is   bool
+		name string
+	}{{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"}} {
+		if o.is {
+			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by", o.name)
+		}
+	}
+	return nil
 }
 
 const (

@@ -90,6 +90,9 @@ func walk(ctx context.Context, what string, cfg Config, pass bool, do func(*walk
 		return fmt.Errorf("kafkasource: %w", err)
 	}
 	defer client.Close()
+	if err := consumes(client); err != nil {
+		return err
+	}
 	w := walker{client: client, admin: kadm.NewClient(client), cfg: cfg, group: cfg.DeadTopic + ".requeued", pass: pass, do: do}
 	if err := w.run(ctx); err != nil {
 		return fmt.Errorf("kafkasource: %s of %s: %w", what, cfg.DeadTopic, explain(err))

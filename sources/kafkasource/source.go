@@ -77,6 +77,10 @@ func New(name string, store Store, cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafkasource: %w", err)
 	}
+	if err := consumes(client); err != nil {
+		client.Close()
+		return nil, err
+	}
 	s := &Source{name: name, cfg: cfg, store: store, client: client, admin: kadm.NewClient(client)}
 	s.check.Store(int64(cfg.Check))
 	s.reader, s.mirror, s.grave = newReader(client, &cfg), newMirror(s), grave{source: s}

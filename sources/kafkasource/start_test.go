@@ -229,3 +229,23 @@ func TestLimitsOfBytes(t *testing.T) {
 		}
 	}
 }
+
+// Options that would have the client consume by itself are refused: it would be given no
+// partition, and nobody would be told.
+func TestOptionsThatConsume(t *testing.T) {
+	s := newStage(t, 1)
+	for name, opt := range map[string]kgo.Opt{
+		"ConsumerGroup": kgo.ConsumerGroup("workers"), "ConsumeTopics": kgo.ConsumeTopics(s.topic), "ConsumeRegex": kgo.ConsumeRegex(),
+	} {
+		src, err := New(s.name, unreadyStore{s.store(Config{})}, Config{Topic: s.topic, Options: append(s.broker.Options(), opt)})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, want that it is refused", name, err)
+		}
+		if src != nil {
+			src.Close()
+		}
+		if _, err := Drop(s.soon(), Config{Topic: s.topic, Options: append(s.broker.Options(), opt)}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: drop: %v, want that it is refused", name, err)
+		}
+	}
+}
