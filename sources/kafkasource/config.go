@@ -176,8 +176,11 @@ func (c Config) options() []kgo.Opt {
 		kgo.FetchMaxPartitionBytes(int32(min(max(c.Buffer, leastFetched), mostFetched))),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ProducerLinger(0),
-		kgo.AllowIdempotentProduceCancellation(), // else a letter is waited for, whatever its ctx says
-		kgo.ProducerBatchMaxBytes(64 << 20),      // the dead topic's own limit says how large a letter may be
+		// A letter is no larger than its record, is not waited for against its ctx, and is as
+		// large as the dead topic's own limit says.
+		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.SnappyCompression()),
+		kgo.AllowIdempotentProduceCancellation(),
+		kgo.ProducerBatchMaxBytes(64 << 20),
 	}, c.Options, []kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),

@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -247,5 +248,21 @@ func TestOptionsThatConsume(t *testing.T) {
 		if _, err := Drop(s.soon(), Config{Topic: s.topic, Options: append(s.broker.Options(), opt)}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: drop: %v, want that it is refused", name, err)
 		}
+	}
+}
+
+// A record that is large and was compressed well is a letter that fits, and comes back.
+func TestALetterIsAsSmallAsItsRecord(t *testing.T) {
+	s := newStage(t, 1)          // takes batches of 4 MiB
+	noise := make([]byte, 3<<20) // in hex it compresses to about this
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	producer := s.broker.Client(kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64<<20))
+	if err := producer.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Value: hex.AppendEncode(nil, noise)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(s.source(Config{}), 0)
+	s.settle(st, sources.Dead, s.take(st, 1)...)
+	if n, err := Requeue(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 1 || err != nil {
+		t.Errorf("requeued %d, %v", n, err)
 	}
 }
