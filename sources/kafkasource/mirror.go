@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -184,20 +185,25 @@ func (s *Source) lookForMore(ctx context.Context) error {
 	return nil
 }
 
-// noteEnds tells the store where the open partitions end.
+// noteEnds tells the store where the open partitions end. Its error is of those of which no broker
+// says so as well: they are not read either, until one does, and the client does not tell.
 func (m *mirror) noteEnds(ctx context.Context) error {
 	s := m.source
 	ends, err := s.admin.ListEndOffsets(ctx, s.cfg.Topic)
-	if err == nil {
-		at := make(map[partition.ID]int64)
-		m.mu.Lock()
-		for st := range m.open {
-			if o, ok := ends.Lookup(s.cfg.Topic, int32(st.Grant.ID)); ok && o.Err == nil {
-				at[st.Grant.ID] = o.Offset
-			}
+	at := make(map[partition.ID]int64)
+	m.mu.Lock()
+	for st := range m.open {
+		o, ok := ends.Lookup(s.cfg.Topic, int32(st.Grant.ID))
+		switch {
+		case ok && o.Err == nil:
+			at[st.Grant.ID] = o.Offset
+		case ok:
+			err = errors.Join(err, fmt.Errorf("partition %v: %w", st.Grant.ID, o.Err))
 		}
-		m.mu.Unlock()
-		err = s.store.Ends(ctx, at)
+	}
+	m.mu.Unlock()
+	if len(at) > 0 {
+		err = errors.Join(err, s.store.Ends(ctx, at))
 	}
 	if err != nil {
 		return fmt.Errorf("kafkasource: where the partitions end: %w", explain(err))

@@ -195,16 +195,19 @@ func (r *reader) poll(ctx context.Context) {
 			}
 		}
 	})
+	if fetches.IsClientClosed() {
+		<-ctx.Done() // there is nothing to poll, only streams to be taken out
+	}
 	if len(full) > 0 {
 		r.client.PauseFetchPartitions(map[string][]int32{r.topic: full})
 	}
 }
 
 // final reports whether the client reads the partition no further, whatever it is told, until it
-// is added anew: a batch is larger than it takes.
+// is added anew: a batch is larger than it takes, or the client is closed.
 func final(err error) bool {
 	var large *kgo.ErrDecompressTooLarge
-	return errors.As(err, &large)
+	return errors.As(err, &large) || errors.Is(err, kgo.ErrClientClosed)
 }
 
 // gone reports whether the topic has not got what the stream was reading any more.

@@ -168,8 +168,21 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A partition without a leader is told of: the client only waits for one.
-func TestAPartitionWithoutALeaderIsTold(t *testing.T) {
+// A partition that is not served is told of: the client only waits until it is. Of the others it is
+// noted where they end.
+func TestAPartitionThatIsNotServedIsTold(t *testing.T) {
+	for _, c := range []struct {
+		err  *kerr.Error
+		keys []kmsg.Key
+	}{
+		{kerr.LeaderNotAvailable, []kmsg.Key{kmsg.Metadata, kmsg.Fetch}},
+		{kerr.KafkaStorageError, []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch}},
+	} {
+		t.Run(c.err.Message, func(t *testing.T) { t.Parallel(); notServed(t, c.err, c.keys) })
+	}
+}
+
+func notServed(t *testing.T, why *kerr.Error, keys []kmsg.Key) {
 	s := newStage(t, 2)
 	warned := make(chan error, 100)
 	src := s.source(Config{Look: 300 * time.Millisecond, Warn: func(err error) {
@@ -178,22 +191,75 @@ func TestAPartitionWithoutALeaderIsTold(t *testing.T) {
 		default:
 		}
 	}})
-	s.open(src, 0)
-	s.open(src, 1)
+	noted := make(chan map[partition.ID]int64, 100)
+	src.store = notedEnds{src.store, noted}
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
 	}
+	s.push(0, "t", 3)
+	s.open(src, 0)
+	s.open(src, 1)
 	s.broker.Cluster.Fault(kfake.Fault{
-		Keys: []kmsg.Key{kmsg.Metadata, kmsg.Fetch}, Topic: s.topic, Partitions: []int32{1},
-		Err: kerr.LeaderNotAvailable, Count: -1,
+		Keys: keys, Topic: s.topic, Partitions: []int32{1}, Err: why, Count: -1,
 	})
 	select {
 	case err := <-warned:
-		if !strings.Contains(err.Error(), "LEADER_NOT_AVAILABLE") {
+		if !errors.Is(err, why) && !strings.Contains(err.Error(), why.Message) {
 			t.Errorf("told of %v", err)
 		}
 	case <-s.soon().Done():
 		t.Error("nobody is told")
+	}
+	for { // what was noted before the leader was gone has both
+		select {
+		case ends := <-noted:
+			if _, both := ends[1]; both {
+				continue
+			}
+			if ends[0] != 3 {
+				t.Errorf("where partitions end is noted as %v, want that of the other one", ends)
+			}
+			return
+		case <-s.soon().Done():
+			t.Fatal("of the other partition it is not noted where it ends")
+		}
+	}
+}
+
+// notedEnds is a store that says what was noted.
+type notedEnds struct {
+	Store
+	noted chan<- map[partition.ID]int64
+}
+
+func (n notedEnds) Ends(_ context.Context, ends map[partition.ID]int64) error {
+	n.noted <- ends
+	return nil
+}
+
+// A polls counts how often a client is polled.
+type polls struct{ atomic.Int32 }
+
+func (p *polls) OnPollStart(context.Context) { p.Add(1) }
+
+// A source that is closed although a stream is open, against its word, tells who waits, and does
+// not spin.
+func TestClosedBeforeItsStream(t *testing.T) {
+	s := newStage(t, 1)
+	var made polls
+	src := s.source(Config{Group: NoGroup, Options: append(s.broker.Options(), kgo.WithHooks(&made))})
+	st := s.open(src, 0)
+	if err := src.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, kgo.ErrClientClosed) {
+			t.Fatalf("fetch: %v, want that the client is closed", err)
+		}
+	}
+	s.close(st)
+	if n := made.Load(); n > 100 {
+		t.Errorf("it was polled %d times", n)
 	}
 }
 
