@@ -197,6 +197,7 @@ func logger(p struct {
 	}
 	l := &fxevent.ZapLogger{Logger: p.Logger.Named("fx")}
 	l.UseLogLevel(zapcore.DebugLevel)
+	l.UseErrorLevel(zapcore.DebugLevel) // Run says why the application ends, without the way it took through fx
 	return l
 }
 

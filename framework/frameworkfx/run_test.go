@@ -18,6 +18,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
@@ -317,6 +318,22 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 				t.Errorf("said %q", p.stderr.String())
 			}
 		})
+	}
+}
+
+// Why it does not start is said once, on stderr; the way it took through fx is debug.
+func TestWhyItDoesNotStartIsNoErrorOfTheLog(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	launch(fx.Provide(func() *zap.Logger { return zap.New(core) }),
+		Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
+	).exits(t, ExitWrong, "no source")
+	for _, l := range lines.All() {
+		if l.Level != zapcore.DebugLevel {
+			t.Errorf("the log has %v %s", l.Level, l.Message)
+		}
+	}
+	if lines.Len() == 0 {
+		t.Error("fx says nothing")
 	}
 }
 
