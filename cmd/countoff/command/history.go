@@ -68,7 +68,9 @@ func historyCommand(stores Stores) *cobra.Command {
 				return err
 			}
 			moves := history.Moves(p)
-			if one && len(moves) == 0 && !slices.Contains(cfg.IDs(), p) { // a former one of a name that was resized has moves
+			// That the store forgot is of the whole name; a former partition of one that was resized has moves of its own.
+			moved := slices.ContainsFunc(moves, func(m machine.Move) bool { return m.What != machine.Forgot })
+			if one && !moved && !slices.Contains(cfg.IDs(), p) {
 				return exit.With(exit.Usage, fmt.Errorf("--partition %v: %s has 0 to %d", p, args[0], cfg.Total-1))
 			}
 			var lines []string

@@ -74,6 +74,18 @@ func TestHistoryAndExplain(t *testing.T) {
 	}
 	s.fails(exit.Usage, "history past --at 0s")
 	s.fails(exit.Usage, "history past --key ann --at yesterday")
+	s.fails(exit.Usage, "history past --partition 4")
+
+	// A name that nobody made has forgotten at its beginning, which is of no partition.
+	unmade, err := redisledger.New(client, "unmade", redisledger.Config{Config: partition.Config{Total: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unmade.Sync(t.Context(), transition.Request{Session: "cc", Peer: "worker-3", Weight: 1, State: machine.Live}); err != nil {
+		t.Fatal(err)
+	}
+	s.run("history unmade --partition 3")
+	s.fails(exit.Usage, "history unmade --partition 4")
 
 	if got := s.run("explain past ann"); !strings.Contains(got, "owner      worker-2") || !strings.Contains(got, "worker-1 handed") {
 		t.Errorf("explained:\n%s", got)
