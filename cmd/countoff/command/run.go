@@ -48,7 +48,8 @@ func runCommand() *cobra.Command {
 		Use:   "run --name NAME -- COMMAND [ARGUMENT...]",
 		Short: "hold a seat among the peers of NAME for a command, and hand it its units",
 		Long: `Takes part under NAME and runs COMMAND with the units that this peer owns: entries of the set
-or list {NAME}:units, each of which one peer has. What comes and goes is told on its input:
+or list {NAME}:units, each of which one peer has. It is started with the first of them. What
+comes and goes is told on its input:
 
   place INDEX REPLICAS      where this peer stands
   added TOKEN UNIT          the unit is the command's
