@@ -19,17 +19,19 @@ func (o *observer) coordinated(wrapped framework.Coordinated) {
 	}
 }
 
-// A silence is a row of calls that the ledger has not answered.
+// A silence is a row of calls that were not answered.
 type silence struct {
 	calls       int
 	since, told time.Time
+	why         string // as it was told last
 }
 
 // tellAgain is how long a silence that was told is not told again.
 const tellAgain = 10 * time.Second
 
-// unanswered counts a call and returns the level at which it is told.
-func (o *observer) unanswered(consumer string) (zapcore.Level, silence) {
+// unanswered counts a call and returns the level at which it is told: another reason why is told
+// at once.
+func (o *observer) unanswered(consumer, why string) (zapcore.Level, silence) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -39,10 +41,10 @@ func (o *observer) unanswered(consumer string) (zapcore.Level, silence) {
 		o.silences[consumer] = s
 	}
 	s.calls++
-	if s.calls > 1 && now.Sub(s.told) < tellAgain {
+	if s.calls > 1 && s.why == why && now.Sub(s.told) < tellAgain {
 		return zapcore.DebugLevel, *s
 	}
-	s.told = now
+	s.told, s.why = now, why
 	return zapcore.WarnLevel, *s
 }
 
@@ -69,7 +71,7 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 			log.Debug("synced", fields...)
 		}
 	case transition.SyncFailed:
-		level, s := o.unanswered(consumer)
+		level, s := o.unanswered(consumer, "") // the errors have the ports of their connections in them
 		log.Log(level, "sync failed", zap.Error(e.Err), took(e.Took), zap.Int("failed", s.calls), zap.Duration("for", time.Since(s.since)))
 	case transition.ConfigRefused:
 		log.Error("refused: the name is in use with another configuration", zap.Error(e.Err))

@@ -4,12 +4,13 @@
 //
 // An outage of the store is told by its first call that failed, again every ten seconds, and
 // by its end: the calls between are debug, and so is each partition that is lost with the lease
-// while nothing of it runs.
+// while nothing of it runs. Of a start that fails again and again, for one reason, it is the same.
 package zapobserver
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -79,10 +80,12 @@ func (o *observer) settled(e framework.Settled) {
 func (o *observer) consumer(e framework.Event) bool {
 	switch e := e.(type) {
 	case framework.Started:
+		o.answered(e.Consumer)
 		o.log.Info("peer started", name(e.Consumer), zap.String("peer", e.Peer), zap.String("session", string(e.Session)),
 			zap.Int("partitions", e.Config.Total), zap.Strings("units", e.Config.Units), zap.Duration("takeover_bound", e.Takeover))
 	case framework.StartFailed:
-		o.log.Warn("not started yet", name(e.Consumer), zap.Error(e.Err), again(e.Again))
+		level, s := o.unanswered(e.Consumer, fmt.Sprint(e.Err))
+		o.log.Log(level, "not started yet", name(e.Consumer), zap.Error(e.Err), again(e.Again), zap.Int("failed", s.calls))
 	case framework.Warned:
 		o.log.Warn(e.Warning, name(e.Consumer))
 	case framework.Stopping:

@@ -126,6 +126,32 @@ func TestAnOutageIsSomeLines(t *testing.T) {
 	})
 }
 
+// Why it does not start is told again every ten seconds, and another reason at once.
+func TestAStartThatFailsIsSomeLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.WarnLevel)
+		o := zapobserver.New(zap.New(core))
+		fails := func(why string) {
+			o.Observe(framework.StartFailed{Consumer: "n", Err: errors.New(why), Again: 2 * time.Second})
+		}
+		for range 30 {
+			fails("connection refused")
+			time.Sleep(2 * time.Second)
+		}
+		if n := lines.Len(); n != 6 {
+			t.Errorf("%d lines in a minute, want 6", n)
+		}
+		fails("a plain server is there")
+		fails("a plain server is there")
+		fails("connection refused")
+		o.Observe(framework.Started{Consumer: "n"})
+		fails("connection refused")
+		if n := lines.Len(); n != 9 {
+			t.Errorf("%d lines, want 9: another reason is told at once, and so is another start", n)
+		}
+	})
+}
+
 func TestAPanicIsWrittenWithItsStack(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
 	zapobserver.New(zap.New(core)).Observe(framework.Handled{
