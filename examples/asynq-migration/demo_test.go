@@ -28,3 +28,11 @@ func TestTheDemoLosesNothingAndKeepsTheOrder(t *testing.T) {
 		t.Error("something was lost")
 	}
 }
+
+func TestHelpIsNoError(t *testing.T) {
+	for arg, want := range map[string]int{"--help": 0, "--nonsense": 2, "nonsense": 2} {
+		if code := run([]string{arg}); code != want {
+			t.Errorf("%s ends with %d, want %d", arg, code, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -40,7 +41,10 @@ func run(args []string) int {
 	if len(args) > 0 && args[0] == "peer" {
 		command, args = args[0], args[1:]
 	}
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return frameworkfx.ExitOK
+	case err != nil:
 		return frameworkfx.ExitWrong
 	}
 	if flags.NArg() > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/examples/orders/play"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -60,6 +62,19 @@ func TestDemo(t *testing.T) {
 	}
 	if report.Bad() || report.TakenOver == 0 {
 		t.Errorf("the report: %+v\n%s", report, out.String())
+	}
+}
+
+// A send that reaches no broker says so; a record would wait for one for ever.
+func TestSendWithoutABroker(t *testing.T) {
+	t.Parallel()
+	cmd := root()
+	cmd.SetArgs([]string{"send", "--kafka", "kafka://127.0.0.1:1"})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var coded *exit.Error
+	if err := cmd.ExecuteContext(ctx); !errors.As(err, &coded) || coded.Code != exit.Unreachable || ctx.Err() != nil {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

@@ -25,6 +25,9 @@ type Load struct {
 	Pause           time.Duration // after each round of one order a customer
 }
 
+// reachable is how long it may take to reach a broker.
+const reachable = 10 * time.Second
+
 // Send writes the orders of a load: each customer's in order, the customers in turn.
 func (l Load) Send(ctx context.Context, opts []kgo.Opt, topic string) error {
 	c, err := kgo.NewClient(append(slices.Clone(opts), kgo.DefaultProduceTopic(topic))...)
@@ -32,6 +35,11 @@ func (l Load) Send(ctx context.Context, opts []kgo.Opt, topic string) error {
 		return err
 	}
 	defer c.Close()
+	reach, done := context.WithTimeout(ctx, reachable)
+	defer done()
+	if err := c.Ping(reach); err != nil { // a record waits for a broker for ever
+		return fmt.Errorf("reach the brokers: %w", err)
+	}
 	for n := range l.Each {
 		var round []*kgo.Record
 		for i := range l.Customers {
