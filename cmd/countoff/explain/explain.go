@@ -263,6 +263,8 @@ func (e Explanation) waits() []string {
 	case e.First.NotBefore != nil:
 		out = append(out, fmt.Sprintf("parked: task %s failed %s, runs again in %v; the %d behind it of this key wait with it (%s)",
 			e.First.ID, times(e.First.Tries), e.First.NotBefore.Sub(e.now).Round(time.Millisecond), e.OfKey-1, e.First.FirstError))
+	case e.First.Started && p.Owner == "":
+		out = append(out, fmt.Sprintf("task %s may have begun at its last owner, and runs again at the next; %d of this key wait behind it", e.First.ID, e.OfKey-1))
 	case e.First.Started:
 		out = append(out, fmt.Sprintf("task %s may be running; %d of this key wait behind it", e.First.ID, e.OfKey-1))
 	default:

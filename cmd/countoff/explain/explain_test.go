@@ -90,6 +90,11 @@ func situations() map[string]situation {
 				{Kind: "overdue", Partitions: []partition.ID{3}, Text: "not this one"},
 			},
 		},
+		"interrupted": {
+			held: status.Held{ID: 1, State: status.Unowned}, roll: 6, named: "worker-1", moves: []machine.Move{granted, expired},
+			stat: status.Partition{InFlight: 2}, queue: []redissource.Queued{task(0, "ann"), task(1, "ann")},
+			tried: redissource.Tried{Started: true},
+		},
 		"barrier": {
 			held: status.Held{ID: 1, State: status.Unowned}, roll: 8, named: "worker-1", moves: []machine.Move{granted},
 			gate: &status.Barrier{Roll: 8, Arrived: []string{"worker-1"}, Behind: []status.Behind{{Peer: "worker-2", Roll: 6, LeaseMS: 900}}, ForMS: 300},
