@@ -35,8 +35,11 @@ func (m *Map) Lines(s status.Status) []string {
 	for _, p := range s.Peers {
 		m.letter(p.Session)
 	}
-	lines := []string{m.headline(s), ""}
-	lines = append(lines, m.grid(s)...)
+	lines := []string{m.headline(s)}
+	for _, f := range s.Findings { // where a screen that is too short for all cuts them last
+		lines = append(lines, "  WRONG  "+f.String())
+	}
+	lines = append(append(lines, ""), m.grid(s)...)
 	lines = append(lines, "", "  "+Legend, "")
 	lines = append(lines, m.peers(s)...)
 	for _, u := range s.Units {
@@ -57,9 +60,6 @@ func (m *Map) Lines(s status.Status) []string {
 	}
 	if s.Barrier != nil {
 		lines = append(lines, barrier(*s.Barrier)...)
-	}
-	for _, f := range s.Findings {
-		lines = append(lines, "  WRONG  "+f.String())
 	}
 	return lines
 }

@@ -105,6 +105,22 @@ func TestManyOfNobodyAreCounted(t *testing.T) {
 	}
 }
 
+// What is wrong is seen on a screen that is too short for all peers.
+func TestWhatIsWrongIsNotCutOff(t *testing.T) {
+	s := sample()
+	s.Findings = []status.Finding{{Kind: "unowned", Partitions: []partition.ID{3}, Text: "nobody takes part"}}
+	var b strings.Builder
+	screen := &Screen{out: &b, Width: 80, Height: 10}
+	for range 20 {
+		s.Peers = append(s.Peers, s.Peers[0])
+	}
+	var m Map
+	screen.Draw(m.Lines(s))
+	if !strings.Contains(b.String(), "WRONG  unowned") {
+		t.Errorf("it shows\n%s", b.String())
+	}
+}
+
 // A peer keeps its letter while others come and go.
 func TestLettersStay(t *testing.T) {
 	var m Map
