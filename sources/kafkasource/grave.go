@@ -25,7 +25,7 @@ type letter struct {
 const letterBytes = 512 << 10
 
 // letterTimeout bounds a put: what the broker does not refuse the client would try for ever.
-const letterTimeout = 5 * time.Second
+const letterTimeout = 10 * time.Second
 
 var errLate = fmt.Errorf("not answered within %v: the broker may be away, or the partition without a leader or enough replicas in sync", letterTimeout)
 
