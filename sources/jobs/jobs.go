@@ -85,12 +85,12 @@ func Compile(entries ...Entry) ([]*Job, error) {
 	seen := make(map[string]bool, len(entries))
 	var errs []error
 	for _, e := range entries {
-		j, err := e.compile()
+		j, faults := e.compile()
 		if seen[e.Name] {
-			err = errors.Join(err, errors.New("another job has the name"))
+			faults = append(faults, errors.New("another job has the name"))
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("job %q: %w", e.Name, err))
+		for _, fault := range faults { // one by one: who lists them puts more before each
+			errs = append(errs, fmt.Errorf("job %q: %w", e.Name, fault))
 		}
 		seen[e.Name] = true
 		all = append(all, j)
@@ -101,9 +101,15 @@ func Compile(entries ...Entry) ([]*Job, error) {
 	return all, nil
 }
 
-func (e Entry) compile() (*Job, error) {
+func (e Entry) compile() (*Job, []error) {
+	var errs []error
+	if err := partition.CheckName(e.Name); err != nil {
+		errs = append(errs, err)
+	}
 	schedule, err := Schedule(e.Spec, e.Zone)
-	errs := []error{partition.CheckName(e.Name), err}
+	if err != nil {
+		errs = append(errs, err)
+	}
 	if e.Missed != Skip && (e.Missed < Once || e.Missed > All) {
 		errs = append(errs, fmt.Errorf("missed %d: say what becomes of missed ticks: Skip, Once, All or a number up to %d", e.Missed, All))
 	}
@@ -124,7 +130,7 @@ func (e Entry) compile() (*Job, error) {
 	if e.Key == "" {
 		e.Key = e.Name
 	}
-	return &Job{Entry: e, schedule: schedule}, errors.Join(errs...)
+	return &Job{Entry: e, schedule: schedule}, errs
 }
 
 // Next returns the first tick after t, the zero time if there is none.

@@ -105,6 +105,10 @@ func TestJobsThatNobodyFiresAreRefused(t *testing.T) {
 			frameworkfx.From("bills", nowhere{}, memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{})),
 			redisfx.Jobs("bills", jobs.Entry{Name: "x", Spec: "@daily", Zone: "UTC", Missed: jobs.Skip}),
 		}},
+		{"consumer \"bills\": job \"x\": zone \"\": say the time zone, as in UTC or Europe/Berlin\n  consumer \"bills\": job \"x\": missed 0", []fx.Option{
+			redisfx.Source("bills", redisfx.Config{URL: "redis://127.0.0.1:1"}),
+			redisfx.Jobs("bills", jobs.Entry{Name: "x", Spec: "@daily"}),
+		}},
 		{`consumer "bills": job "x": missed 0`, []fx.Option{
 			redisfx.Source("bills", redisfx.Config{URL: "redis://127.0.0.1:1"}),
 			redisfx.Jobs("bills", jobs.Entry{Name: "x", Spec: "@daily", Zone: "UTC"}),
