@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A letter is a dead letter on its way.
@@ -96,15 +97,33 @@ func (g *grave) ready(ctx context.Context) (int32, error) {
 	t, err := s.describe(ctx, s.cfg.DeadTopic)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		if err = g.create(ctx); err == nil {
-			t, err = s.describe(ctx, s.cfg.DeadTopic)
+			t, err = g.known(ctx)
 		}
 	}
 	if err != nil {
-		return fail(err) // what was just created may not be known everywhere: the caller comes again
+		return fail(err)
 	}
 	g.partitions = int32(len(t.Partitions))
 	return g.partitions, nil
 }
+
+// known waits until what was just created is known: brokers hear of it one after the other.
+func (g *grave) known(ctx context.Context) (kmsg.MetadataResponseTopic, error) {
+	for {
+		t, err := g.source.describe(ctx, g.source.cfg.DeadTopic)
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return t, err
+		}
+		select {
+		case <-ctx.Done():
+			return t, err
+		case <-time.After(knownAfter):
+		}
+	}
+}
+
+// knownAfter is how soon it is asked again whether a topic is known.
+const knownAfter = 20 * time.Millisecond
 
 // create makes the dead topic like the topic: as many partitions, so that a letter
 // stays in its own, and room for the largest record and what a letter adds.

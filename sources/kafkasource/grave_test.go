@@ -116,6 +116,32 @@ func TestADeadTopicThatIsDeletedIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Brokers hear one after the other of a topic that was just made: it is waited for, and the letter
+// is written.
+func TestADeadTopicIsKnownLate(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	src, asked := s.source(Config{}), 0
+	s.broker.Cluster.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.Cluster.KeepControl()
+		topics := req.(*kmsg.MetadataRequest).Topics
+		if len(topics) != 1 || topics[0].Topic == nil || *topics[0].Topic != s.topic+".dead" {
+			return nil, nil, false
+		}
+		if asked++; asked > 5 {
+			return nil, nil, false
+		}
+		topic := kmsg.NewMetadataResponseTopic()
+		topic.Topic, topic.ErrorCode = topics[0].Topic, kerr.UnknownTopicOrPartition.Code
+		return &kmsg.MetadataResponse{Version: req.GetVersion(), Topics: []kmsg.MetadataResponseTopic{topic}}, nil, true
+	})
+	if n, err := src.grave.put(s.soon(), lettersOf(1, 0)); n != 1 || err != nil {
+		t.Errorf("%d letters are written, %v", n, err)
+	}
+}
+
 // What the broker refuses to say is not taken for an answer: where the group stands that a
 // partition goes on from, and where the topic begins and ends.
 func TestARefusedAnswerIsNone(t *testing.T) {
