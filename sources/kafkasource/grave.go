@@ -63,13 +63,33 @@ func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
 			r.Partition %= total
 			batch = append(batch, &r)
 		}
-		if err := g.source.client.ProduceSync(ctx, batch...).FirstErr(); err != nil {
+		if err := g.write(ctx, batch); err != nil {
 			g.forget(err)
 			return n, fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, explain(err))
 		}
 		n += len(batch)
 	}
 	return n, nil
+}
+
+// write waits until all of a batch are answered, or one is refused, or ctx ends: the client takes
+// its time to notice that.
+func (g *grave) write(ctx context.Context, batch []*kgo.Record) error {
+	answers := make(chan error, len(batch))
+	for _, r := range batch {
+		g.source.client.Produce(ctx, r, func(_ *kgo.Record, err error) { answers <- err })
+	}
+	for range batch {
+		select {
+		case err := <-answers:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // forget has the dead topic looked for again. If somebody has deleted it, to empty it, the client

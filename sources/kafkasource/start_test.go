@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -254,13 +253,8 @@ func TestOptionsThatConsume(t *testing.T) {
 
 // A record that is large and was compressed well is a letter that fits, and comes back.
 func TestALetterIsAsSmallAsItsRecord(t *testing.T) {
-	s := newStage(t, 1)
-	most := "400000"
-	set := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &most}}
-	if _, err := s.admin.AlterTopicConfigs(s.soon(), set, s.topic); err != nil {
-		t.Fatal(err)
-	}
-	noise := make([]byte, 300_000) // in hex it compresses to about this
+	s := newStage(t, 1)          // takes batches of 4 MiB
+	noise := make([]byte, 3<<20) // in hex it compresses to about this
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	producer := s.broker.Client(kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64<<20))
 	if err := producer.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Value: hex.AppendEncode(nil, noise)}).FirstErr(); err != nil {

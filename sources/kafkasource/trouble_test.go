@@ -161,7 +161,7 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 				if err == nil {
 					t.Error("it is closed although the letter is not there")
 				}
-			case <-time.After(letterTimeout):
+			case <-time.After(testPatience): // the client takes its time to notice that a line is cut
 				t.Error("close waits on and on")
 			}
 		})
