@@ -453,6 +453,7 @@ func TestCloseIsRepeated(t *testing.T) {
 // A dead topic that cannot be written to holds up what ended after the dead task, and
 // says so; tasks go on, and what is dead is not lost.
 func TestDeadTopicFails(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	eachStore(t, 1, func(s *stage) {
 		if s.broker.Cluster == nil {
 			s.Skip("a broker that can be told to fail")

@@ -103,6 +103,7 @@ func TestATroubleOfTheTopicIsTold(t *testing.T) {
 // A dead topic that takes nothing, now or ever, is told, and holds up nothing but the end of
 // what is dead; who closes meanwhile waits no longer than it wants.
 func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	for _, c := range []struct {
 		name string
 		fail func(*stage, *line) (over func())
@@ -344,6 +345,7 @@ func TestADeadTopicOfATopicWithoutALimit(t *testing.T) {
 
 // A stop does not wait for a broker that is silent.
 func TestABrokerThatIsSilentHoldsUpNoStop(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	s := newStage(t, 1)
 	l := newLine()
 	src := s.source(Config{Group: NoGroup, Options: append(s.broker.Options(), l.options()...)})
