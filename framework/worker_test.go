@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -282,6 +283,57 @@ func TestLanesTakeTurns(t *testing.T) {
 			t.Errorf("the order of partitions is %v: the flood of one starves the other", order)
 		}
 	})
+}
+
+// A turn is one task while handlers take longer than a millisecond, else what is started in
+// one: tasks of a lane that run at about the same time are settled together.
+func TestHowLongATurnIs(t *testing.T) {
+	const tasks = 100
+	for handler, want := range map[time.Duration]int{
+		20 * time.Millisecond: 1, time.Millisecond: 1, 300 * time.Microsecond: 4, 100 * time.Microsecond: 10,
+	} {
+		t.Run(handler.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var turns []int
+				var last partition.ID
+				both := make(chan struct{})
+				b := newBench(t, benchConfig{Config: Config{Concurrency: 1}, partitions: 2}, func(_ context.Context, task *Task) error {
+					<-both
+					mu.Lock()
+					if id := task.Grant.ID; len(turns) > 0 && id == last {
+						turns[len(turns)-1]++
+					} else {
+						turns, last = append(turns, 1), id
+					}
+					mu.Unlock()
+					time.Sleep(handler)
+					return nil
+				})
+				defer b.stop()
+				for i := range 2 * tasks {
+					if err := b.store.PushTo(partitionID(i%2), task("", i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.grant(0)
+				b.grant(1)
+				synctest.Wait() // both lanes have tasks
+				close(both)
+				time.Sleep(tasks * handler)
+				mu.Lock()
+				defer mu.Unlock()
+				for i, n := range turns[min(len(turns), 2) : len(turns)-1] { // while the first task waited, a turn passed
+					if n != want {
+						t.Fatalf("turn %d has %d tasks of a lane, want %d: %v", i+2, n, want, turns)
+					}
+				}
+				if n := len(turns); n < tasks/want/2 {
+					t.Errorf("%d turns in %d tasks: %v", n, tasks, turns)
+				}
+			})
+		})
+	}
 }
 
 func TestNoMoreThanConcurrency(t *testing.T) {
