@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 )
 
 // A letter is a dead letter on its way.
@@ -34,8 +37,8 @@ var errLate = fmt.Errorf("not answered within %v: the broker may be away, or the
 type grave struct {
 	source *Source
 
-	mu         sync.Mutex // held over asking, once
-	partitions int32      // of the dead topic; 0: not asked yet
+	asking     chan struct{} // holds a value while somebody asks, once for all
+	partitions atomic.Int32  // of the dead topic; 0: not asked yet
 }
 
 // put writes letters and returns how many were answered, in their order. Its error comes in
@@ -64,7 +67,7 @@ func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
 			batch = append(batch, &r)
 		}
 		if err := g.write(ctx, batch); err != nil {
-			g.forget(err)
+			g.forget(ctx, err)
 			return n, fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, explain(err))
 		}
 		n += len(batch)
@@ -94,21 +97,26 @@ func (g *grave) write(ctx context.Context, batch []*kgo.Record) error {
 
 // forget has the dead topic looked for again. If somebody has deleted it, to empty it, the client
 // forgets it as well, with all that is on its way there.
-func (g *grave) forget(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.partitions = 0
+func (g *grave) forget(ctx context.Context, err error) {
+	g.partitions.Store(0)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
-		g.source.client.PurgeTopicsFromProducing(g.source.cfg.DeadTopic)
+		_, _ = prompt.Call(ctx, func() (struct{}, error) {
+			g.source.client.PurgeTopicsFromProducing(g.source.cfg.DeadTopic)
+			return struct{}{}, nil
+		})
 	}
 }
 
 // ready finds the dead topic, or makes it.
 func (g *grave) ready(ctx context.Context) (int32, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.partitions > 0 {
-		return g.partitions, nil
+	select {
+	case g.asking <- struct{}{}:
+		defer func() { <-g.asking }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if n := g.partitions.Load(); n > 0 {
+		return n, nil
 	}
 	s := g.source
 	fail := func(err error) (int32, error) {
@@ -123,8 +131,8 @@ func (g *grave) ready(ctx context.Context) (int32, error) {
 	if err != nil {
 		return fail(err)
 	}
-	g.partitions = int32(len(t.Partitions))
-	return g.partitions, nil
+	g.partitions.Store(int32(len(t.Partitions)))
+	return g.partitions.Load(), nil
 }
 
 // known waits until what was just created is known: brokers hear of it one after the other.
@@ -154,7 +162,7 @@ func (g *grave) create(ctx context.Context) error {
 		return err
 	}
 	configs := map[string]*string{}
-	described, err := s.admin.DescribeTopicConfigs(ctx, s.cfg.Topic)
+	described, err := prompt.Call(ctx, func() (kadm.ResourceConfigs, error) { return s.admin.DescribeTopicConfigs(ctx, s.cfg.Topic) })
 	if err == nil && len(described) == 1 {
 		for _, c := range described[0].Configs {
 			if n, err := strconv.Atoi(c.MaybeValue()); c.Key == "max.message.bytes" && err == nil {
@@ -163,7 +171,9 @@ func (g *grave) create(ctx context.Context) error {
 			}
 		}
 	}
-	made, err := s.admin.CreateTopics(ctx, int32(len(live.Partitions)), -1, configs, s.cfg.DeadTopic)
+	made, err := prompt.Call(ctx, func() (kadm.CreateTopicResponses, error) {
+		return s.admin.CreateTopics(ctx, int32(len(live.Partitions)), -1, configs, s.cfg.DeadTopic)
+	})
 	if err == nil {
 		err = made.Error()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 	"github.com/countoff/countoff/sources/progress"
 )
 
@@ -25,7 +26,7 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		return nil, nil
 	}
 	slices.Sort(wanted)
-	read, err := s.recall(ctx, int32(g.ID), log, wanted)
+	read, err := prompt.Call(ctx, func() (map[int64]*kgo.Record, error) { return s.recall(ctx, int32(g.ID), log, wanted) })
 	if err != nil {
 		return nil, err
 	}

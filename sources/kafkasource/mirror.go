@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 )
 
 const (
@@ -64,8 +65,9 @@ func (m *mirror) add(s *stream) {
 	}
 }
 
-// remove takes s out, after its last word. The goroutine ends with the last one.
-func (m *mirror) remove(s *stream) {
+// remove takes s out, after its last word. The goroutine ends with the last one, and is waited for
+// until ctx ends.
+func (m *mirror) remove(ctx context.Context, s *stream) {
 	low, sound := s.lowest(), s.sound(time.Now())
 	m.mu.Lock()
 	delete(m.open, s)
@@ -83,7 +85,10 @@ func (m *mirror) remove(s *stream) {
 	default:
 	}
 	if over {
-		<-ended
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -139,7 +144,9 @@ func (m *mirror) commit(at map[int32]int64) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mirrorTimeout)
 	defer cancel()
-	done, err := m.source.admin.CommitOffsets(ctx, cfg.Group, offsets)
+	done, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
+		return m.source.admin.CommitOffsets(ctx, cfg.Group, offsets)
+	})
 	if err == nil {
 		err = done.Error()
 	}
@@ -189,7 +196,7 @@ func (s *Source) lookForMore(ctx context.Context) error {
 // says so as well: they are not read either, until one does, and the client does not tell.
 func (m *mirror) noteEnds(ctx context.Context) error {
 	s := m.source
-	ends, err := s.admin.ListEndOffsets(ctx, s.cfg.Topic)
+	ends, err := prompt.Call(ctx, func() (kadm.ListedOffsets, error) { return s.admin.ListEndOffsets(ctx, s.cfg.Topic) })
 	at := make(map[partition.ID]int64)
 	m.mu.Lock()
 	for st := range m.open {

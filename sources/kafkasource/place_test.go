@@ -152,9 +152,9 @@ func TestOvertaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src.reader.remove(opened)
+	src.reader.remove(s.soon(), opened)
 	s.cut(0, 5)
-	src.reader.add(opened, 1)
+	_ = src.reader.add(s.soon(), opened, 1)
 	_, err = opened.Fetch(s.soon(), 1)
 	for err == nil {
 		_, err = opened.Fetch(s.soon(), 1)
@@ -179,7 +179,7 @@ func TestOvertakenInSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.take(st, 2)
-	src.reader.remove(st)
+	src.reader.remove(s.soon(), st)
 	for i := range int64(2) { // what was read before it was taken away is not missing
 		if st.arrive(&kgo.FetchPartition{LogStartOffset: 3 * i, Records: []*kgo.Record{{Topic: s.topic, Offset: 2 + i}}}, 1<<20) {
 			t.Errorf("it is paused at %d", 2+i)

@@ -44,10 +44,10 @@ func newReader(client *kgo.Client, cfg *Config) reader {
 }
 
 // add makes the records of a stream's partition from offset on come to it. A stream
-// that had the partition before gets nothing more.
-func (r *reader) add(s *stream, offset int64) {
+// that had the partition before gets nothing more. Its error is that of ctx: it may be done later.
+func (r *reader) add(ctx context.Context, s *stream, offset int64) error {
 	p := int32(s.Grant.ID)
-	r.carryOut(func() {
+	return r.carryOut(ctx, func() {
 		r.drop(p)
 		r.follow(s.life)
 		r.streams[p] = s
@@ -56,10 +56,11 @@ func (r *reader) add(s *stream, offset int64) {
 	})
 }
 
-// remove ends what add began. Nothing comes to the stream when it has returned.
-func (r *reader) remove(s *stream) {
+// remove ends what add began. Nothing comes to the stream when it has returned, or, if ctx ends
+// first, a little later: before another stream of the partition is added.
+func (r *reader) remove(ctx context.Context, s *stream) {
 	p := int32(s.Grant.ID)
-	r.carryOut(func() {
+	_ = r.carryOut(ctx, func() {
 		if r.streams[p] != s {
 			return
 		}
@@ -111,11 +112,17 @@ func (r *reader) resume(s *stream) {
 	}})
 }
 
-// carryOut does something between two polls and waits for it.
-func (r *reader) carryOut(do func()) {
+// carryOut does something between two polls, after all that was to be done before, and waits for it
+// until ctx ends: the goroutine may be waiting for a broker.
+func (r *reader) carryOut(ctx context.Context, do func()) error {
 	done := make(chan struct{})
 	r.order(order{do, done})
-	<-done
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (r *reader) order(o order) {

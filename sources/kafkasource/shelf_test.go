@@ -125,7 +125,7 @@ func TestAnOrderAtTheEnd(t *testing.T) {
 	s := newStage(t, 1)
 	r := &s.source(Config{}).reader
 	done := make(chan struct{})
-	r.carryOut(func() { r.order(order{func() {}, done}) })
+	_ = r.carryOut(t.Context(), func() { r.order(order{func() {}, done}) })
 	select {
 	case <-done:
 	case <-s.soon().Done():

@@ -83,7 +83,8 @@ func New(name string, store Store, cfg Config) (*Source, error) {
 	}
 	s := &Source{name: name, cfg: cfg, store: store, client: client, admin: kadm.NewClient(client)}
 	s.check.Store(int64(cfg.Check))
-	s.reader, s.mirror, s.grave = newReader(client, &cfg), newMirror(s), grave{source: s}
+	s.reader, s.mirror = newReader(client, &cfg), newMirror(s)
+	s.grave.source, s.grave.asking = s, make(chan struct{}, 1)
 	return s, nil
 }
 
@@ -212,8 +213,11 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 		return nil, err
 	}
 	st := newStream(s, g, tok, found, records)
-	s.reader.add(st, found.Base)
 	s.mirror.add(st)
+	if err := s.reader.add(ctx, st, found.Base); err != nil {
+		_ = st.Close(ctx) // it has ended: nothing is sent
+		return nil, err
+	}
 	return st, nil
 }
 

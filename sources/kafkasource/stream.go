@@ -172,8 +172,8 @@ func (s *stream) Close(ctx context.Context) error {
 	first := s.Stop()
 	s.Wait(ctx)
 	if first {
-		s.source.reader.remove(s)
-		defer s.source.mirror.remove(s)
+		s.source.reader.remove(ctx, s)
+		defer s.source.mirror.remove(ctx, s)
 	}
 	return s.Finish(ctx)
 }

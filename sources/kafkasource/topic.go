@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 )
 
 // bounds are what the topic has of a partition.
@@ -37,7 +40,7 @@ func (s *Source) describe(ctx context.Context, topic string) (kmsg.MetadataRespo
 	req := kmsg.NewPtrMetadataRequest()
 	req.AllowAutoTopicCreation = false
 	req.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
-	reply, err := req.RequestWith(ctx, s.client)
+	reply, err := req.RequestWith(ctx, prompt.Client{Client: s.client})
 	if err != nil {
 		return kmsg.MetadataResponseTopic{}, err
 	}
@@ -79,7 +82,7 @@ func (s *Source) bounds(ctx context.Context, p int32) (bounds, error) {
 			Partition: p, CurrentLeaderEpoch: -1, Timestamp: ask.timestamp, MaxNumOffsets: 1,
 		}}}}
 		req.ReplicaID = -1
-		reply, err := req.RequestWith(ctx, s.client)
+		reply, err := req.RequestWith(ctx, prompt.Client{Client: s.client})
 		if err == nil {
 			*ask.at, err = listed(reply)
 		}
@@ -102,7 +105,9 @@ func listed(reply *kmsg.ListOffsetsResponse) (int64, error) {
 
 // committed returns what the group of the mirror has for partition p, -1 if nothing.
 func (s *Source) committed(ctx context.Context, p int32) (int64, error) {
-	all, err := s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
+	all, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
+		return s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
+	})
 	if err == nil {
 		err = all.Error()
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,8 +34,10 @@ func (s *stage) fault(topic string, err *kerr.Error, keys ...kmsg.Key) *kfake.Fa
 // A line is how a client reaches the broker. While it is cut nothing comes through, and nobody
 // is told.
 type line struct {
-	cut  atomic.Bool
-	lost chan struct{} // holds a value if a question for metadata did not come through
+	cut   atomic.Bool
+	lost  chan struct{} // holds a value if a question for metadata did not come through
+	mu    sync.Mutex
+	conns []net.Conn
 }
 
 func newLine() *line { return &line{lost: make(chan struct{}, 1)} }
@@ -43,8 +46,24 @@ func (l *line) options() []kgo.Opt {
 	return []kgo.Opt{kgo.WithHooks(l), kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, network, host)
+		if err == nil {
+			l.mu.Lock()
+			l.conns = append(l.conns, c)
+			l.mu.Unlock()
+		}
 		return lineConn{c, l}, err
 	})}
+}
+
+// anew ends all connections: those that are made while the line is cut get no answer to their first
+// question.
+func (l *line) anew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.conns = nil
 }
 
 func (l *line) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
@@ -75,12 +94,12 @@ func TestATroubleOfTheTopicIsTold(t *testing.T) {
 	src := s.source(Config{})
 	streams := []*stream{s.open(src, 0), s.open(src, 1)}
 	for id, st := range streams {
-		src.reader.remove(st)
+		src.reader.remove(s.soon(), st)
 		s.push(partition.ID(id), "t", 1)
 	}
 	refused := s.fault(s.topic, kerr.TopicAuthorizationFailed, kmsg.Metadata)
 	for _, st := range streams {
-		src.reader.add(st, 0)
+		_ = src.reader.add(s.soon(), st, 0)
 	}
 	for _, st := range streams {
 		_, err := st.Fetch(s.soon(), 1)
@@ -111,7 +130,7 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 		{"too few replicas", func(s *stage, _ *line) func() {
 			return s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce).Remove
 		}},
-		{"silence", func(_ *stage, l *line) func() { l.cut.Store(true); return func() { l.cut.Store(false) } }},
+		{"silence", func(_ *stage, l *line) func() { l.cut.Store(true); l.anew(); return func() { l.cut.Store(false) } }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -153,22 +172,72 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 			if err := <-told; err == nil || !strings.Contains(err.Error(), s.topic+".dead") {
 				t.Errorf("settle: %v, want what is wrong with the dead topic", err)
 			}
-			if l.cut.Load() {
-				return // the client takes its time to notice that a line is cut
-			}
-			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-			defer cancel()
-			closed := make(chan error, 1)
-			go func() { closed <- st.Close(ctx) }()
-			select {
-			case err := <-closed:
-				if err == nil {
-					t.Error("it is closed although the letter is not there")
-				}
-			case <-time.After(testPatience):
-				t.Error("close waits on and on")
+			if err := s.closeInTime(st); err == nil {
+				t.Error("it is closed although the letter is not there")
 			}
 		})
+	}
+}
+
+// closeInTime closes a stream with a ctx that ends soon, and wants the answer about then: the client
+// itself takes ten seconds and more to give up a broker that takes a connection and never answers.
+func (s *stage) closeInTime(st *stream) error {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- st.Close(ctx) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(1500 * time.Millisecond):
+		s.Error("close outlasts its ctx")
+		return <-closed
+	}
+}
+
+// A stop waits neither for the goroutine that reads nor for the last word to the group when its
+// time is up, although both wait for a broker that is silent; nor does the start of a partition.
+func TestWhatWaitsForASilentBrokerHoldsUpNoStop(t *testing.T) {
+	t.Parallel() // it waits for most of its time
+	eachStore(t, 3, silentBrokerHoldsUpNoStop)
+}
+
+func silentBrokerHoldsUpNoStop(s *stage) {
+	t, l := s.T, newLine()
+	src := s.source(Config{Options: append(s.broker.Options(), l.options()...)})
+	purged, st := s.open(src, 0), s.open(src, 1)
+	s.push(1, "t", 2)
+	tasks := s.take(st, 2)
+	s.settle(st, sources.Done, tasks[0]) // news for the group
+	l.cut.Store(true)
+	defer l.cut.Store(false)
+	src.client.ForceMetadataRefresh()
+	<-l.lost
+	l.anew()
+	// The reader asks the client for what waits for the answer.
+	src.reader.order(order{do: func() { src.client.PurgeTopicsFromConsuming(s.topic) }})
+	ctx, cancel := context.WithTimeout(s.soon(), 100*time.Millisecond)
+	defer cancel()
+	_ = st.Settle(ctx, sources.Settlement{Task: &tasks[1], Outcome: sources.Done, Attempt: 1}) // it may be left to Close
+	for _, st := range []*stream{purged, st} {
+		_ = s.closeInTime(st)
+	}
+	ctx, cancel = context.WithTimeout(s.soon(), 100*time.Millisecond)
+	defer cancel()
+	opened := make(chan error, 1)
+	go func() {
+		_, err := src.open(ctx, partition.Grant{ID: 2, Epoch: 100}, partition.Token{Epoch: 100, Session: "x"})
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("open: %v", err)
+		}
+	case <-time.After(1500 * time.Millisecond):
+		t.Error("open outlasts its ctx")
+		<-opened
 	}
 }
 

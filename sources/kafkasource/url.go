@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/countoff/countoff/partition/urltls"
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 )
 
 // Options returns what a URL says of the brokers:
@@ -104,7 +105,7 @@ func login(user *url.Userinfo, mechanism string) (sasl.Mechanism, error) {
 // requests try for as long as they may, and then only say that time is up. Where nobody
 // listens the error says who was asked: that of the last address is not that of the others.
 func reach(ctx context.Context, client *kgo.Client) error {
-	err := client.Ping(ctx)
+	err := prompt.Client{Client: client}.Ping(ctx)
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		seeds, _ := client.OptValue(kgo.SeedBrokers).([]string)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 )
 
 // A link is the client, made when it is first needed: what it may say depends on what the
@@ -20,8 +20,8 @@ import (
 type link struct {
 	options []kgo.Opt
 
-	mu     sync.Mutex // held over asking, once
-	client *kgo.Client
+	asking chan struct{} // holds a value while somebody asks, once for all
+	client *prompt.Client
 	// explicit says that a group must be added to a transaction before it is committed
 	// to, and that a transaction's end does not raise the producer's epoch: brokers
 	// before transactions of version 2 (KIP-890).
@@ -29,9 +29,13 @@ type link struct {
 }
 
 // get returns the client.
-func (l *link) get(ctx context.Context) (*kgo.Client, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *link) get(ctx context.Context) (*prompt.Client, error) {
+	select {
+	case l.asking <- struct{}{}:
+		defer func() { <-l.asking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if l.client != nil {
 		return l.client, nil
 	}
@@ -46,7 +50,7 @@ func (l *link) get(ctx context.Context) (*kgo.Client, error) {
 		reply, err = kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, client)
 	}
 	if err != nil {
-		client.Close()
+		go client.Close() // it waits for what was given up
 		return nil, err
 	}
 	l.explicit = true
@@ -67,13 +71,14 @@ func (l *link) get(ctx context.Context) (*kgo.Client, error) {
 
 // dial makes a client that says no more than those versions know. Later ones name topics
 // by their ids only.
-func (l *link) dial(versions *kversion.Versions) (*kgo.Client, error) {
-	return kgo.NewClient(append(append([]kgo.Opt{kgo.ClientID("countoff")}, l.options...), kgo.MaxVersions(versions))...)
+func (l *link) dial(versions *kversion.Versions) (*prompt.Client, error) {
+	client, err := kgo.NewClient(append(append([]kgo.Opt{kgo.ClientID("countoff")}, l.options...), kgo.MaxVersions(versions))...)
+	return &prompt.Client{Client: client}, err
 }
 
 func (l *link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.asking <- struct{}{}
+	defer func() { <-l.asking }()
 	if l.client != nil {
 		l.client.Close()
 	}

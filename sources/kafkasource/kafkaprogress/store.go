@@ -105,7 +105,7 @@ func NewStore(name string, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		name: name, cfg: cfg, link: link{options: cfg.Options},
+		name: name, cfg: cfg, link: link{options: cfg.Options, asking: make(chan struct{}, 1)},
 		owners: make(map[partition.ID]*owner), limit: cfg.Metadata,
 	}, nil
 }
