@@ -63,8 +63,8 @@ type Config struct {
 	// Earliest, Latest, or Fail, which opens it no more until a person has decided.
 	// Default Fail.
 	OutOfRange Place
-	// DeadTopic gets the dead letters, each in the partition of its number. It is for one
-	// topic: Requeue writes all that is there to Topic. It is
+	// DeadTopic gets the dead letters, each in the partition of its number. Topics may
+	// share one: each letter says which it is of. It is
 	// created with as many partitions as Topic if it does not exist and the broker
 	// lets us. Default: Topic + ".dead".
 	DeadTopic string
@@ -111,7 +111,7 @@ func (c Config) withDefaults(name string) Config {
 		c.OutOfRange = Fail
 	}
 	if c.DeadTopic == "" {
-		c.DeadTopic = c.Topic + ".dead"
+		c.DeadTopic = deadOf(c.Topic)
 	}
 	for _, d := range []struct {
 		n *int
@@ -131,6 +131,9 @@ func (c Config) withDefaults(name string) Config {
 	}
 	return c
 }
+
+// deadOf is where the dead letters of a topic are unless somebody says otherwise.
+func deadOf(topic string) string { return topic + ".dead" }
 
 func (c Config) validate() error {
 	var errs []error

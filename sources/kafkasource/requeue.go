@@ -10,16 +10,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
 )
 
-// Requeue writes dead letters back to the partitions that they came from, oldest
-// first, so that those of a key keep their order, and returns how many. It ends with
+// Requeue writes the dead letters of Topic back to the partitions that they came from, oldest
+// first, so that those of a key keep their order, and returns how many. Where Topic has not got
+// that partition any more they go to the one of their key. It ends with
 // the letters that were there when it began. match says which; those that it refuses
 // stay dead. Nil: all. So does what is no dead letter of ours; the error says that there
-// was some, after the rest was done.
+// was some, after the rest was done. Letters of other topics are left to those.
 //
 // Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the
-// group DeadTopic + ".requeued", also when a letter could not be written: called again it
+// group DeadTopic + ".requeued" (DeadTopic + "." + Topic + ".requeued" if DeadTopic is not the
+// default), also when a letter could not be written: called again it
 // goes on from there. After a crash it may write some a second time. The records get the
 // present time, since retention would take them away otherwise, and keep their id.
 func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
@@ -36,6 +40,9 @@ func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n i
 			}
 			return nil
 		}
+		if err := q.place(ctx, back); err != nil {
+			return err
+		}
 		// One after the other: a batch could be larger than the topic allows.
 		if err := q.client.ProduceSync(ctx, back).FirstErr(); err != nil {
 			return err
@@ -49,7 +56,7 @@ func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n i
 	return n, err
 }
 
-// Drop passes over the dead letters that are there, and returns how many: they are
+// Drop passes over the dead letters of Topic that are there, and returns how many: they are
 // neither listed nor requeued any more. What is on the topic stays for as long as its
 // retention says. Of cfg it uses what Requeue does.
 func Drop(ctx context.Context, cfg Config) (n int, err error) {
@@ -60,7 +67,7 @@ func Drop(ctx context.Context, cfg Config) (n int, err error) {
 	return n, err
 }
 
-// DeadLetters gives each the dead letters that were neither requeued nor dropped, by
+// DeadLetters gives each the dead letters of Topic that were neither requeued nor dropped, by
 // partition, oldest first, until it returns false. Of cfg it uses what Requeue does. A
 // dead topic that is not there has none.
 func DeadLetters(ctx context.Context, cfg Config, each func(*kgo.Record) bool) error {
@@ -93,11 +100,20 @@ func walk(ctx context.Context, what string, cfg Config, pass bool, do func(*walk
 	if err := consumes(client); err != nil {
 		return err
 	}
-	w := walker{client: client, admin: kadm.NewClient(client), cfg: cfg, group: cfg.DeadTopic + ".requeued", pass: pass, do: do}
+	w := walker{client: client, admin: kadm.NewClient(client), cfg: cfg, group: passedBy(cfg), pass: pass, do: do}
 	if err := w.run(ctx); err != nil {
 		return fmt.Errorf("kafkasource: %s of %s: %w", what, cfg.DeadTopic, explain(err))
 	}
 	return nil
+}
+
+// passedBy is the group that keeps which letters were passed. Topics that share a dead topic have one
+// each: what one has passed the other has not.
+func passedBy(cfg Config) string {
+	if cfg.DeadTopic == deadOf(cfg.Topic) {
+		return cfg.DeadTopic + ".requeued"
+	}
+	return cfg.DeadTopic + "." + cfg.Topic + ".requeued"
 }
 
 type walker struct {
@@ -107,6 +123,7 @@ type walker struct {
 	group  string
 	pass   bool
 	do     func(*walker, *kgo.Record) error
+	total  int // partitions of Topic; 0: not asked yet
 }
 
 func (w *walker) run(ctx context.Context) error {
@@ -160,7 +177,7 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 				from = end
 				break
 			}
-			if !r.Attrs.IsControl() {
+			if !r.Attrs.IsControl() && w.ours(r) {
 				if err := w.do(w, r); err != nil {
 					failed = fmt.Errorf("partition %d, offset %d: %w", p, r.Offset, err)
 					break
@@ -176,6 +193,41 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 		}
 	}
 	return nil
+}
+
+// ours reports whether a letter is of Topic. So may be what does not say: it is no letter, and to be told.
+func (w *walker) ours(l *kgo.Record) bool {
+	for _, h := range l.Headers {
+		if h.Key == HeaderDeadTopic {
+			return string(h.Value) == w.cfg.Topic
+		}
+	}
+	return true
+}
+
+// place puts a record whose partition is gone, as the topic was made anew with fewer, into that of
+// its key, where those go that come now.
+func (w *walker) place(ctx context.Context, r *kgo.Record) error {
+	if w.total == 0 {
+		topics, err := w.admin.ListTopics(ctx, w.cfg.Topic)
+		if err == nil {
+			err = topics.Error()
+		}
+		if err != nil {
+			return fmt.Errorf("topic %s: %w", w.cfg.Topic, err)
+		}
+		w.total = len(topics[w.cfg.Topic].Partitions)
+	}
+	if int(r.Partition) < w.total {
+		return nil
+	}
+	if len(r.Key) == 0 {
+		r.Partition %= int32(w.total)
+		return nil
+	}
+	id, err := partition.Murmur2.Of(string(r.Key), w.total)
+	r.Partition = int32(id)
+	return err
 }
 
 // passed keeps that a partition was gone through up to an offset: also if ctx has ended,

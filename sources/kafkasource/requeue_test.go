@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -166,6 +167,80 @@ func TestLettersOfOthers(t *testing.T) {
 	}
 }
 
+// Topics may share a dead topic: the letters of one are listed, requeued and dropped alone, and those
+// of the other are there afterwards.
+func TestTopicsThatShareADeadTopic(t *testing.T) {
+	s := newStage(t, 1)
+	dead, other := s.broker.Topic(1), *s
+	other.topic = s.broker.Topic(1)
+	for _, of := range []*stage{s, &other} { // theirs lie between each other's
+		for i := range 2 {
+			of.bury(s.client, dead, fmt.Sprint(i))
+		}
+	}
+	s.bury(s.client, dead, "2")
+	cfg := func(of *stage) Config { return Config{Topic: of.topic, DeadTopic: dead, Options: s.broker.Options()} }
+	want := func(of *stage, n int) {
+		t.Helper()
+		listed := 0
+		if err := DeadLetters(s.soon(), cfg(of), func(*kgo.Record) bool { listed++; return true }); err != nil || listed != n {
+			t.Errorf("%d letters are listed, %v, want %d", listed, err, n)
+		}
+	}
+	want(s, 3)
+	want(&other, 2)
+	if n, err := Requeue(s.soon(), cfg(&other), nil); n != 2 || err != nil {
+		t.Errorf("requeued %d, %v, want 2", n, err)
+	}
+	want(&other, 0)
+	want(s, 3)
+	if n, err := Drop(s.soon(), cfg(s)); n != 3 || err != nil {
+		t.Errorf("dropped %d, %v, want 3", n, err)
+	}
+	want(s, 0)
+	other.bury(s.client, dead, "2")
+	want(s, 0)
+	want(&other, 1)
+	for i, r := range s.records(other.topic, 0, 2) {
+		if want := fmt.Sprint("t", i); string(r.Value) != want {
+			t.Errorf("requeued %q, want %s", r.Value, want)
+		}
+	}
+}
+
+// A letter of a partition that the topic has not got any more, since it was made anew with fewer,
+// goes where the records of its key go now, and holds up no other.
+func TestARequeueToATopicThatHasShrunk(t *testing.T) {
+	s := newStage(t, 3)
+	st := s.open(s.source(Config{}), 2)
+	s.push(2, "dan", 2, "dan")
+	s.push(2, "none", 1)
+	s.settle(st, sources.Dead, s.take(st, 3)...)
+	s.close(st)
+	if _, err := s.admin.DeleteTopics(s.soon(), s.topic); err != nil {
+		t.Fatal(err)
+	}
+	s.broker.Create(s.topic, 2)
+	if n, err := Requeue(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 3 || err != nil {
+		t.Fatalf("requeued %d, %v, want 3", n, err)
+	}
+	home, err := partition.Murmur2.Of("dan", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if home == 0 {
+		t.Fatal("the key shows nothing: one without a key goes there as well")
+	}
+	for i, r := range s.records(s.topic, home, 2) {
+		if want := fmt.Sprint("dan", i); string(r.Value) != want {
+			t.Errorf("the partition of the key has %q, want %s", r.Value, want)
+		}
+	}
+	if r := s.records(s.topic, 0, 1)[0]; string(r.Value) != "none0" {
+		t.Errorf("the one without a key is %q", r.Value)
+	}
+}
+
 // What cannot go back is said, and what stands before it is not written again: a foreign
 // record is passed over, and a letter that the topic does not take is tried again.
 func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
@@ -188,11 +263,15 @@ func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
 	requeue(s.soon(), 2, "2 that are no dead letters of ours, first in "+dead+": partition 0, offset 1")
 	requeue(s.soon(), 0, "")
 
-	s.bury(s.client, dead, "2")
-	nowhere := kgo.RecordHeader{Key: HeaderDeadPartition, Value: []byte("7")}
-	if err := s.client.ProduceSync(s.soon(), &kgo.Record{Topic: dead, Headers: []kgo.RecordHeader{nowhere}}).FirstErr(); err != nil {
+	least := "1000"
+	set := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &least}}
+	if _, err := s.admin.AlterTopicConfigs(s.soon(), set, s.topic); err != nil {
 		t.Fatal(err)
 	}
+	noise := make([]byte, 2000) // not to be compressed
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	s.bury(s.client, dead, "2")
+	s.bury(s.client, dead, "4", kgo.RecordHeader{Key: "large", Value: noise})
 	s.bury(s.client, dead, "3")
 	requeue(s.soon(), 1, "partition 0, offset 5")
 	requeue(s.soon(), 0, "partition 0, offset 5")
