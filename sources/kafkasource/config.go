@@ -55,8 +55,10 @@ type Config struct {
 	// NoGroup: none.
 	Group string
 	// Start is where a partition begins that nobody has opened and the group does
-	// not know: Earliest or Latest. Partitions that are added while peers work begin
-	// at their beginning. Default Earliest.
+	// not know: Earliest or Latest. Partitions that are added after the name has begun begin
+	// at their beginning: those are what the group does not know although it knows others.
+	// Without a group, and where the store commits to it itself, only a peer that was there
+	// when they were added knows that. Default Earliest.
 	Start Place
 	// OutOfRange says what becomes of a partition whose stored position the topic
 	// does not have, because its retention has overtaken us or it was made anew:

@@ -134,15 +134,22 @@ func (m *mirror) news() map[int32]int64 {
 
 // commit commits; what fails is told, and said again when there is more to say.
 func (m *mirror) commit(at map[int32]int64) {
-	cfg := &m.source.cfg
-	if len(at) == 0 || cfg.Group == NoGroup {
+	if len(at) == 0 || m.source.cfg.Group == NoGroup {
 		return
 	}
+	if err := m.write(context.Background(), at); err != nil {
+		m.source.warn(err)
+	}
+}
+
+// write commits.
+func (m *mirror) write(ctx context.Context, at map[int32]int64) error {
+	cfg := &m.source.cfg
 	offsets := make(kadm.Offsets)
 	for p, o := range at {
 		offsets.AddOffset(cfg.Topic, p, o, -1)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), mirrorTimeout)
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
 	done, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
 		return m.source.admin.CommitOffsets(ctx, cfg.Group, offsets)
@@ -151,8 +158,7 @@ func (m *mirror) commit(at map[int32]int64) {
 		err = done.Error()
 	}
 	if err != nil {
-		m.source.warn(fmt.Errorf("kafkasource: commit to group %s: %w", cfg.Group, explain(err)))
-		return
+		return fmt.Errorf("kafkasource: commit to group %s: %w", cfg.Group, explain(err))
 	}
 	now := time.Now()
 	m.mu.Lock()
@@ -160,6 +166,7 @@ func (m *mirror) commit(at map[int32]int64) {
 	for p, o := range at {
 		m.last[p] = committed{o, now}
 	}
+	return nil
 }
 
 // look asks what is to be asked now and then. It ends with stop, which is no news.

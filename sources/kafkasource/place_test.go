@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -262,9 +265,14 @@ func TestCheckEvery(t *testing.T) {
 
 // A topic that grows is noticed, and its new partitions begin at their beginning.
 func TestGrows(t *testing.T) {
-	s := newStage(t, 2)
-	grown := make(chan int, 10)
-	src := s.source(Config{Start: Latest, Look: 10 * time.Millisecond, Grown: func(_ context.Context, total int) error { grown <- total; return nil }})
+	for _, group := range []string{"", NoGroup} {
+		t.Run("group "+group, func(t *testing.T) { grows(newStage(t, 2), group) })
+	}
+}
+
+func grows(s *stage, group string) {
+	t, grown := s.T, make(chan int, 10)
+	src := s.source(Config{Group: group, Start: Latest, Look: 10 * time.Millisecond, Grown: func(_ context.Context, total int) error { grown <- total; return nil }})
 	if l, err := src.Layout(s.soon()); err != nil || l.Total != 2 || l.Hash != partition.Murmur2 {
 		t.Fatalf("the layout is %+v, %v", l, err)
 	}
@@ -282,6 +290,74 @@ func TestGrows(t *testing.T) {
 	case total := <-grown:
 		t.Errorf("told again: %d", total)
 	default:
+	}
+}
+
+// A peer that comes after the topic has grown begins the new partitions at their beginning as well: so
+// does each when the topic has grown while nobody worked. One that was there when the name began does not,
+// however late it is opened.
+func TestAPartitionThatIsYoungerThanTheName(t *testing.T) {
+	s := newStage(t, 2)
+	s.push(0, "old", 1)
+	s.push(1, "old", 1)
+	first := s.source(Config{Start: Latest})
+	s.close(s.open(first, 0))
+	s.broker.Grow(s.topic, 3)
+	s.client = s.broker.Client() // the other one does not know yet
+	s.push(1, "new", 1)
+	s.push(2, "new", 1)
+	later := s.source(Config{Start: Latest})
+	if l, err := later.Layout(s.soon()); err != nil || l.Total != 3 {
+		t.Fatalf("the layout is %+v, %v", l, err)
+	}
+	s.want("the first task of the new partition", s.take(s.open(later, 2), 1)[0], "new0")
+	s.want("the first task of one that was there", s.take(s.open(later, 1), 1)[0], "new0")
+}
+
+// Peers of a name that is new say one after the other where its partitions end. Who looked at one before
+// that was said takes it for what it is: there was more meanwhile.
+func TestAPartitionThatBeganElsewhereMeanwhile(t *testing.T) {
+	s := newStage(t, 1)
+	src := s.source(Config{Start: Latest, Group: "g-" + s.name})
+	var offsets kadm.Offsets
+	offsets.AddOffset(s.topic, 0, 1, -1)
+	store := begunLate{src.store, func() { // when the bounds were asked for
+		s.push(0, "t", 2)
+		if err := s.admin.CommitAllOffsets(s.soon(), "g-"+s.name, offsets); err != nil {
+			t.Error(err)
+		}
+	}}
+	src.store = store
+	s.want("the first task", s.take(s.open(src, 0), 1)[0], "t1")
+}
+
+// begunLate is a store before whose answer something happens.
+type begunLate struct {
+	Store
+	before func()
+}
+
+func (b begunLate) Begun(ctx context.Context, id partition.ID) (bool, error) {
+	b.before()
+	return b.Store.Begun(ctx, id)
+}
+
+// Where the partitions of a new name end is said to the group before one is opened: what is committed
+// later would make those look younger that were not opened yet.
+func TestAGroupThatTakesNoBeginnings(t *testing.T) {
+	s := newStage(t, 2)
+	s.push(0, "old", 1)
+	s.push(1, "old", 1)
+	src := s.source(Config{Start: Latest})
+	refused := s.fault("", kerr.UnknownMemberID, kmsg.OffsetCommit)
+	if _, err := s.try(src, 0); !errors.Is(err, kerr.UnknownMemberID) {
+		t.Errorf("opened with %v, want what the group says", err)
+	}
+	refused.Remove()
+	for id := range partition.ID(2) {
+		st := s.open(src, id)
+		s.push(id, "new", 1)
+		s.want("the first task", s.take(st, 1)[0], "new0")
 	}
 }
 

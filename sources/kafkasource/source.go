@@ -15,6 +15,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 	"github.com/countoff/countoff/sources/logstream"
 	"github.com/countoff/countoff/sources/progress"
 )
@@ -122,7 +123,7 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 // rights asks for what would be missed only later: the group, and the dead topic.
 func (s *Source) rights(ctx context.Context) error {
 	if s.cfg.Group != NoGroup {
-		if _, err := s.committed(ctx, 0); err != nil {
+		if _, _, err := s.committed(ctx, 0); err != nil {
 			return err
 		}
 	}
@@ -198,6 +199,9 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 		return nil, err
 	}
 	begin, err := s.begin(ctx, g.ID, log)
+	if err == nil && begin > log.end {
+		log, err = s.bounds(ctx, int32(g.ID)) // it was said by a peer that has looked since
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -222,26 +226,50 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 }
 
 // begin is the base of a partition that nobody has opened: where the group of the
-// mirror stands, else where the configuration says. What was added to the topic while
-// we looked is read from its beginning.
+// mirror stands, else where the configuration says. What was added to the topic since the name
+// began is read from its beginning: the group has the others, or this source has seen it grow.
 func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64, error) {
 	begun, err := s.store.Begun(ctx, id)
 	if err != nil || begun {
 		return 0, err
 	}
 	if s.cfg.Group != NoGroup {
-		at, err := s.committed(ctx, int32(id))
+		at, others, err := s.committed(ctx, int32(id))
 		if err != nil {
 			return 0, err
 		}
 		if at >= 0 {
 			return at, nil // out of range or not, place will say
 		}
+		if s.cfg.Start == Latest && !others {
+			err = s.mark(ctx)
+		}
+		if err != nil || others {
+			return log.start, err
+		}
 	}
 	if s.cfg.Start == Latest && !s.grown(id) {
 		return log.end, nil
 	}
 	return log.start, nil
+}
+
+// mark commits where all partitions end now, at the first one of a name that begins at the latest. So
+// each has its beginning, whenever it is opened, and one that has none is younger. Peers may do it side by
+// side: an owner's own commits go on.
+func (s *Source) mark(ctx context.Context) error {
+	ends, err := prompt.Call(ctx, func() (kadm.ListedOffsets, error) { return s.admin.ListEndOffsets(ctx, s.cfg.Topic) })
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("kafkasource: where the partitions end: %w", explain(err))
+	}
+	at := make(map[int32]int64)
+	for p, o := range ends[s.cfg.Topic] {
+		at[p] = o.Offset
+	}
+	return s.mirror.write(ctx, at)
 }
 
 // place makes the base one that the topic has.

@@ -103,8 +103,9 @@ func listed(reply *kmsg.ListOffsetsResponse) (int64, error) {
 	return at.Offset, kerr.ErrorForCode(at.ErrorCode)
 }
 
-// committed returns what the group of the mirror has for partition p, -1 if nothing.
-func (s *Source) committed(ctx context.Context, p int32) (int64, error) {
+// committed returns what the group of the mirror has for partition p, -1 if nothing, and whether it
+// has anything for another.
+func (s *Source) committed(ctx context.Context, p int32) (at int64, others bool, err error) {
 	all, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
 		return s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
 	})
@@ -112,15 +113,20 @@ func (s *Source) committed(ctx context.Context, p int32) (int64, error) {
 		err = all.Error()
 	}
 	if errors.Is(err, kerr.GroupIDNotFound) {
-		return -1, nil
+		return -1, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("kafkasource: offsets of group %s: %w", s.cfg.Group, explain(err))
+		return 0, false, fmt.Errorf("kafkasource: offsets of group %s: %w", s.cfg.Group, explain(err))
 	}
-	if at, ok := all.Lookup(s.cfg.Topic, p); ok {
-		return at.At, nil
+	at = -1
+	for q, o := range all[s.cfg.Topic] {
+		if q == p {
+			at = o.At
+		} else if o.At >= 0 {
+			others = true
+		}
 	}
-	return -1, nil
+	return at, others, nil
 }
 
 // hints say what to do about an error of the broker.
