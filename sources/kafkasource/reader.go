@@ -177,16 +177,13 @@ func (r *reader) run() {
 func (r *reader) poll(ctx context.Context) {
 	fetches := r.client.PollFetches(ctx)
 	var full []int32
-	share := r.share()
-	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-		s := r.streams[f.Partition]
-		if f.Topic != r.topic || s == nil {
-			return
+	for _, fetch := range fetches {
+		for i := range fetch.Topics {
+			if t := &fetch.Topics[i]; t.Topic == r.topic {
+				full = r.give(t, full)
+			}
 		}
-		if len(f.Records) > 0 && s.arrive(&f.FetchPartition, share) {
-			full = append(full, f.Partition)
-		}
-	})
+	}
 	fetches.EachError(func(topic string, p int32, err error) {
 		switch s := r.streams[p]; {
 		case s != nil && topic == r.topic:
@@ -208,6 +205,27 @@ func (r *reader) poll(ctx context.Context) {
 	if len(full) > 0 {
 		r.client.PauseFetchPartitions(map[string][]int32{r.topic: full})
 	}
+}
+
+// give gives records to the streams, and adds to full what is to be paused. A client that did not know
+// the topic takes the one that it finds: that may have been made anew since the stream's position was
+// looked at, and have records there.
+func (r *reader) give(t *kgo.FetchTopic, full []int32) []int32 {
+	life, share := lifeOf(t.TopicID), r.share()
+	for i := range t.Partitions {
+		f := &t.Partitions[i]
+		s := r.streams[f.Partition]
+		if s == nil || len(f.Records) == 0 {
+			continue
+		}
+		if s.life != "" && life != "" && s.life != life {
+			s.readFailed(kerr.UnknownTopicID)
+		} else if !s.arrive(f, share) {
+			continue
+		}
+		full = append(full, f.Partition)
+	}
+	return full
 }
 
 // final reports whether the client reads the partition no further, whatever it is told, until it

@@ -1,10 +1,14 @@
 package kafkasource
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
 )
 
 // A topic that was made anew is read by whoever opens a partition of it, although another one
@@ -41,4 +45,40 @@ func TestATopicMadeAnewBesideAFullPartition(t *testing.T) {
 	}
 	s.close(full)
 	s.want("its next owner", s.take(s.open(src, 1), 1)[0], "new0")
+}
+
+// A topic that is made anew between the look at it and the first fetch is not read where the old one
+// stood, whether it has got so far or not: who opens the partition next sees that it is another.
+func TestATopicMadeAnewBeforeTheFirstFetch(t *testing.T) {
+	for _, n := range []int{1, 9} {
+		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, 1)
+			s.push(0, "t", 6)
+			first := s.open(s.source(Config{}), 0)
+			s.settle(first, sources.Done, s.take(first, 2)...)
+			s.close(first)
+			src := s.source(Config{OutOfRange: Earliest}) // it has not read the old one
+			store := src.store
+			src.store = openLate{store, func() { recreate(n)(s) }}
+			st := s.open(src, 0)
+			if tasks, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+				t.Errorf("fetched %d tasks, %v, want ErrForgot", len(tasks), err)
+			}
+			s.close(st)
+			src.store = store
+			s.want("the next owner", s.take(s.open(src, 0), 1)[0], "again0")
+		})
+	}
+}
+
+// openLate is a store before whose Open something happens.
+type openLate struct {
+	Store
+	before func()
+}
+
+func (o openLate) Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error) {
+	o.before()
+	return o.Store.Open(ctx, g, tok, begin)
 }
