@@ -146,9 +146,7 @@ func TestOvertaken(t *testing.T) {
 	s := newStage(t, 1)
 	src := s.source(Config{OutOfRange: Earliest, Buffer: 1})
 	s.push(0, "t", 1)
-	st := s.open(src, 0)
-	s.settle(st, sources.Done, s.take(st, 1)...)
-	s.close(st)
+	s.worked(src, 0, 1)
 	s.push(0, "u", 5)
 	// The reader is told of a position that is gone meanwhile.
 	opened, err := src.open(s.soon(), partition.Grant{ID: 0, Epoch: 100}, partition.Token{Epoch: 100, Session: "x"})

@@ -55,9 +55,7 @@ func TestATopicMadeAnewBeforeTheFirstFetch(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, 1)
 			s.push(0, "t", 6)
-			first := s.open(s.source(Config{}), 0)
-			s.settle(first, sources.Done, s.take(first, 2)...)
-			s.close(first)
+			s.worked(s.source(Config{}), 0, 2)
 			src := s.source(Config{OutOfRange: Earliest}) // it has not read the old one
 			store := src.store
 			src.store = openLate{store, func() { recreate(n)(s) }}

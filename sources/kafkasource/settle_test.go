@@ -40,6 +40,28 @@ func (s *stage) buried() int64 {
 	return o.Offset
 }
 
+// buriesNoMore checks that st has nothing to bury, beside the one letter that there is.
+func (s *stage) buriesNoMore(st *stream) {
+	s.Helper()
+	if err := st.bury(s.soon()); err != nil {
+		s.Error(err)
+	}
+	if n := s.buried(); n != 1 {
+		s.Errorf("%d letters, want 1", n)
+	}
+}
+
+// condemn records that a task is dead, and does something before the store can be told.
+func (s *stage) condemn(st *stream, task *sources.Task, before func()) {
+	s.Helper()
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
+	if _, err := st.Record(&sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 1}, time.Now()); err != nil {
+		s.Fatal(err)
+	}
+	before()
+}
+
 // A letter that is on the dead topic is not written again while the store does not hear of
 // its end.
 func TestALetterIsBuriedOnce(t *testing.T) {
@@ -63,9 +85,7 @@ func TestALetterIsBuriedOnce(t *testing.T) {
 		}
 		return false
 	})
-	if err := st.bury(ctx); err != nil {
-		t.Error(err)
-	}
+	s.buriesNoMore(st)
 	away.Store(false)
 	<-settled // the store was away for as long as it takes to be told, or not
 	s.settle(st, sources.Dead, task)
@@ -83,17 +103,8 @@ func TestALetterIsNotBuriedUnasked(t *testing.T) {
 	tasks := s.take(st, 2)
 	s.settle(st, sources.Dead, tasks[0]) // so that there is a dead topic
 	s.open(s.source(Config{}), 0)        // the next owner
-	st.Mu.Lock()
-	if _, err := st.Record(&sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	st.Mu.Unlock()
-	if err := st.bury(s.soon()); err != nil {
-		t.Error(err)
-	}
-	if n := s.buried(); n != 1 {
-		t.Errorf("%d letters, want 1", n)
-	}
+	s.condemn(st, &tasks[1], func() {})
+	s.buriesNoMore(st)
 }
 
 // An owner that has heard that it was followed buries nothing any more, not even what it
@@ -104,21 +115,13 @@ func TestWhoIsLostBuriesNothing(t *testing.T) {
 	st := s.open(s.source(Config{}), 0)
 	tasks := s.take(st, 2)
 	s.settle(st, sources.Dead, tasks[0]) // so that there is a dead topic
-	st.Mu.Lock()
-	if _, err := st.Record(&sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range st.letters {
-		l.admitted = true
-	}
-	st.Lose(sources.ErrFenced)
-	st.Mu.Unlock()
-	if err := st.bury(s.soon()); err != nil {
-		t.Error(err)
-	}
-	if n := s.buried(); n != 1 {
-		t.Errorf("%d letters, want 1", n)
-	}
+	s.condemn(st, &tasks[1], func() {
+		for _, l := range st.letters {
+			l.admitted = true
+		}
+		st.Lose(sources.ErrFenced)
+	})
+	s.buriesNoMore(st)
 }
 
 // A store that does not answer is told to who waits for it; what was said is said to it

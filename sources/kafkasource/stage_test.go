@@ -171,6 +171,14 @@ func (s *stage) settle(st *stream, o sources.Outcome, tasks ...sources.Task) {
 	}
 }
 
+// worked has an owner do the first n tasks of a partition, and go.
+func (s *stage) worked(src *Source, id partition.ID, n int) {
+	s.Helper()
+	st := s.open(src, id)
+	s.settle(st, sources.Done, s.take(st, n)...)
+	s.close(st)
+}
+
 func (s *stage) close(st *stream) {
 	s.Helper()
 	if err := st.Close(s.soon()); err != nil {

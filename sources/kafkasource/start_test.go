@@ -42,9 +42,7 @@ func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
 	src := s.source(Config{})
-	st := s.open(src, 0)
-	s.settle(st, sources.Done, s.take(st, 1)...)
-	s.close(st)
+	s.worked(src, 0, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
 	}
@@ -176,11 +174,9 @@ func TestAPositionThatIsNotThere(t *testing.T) {
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	src := s.source(Config{})
-	st := s.open(src, 0)
-	s.settle(st, sources.Done, s.take(st, 2)...)
-	s.close(st)
+	s.worked(src, 0, 2)
 	s.fault(s.topic, kerr.OffsetOutOfRange, kmsg.Fetch)
-	st = s.open(src, 0)
+	st := s.open(src, 0)
 	if tasks, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
 		t.Errorf("fetched %d tasks, %v, want ErrForgot", len(tasks), err)
 	}

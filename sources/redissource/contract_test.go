@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -20,8 +19,7 @@ import (
 
 // ops says what commands are for.
 func ops() func(redis.Cmder) sourcetest.Op {
-	var mu sync.Mutex
-	var last string // the base as last said: one that rises settles
+	settles := redisline.Settles()
 	return func(c redis.Cmder) sourcetest.Op {
 		args := c.Args()
 		switch {
@@ -35,12 +33,7 @@ func ops() func(redis.Cmder) sourcetest.Op {
 		case fmt.Sprint(args[2]) == "1" && strings.HasSuffix(fmt.Sprint(args[3]), ":fence"):
 			return sourcetest.Close
 		case strings.HasSuffix(fmt.Sprint(args[4]), ":done"):
-			argv := args[10:]
-			mu.Lock()
-			defer mu.Unlock()
-			before, base := last, fmt.Sprint(argv[4])
-			last = base
-			if before != base && before != "" || argv[8] != "" {
+			if settles(c) {
 				return sourcetest.Settle
 			}
 		}

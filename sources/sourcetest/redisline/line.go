@@ -5,7 +5,9 @@ package redisline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +33,22 @@ func New(client, late redis.UniversalClient, op func(redis.Cmder) sourcetest.Op)
 	l := &Line{op: op, late: late}
 	client.AddHook(l)
 	return l
+}
+
+// Settles returns what reports of each call of redisprogress's settle script whether it settles anything:
+// its base is above that of the call before, or it has verdicts of others. It may be called from any
+// goroutine.
+func Settles() func(redis.Cmder) bool {
+	var mu sync.Mutex
+	var last string // the base as last said
+	return func(c redis.Cmder) bool {
+		argv := c.Args()[10:]
+		mu.Lock()
+		defer mu.Unlock()
+		before, base := last, fmt.Sprint(argv[4])
+		last = base
+		return before != base && before != "" || argv[8] != ""
+	}
 }
 
 // DialHook implements [redis.Hook].
