@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -63,6 +64,17 @@ func (p *past) sealed(ctx context.Context, version uint64) (int64, error) {
 	return -1, nil
 }
 
+// together returns for how long all of sessions have been there; negative: longer than the
+// history reaches back.
+func (p *past) together(sessions []partition.Session) time.Duration {
+	for _, e := range slices.Backward(p.history) {
+		if e.What == machine.Came && slices.Contains(sessions, e.Session) {
+			return max(p.now.Sub(e.At), 0)
+		}
+	}
+	return -1
+}
+
 // findings judges l. Only if something lasts that may last for a while, the history is
 // read to find out for how long.
 func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, error) {
@@ -82,6 +94,8 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 		switch {
 		case c.Kind == coverage.Unwell:
 			return -1 // of the name, and in no history
+		case c.Kind == coverage.SameID:
+			return then.together(c.Sessions)
 		case c.Handover:
 			from = since.asked
 		case c.Kind == coverage.Overdue:

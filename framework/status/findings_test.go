@@ -53,6 +53,17 @@ func TestFindings(t *testing.T) {
 			sync(t, l, ann)
 			sync(t, l, transition.Request{Session: "cc", Peer: "cid", Weight: 1, State: machine.Live, Strategy: "jump"})
 		}, `two-strategies: the peers share out the partitions by "jump" (cid) and "sticky" (ann)`},
+		coverage.SameID: {func(name string, l *redisledger.Ledger) {
+			ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Hold: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}}
+			for range 8 {
+				sync(t, l, ann)
+				sync(t, l, transition.Request{Session: "cc", Peer: "ann", Weight: 1, State: machine.Live})
+				if s := read(t, client, name); len(s.Findings) > 0 {
+					t.Errorf("told before its bound: %v", s.Findings)
+				}
+				pass(1800 * time.Millisecond)
+			}
+		}, `same-id: 2 peers that live have the id "ann"`},
 		coverage.Overdue: {func(name string, l *redisledger.Ledger) {
 			m.RPush(redissource.KeysOf(name, 1).Pending, "task")
 			ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Hold: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}}

@@ -95,6 +95,8 @@ const (
 
 // A Peer is a session the store knows.
 type Peer struct {
+	// ID is the peer's, here and wherever a peer is named. Live sessions that share one have
+	// "#" and the beginning of their session after it.
 	ID         string            `json:"id"`
 	Index      int               `json:"index"` // -1: in no roll
 	State      string            `json:"state"` // live, joining, leaving, gone or expired
@@ -236,7 +238,7 @@ func (at Place) Census(ctx context.Context, name string) (transition.Census, err
 
 // conclude adds to s what its past is asked for.
 func conclude(ctx context.Context, then *past, s Status, census transition.Census, stats []redissource.Stat) (_ Status, err error) {
-	if s.Barrier = barrierOf(census); s.Barrier != nil {
+	if s.Barrier = barrierOf(census.Apart()); s.Barrier != nil {
 		if s.Barrier.ForMS, err = then.sealed(ctx, s.Barrier.Roll); err != nil {
 			return Status{}, err
 		}
@@ -269,6 +271,7 @@ func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids 
 // assemble puts together what the ledger and the data say. pending is nil if nobody has
 // looked at the data.
 func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64, table map[string][]string) Status {
+	census = census.Apart()
 	s := Status{
 		Name: name, Config: census.Config, Table: table, TasksUnknown: pending == nil,
 		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},

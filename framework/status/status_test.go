@@ -163,6 +163,41 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
+// Two live sessions of one peer id are two peers, in all that names them.
+func TestTwoOfOneIDAreTwoPeers(t *testing.T) {
+	_, client, pass := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "mine")
+	one := transition.Request{Session: "aaaaaaaabb", Peer: "ann", Weight: 1, State: machine.Live, Barrier: true, Arrived: 1, Claim: []partition.ID{0}}
+	two := one
+	two.Session, two.Arrived, two.Claim = "bbbbbbbbcc", 1<<40, []partition.ID{1}
+	sync(t, l, one)
+	sync(t, l, two)
+	if err := l.Seal(t.Context(), transition.Roll{Membership: census(t, l).Membership, Members: []machine.RollMember{
+		{Member: partition.Member{Session: one.Session, Peer: "ann", Weight: 1}, Partitions: []partition.ID{0}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, client, "n")
+	if s.Peers[0].ID != "ann#aaaaaaaa" || s.Peers[1].ID != "ann#bbbbbbbb" {
+		t.Errorf("peers %+v", s.Peers)
+	}
+	if s.Partitions[0].Owner != "ann#aaaaaaaa" || s.Partitions[1].Owner != "ann#bbbbbbbb" {
+		t.Errorf("partitions %+v", s.Partitions)
+	}
+	if b := s.Barrier; b == nil || b.Behind[0].Peer != "ann#aaaaaaaa" || b.Arrived[0] != "ann#bbbbbbbb" {
+		t.Errorf("barrier %+v", b)
+	}
+	two.State, two.Claim = machine.Gone, nil // it has stopped
+	sync(t, l, two)
+	pass(time.Second)
+	if s := read(t, client, "n"); s.Peers[0].ID != "ann" {
+		t.Errorf("peers %+v", s.Peers)
+	}
+}
+
 // TestBarrier closes a barrier and wants to be told who has arrived, who is waited for and
 // since when, until all have.
 func TestBarrier(t *testing.T) {

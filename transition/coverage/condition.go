@@ -24,12 +24,13 @@ const (
 	Refused      Kind = "refused"       // somebody wants another number of partitions, hash or units
 	TwoNames     Kind = "two-deployments"
 	TwoWays      Kind = "two-strategies" // peers share out the partitions in different ways
+	SameID       Kind = "same-id"        // several live peers have one id
 	Unwell       Kind = "unwell"         // all who claim partitions say that they are unwell
 )
 
 // Kinds lists all kinds.
 func Kinds() []Kind {
-	return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, TwoWays, Unwell}
+	return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, TwoWays, SameID, Unwell}
 }
 
 // refusedFor is how long a refusal is worth telling.
@@ -56,6 +57,8 @@ type Condition struct {
 	Kind Kind
 	// ID is the partition, of the first four kinds.
 	ID partition.ID
+	// Sessions share a peer id, of SameID.
+	Sessions []partition.Session
 	// Text says what is wrong, for people, without the partition.
 	Text string
 	// Bound is how long it may last; zero: it is wrong at once.
@@ -72,7 +75,7 @@ func (k Kind) partitions() bool {
 	switch k {
 	case Unowned, NoneEligible, Double, Overdue:
 		return true
-	case Refused, TwoNames, TwoWays, Unwell:
+	case Refused, TwoNames, TwoWays, SameID, Unwell:
 	}
 	return false
 }
@@ -89,6 +92,8 @@ func (c Condition) key() string {
 func Conditions(l Look) []Condition {
 	b := bounds(l.Census)
 	all := refusals(l.Census)
+	all = append(all, sameIDs(l.Census, b.takeover)...)
+	l.Census = l.Census.Apart()
 	all = append(all, disagreements(l.Census)...)
 	if l.Census.Grace > 0 {
 		return all // nobody gains a partition: who owned what says so again first
@@ -155,6 +160,18 @@ func Conditions(l Look) []Condition {
 			continue
 		}
 		all = append(all, c)
+	}
+	return all
+}
+
+// sameIDs finds ids that several live peers have. One that was killed and came back under its
+// id is no other: its former session lives until its lease is over.
+func sameIDs(c machine.Census, bound time.Duration) []Condition {
+	var all []Condition
+	shared := c.Shared()
+	for _, id := range slices.Sorted(maps.Keys(shared)) {
+		all = append(all, Condition{Kind: SameID, Bound: bound, Sessions: shared[id],
+			Text: fmt.Sprintf("%d peers that live have the id %q: give each its own", len(shared[id]), id)})
 	}
 	return all
 }

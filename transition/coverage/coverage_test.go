@@ -118,6 +118,10 @@ var faults = map[string]struct {
 		},
 		coverage.TwoWays, 0, `share out the partitions by "jump" (peer-b) and "sticky" (peer-a)`,
 	},
+	"two of one id": {
+		func(l *coverage.Look) { l.Census.Sessions[1].Peer = "peer-a" },
+		coverage.SameID, timing.Takeover(), `2 peers that live have the id "peer-a"`,
+	},
 	"not handed over": {
 		func(l *coverage.Look) { l.Census.Grants[0].Waiter = "b" },
 		coverage.Overdue, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "peer-b waits for it, and peer-a",
@@ -202,6 +206,7 @@ func TestJudgeOfWhatHasNoBeginning(t *testing.T) {
 				l.Census.Sessions[i].Unwell = true
 			}
 		},
+		coverage.SameID: func(l *coverage.Look) { l.Census.Sessions[1].Peer = "peer-a" },
 		coverage.NoneEligible: func(l *coverage.Look) {
 			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
 		},
@@ -225,6 +230,11 @@ func TestQuiet(t *testing.T) {
 				machine.Seat{Session: "x", Peer: "x", State: machine.Live, Lease: -time.Second, Terms: machine.Terms{Deployment: "e"}},
 				machine.Seat{Session: "y", Peer: "y", State: machine.Gone, Lease: time.Second, Terms: machine.Terms{Deployment: "f"}})
 		},
+		"of the same id, and dead": func(l *coverage.Look) {
+			l.Census.Sessions = append(l.Census.Sessions,
+				machine.Seat{Session: "x", Peer: "peer-a", State: machine.Live, Lease: -time.Second},
+				machine.Seat{Session: "y", Peer: "peer-a", State: machine.Gone, Lease: time.Second})
+		},
 		"waits for itself":     func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
 		"waiter is dead":       func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
 		"not opened and empty": func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
@@ -239,6 +249,21 @@ func TestQuiet(t *testing.T) {
 		if got := coverage.Conditions(l); len(got) > 0 {
 			t.Errorf("%s: %v", what, got)
 		}
+	}
+}
+
+// Who is named where two have one id can be told from the other.
+func TestTwoOfOneIDAreNamedApart(t *testing.T) {
+	l := healthy()
+	l.Census.Sessions[1].Peer = "peer-a"
+	l.Census.Grants[0].Waiter = "b"
+	for _, c := range coverage.Conditions(l) {
+		if c.Kind == coverage.Overdue && !strings.Contains(c.Text, "peer-a#b waits for it, and peer-a#a has not") {
+			t.Error(c.Text)
+		}
+	}
+	if l.Census.Sessions[0].Peer != "peer-a" {
+		t.Error("the census was changed")
 	}
 }
 

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -121,6 +123,44 @@ type Census struct {
 	Grace      time.Duration
 	// Refused are the last who wanted another configuration, the latest first.
 	Refused []Refusal
+}
+
+// Shared returns the sessions of each peer id that more than one has which lives, ascending.
+func (c Census) Shared() map[string][]partition.Session {
+	of := make(map[string][]partition.Session)
+	for _, s := range c.Sessions {
+		if s.State != Gone && s.Lease > 0 {
+			of[s.Peer] = append(of[s.Peer], s.Session)
+		}
+	}
+	maps.DeleteFunc(of, func(_ string, all []partition.Session) bool { return len(all) < 2 })
+	for _, all := range of {
+		slices.Sort(all)
+	}
+	return of
+}
+
+// Apart returns c for people and scripts, to whom peers are their ids: those that share one
+// have "#" and the beginning of their session after it, as in "host#3f9a1c20". Who is gone, or
+// whose lease is over, keeps the bare id.
+func (c Census) Apart() Census {
+	shared := c.Shared()
+	if len(shared) == 0 {
+		return c
+	}
+	c.Sessions, c.Roll.Members = slices.Clone(c.Sessions), slices.Clone(c.Roll.Members)
+	apart := func(peer *string, session partition.Session) {
+		if slices.Contains(shared[*peer], session) {
+			*peer += "#" + string(session[:min(len(session), 8)])
+		}
+	}
+	for i := range c.Sessions {
+		apart(&c.Sessions[i].Peer, c.Sessions[i].Session)
+	}
+	for i := range c.Roll.Members {
+		apart(&c.Roll.Members[i].Peer, c.Roll.Members[i].Session)
+	}
+	return c
 }
 
 // A Refusal says that a program was turned away because it wanted another

@@ -9,7 +9,8 @@
 -- cost    O(units + peers)
 --
 -- table   peer -> its units as a JSON list, [] where it has none,  _ -> the units that nobody
---         owns, if there are any
+--         owns, if there are any. Sessions that take part under one peer id have a row each:
+--         the id, # and the first eight characters of the session
 
 local kind = redis.call('TYPE', KEYS[3])
 if type(kind) == 'table' then kind = kind.ok end
@@ -30,14 +31,21 @@ for _, unit in ipairs(listed) do
 	stands[unit] = true
 end
 
-local rows, peers = {}, {}
+local rows, peers, present, of = {}, {}, {}, {}
 local sessions = redis.call('HGETALL', KEYS[1])
 for i = 1, #sessions, 2 do
 	local state, peer = string.match(sessions[i + 1], '^(%a+) %d+ %d+ %d+ (.*)$')
 	if state and state ~= 'expired' then
 		peers[sessions[i]] = peer
-		if state ~= 'gone' then rows[peer] = rows[peer] or {} end
+		if state ~= 'gone' then
+			present[sessions[i]] = peer
+			of[peer] = (of[peer] or 0) + 1
+		end
 	end
+end
+for session, peer in pairs(present) do
+	if of[peer] > 1 then peers[session] = peer .. '#' .. string.sub(session, 1, 8) end
+	rows[peers[session]] = {}
 end
 for i = 1, #ARGV, 2 do
 	if stands[ARGV[i]] then

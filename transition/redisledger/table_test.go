@@ -86,6 +86,14 @@ func TestTable(t *testing.T) {
 		write(slices.Clone(units), true)
 		shows(map[string][]string{"ann": {"a b"}, "bob": {"öl"}, "idle": {}})
 
+		// Two that live under one id are two.
+		other := machine.Request{Session: partition.Session(strings.Repeat("fedcba98", 4)), Peer: "ann", Weight: 1, State: machine.Live}
+		mustSync(t, l, other)
+		write(slices.Clone(units), true)
+		shows(map[string][]string{"ann#00000000": {"a b"}, "ann#fedcba98": {}, "bob": {"öl"}, "idle": {}})
+		other.State = machine.Gone
+		mustSync(t, l, other)
+
 		// A peer that has handed over writes, late, whose the units are now.
 		say(1, "ann", machine.Gone, ann)
 		say(2, "bob", machine.Live, nil, of("a b"))

@@ -46,6 +46,8 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "give each its own name; if they are one, set the same COUNTOFF_DEPLOYMENT"},
 		coverage.TwoWays: {Severity: Warning, Risk: "whoever seals the next roll decides: partitions move although nobody comes or goes for them to",
 			Do: "give all peers the same strategy (mail-sender: --strategy); while a deploy changes it this passes by itself"},
+		coverage.SameID: {Severity: Warning, Risk: "nobody can tell which of them is which, and what a strategy keeps for the id goes to either",
+			Do: "give each its own id (mail-sender and countoff run: --id; framework.WithPeer), or none"},
 		coverage.NoneEligible: {Severity: Danger, Risk: "its tasks are not worked on once its present owner, if it has one, is gone",
 			Do: "start a peer with those tags (--tags), or ask for others: countoff require"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
@@ -55,7 +57,8 @@ func wrong(findings []status.Finding) []Finding {
 	for _, f := range findings {
 		a := advice[f.Kind]
 		a.Check, a.What = "coverage", f.String()
-		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames || f.Kind == coverage.TwoWays || f.Kind == coverage.Unwell {
+		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames || f.Kind == coverage.TwoWays || f.Kind == coverage.SameID ||
+			f.Kind == coverage.Unwell {
 			a.Check = string(f.Kind)
 		}
 		all = append(all, a)

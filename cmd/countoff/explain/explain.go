@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -142,6 +143,7 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 		Barrier: s.Barrier, TasksUnknown: s.TasksUnknown,
 		Why: []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
 	}
+	census = census.Apart()
 	for _, m := range census.Roll.Members {
 		for _, p := range m.Partitions {
 			if p == id {
@@ -149,7 +151,12 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 			}
 		}
 	}
+	peers := map[partition.Session]string{}
+	for _, seat := range census.Sessions {
+		peers[seat.Session] = seat.Peer
+	}
 	for _, m := range moves[max(0, len(moves)-movesTold):] {
+		m.Peer, m.OtherPeer = cmp.Or(peers[m.Session], m.Peer), cmp.Or(peers[m.Other], m.OtherPeer)
 		e.Why, e.why = append(e.Why, past.MoveOf(m)), append(e.why, past.MoveLine(m))
 	}
 	for _, q := range queue {

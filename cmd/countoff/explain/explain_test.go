@@ -147,6 +147,20 @@ func TestSituations(t *testing.T) {
 	}
 }
 
+// A partition that one session got from another of the same peer id came from somebody else.
+func TestTwoOfOneID(t *testing.T) {
+	seat := func(s partition.Session) machine.Seat {
+		return machine.Seat{Session: s, Peer: "ann", State: machine.Live, Lease: time.Second}
+	}
+	census := transition.Census{Sessions: []machine.Seat{seat("aa"), seat("bb")}}
+	census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: "bb", Peer: "ann"}, Partitions: []partition.ID{0}}}
+	moves := []machine.Move{{Entry: machine.Entry{What: machine.Handed, Session: "bb", Peer: "ann", Other: "aa", OtherPeer: "ann"}}}
+	e := assemble(status.Status{Config: partition.Config{Total: 1}.WithDefaults(), Partitions: []status.Partition{{}}}, census, moves, nil, 0, "key", now)
+	if e.Named != "ann#bb" || !strings.Contains(e.why[0], "ann#aa") || !strings.Contains(e.why[0], "ann#bb") {
+		t.Errorf("the roll gives it to %s; %s", e.Named, e.why)
+	}
+}
+
 // TestRead explains a key of a real store.
 func TestRead(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)

@@ -268,10 +268,11 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// clip leaves out the middle: ids of peers differ at their ends.
 func clip(s string, most int) string {
 	r := []rune(s)
 	if len(r) <= most {
 		return s
 	}
-	return string(r[:most-1]) + "…"
+	return string(r[:most/2-1]) + "…" + string(r[len(r)-most/2:])
 }

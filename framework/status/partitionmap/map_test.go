@@ -195,3 +195,16 @@ func TestScreen(t *testing.T) {
 		t.Errorf("after Keep: %q", b.String())
 	}
 }
+
+// Ids that are too long keep what tells them apart.
+func TestLongIDsDifferAtTheirEnds(t *testing.T) {
+	for id, want := range map[string]string{
+		"mail-sender-7d9f8b6c5-x2x4z":     "mail-sende…8b6c5-x2x4z",
+		"a-host-of-ours.example#3f9a1c20": "a-host-of-…le#3f9a1c20",
+		"ann":                             "ann",
+	} {
+		if got := clip(id, 22); got != want {
+			t.Errorf("%q", got)
+		}
+	}
+}
