@@ -76,8 +76,9 @@ type controlError struct{ err error }
 func (e *controlError) Error() string { return fmt.Sprintf("make the ledger: %v", e.err) }
 func (e *controlError) Unwrap() error { return e.err }
 
-// peerID is the configured id, or the host's name, told apart from that of a live
-// peer on the same host.
+// peerID is the configured id, or the host's name, told apart from that of a live peer on the
+// same host. That one may choose at the same moment, or have the same process id in a container
+// of its own: see transition.Config.Yield.
 func peerID(ctx context.Context, configured string, l transition.Ledger) (string, error) {
 	if configured != "" {
 		return configured, nil

@@ -1,9 +1,11 @@
 package framework_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
@@ -21,6 +23,57 @@ func TestAControlWithoutALedger(t *testing.T) {
 		}
 		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the control returned none") {
 			t.Errorf("run returned %v", err)
+		}
+	})
+}
+
+// Peers that begin on one host in the same moment do not see each other when they choose an id.
+func TestPeersOfOneMomentHaveIDsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		var all []*framework.Consumer
+		for range 3 {
+			c := f.consumer("", f.handler("x", 0))
+			if err := c.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, c)
+		}
+		until(t, time.Minute, func() bool { return all[0].Ready() == nil && all[0].View().Replicas == 3 })
+		census, err := f.ledger.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shared := census.Shared(); len(shared) > 0 {
+			t.Errorf("several have one id: %v", shared)
+		}
+		for _, c := range all {
+			if err := c.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// An id that was configured is kept, whoever else has it.
+func TestAConfiguredIDIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		one, two := f.consumer("ann", f.handler("x", 0)), f.consumer("ann", f.handler("x", 0))
+		for _, c := range []*framework.Consumer{one, two} {
+			if err := c.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, time.Minute, func() bool { return one.Ready() == nil && two.Ready() == nil && one.View().Replicas == 2 })
+		census, err := f.ledger.Census(t.Context())
+		if err != nil || len(census.Shared()["ann"]) != 2 {
+			t.Errorf("sessions %+v, %v", census.Sessions, err)
+		}
+		for _, c := range []*framework.Consumer{one, two} {
+			if err := c.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -73,7 +73,7 @@ type (
 	// Started: the source and the ledger have answered, the peer takes part.
 	Started struct {
 		Consumer string
-		Peer     string
+		Peer     string // its id; see also transition.Renamed
 		Session  partition.Session
 		Config   partition.Config
 		Takeover time.Duration // bound: a dead peer's partitions are granted again by then

@@ -125,6 +125,7 @@ func (s *session) work() error {
 		Config:   found.layout,
 		Timing:   s.c.cfg.Timing,
 		Peer:     found.peer,
+		Yield:    s.c.peer == "",
 		Weight:   s.c.share(),
 		Tags:     s.c.tags,
 		Unwell:   s.c.health != nil,

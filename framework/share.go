@@ -73,7 +73,10 @@ type place struct {
 
 // NewShare returns a peer of name that has not begun. It says all that is wrong with cfg at
 // once.
-func NewShare(name string, cfg ShareConfig) (*Share, error) {
+func NewShare(name string, cfg ShareConfig) (*Share, error) { return newShare(name, cfg, false) }
+
+// newShare is NewShare of a peer that takes another id if yield is set and somebody has its own.
+func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 	cfg.Partitions = cfg.Partitions.WithDefaults()
 	cfg.Timing = cfg.Timing.WithDefaults()
 	s := &Share{
@@ -87,7 +90,8 @@ func NewShare(name string, cfg ShareConfig) (*Share, error) {
 	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
-		Peer: cfg.Peer, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil, Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
+		Peer: cfg.Peer, Yield: yield, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil,
+		Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
 	})
 	if err := errors.Join(partition.CheckName(name), err); err != nil {
 		return nil, named(fmt.Sprintf("share %q", name), err)

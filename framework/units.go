@@ -83,8 +83,8 @@ type UnitsConfig struct {
 	Retry  RetryPolicy
 	Timing transition.Timing
 	// Peer is the peer's id. The table depends on it: a peer that comes back under the
-	// same id gets the same units. Default: the host's name, with the process id if a live
-	// peer has that already.
+	// same id gets the same units. Default: the host's name, with the process id or the
+	// beginning of the session if a live peer has that already.
 	Peer   string
 	Weight int // share of the work relative to the other peers; default 1
 	// Tags are what the peer has, for units that ask for some (countoff require NAME UNIT=TAGS).

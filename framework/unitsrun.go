@@ -120,10 +120,10 @@ func (s *unitsSession) begin() (*Share, error) {
 	if cfg.Even {
 		strategy = evenly{&s.busy}
 	}
-	share, err := NewShare(s.u.name, ShareConfig{
+	share, err := newShare(s.u.name, ShareConfig{
 		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: cfg.Weight,
 		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: found.indexer, Observer: cfg.Observer,
-	})
+	}, cfg.Peer == "")
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,34 @@ func (c *Coordinator) Reshare(ctx context.Context) error {
 	return nil
 }
 
+// yield gives the peer another id if somebody else lives under its own. It looks when the
+// ledger knows of this session: of two that join under one id in the same moment, the one whose
+// first Sync came last finds the other. If both do, both yield.
+func (c *Coordinator) yield(ctx context.Context) {
+	for {
+		inner, cancel := context.WithTimeout(ctx, c.cfg.Timing.CallTimeout())
+		census, err := c.cfg.Ledger.Census(inner)
+		cancel()
+		if err == nil {
+			if slices.ContainsFunc(census.Sessions, c.namesake) {
+				id := c.cfg.Peer + "-" + string(c.cfg.Session[:min(len(c.cfg.Session), 8)])
+				c.mailbox.put(mail{event: machine.Rename{Peer: id}, report: []Event{Renamed{Former: c.cfg.Peer, Peer: id}}})
+			}
+			return
+		}
+		select {
+		case <-time.After(c.cfg.Timing.Beat()):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// namesake reports whether s is another session that lives under this peer's id.
+func (c *Coordinator) namesake(s machine.Seat) bool {
+	return s.Peer == c.cfg.Peer && s.Session != c.cfg.Session && s.State != machine.Gone && s.Lease > 0
+}
+
 // listen passes hints on, and asks for them again when they end. After each break
 // something may have been missed.
 func (c *Coordinator) listen(ctx context.Context) {

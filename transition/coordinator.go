@@ -29,6 +29,9 @@ type Config struct {
 	// Peer is the peer's id, for people, and to get an index back after a restart.
 	// Default: the session.
 	Peer string
+	// Yield makes the peer take another id, Peer with "-" and the beginning of the session, if
+	// somebody else lives under Peer once it has joined. Default: it keeps Peer, whoever has it.
+	Yield bool
 	// Weight is the peer's share of the work relative to the others. Default 1.
 	Weight int
 	// Tags are what the peer has, for partitions that ask for some: see partition.Assign.
@@ -400,6 +403,9 @@ func (c *Coordinator) handle(inner context.Context, m mail) {
 		if !c.joined {
 			c.joined = true
 			c.cfg.Observer(Joined{Session: c.cfg.Session, Peer: c.cfg.Peer, Took: time.Since(c.began)})
+			if c.cfg.Yield {
+				c.calls.Go(func() { c.yield(inner) })
+			}
 		}
 	case machine.Drained:
 		c.drained(ev.Grant)

@@ -18,6 +18,9 @@ type (
 		Peer    string
 		Took    time.Duration // since the start
 	}
+	// Renamed: another peer had Former already, the id under which this one joined; it is Peer
+	// from now on. Only with Config.Yield.
+	Renamed struct{ Former, Peer string }
 	// Synced: the ledger has answered.
 	Synced struct {
 		Count uint64 // the number of the name
@@ -106,6 +109,7 @@ type (
 )
 
 func (Joined) event()        {}
+func (Renamed) event()       {}
 func (Synced) event()        {}
 func (SyncFailed) event()    {}
 func (ConfigRefused) event() {}
@@ -129,7 +133,7 @@ func (Released) event()      {}
 // tested for having forgotten none.
 func Events() []Event {
 	return []Event{
-		Joined{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Declared{}, Left{},
+		Joined{}, Renamed{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Declared{}, Left{},
 		RollSeen{}, BarrierClosed{}, Sealed{}, SealFailed{},
 		Served{}, Draining{}, DrainOverdue{}, Aborted{}, Drained{}, Released{},
 	}

@@ -63,6 +63,8 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 	switch e := e.(type) {
 	case transition.Joined:
 		log.Info("joined", took(e.Took), zap.String("peer", e.Peer), zap.String("session", string(e.Session)))
+	case transition.Renamed:
+		log.Info("another peer has the id: this one takes another", zap.String("id", e.Former), zap.String("peer", e.Peer))
 	case transition.Synced:
 		fields := []zap.Field{took(e.Took), zap.Uint64("count", e.Count), zap.Int("mine", e.Mine)}
 		if s := o.answered(consumer); s != nil {

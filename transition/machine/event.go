@@ -40,6 +40,8 @@ type (
 		Grant  partition.Grant
 		Stored partition.Epoch
 	}
+	// Rename gives the peer another id, which the next Sync tells.
+	Rename struct{ Peer string }
 	// Weigh says that the peer wants another share of the work, at least 1.
 	Weigh struct{ Weight int }
 	// Health brings how the peer is. It counts once it has lasted; see Declared.
@@ -57,6 +59,7 @@ func (SealEnded) event()  {}
 func (Viewed) event()     {}
 func (Drained) event()    {}
 func (Lost) event()       {}
+func (Rename) event()     {}
 func (Weigh) event()      {}
 func (Health) event()     {}
 func (Stop) event()       {}

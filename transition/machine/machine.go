@@ -177,6 +177,9 @@ func (m *Machine) Step(now Instant, ev Event) []Effect {
 		m.viewed(ev.View, &out)
 	case Lost:
 		m.lost(ev, &out)
+	case Rename:
+		m.cfg.Peer = ev.Peer
+		m.soonest(m.now)
 	case Weigh:
 		m.standing.weigh(ev)
 	case Health:

@@ -128,7 +128,7 @@ it has started, also when this program is killed or stands still.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "what the peers share")
-	f.StringVar(&id, "id", "", "peer id: the same gets the same units again (default the host's name, with the process id if that is taken)")
+	f.StringVar(&id, "id", "", "peer id: the same gets the same units again (default the host's name, with the process id or the beginning of the session if that is taken)")
 	f.StringVar(&list, "units", "", "key of the list of units (default {NAME}:units)")
 	f.StringVar(&sig, "signal", "HUP", "what the command is sent when a unit leaves: HUP, INT, TERM, QUIT or none")
 	f.StringVar(&notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")

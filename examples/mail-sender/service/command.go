@@ -135,7 +135,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.IntVar(&cfg.Concurrency, "concurrency", 16, "mails being sent at once")
 	f.DurationVar(&cfg.Lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers")
 	f.DurationVar(&cfg.Shutdown, "shutdown", 25*time.Second, "how long mails being sent may take when told to stop")
-	f.StringVar(&cfg.Peer, "id", "", "peer id (default the host's name, with the process id where that is taken)")
+	f.StringVar(&cfg.Peer, "id", "", "peer id (default the host's name, with the process id or the beginning of the session where that is taken)")
 	f.IntVar(&cfg.Weight, "weight", 1, "share of the work relative to other peers; PUT /weight changes it")
 	f.StringVar(&cfg.Strategy, "strategy", "", "how partitions are shared out: sticky, jump, ring, rendezvous or modulo; the same for all peers (default sticky, with a barrier or the indexer interval modulo)")
 	f.BoolVar(&cfg.Barrier, "barrier", false, "every change of the peers stops them all, and they go on together under the new table; the same for all peers")
