@@ -148,6 +148,7 @@ func New(p Params) (*framework.Runtime, error) {
 		}
 		units = append(units, made)
 	}
+	faults = append(faults, p.namesakes()...)
 	if slices.ContainsFunc(p.Observers, func(o framework.Observer) bool { return o == nil }) {
 		faults = append(faults, errors.New("an observer is nil: framework.Observers{} is one that hears nothing"))
 	}
@@ -210,6 +211,23 @@ func (p Params) names() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(set))
+}
+
+// namesakes are the names that not one peer has alone: those would count off against each other.
+func (p Params) namesakes() (faults []error) {
+	consumers, times := p.names(), map[string]int{}
+	for _, u := range p.Units {
+		times[u.Name]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		if n := times[name]; n > 1 {
+			faults = append(faults, fmt.Errorf("units %q: provided %d times", name, n))
+		}
+		if slices.Contains(consumers, name) {
+			faults = append(faults, fmt.Errorf("units %q: a consumer has the name", name))
+		}
+	}
+	return faults
 }
 
 // consumer makes one consumer.

@@ -310,3 +310,30 @@ func TestHealthChecksAreOfUnitsToo(t *testing.T) {
 		t.Errorf("asked: %v", all)
 	}
 }
+
+// Peers that would count off against each other are listed with all else that is wrong.
+func TestTwoOfOneNameAreListedAtOnce(t *testing.T) {
+	store, ledger := memory(t)
+	units := framework.UnitsConfig{Source: noUnits{}, Handler: idle, Control: memoryControl, Timing: quick}
+	app := fx.New(
+		fx.NopLogger,
+		frameworkfx.Module,
+		unitsOf("sites", units), unitsOf("sites", units), unitsOf("sites", units),
+		unitsOf("mails", units),
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Otherwise("mails", done),
+		frameworkfx.Otherwise("bills", done),
+	)
+	var wrong *frameworkfx.StartError
+	if !errors.As(app.Err(), &wrong) {
+		t.Fatalf("the application says %v", app.Err())
+	}
+	for _, want := range []string{`units "sites": provided 3 times`, `units "mails": a consumer has the name`, `consumer "bills": no source`} {
+		if !strings.Contains(wrong.Error(), want) {
+			t.Errorf("%q is not listed in:\n%v", want, wrong)
+		}
+	}
+	if n := len(wrong.Faults); n != 3 {
+		t.Errorf("%d faults, want 3:\n%v", n, wrong)
+	}
+}
