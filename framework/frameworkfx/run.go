@@ -213,8 +213,25 @@ func lines(stderr zapcore.WriteSyncer) fx.Option {
 		}
 		cfg := zap.NewProductionEncoderConfig()
 		cfg.EncodeTime, cfg.EncodeDuration = zapcore.ISO8601TimeEncoder, zapcore.StringDurationEncoder
-		return zapobserver.New(zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), stderr, zapcore.WarnLevel)))
+		log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), stderr, zapcore.WarnLevel))
+		return beforeTheEnd{framework.Observers{zapobserver.New(log)}}
 	}, fx.ResultTags(ObserverGroup)))
+}
+
+// beforeTheEnd is not told why a consumer ends: who stops it gets the error, and Run says at the
+// end why the application could not go on.
+type beforeTheEnd struct{ framework.Observers } // which is told of runs by value
+
+func (o beforeTheEnd) Observe(e framework.Event) {
+	switch e := e.(type) {
+	case framework.Stopped:
+		return
+	case framework.Coordinated:
+		if _, refused := e.Event.(transition.ConfigRefused); refused {
+			return
+		}
+	}
+	o.Observers.Observe(e)
 }
 
 // Logger provides the application with a *zap.Logger that writes JSON to stderr

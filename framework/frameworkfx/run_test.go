@@ -162,6 +162,36 @@ func TestASignalAndAFailure(t *testing.T) {
 	p.exits(t, ExitConfig, "\nconsumer \"test\": 5 partitions")
 }
 
+// Why a program ends is its last line, and no line of the log before.
+func TestWhyItEndsIsSaidOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrong error
+		code  int
+		why   string
+	}{
+		"what it had was not taken back": {nil, ExitHard, "the ledger has not answered"},
+		"it cannot go on":                {fmt.Errorf("5 partitions: %w", partition.ErrConfig), ExitConfig, "5 partitions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ledger := &awayLedger{Ledger: memledger.New(layout, timing, memledger.Options{}), wrong: c.wrong}
+			handled := make(chan struct{})
+			p := launch(consumerOf(t, ledger, func(context.Context, *framework.Task) error {
+				ledger.away.Store(true)
+				close(handled)
+				return nil
+			}))
+			<-handled
+			if c.wrong == nil {
+				p.signals <- syscall.SIGTERM
+			}
+			p.exits(t, c.code, c.why)
+			if n := strings.Count(p.stderr.String(), c.why); n != 1 {
+				t.Errorf("said %d times: %s", n, p.stderr.String())
+			}
+		})
+	}
+}
+
 // An application may stop its consumers and start them again, as for maintenance. It ends as
 // before if one of them cannot go on then.
 func TestAFailureAfterARestart(t *testing.T) {
