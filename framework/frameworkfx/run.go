@@ -42,7 +42,7 @@ func ExitCode(err error) int {
 		return ExitWrong
 	case errors.Is(err, partition.ErrConfig):
 		return ExitConfig
-	case errors.Is(err, framework.ErrStopped), errors.Is(err, context.DeadlineExceeded), errors.As(err, &unheard), errors.As(err, &stuck):
+	case errors.Is(err, framework.ErrStopped), errors.As(err, &unheard), errors.As(err, &stuck):
 		return ExitHard
 	}
 	return ExitFailed
@@ -59,7 +59,8 @@ const afterCut = time.Second
 // It owns the signals: the first begins to drain, a second one stops at once
 // (handlers are cancelled), a third does not wait for anything. The stop timeout is
 // the longest Config.StopTimeout of the consumers, whatever fx.StopTimeout says:
-// by default Q + C + 2 s. fx's own events go to the application's *zap.Logger, if
+// by default Q + C + 2 s. Consumers that have not been stopped by then, because a hook of the
+// application took it all, are stopped at once. fx's own events go to the application's *zap.Logger, if
 // there is one, at the debug level. If there is none, what goes wrong with a consumer is
 // written to stderr, a line each; provide zap.NewNop() to hear nothing.
 func Run(opts ...fx.Option) int {
@@ -88,11 +89,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	interrupted, err := start(app, signals)
 	if err != nil {
 		left := abandon(err, r, signals, interrupted)
-		code := fail(errors.Join(err, left))
-		if code == ExitHard && left == nil && !errors.Is(err, framework.ErrStopped) {
-			return ExitFailed // it took too long, and left nothing behind
-		}
-		return code
+		return fail(errors.Join(err, left))
 	}
 	var code int
 	heard := true // of the first signal
@@ -122,6 +119,11 @@ func abandon(err error, r *framework.Runtime, signals <-chan os.Signal, interrup
 	if !errors.Is(err, framework.ErrStopped) {
 		return stop(r.Stop, r, signals, interrupted)
 	}
+	return cutAll(r, signals)
+}
+
+// cutAll stops r hard.
+func cutAll(r *framework.Runtime, signals <-chan os.Signal) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Stop(context.Background()) }()
 	return cut(r, stopped, signals)
@@ -162,6 +164,9 @@ func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan o
 	for again := false; !again; {
 		select {
 		case err := <-stopped:
+			if err != nil && ctx.Err() != nil && !errors.Is(err, framework.ErrStopped) {
+				err = errors.Join(&lateError{r.StopTimeout(), err}, cutAll(r, signals)) // fx calls no other hook then
+			}
 			return err
 		case <-signals:
 			again, heard = heard, true
@@ -169,6 +174,18 @@ func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan o
 	}
 	return cut(r, stopped, signals)
 }
+
+// A lateError is that of a stop whose time was over, whoever in the application it waited for.
+type lateError struct {
+	within time.Duration
+	err    error
+}
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("the application has not stopped within %v: %v", e.within, e.err)
+}
+
+func (e *lateError) Unwrap() []error { return []error{framework.ErrStopped, e.err} }
 
 // cut turns the stop of r that is under way hard and returns what that one does, without
 // waiting after another signal.

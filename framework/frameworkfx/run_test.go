@@ -63,7 +63,7 @@ func (p *program) exits(t *testing.T, want int, says string) {
 	t.Helper()
 	select {
 	case code := <-p.code:
-		if code != want || !strings.Contains(p.stderr.String(), says) {
+		if code != want || !strings.Contains("\n"+p.stderr.String(), says) {
 			t.Errorf("exit code %d, said %q; want %d and %q", code, p.stderr.String(), want, says)
 		}
 		if want == ExitOK && p.stderr.String() != "" {
@@ -410,6 +410,48 @@ func TestExitCodesSayWhy(t *testing.T) {
 			}),
 		).exits(t, ExitFailed, "deadline exceeded")
 	})
+	t.Run("a time of its own was over", func(t *testing.T) {
+		if code := ExitCode(fmt.Errorf("make the ledger: ask for a certificate: %w", context.DeadlineExceeded)); code != ExitFailed {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	for what, c := range map[string]struct {
+		stop func(context.Context) error
+		code int
+		says string
+	}{
+		"something else of the application does not stop in time": {func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, ExitHard, "has not stopped within 200ms"},
+		"something else of the application had less time to stop": {func(context.Context) error {
+			return fmt.Errorf("say goodbye: %w", context.DeadlineExceeded)
+		}, ExitFailed, "say goodbye"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			store, err := memsource.New(memsource.Config{Partitions: layout})
+			if err != nil {
+				t.Fatal(err)
+			}
+			short := timing
+			short.Drain, short.Shutdown, short.CancelGrace = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+			started := make(chan struct{})
+			ledger := memledger.New(layout, short, memledger.Options{})
+			p := launch(
+				From("test", store, ledger),
+				Configure("test", framework.Config{Timing: short, PodGrace: time.Minute, StopTimeout: 200 * time.Millisecond}),
+				Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
+				fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StartStopHook(func() { close(started) }, c.stop)) }),
+			)
+			<-started
+			p.signals <- syscall.SIGTERM
+			p.exits(t, c.code, c.says)
+			census, err := ledger.Census(t.Context())
+			if err != nil || len(census.Sessions) != 1 || census.Sessions[0].State.String() != "gone" {
+				t.Errorf("nothing was handed over: %+v, %v", census.Sessions, err)
+			}
+		})
+	}
 	t.Run("the application shuts itself down", func(t *testing.T) {
 		launch(
 			consumer(t, func(context.Context, *framework.Task) error { return nil }),
