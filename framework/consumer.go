@@ -102,9 +102,10 @@ func WithTags(tags ...string) Option {
 // WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
 // the lease), never twice at a time in a run, and has as long to return nil for well; what it
 // returns otherwise is told as [Checked] and by [Consumer.Ready]. One that has not returned by
-// then has failed; it is waited for, also by Stop. A peer begins unwell and is well with the
-// first nil. After that it counts as unwell when check has failed for one and a half beats,
-// and as well when it has not for a lease, so that one that flips moves nothing around.
+// then has failed; the next waits for it. Stop waits the cancel grace for it, and leaves it
+// behind. A peer begins unwell and is well with the first nil. After that it counts as unwell
+// when check has failed for one and a half beats, and as well when it has not for a lease, so
+// that one that flips moves nothing around.
 //
 // A peer that is unwell keeps its session and its index and claims nothing; what it has it
 // drains and hands over to those that are well. Where nobody is, each works on what it has,
@@ -288,7 +289,7 @@ func (c *Consumer) hear(do func(error)) (enough func()) { return c.ends.hear(do)
 // handlers end, settles, releases. If ctx or Config.StopTimeout ends before that is
 // done it turns hard: the handlers' contexts end with [ErrStopped], and what was
 // not released is free for others when the lease ends. Stop returns after the last
-// goroutine of the consumer has, in either case, with an error if it was hard, or a
+// goroutine of the consumer has (but for a health check that ignores its context), in either case, with an error if it was hard, or a
 // [transition.UnheardError] if the ledger did not answer the last word. A handler that
 // ignores its context keeps it from returning, and so does one that calls Stop: it would
 // wait for itself.

@@ -16,6 +16,7 @@ type checkup struct {
 	name    string
 	check   func(context.Context) error
 	beat    time.Duration
+	grace   time.Duration // what a check gets to return in, once nobody asks any more
 	observe func(Event)
 	ill     atomic.Pointer[error] // what check last returned; nil: well, or none yet
 }
@@ -24,7 +25,8 @@ type checkup struct {
 var errLate = errors.New("the health check has not returned in time")
 
 // run asks until ctx ends. A check that does not hear the end of its time is waited for: there
-// is one at a time.
+// is one at a time. One that does not hear the end of ctx is left behind after the grace: it
+// holds nothing, and a stop has more to do than to wait for it.
 func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 	first := true
 	tell := func(err error) {
@@ -43,14 +45,12 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 	for {
 		inner, cancel := context.WithTimeout(ctx, c.beat)
 		ended := apart(func() error { return runCheck(inner, c.check) })
-		var err error
-		select {
-		case err = <-ended:
-		case <-time.After(c.beat + c.beat/10): // one that hears it says more itself
+		late, err := c.await(ctx, ended)
+		if late {
 			if ctx.Err() == nil {
 				tell(errLate)
 			}
-			err = cmp.Or(<-ended, errLate)
+			err = cmp.Or(c.outlast(ctx, ended), errLate)
 		}
 		cancel()
 		if ctx.Err() != nil {
@@ -60,6 +60,34 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 		if !sleep(ctx, c.beat) {
 			return
 		}
+	}
+}
+
+// await waits for what a check returns until it is late: one that hears the end of its time says
+// more itself.
+func (c *checkup) await(ctx context.Context, ended <-chan error) (late bool, err error) {
+	select {
+	case err = <-ended:
+		return false, err
+	case <-time.After(c.beat + c.beat/10):
+		return true, nil
+	case <-ctx.Done():
+		return false, c.outlast(ctx, ended)
+	}
+}
+
+// outlast waits for what a check returns, until the grace after the end of ctx is over.
+func (c *checkup) outlast(ctx context.Context, ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(c.grace):
+		return ctx.Err()
 	}
 }
 

@@ -358,6 +358,37 @@ func TestAHealthCheckThatDoesNotReturn(t *testing.T) {
 	})
 }
 
+// A health check that does not hear the end of its context holds nothing that has to be handed
+// over: a stop waits for it as long as for a handler that was cancelled, and leaves it behind.
+func TestAStopLeavesAHungHealthCheckBehind(t *testing.T) {
+	for what, pause := range map[string]time.Duration{"it is not late yet": 0, "it is late": 10 * time.Second} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 4)
+				hangs, release := make(chan struct{}, 1), make(chan struct{})
+				a := f.checked("a", func(context.Context) error {
+					hangs <- struct{}{}
+					<-release
+					return nil
+				})
+				defer close(release)
+				<-hangs
+				time.Sleep(pause)
+				stopped := make(chan error, 1)
+				go func() { stopped <- a.Stop(context.Background()) }()
+				select {
+				case err := <-stopped:
+					if err != nil {
+						t.Error(err)
+					}
+				case <-time.After(2 * time.Second):
+					t.Error("the stop waits for the check")
+				}
+			})
+		})
+	}
+}
+
 // A health check that ends its goroutine, as testing's FailNow does, has failed, and is
 // asked again.
 func TestAHealthCheckThatEndsItsGoroutine(t *testing.T) {

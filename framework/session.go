@@ -37,7 +37,8 @@ type session struct {
 
 func newSession(c *Consumer) *session {
 	s := &session{c: c, id: transition.NewSession(), done: make(chan struct{})}
-	s.checkup.name, s.checkup.check, s.checkup.beat, s.checkup.observe = c.name, c.health, c.cfg.Timing.Beat(), s.observe
+	s.checkup.name, s.checkup.check, s.checkup.observe = c.name, c.health, s.observe
+	s.checkup.beat, s.checkup.grace = c.cfg.Timing.Beat(), c.cfg.Timing.CancelGrace
 	s.run, s.stopRun = context.WithCancel(context.Background())
 	s.prepare, s.stopPrepare = context.WithCancel(s.run)
 	go s.live()

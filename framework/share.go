@@ -97,7 +97,8 @@ func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 		return nil, named(fmt.Sprintf("share %q", name), err)
 	}
 	s.coordinator = co
-	s.checkup.name, s.checkup.check, s.checkup.beat = name, cfg.Health, cfg.Timing.Beat()
+	s.checkup.name, s.checkup.check = name, cfg.Health
+	s.checkup.beat, s.checkup.grace = cfg.Timing.Beat(), cfg.Timing.CancelGrace
 	s.checkup.observe = func(e Event) {
 		if cfg.Observer != nil {
 			cfg.Observer.Observe(e)
