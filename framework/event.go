@@ -11,8 +11,9 @@ import (
 
 // An Observer is told everything that happens. Observe is called from many
 // goroutines at once, on the path of the work: it must be fast and must not call
-// Start or Stop, and a panic of it ends the process. Events of one grant come in
-// their order, except that handlers run side by side.
+// Start or Stop, nor end its goroutine (runtime.Goexit), and a panic of it ends the
+// process. Events of one grant come in their order, except that handlers run side by
+// side.
 type Observer interface{ Observe(Event) }
 
 // An ObserverFunc is a function as an [Observer].

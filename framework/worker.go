@@ -20,9 +20,9 @@ type verdict struct {
 	at      time.Duration // when it ended, since its run began
 }
 
-// worker runs handlers until the pool closes. A handler that ends its goroutine
-// (runtime.Goexit, as testing's FailNow does) takes the worker with it: another
-// takes its place. A panic that is not the handler's ends the process.
+// worker runs handlers until the pool closes. A handler, or an observer of what it did, that
+// ends its goroutine (runtime.Goexit, as testing's FailNow does) takes the worker with it:
+// another takes its place. A panic that is not the handler's ends the process.
 func (p *pool) worker(i int) {
 	r := &p.runs[i]
 	over := false
@@ -34,8 +34,8 @@ func (p *pool) worker(i int) {
 			p.workers.Done()
 			return
 		}
+		defer func() { go p.worker(i) }() // also if an observer ends the goroutine once more
 		p.abandoned(r)
-		go p.worker(i)
 	}()
 	most := 1
 	ended := time.Now()
@@ -58,19 +58,25 @@ func (p *pool) worker(i int) {
 	}
 }
 
-// abandoned ends the run whose worker went away in the middle of a task.
+// abandoned ends the run whose worker went away in the middle of a task: in its handler, or when
+// that had returned, in an observer. Then its verdict stands.
 func (p *pool) abandoned(r *run) {
 	p.mu.Lock()
 	p.recall(r)
 	t := &r.tasks[r.booked] // the one that is left
 	l, began := r.lane, r.began
 	p.mu.Unlock()
-	ended := p.judge(l, t.task, errGoexit, began, &t.verdict)
-	t.verdict.at = ended.Sub(r.from)
-	r.ended.Add(1)
-	p.mu.Lock()
-	p.end(r)
-	p.mu.Unlock()
+	v := &t.verdict
+	v.at = time.Since(r.from)
+	defer func() { // an observer that is told of it may end the goroutine, too
+		r.ended.Add(1)
+		p.mu.Lock()
+		p.end(r)
+		p.mu.Unlock()
+	}()
+	if v.outcome == 0 {
+		p.judge(l, t.task, errGoexit, began, v)
+	}
 }
 
 // run runs the handler, if it may still start, and returns when it ended. now was read

@@ -439,3 +439,45 @@ func TestTheTextOfAnErrorIsMadeOnce(t *testing.T) {
 		t.Errorf("made %d times for %v, which says %q", made, v.outcome, v.reason)
 	}
 }
+
+// An observer that ends the goroutine of a worker, as testing's FailNow does, takes neither the
+// worker nor what the handler did.
+func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
+	for what, handle := range map[string]func() error{
+		"of what is done":          func() error { return nil },
+		"of what ended it already": func() error { runtime.Goexit(); return nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var runs, told atomic.Int64
+				b := newBench(t, benchConfig{Config: Config{Concurrency: 1}}, func(context.Context, *Task) error {
+					if runs.Add(1) <= 3 {
+						return handle()
+					}
+					return nil
+				})
+				defer b.stop()
+				b.mu.Lock()
+				b.observer = ObserverFunc(func(e Event) {
+					if _, ok := e.(Handled); ok && told.Add(1) <= 3 {
+						runtime.Goexit()
+					}
+				})
+				b.mu.Unlock()
+				for i := range 5 {
+					b.push(task(fmt.Sprint("key ", i), i))
+				}
+				g := b.grant(0)
+				time.Sleep(time.Hour)
+				b.drain(g)
+				want := int64(5)
+				if what != "of what is done" {
+					want += 3 // were tried again
+				}
+				if runs.Load() != want || told.Load() != want {
+					t.Errorf("%d runs, of %d was told; want %d", runs.Load(), told.Load(), want)
+				}
+			})
+		})
+	}
+}
