@@ -296,7 +296,7 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 		}
 		return h
 	}
-	fenced := table == nil && !s.TasksUnknown && !elsewhere(census.Config, stats) // units have no data of ours to fence
+	fenced := table == nil && !s.TasksUnknown && !elsewhere(stats) // units have no data of ours to fence
 	for _, stat := range stats {
 		s.Partitions = append(s.Partitions, Partition{
 			Held:    hold(stat.ID, stat.Fence, fenced),
@@ -340,10 +340,14 @@ func barrierOf(census transition.Census) *Barrier {
 	return b
 }
 
-// elsewhere reports whether the fences are not here: those of a topic whose progress is
-// kept in Kafka are in its group, and no fence was ever installed here.
-func elsewhere(cfg partition.Config, stats []redissource.Stat) bool {
-	return cfg.Hash == partition.Murmur2 && !slices.ContainsFunc(stats, func(s redissource.Stat) bool { return s.Epoch > 0 })
+// elsewhere reports whether the fences are not here: those of a topic whose progress is kept in
+// Kafka are in its group, a source of the application's own has its own, and a Share has none.
+// Then no fence was ever installed here, and nothing is here that could be worked on: a new name
+// with tasks has partitions that nobody has come to yet.
+func elsewhere(stats []redissource.Stat) bool {
+	return !slices.ContainsFunc(stats, func(s redissource.Stat) bool {
+		return s.Epoch > 0 || s.Fence.Epoch > 0 || s.Pending+s.InFlight+s.Delayed+s.Dead > 0
+	})
 }
 
 // held says whose id is. fenced tells whether fence was read: of units it is not.

@@ -87,17 +87,21 @@ func TestAssemble(t *testing.T) {
 		t.Errorf("%+v", ann)
 	}
 
-	// A topic whose progress is kept in Kafka has no fence here.
+	// What keeps its fences elsewhere, as a topic whose progress is kept in Kafka, a source of the
+	// application's own or a Share, has nothing here.
 	none := make([]redissource.Stat, len(stats))
 	for i := range none {
 		none[i].ID = partition.ID(i)
 	}
-	census.Config.Hash = partition.Murmur2
 	want = []string{"ann owned", "bob moving", "bob owned", " unowned", "ann owned", "ann owned", " unowned", " unowned"}
 	for i, p := range assemble("n", census, none, []int64{0}, nil).Partitions {
 		if got := p.Owner + " " + p.State; got != want[i] {
 			t.Errorf("partition %d without a fence: %q, want %q", i, got, want[i])
 		}
+	}
+	none[7].Pending = 1 // there are tasks here, and nobody has come to them
+	if p := assemble("n", census, none, []int64{0}, nil).Partitions[0]; p.State != Opening {
+		t.Errorf("of a new name: %+v", p)
 	}
 }
 
@@ -119,6 +123,7 @@ func TestJSONFields(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	client.RPush(t.Context(), redissource.KeysOf(name, 1).Pending, "task")
 	s, err := Read(t.Context(), client, name)
 	if err != nil {
 		t.Fatal(err)
