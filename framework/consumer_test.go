@@ -65,20 +65,27 @@ func TestPeersJoinAndLeaveWithoutLossDoubleOrDisorder(t *testing.T) {
 	})
 }
 
+// interrupted is a consumer at work on one task, whose handler tells why its context ended.
+func (f *fleet) interrupted(peer string) (*framework.Consumer, <-chan error) {
+	f.t.Helper()
+	cause := make(chan error, 1)
+	c := f.consumer(peer, framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return ctx.Err()
+	}))
+	f.push(1, 1)
+	if err := c.Start(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	time.Sleep(20 * time.Second)
+	return c, cause
+}
+
 func TestStopTurnsHard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
-		cause := make(chan error, 1)
-		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			return ctx.Err()
-		}))
-		f.push(1, 1)
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
+		c, cause := f.interrupted("ann")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -124,17 +131,7 @@ func TestAStopThatIsOverDoesNotTurnHard(t *testing.T) {
 func TestShutdownCutsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
-		cause := make(chan error, 1)
-		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			return ctx.Err()
-		}))
-		f.push(1, 1)
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
+		c, cause := f.interrupted("ann")
 		began := time.Now()
 		if err := c.Stop(context.Background()); err != nil {
 			t.Errorf("stop: %v", err)

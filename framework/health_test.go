@@ -64,6 +64,14 @@ func (m *moody) served() (n int) {
 	return n
 }
 
+// checks is what was told of its checks.
+func (m *moody) checks() (told []error) {
+	for _, e := range eventsOf[framework.Checked](m.fleet, m.peer) {
+		told = append(told, e.Err)
+	}
+	return told
+}
+
 func (m *moody) stop() {
 	m.fleet.t.Helper()
 	if err := m.Stop(context.Background()); err != nil {
@@ -196,10 +204,7 @@ func TestUnwellPeerKeepsItsSeat(t *testing.T) {
 				t.Errorf("%s lost %d partitions", peer, len(lost))
 			}
 		}
-		var told []error
-		for _, e := range eventsOf[framework.Checked](f, "a") {
-			told = append(told, e.Err)
-		}
+		told := a.checks()
 		if len(told) != 3 || told[0] != nil || !errors.Is(told[1], errDisk) || told[2] != nil {
 			t.Errorf("the checks told %v", told)
 		}
@@ -346,10 +351,7 @@ func TestAHealthCheckThatDoesNotReturn(t *testing.T) {
 		hangs.Store(false)
 		close(release)
 		until(t, 20*time.Second, func() bool { return a.served() == 8 && b.served() == 8 && a.Ready() == nil })
-		var told []error
-		for _, e := range eventsOf[framework.Checked](f, "a") {
-			told = append(told, e.Err)
-		}
+		told := a.checks()
 		if len(told) != 3 || told[0] != nil || told[1] == nil || told[2] != nil {
 			t.Errorf("the checks told %v", told)
 		}
@@ -403,10 +405,7 @@ func TestAHealthCheckThatEndsItsGoroutine(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
-		var told []error
-		for _, e := range eventsOf[framework.Checked](f, "b") {
-			told = append(told, e.Err)
-		}
+		told := b.checks()
 		if len(told) != 2 || told[0] == nil || told[1] != nil {
 			t.Errorf("the checks told %v", told)
 		}

@@ -303,9 +303,7 @@ func TestSlowLedgerIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)
 		slow := &faulty{Ledger: n.ledger}
-		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = slow }).start(t.Context())
-		pass(3 * time.Second)
-		n.shares(a)
+		a := n.alone(slow)
 		slow.delay(3 * time.Second) // longer than a call may take: carried out, never answered
 		pass(transition.Timing{}.WithDefaults().Validity())
 		if a.co.Valid(time.Now()) || len(a.holds()) != 0 {
@@ -330,9 +328,7 @@ func TestOnlyRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)
 		careful := &faulty{Ledger: n.ledger}
-		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = careful }).start(t.Context())
-		pass(3 * time.Second)
-		n.shares(a)
+		a := n.alone(careful)
 		few := fmt.Errorf("0 of 1 replicas have it: %w", transition.ErrRenewed)
 		careful.promise(few)
 		pass(3 * transition.Timing{}.WithDefaults().Lease)

@@ -84,8 +84,7 @@ func TestStopWithTheStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)
 		down := &faulty{Ledger: n.ledger}
-		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = down }).start(t.Context())
-		pass(3 * time.Second)
+		a := n.alone(down)
 		down.fail(errors.New("connection refused"))
 		a.co.Stop()
 		pass(15 * time.Second)
@@ -119,8 +118,7 @@ func TestStopAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)
 		down := &faulty{Ledger: n.ledger}
-		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = down }).start(t.Context())
-		pass(3 * time.Second)
+		a := n.alone(down)
 		b := n.peer("b", nil).start(t.Context())
 		pass(3 * time.Second)
 		down.fail(errors.New("connection refused"))

@@ -197,6 +197,15 @@ func saw[E transition.Event](p *peer) bool {
 	return p.saw(func(e transition.Event) bool { _, ok := e.(E); return ok })
 }
 
+// alone starts a peer with that ledger and waits until it serves everything.
+func (n *name) alone(l transition.Ledger) *peer {
+	n.Helper()
+	p := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = l }).start(n.Context())
+	pass(3 * time.Second)
+	n.shares(p)
+	return p
+}
+
 // shares fails unless the peers serve everything, as evenly as can be, and nobody
 // ever worked on the same at once.
 func (n *name) shares(peers ...*peer) {
