@@ -146,10 +146,14 @@ func WithRandom(f func() float64) Option {
 // numbers out of range, budgets that do not fit. It calls nobody; Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
 	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
+	errs := []error{partition.CheckName(name)}
 	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("framework: an option is nil"))
+			continue
+		}
 		o(c)
 	}
-	errs := []error{partition.CheckName(name)}
 	if source == nil {
 		errs = append(errs, errors.New("framework: no source"))
 	}

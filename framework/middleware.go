@@ -15,13 +15,17 @@ import (
 // A Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Chain wraps h in m. Of several the first is the outermost. Of nil it makes nil.
+// Chain wraps h in m. Of several the first is the outermost. Of nil, also of one that a
+// middleware returns, it makes nil.
 func Chain(h Handler, m ...Middleware) Handler {
+	for _, wrap := range slices.Backward(m) {
+		if missing(h) {
+			return nil
+		}
+		h = wrap(h)
+	}
 	if missing(h) {
 		return nil
-	}
-	for _, wrap := range slices.Backward(m) {
-		h = wrap(h)
 	}
 	return h
 }

@@ -393,11 +393,13 @@ func (p Params) handler(name string) (framework.Handler, error) {
 		return nil, of(name, err)
 	}
 	slices.SortStableFunc(wraps, func(a, b Middleware) int { return a.Order - b.Order })
-	chain := make([]framework.Middleware, len(wraps))
-	for i, m := range wraps {
-		chain[i] = m.Wrap
+	handler := framework.Handler(mux)
+	for _, m := range slices.Backward(wraps) { // the first is the outermost
+		if handler = framework.Chain(handler, m.Wrap); handler == nil {
+			return nil, fmt.Errorf("consumer %q: its middleware of order %d returns no handler", name, m.Order)
+		}
 	}
-	return framework.Chain(mux, chain...), nil
+	return handler, nil
 }
 
 // hook starts and stops r with the application. OnStart does not wait for any

@@ -337,3 +337,47 @@ func TestTwoOfOneNameAreListedAtOnce(t *testing.T) {
 		t.Errorf("%d faults, want 3:\n%v", n, wrong)
 	}
 }
+
+// What is nil, or makes nil, is listed, and ends neither the build nor each task.
+func TestWhatIsNilIsListed(t *testing.T) {
+	store, ledger := memory(t)
+	none := func(framework.Handler) framework.Handler { return nil }
+	for what, c := range map[string]struct {
+		opt  fx.Option
+		want string
+	}{
+		"an option":       {frameworkfx.Configure("mails", framework.Config{}, nil), "an option is nil"},
+		"a health check":  {frameworkfx.Healthy("mails", nil), "its health check is nil"},
+		"an observer":     {frameworkfx.Observe(nil), "an observer is nil"},
+		"of a middleware": {frameworkfx.Use("mails", 2, none), "its middleware of order 2 returns no handler"},
+		"below a middleware": {fx.Options(frameworkfx.Use("mails", 2, none), frameworkfx.Use("mails", 1, framework.Recover())),
+			"its middleware of order 2 returns no handler"},
+	} {
+		app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.From("mails", store, ledger), frameworkfx.Otherwise("mails", done), c.opt)
+		if err := app.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Observers and health checks may be given as they are, as handlers may.
+func TestWhatIsThereNeedsNoConstructor(t *testing.T) {
+	store, ledger := memory(t)
+	asked, started := make(chan struct{}, 100), make(chan struct{}, 1)
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick}),
+		frameworkfx.Otherwise("mails", done),
+		frameworkfx.Healthy("mails", func(context.Context) error { asked <- struct{}{}; return nil }),
+		frameworkfx.Observe(framework.ObserverFunc(func(e framework.Event) {
+			if _, ok := e.(framework.Started); ok {
+				started <- struct{}{}
+			}
+		})),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	<-asked
+	<-started
+}

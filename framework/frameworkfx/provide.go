@@ -103,16 +103,30 @@ func From(consumer string, s sources.Source, l transition.Ledger) fx.Option {
 		fx.ResultTags(SourceGroup)))
 }
 
-// Observe adds an observer of all consumers. constructor is a function that returns
+// Observe adds an observer of all consumers: constructor is one, or a function that returns
 // one, or an error, with whatever the application provides as its parameters.
 func Observe(constructor any) fx.Option {
+	switch o := constructor.(type) {
+	case nil:
+		constructor = func() framework.Observer { return nil } // which is listed
+	case framework.Observer:
+		constructor = func() framework.Observer { return o }
+	}
 	return fx.Provide(fx.Annotate(constructor, fx.As(new(framework.Observer)), fx.ResultTags(ObserverGroup)))
 }
 
 // Healthy lets the peer of consumer, which may be a name of units, or of all if it is empty,
-// say how it is; see framework.WithHealth. constructor is a function that returns a
-// func(context.Context) error, with whatever the application provides as its parameters.
+// say how it is; see framework.WithHealth. constructor is the check, a
+// func(context.Context) error, or a function that returns one, with whatever the application
+// provides as its parameters.
 func Healthy(consumer string, constructor any) fx.Option {
+	var check func(context.Context) error
+	switch c := constructor.(type) {
+	case nil:
+		constructor = func() func(context.Context) error { return check } // which is listed
+	case func(context.Context) error:
+		constructor = func() func(context.Context) error { return c }
+	}
 	// What it makes stays in a module of its own, so that there may be several.
 	return fx.Module("countoff.health "+consumer,
 		fx.Provide(constructor, fx.Private),
