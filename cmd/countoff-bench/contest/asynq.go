@@ -13,7 +13,10 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
 )
 
-const asynqType = "bench"
+const (
+	asynqType  = "bench"
+	asynqQueue = "default" // of whoever names none
+)
 
 func asynqDrain(tag string, concurrency int, d time.Duration) Contestant {
 	what := fmt.Sprintf("asynq v0.26, c = %d", concurrency)
@@ -21,7 +24,7 @@ func asynqDrain(tag string, concurrency int, d time.Duration) Contestant {
 		what += fmt.Sprintf(", handler of %v", d)
 	}
 	return Contestant{
-		Tag: tag, What: what, Tasks: 20_000, Quick: 5_000,
+		Tag: tag, What: what, Tasks: 20_000, Quick: 5_000, Check: settledQueues(asynqQueue),
 		Preload: func(ctx context.Context, client *redis.Client, n int) error {
 			a := asynq.NewClientFromRedisClient(client)
 			return together(50, n, func(i int) error {

@@ -18,13 +18,22 @@ import (
 // asynqQueues is how many queues both sides listen to.
 const asynqQueues = 16
 
+// asynqQueueNames are their names.
+func asynqQueueNames() []string {
+	names := make([]string, asynqQueues)
+	for id := range names {
+		names[id] = asynqsource.QueueOf(countoffName, partition.ID(id))
+	}
+	return names
+}
+
 // fillQueues enqueues with asynq's client to the first hot queues in turn.
 func fillQueues(hot int) func(ctx context.Context, client *redis.Client, n int) error {
 	return func(ctx context.Context, client *redis.Client, n int) error {
 		a := asynq.NewClientFromRedisClient(client)
+		queues := asynqQueueNames()
 		return together(50, n, func(i int) error {
-			queue := asynqsource.QueueOf(countoffName, partition.ID(i%hot))
-			_, err := a.EnqueueContext(ctx, asynq.NewTask(asynqType, meter.Payload(i)), asynq.Queue(queue))
+			_, err := a.EnqueueContext(ctx, asynq.NewTask(asynqType, meter.Payload(i)), asynq.Queue(queues[i%hot]))
 			return err
 		})
 	}
@@ -41,10 +50,11 @@ func queuesWhat(hot int) string {
 func plainQueues(tag string, hot int) Contestant {
 	return Contestant{
 		Tag: tag, What: "asynq v0.26, " + queuesWhat(hot), Tasks: 10_000, Quick: 3_000, Preload: fillQueues(hot),
+		Check: settledQueues(asynqQueueNames()...),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			queues := make(map[string]int)
-			for q := range asynqQueues {
-				queues[asynqsource.QueueOf(countoffName, partition.ID(q))] = 1
+			for _, name := range asynqQueueNames() {
+				queues[name] = 1
 			}
 			server := asynq.NewServer(asynq.RedisClientOpt{Addr: r.Addr}, asynq.Config{
 				Concurrency: 10, Queues: queues, LogLevel: asynq.FatalLevel,
@@ -66,6 +76,7 @@ func plainQueues(tag string, hot int) Contestant {
 func countoffQueues(tag string, hot int) Contestant {
 	return Contestant{
 		Tag: tag, What: "countoff's asynqsource, " + queuesWhat(hot), Tasks: 60_000, Quick: 15_000, Preload: fillQueues(hot),
+		Check: settledQueues(asynqQueueNames()...),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := r.Client()
 			defer client.Close()

@@ -37,6 +37,9 @@ type Contestant struct {
 	// tells the meter of each, waits for them by [Run.Wait], stops it, and returns what
 	// else it has measured.
 	Run func(ctx context.Context, r *Run) (report.Measures, error)
+	// Check is called when that process has ended, and is not measured. Nil: the store has
+	// nothing to say.
+	Check Check
 }
 
 // A Run is what a contestant is given.
@@ -44,8 +47,6 @@ type Run struct {
 	Addr  string // of the store, host:port
 	Meter *meter.Meter
 	Quick bool
-	// Last is called when the last task was handled and nothing has been stopped yet.
-	Last func()
 }
 
 // Client returns a client of the store with the defaults of its library.
@@ -55,7 +56,6 @@ func (r *Run) Client() *redis.Client { return redis.NewClient(&redis.Options{Add
 func (r *Run) Wait(ctx context.Context) error {
 	select {
 	case <-r.Meter.Ended():
-		r.Last()
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the last task was not handled in time: %w", context.Cause(ctx))

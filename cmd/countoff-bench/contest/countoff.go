@@ -63,7 +63,7 @@ func countoff(tag string, c countoffConfig) Contestant {
 	if c.silent {
 		what += ", nobody listens to events"
 	}
-	d := Contestant{Tag: tag, What: what, Tasks: 1_000_000, Quick: 200_000, Preload: c.preload, Run: c.drain}
+	d := Contestant{Tag: tag, What: what, Tasks: 1_000_000, Quick: 200_000, Preload: c.preload, Run: c.drain, Check: settled(c.partitions)}
 	if c.work > 0 {
 		d.Tasks, d.Quick = 200_000, 50_000
 	}

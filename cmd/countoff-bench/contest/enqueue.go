@@ -2,10 +2,8 @@ package contest
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/meter"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
@@ -38,8 +36,12 @@ func countoffSingles() Contestant {
 }
 
 func enqueue(tag, what string, tasks, quick int, push func(context.Context, *redissource.Producer, *meter.Meter) error) Contestant {
+	lists := make([]string, enqueuePartitions)
+	for i := range lists {
+		lists[i] = redissource.KeysOf(countoffName, partition.ID(i)).Pending
+	}
 	return Contestant{
-		Tag: tag, What: what, Kind: Enqueue, Tasks: tasks, Quick: quick,
+		Tag: tag, What: what, Kind: Enqueue, Tasks: tasks, Quick: quick, Check: stored(lists...),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := r.Client()
 			defer client.Close()
@@ -55,14 +57,7 @@ func enqueue(tag, what string, tasks, quick int, push func(context.Context, *red
 			if err := push(ctx, p, r.Meter); err != nil {
 				return nil, err
 			}
-			if err := r.Wait(ctx); err != nil {
-				return nil, err
-			}
-			keys := make([]string, enqueuePartitions)
-			for i := range keys {
-				keys[i] = redissource.KeysOf(countoffName, partition.ID(i)).Pending
-			}
-			return nil, stored(ctx, client, r.Meter.Tasks(), keys...)
+			return nil, r.Wait(ctx)
 		},
 	}
 }
@@ -70,6 +65,7 @@ func enqueue(tag, what string, tasks, quick int, push func(context.Context, *red
 func asynqEnqueue() Contestant {
 	return Contestant{
 		Tag: "asynq-enqueue-c50", What: "asynq v0.26 client, 50 goroutines", Kind: Enqueue, Tasks: 50_000, Quick: 15_000,
+		Check: stored("asynq:{" + asynqQueue + "}:pending"),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := asynq.NewClient(asynq.RedisClientOpt{Addr: r.Addr})
 			defer client.Close()
@@ -82,28 +78,7 @@ func asynqEnqueue() Contestant {
 			if err != nil {
 				return nil, err
 			}
-			if err := r.Wait(ctx); err != nil {
-				return nil, err
-			}
-			raw := r.Client()
-			defer raw.Close()
-			return nil, stored(ctx, raw, r.Meter.Tasks(), "asynq:{default}:pending")
+			return nil, r.Wait(ctx)
 		},
 	}
-}
-
-// stored returns an error unless the lists together have n elements.
-func stored(ctx context.Context, client *redis.Client, n int, lists ...string) error {
-	total := int64(0)
-	for _, key := range lists {
-		have, err := client.LLen(ctx, key).Result()
-		if err != nil {
-			return err
-		}
-		total += have
-	}
-	if total != int64(n) {
-		return fmt.Errorf("%d tasks were enqueued, %d are there", n, total)
-	}
-	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
 	"github.com/countoff/countoff/cmd/countoff-chaos/child"
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -150,6 +151,7 @@ func franzGo(tag, what string, opts ...kgo.Opt) Contestant {
 func countoffKafka() Contestant {
 	return Contestant{
 		Tag: "countoff-kafka-c10", What: "countoff's kafkasource, c = 10, 12 partitions of a kfake", Tasks: 1_000_000, Quick: 200_000,
+		Check: settledLogs(kafkaPartitions, func(id partition.ID) redisprogress.Keys { return redisprogress.Elsewhere(countoffName, id) }),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := r.Client()
 			defer client.Close()

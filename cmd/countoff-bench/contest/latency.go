@@ -44,6 +44,7 @@ func countoffLatency() Contestant {
 	c := countoffConfig{concurrency: 10}.withDefaults()
 	return Contestant{
 		Tag: "countoff-latency", What: "countoff, 16 partitions, idle: push to handler", Kind: Latency, Tasks: 1000, Quick: 300,
+		Check: settled(c.partitions),
 		Run: func(ctx context.Context, r *Run) (measures report.Measures, err error) {
 			client := r.Client()
 			defer client.Close()
@@ -84,6 +85,7 @@ func bellLatency() Contestant {
 	const bell = "bell"
 	return Contestant{
 		Tag: "bell-latency", What: "go-redis, idle: RPUSH and PUBLISH, whoever hears it LPOPs: no safety", Kind: Latency, Tasks: 1000, Quick: 300,
+		Check: emptied(rawList),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := r.Client()
 			defer client.Close()
@@ -126,6 +128,7 @@ func bellLatency() Contestant {
 func asynqLatency() Contestant {
 	return Contestant{
 		Tag: "asynq-latency", What: "asynq v0.26, idle: enqueue to handler", Kind: Latency, Tasks: 16, Quick: 6,
+		Check: settledQueues(asynqQueue),
 		Run: func(ctx context.Context, r *Run) (measures report.Measures, err error) {
 			opt := asynq.RedisClientOpt{Addr: r.Addr}
 			client := asynq.NewClient(opt)

@@ -30,7 +30,7 @@ func fillList(ctx context.Context, client *redis.Client, n int) error {
 func rawDrain(tag, what string, tasks, quick int, take func(ctx context.Context, client *redis.Client, m *meter.Meter) error) Contestant {
 	const goroutines = 10
 	return Contestant{
-		Tag: tag, What: what, Tasks: tasks, Quick: quick, Preload: fillList,
+		Tag: tag, What: what, Tasks: tasks, Quick: quick, Preload: fillList, Check: emptied(rawList, rawRunning),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := r.Client()
 			defer client.Close()

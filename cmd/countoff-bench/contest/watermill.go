@@ -20,6 +20,7 @@ func watermillDrain() Contestant {
 	const consumers = 10
 	return Contestant{
 		Tag: "watermill-c10", What: "watermill-redisstream v1.4.5, 10 consumers of a group", Tasks: 50_000, Quick: 15_000,
+		Check: acknowledged(watermillTopic),
 		Preload: func(_ context.Context, client *redis.Client, n int) error {
 			p, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client}, watermill.NopLogger{})
 			if err != nil {

@@ -17,28 +17,35 @@ type Meter struct {
 	strange atomic.Int64
 
 	started     bool // by Start, not by the first task
+	look        Look
 	first, last usage
 	began       chan struct{}
 	ended       chan struct{}
 }
 
-// usage is what the process had used at a moment.
+// usage is what the process had used at a moment, and the store.
 type usage struct {
 	at            time.Time
 	cpu           time.Duration // user and system
 	allocs, bytes uint64
+	store         Answer
+	err           error // of the look at the store
 }
 
-func used() usage {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return usage{at: time.Now(), cpu: cpu(), allocs: m.Mallocs, bytes: m.TotalAlloc}
+// used looks at the store last, at both ends of a span: what the process waits for its
+// answer moves the store's span, and makes it no longer.
+func (m *Meter) used() usage {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	u := usage{at: time.Now(), cpu: cpu(), allocs: stats.Mallocs, bytes: stats.TotalAlloc}
+	u.store, u.err = m.look()
+	return u
 }
 
-// New returns the meter of a run of n tasks, numbered from 0.
-func New(n int) *Meter {
+// New returns the meter of a run of n tasks, numbered from 0, on a store that look asks.
+func New(n int, look Look) *Meter {
 	return &Meter{
-		n: int64(n), seen: make([]atomic.Uint64, (n+63)/64),
+		n: int64(n), look: look, seen: make([]atomic.Uint64, (n+63)/64),
 		began: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
@@ -89,13 +96,14 @@ func (m *Meter) count(n int64) {
 		m.begin()
 	}
 	if total >= m.n && total-n < m.n {
-		m.last = used()
+		<-m.began // whoever has the first task may still look at the store
+		m.last = m.used()
 		close(m.ended)
 	}
 }
 
 func (m *Meter) begin() {
-	m.first = used()
+	m.first = m.used()
 	close(m.began)
 }
 
@@ -104,14 +112,20 @@ type Span struct {
 	Tasks         int
 	Took, CPU     time.Duration
 	Allocs, Bytes uint64
+	Store         Store
 }
 
-// Span returns what passed from the first to the last task. Call it after Ended.
-func (m *Meter) Span() Span {
+// Span returns what passed from the first to the last task, or an error if the store did
+// not say what it had done. Call it after Ended.
+func (m *Meter) Span() (Span, error) {
+	if err := errors.Join(m.first.err, m.last.err); err != nil {
+		return Span{}, fmt.Errorf("what the store has done: %w", err)
+	}
+	store, err := Between(m.first.store, m.last.store)
 	return Span{
 		Tasks: int(m.n), Took: m.last.at.Sub(m.first.at), CPU: m.last.cpu - m.first.cpu,
-		Allocs: m.last.allocs - m.first.allocs, Bytes: m.last.bytes - m.first.bytes,
-	}
+		Allocs: m.last.allocs - m.first.allocs, Bytes: m.last.bytes - m.first.bytes, Store: store,
+	}, err
 }
 
 // Check returns an error unless each task was handled exactly once. Call it when the

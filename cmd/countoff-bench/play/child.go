@@ -1,7 +1,6 @@
 package play
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +11,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
-	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
 	"github.com/countoff/countoff/cmd/countoff-bench/meter"
@@ -24,13 +24,12 @@ import (
 // Command is the word with which the program runs itself as a contestant.
 const Command = "contestant"
 
-// A word is a line that a contestant's process says on its standard output.
+// A word is what a contestant's process says on its standard output when it has ended.
 type word struct {
-	Said     string          `json:"said"`           // first, last, end
-	Span     *meter.Span     `json:"span,omitempty"` // with last
+	Span     *meter.Span     `json:"span,omitempty"` // of whoever does not measure itself
 	Measures report.Measures `json:"measures,omitempty"`
-	Absent   bool            `json:"absent,omitempty"` // with end: what it takes is not installed
-	Err      string          `json:"err,omitempty"`    // with end
+	Absent   bool            `json:"absent,omitempty"` // what it takes is not installed
+	Err      string          `json:"err,omitempty"`
 }
 
 // runTimeout is how long one run may take.
@@ -44,17 +43,16 @@ func Part(args []string, in io.Reader, out io.Writer) (done bool, err error) {
 	}
 	switch args[1] {
 	case Command:
-		return true, Contestant(args[2:], in, out)
+		return true, Contestant(args[2:], out)
 	case contest.BrokerCommand:
 		return true, contest.Broker(in, out)
 	}
 	return false, nil
 }
 
-// Contestant is the program as a contestant: args are those behind [Command]. It says
-// when the first task was handled, when the last one was, waits for a line from in, and
-// then stops and says how it went.
-func Contestant(args []string, in io.Reader, out io.Writer) error {
+// Contestant is the program as a contestant: args are those behind [Command]. It says how
+// it went when it has ended.
+func Contestant(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	var (
 		tag     = flags.String("tag", "", "which one")
@@ -73,37 +71,31 @@ func Contestant(args []string, in io.Reader, out io.Writer) error {
 	redisurl.Quiet()
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	defer cancel()
-
-	var mu sync.Mutex
-	lines := json.NewEncoder(out)
-	say := func(w word) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return lines.Encode(w)
+	client := redis.NewClient(&redis.Options{Addr: *addr})
+	defer client.Close()
+	look, err := meter.LookAt(ctx, client)
+	if err != nil {
+		return err
 	}
-	m := meter.New(*n)
+	m := meter.New(*n, look)
 	runtime.GC() // the next one is not far into the run for some and near for others
 	profiled := make(chan error, 1)
 	go func() {
 		<-m.Began()
-		_ = say(word{Said: "first"}) // a parent that is gone shows at the last word
 		profiled <- record(*profile, c.Tag, m.Ended())
 	}()
-	run := &contest.Run{Addr: *addr, Meter: m, Quick: *quick, Last: func() {
-		span := m.Span()
-		if say(word{Said: "last", Span: &span}) == nil {
-			_, _ = bufio.NewReader(in).ReadString('\n')
-		}
-	}}
-	measures, err := c.Run(ctx, run)
+	var w word
+	w.Measures, err = c.Run(ctx, &contest.Run{Addr: *addr, Meter: m, Quick: *quick})
 	if err == nil && c.Kind != contest.Tool {
-		err = errors.Join(m.Check(), <-profiled)
+		var span meter.Span
+		span, err = m.Span()
+		w.Span, err = &span, errors.Join(err, m.Check(), <-profiled)
 	}
-	last := word{Said: "end", Measures: measures, Absent: errors.Is(err, contest.ErrAbsent)}
+	w.Absent = errors.Is(err, contest.ErrAbsent)
 	if err != nil {
-		last.Err = err.Error()
+		w.Err = err.Error()
 	}
-	return say(last)
+	return json.NewEncoder(out).Encode(w)
 }
 
 // record writes a profile of the CPU until ended, and one of the allocations. Without a

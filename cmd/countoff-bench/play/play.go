@@ -1,7 +1,6 @@
 package play
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
-	"github.com/countoff/countoff/cmd/countoff-bench/meter"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
 	"github.com/countoff/countoff/cmd/countoff-chaos/child"
 	"github.com/countoff/countoff/cmd/countoff-chaos/store"
@@ -151,63 +149,41 @@ func (s *stage) run(ctx context.Context, c contest.Contestant) (report.Sample, e
 	}
 	cmd := exec.CommandContext(ctx, s.cfg.Self, Command, "--tag", c.Tag, "--addr", s.addr, "--n", strconv.Itoa(n),
 		"--profile", s.cfg.Profile, "--quick="+strconv.FormatBool(s.cfg.Quick))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return report.Sample{}, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return report.Sample{}, err
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := child.Start(cmd); err != nil {
 		return report.Sample{}, err
 	}
-	result, listened := s.listen(ctx, c, out, in)
-	if err := cmd.Wait(); err != nil || listened != nil {
+	ended := cmd.Wait()
+	result, err := heard(c, stdout.Bytes())
+	if ended != nil || err != nil {
 		if stderr.Len() > 0 {
-			listened = errors.Join(listened, errors.New(stderr.String()))
+			err = errors.Join(err, errors.New(stderr.String()))
 		}
-		return report.Sample{}, errors.Join(listened, err)
+		return report.Sample{}, errors.Join(err, ended)
+	}
+	if c.Check != nil {
+		if err := c.Check(ctx, s.client, n); err != nil {
+			return report.Sample{}, fmt.Errorf("when it had ended: %w", err)
+		}
 	}
 	return result, nil
 }
 
-// listen follows a contestant from its first word to its last.
-func (s *stage) listen(ctx context.Context, c contest.Contestant, out io.Reader, in io.Writer) (report.Sample, error) {
-	var (
-		before, after stats
-		span          *meter.Span
-	)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var w word
-		err := json.Unmarshal(lines.Bytes(), &w)
-		if err != nil {
-			return report.Sample{}, fmt.Errorf("it said %q: %w", lines.Text(), err)
-		}
-		switch w.Said {
-		case "first":
-			before, err = statsOf(ctx, s.client)
-		case "last":
-			after, err = statsOf(ctx, s.client)
-			span = w.Span
-			if err == nil {
-				_, err = io.WriteString(in, "go on\n")
-			}
-		case "end":
-			switch {
-			case w.Absent:
-				return report.Sample{}, fmt.Errorf("%s: %w", c.Tag, contest.ErrAbsent)
-			case w.Err != "":
-				return report.Sample{}, errors.New(w.Err)
-			}
-			return sample(c, span, w.Measures, before, after), nil
-		}
-		if err != nil {
-			return report.Sample{}, err
-		}
+// heard reads what a contestant has said.
+func heard(c contest.Contestant, said []byte) (report.Sample, error) {
+	if len(said) == 0 {
+		return report.Sample{}, errors.New("it ended without its last word")
 	}
-	return report.Sample{}, errors.Join(errors.New("it ended without its last word"), lines.Err())
+	var w word
+	if err := json.Unmarshal(said, &w); err != nil {
+		return report.Sample{}, fmt.Errorf("it said %q: %w", said, err)
+	}
+	switch {
+	case w.Absent:
+		return report.Sample{}, fmt.Errorf("%s: %w", c.Tag, contest.ErrAbsent)
+	case w.Err != "":
+		return report.Sample{}, errors.New(w.Err)
+	}
+	return sample(c, w.Span, w.Measures), nil
 }
