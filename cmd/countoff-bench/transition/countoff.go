@@ -26,7 +26,7 @@ func countoff(tag, what string, inKafka bool) contestant {
 			_, err := redisledger.Init(ctx, client, p.name, partition.Config{Total: partitions, Hash: partition.Murmur2})
 			return err
 		},
-		run: func(ctx context.Context, p peer, begin func(Begun)) error {
+		run: func(ctx context.Context, p peer, handle func(Begun)) error {
 			client := redis.NewClient(&redis.Options{Addr: p.store})
 			defer client.Close()
 			var store kafkasource.Store
@@ -48,7 +48,7 @@ func countoff(tag, what string, inKafka bool) contestant {
 			defer source.Close()
 			timing := transition.Timing{Lease: lease}
 			consumer, err := framework.New(p.name, source, framework.HandlerFunc(func(_ context.Context, t *framework.Task) error {
-				begin(Begun{Partition: int32(t.Grant.ID), Offset: int64(t.Receipt), Key: t.Key, Born: t.Born.Time()})
+				handle(Begun{Partition: int32(t.Grant.ID), Offset: int64(t.Receipt), Key: t.Key, Born: t.Born.Time()})
 				return nil
 			}), framework.WithConfig(framework.Config{Concurrency: partitions, Timing: timing, PodGrace: time.Minute}), framework.WithPeer(p.id, 1),
 				framework.WithControl(func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {

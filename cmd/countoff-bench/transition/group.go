@@ -15,8 +15,8 @@ func group(tag, what string, opts ...kgo.Opt) contestant {
 	return contestant{
 		tag: tag, what: what,
 		ready: func(context.Context, peer) error { return nil },
-		run: func(ctx context.Context, p peer, begin func(Begun)) error {
-			m := member{begin: begin, workers: make(map[int32]*worker)}
+		run: func(ctx context.Context, p peer, handle func(Begun)) error {
+			m := member{handle: handle, workers: make(map[int32]*worker)}
 			client, err := kgo.NewClient(append(append(p.options(), opts...),
 				kgo.ConsumerGroup(p.name), kgo.ConsumeTopics(p.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 				kgo.SessionTimeout(lease), kgo.HeartbeatInterval(beat), kgo.FetchMaxWait(100*time.Millisecond),
@@ -45,7 +45,7 @@ func group(tag, what string, opts ...kgo.Opt) contestant {
 }
 
 type member struct {
-	begin func(Begun)
+	handle func(Begun)
 
 	mu      sync.Mutex
 	workers map[int32]*worker
@@ -100,7 +100,7 @@ func (m *member) work(client *kgo.Client, w *worker) {
 				select {
 				case <-w.quit:
 				default:
-					m.begin(Begun{Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Born: r.Timestamp})
+					m.handle(Begun{Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Born: r.Timestamp})
 					done++
 					continue
 				}

@@ -14,6 +14,27 @@ type Begun struct {
 	Key       string
 	Born      time.Time // when it was produced
 	At        time.Time
+	// Handled says that the peer has come to the end of the record, which it began earlier.
+	Handled bool
+}
+
+// A place is where a record is in its topic.
+type place struct {
+	partition int32
+	offset    int64
+}
+
+// lost counts the records that were produced from an event on until the next one, and that
+// nobody has handled to their end: not even begun, or begun by a peer that was killed, and
+// never again.
+func lost(produced map[place]time.Time, handled map[place]bool, from, to time.Time) int {
+	n := 0
+	for at, born := range produced {
+		if !handled[at] && !born.Before(from) && born.Before(to) {
+			n++
+		}
+	}
+	return n
 }
 
 // A Verdict is what an event has cost.
@@ -24,6 +45,7 @@ type Verdict struct {
 	Balanced   time.Duration // from the event to the last first record of a new owner
 	Again      int           // records that were begun once more
 	Behind     int           // records that were begun after a later one of their key
+	Lost       int           // records that were not handled by the end of the play
 }
 
 // judge looks at what was begun from an event on, until the next one. lines are all of the

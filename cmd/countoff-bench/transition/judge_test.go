@@ -1,6 +1,8 @@
 package transition
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,5 +34,48 @@ func TestJudge(t *testing.T) {
 	}
 	if n := shares(lines); n["a"] != 2 || n["b"] != 1 {
 		t.Errorf("shares %v", n)
+	}
+}
+
+// A record that was begun by a peer that is killed, and not again by another, is lost as
+// much as one that nobody has seen.
+func TestLost(t *testing.T) {
+	began := time.Unix(1000, 0)
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	p := play{contestant: contestant{tag: "x"}, produced: make(map[place]time.Time), handled: make(map[place]bool)}
+	for offset := range int64(60) { // one a second, in each of two partitions
+		for id := range int32(2) {
+			where := place{id, offset}
+			p.produced[where] = at(int(offset))
+			p.lines = append(p.lines, Begun{Peer: "a", Partition: id, Offset: offset, Born: at(int(offset)), At: at(int(offset))})
+			p.handled[where] = true
+		}
+	}
+	if n := p.open(); n != 0 {
+		t.Errorf("%d records are open", n)
+	}
+	for _, offset := range []int64{3, 12, 25, 41, 42, 59} {
+		delete(p.handled, place{1, offset})
+	}
+	p.lines = p.lines[:len(p.lines)-1] // of the last one not even that it was begun
+	if n := p.open(); n != 6 {
+		t.Errorf("%d records are open, want 6", n)
+	}
+	results := p.results([]mark{{"start", at(0)}, {"steady", at(10)}, {"join", at(20)}, {"leave", at(30)}, {"again", at(40)}, {"crash", at(50)}, {"end", at(55)}})
+	want := map[string]int{"steady": 2, "join": 1, "leave": 2, "crash": 1} // with the start before, and with what came again
+	for _, r := range results {
+		if r.Lost != want[r.Event] {
+			t.Errorf("%s: %d are lost, want %d", r.Event, r.Lost, want[r.Event])
+		}
+		delete(want, r.Event)
+	}
+	if len(want) != 0 {
+		t.Errorf("nothing is said of %v", want)
+	}
+	// Of three rounds only one has lost something: no median may hide it.
+	var out bytes.Buffer
+	Write(&out, []Result{{Event: "join"}, {Event: "join", Verdict: Verdict{Lost: 2}}, {Event: "join"}})
+	if !strings.Contains(out.String(), " | 2 |\n") {
+		t.Error(out.String())
 	}
 }

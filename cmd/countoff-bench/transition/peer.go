@@ -32,9 +32,9 @@ const work = time.Millisecond
 // A contestant is one way to share a topic among peers.
 type contestant struct {
 	tag, what string
-	// run works until ctx ends, and then leaves; it calls begin at the start of each
-	// record.
-	run func(ctx context.Context, p peer, begin func(Begun)) error
+	// run works until ctx ends, and then leaves; it calls handle for each record, before it
+	// says to anybody that the record is done.
+	run func(ctx context.Context, p peer, handle func(Begun)) error
 	// ready is called once before the first peer.
 	ready func(ctx context.Context, p peer) error
 }
@@ -57,7 +57,7 @@ type peer struct {
 func (p peer) options() []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(p.brokers...)} }
 
 // Peer is the program as a peer: args are those behind [Command]. It says each record that
-// it begins, leaves at SIGTERM, and dies with in.
+// it begins, and has handled, leaves at SIGTERM, and dies with in.
 func Peer(args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	var p peer
@@ -79,16 +79,21 @@ func Peer(args []string, in io.Reader, out io.Writer) error {
 	}()
 	var mu sync.Mutex
 	lines := json.NewEncoder(out)
-	begin := func(l Begun) {
+	say := func(l Begun) {
 		l.Peer, l.At = p.id, time.Now()
 		mu.Lock()
 		_ = lines.Encode(l) // who reads it may be gone
 		mu.Unlock()
+	}
+	handle := func(l Begun) {
+		say(l)
 		time.Sleep(work)
+		l.Handled = true
+		say(l)
 	}
 	for _, c := range contestants() {
 		if c.tag == *tag {
-			return c.run(ctx, p, begin)
+			return c.run(ctx, p, handle)
 		}
 	}
 	return fmt.Errorf("no contestant %q", *tag)

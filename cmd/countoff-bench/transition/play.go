@@ -71,7 +71,8 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 				continue
 			}
 			name := fmt.Sprintf("bench-%s-%d-%s", c.tag, round, time.Now().Format("150405.000"))
-			p := play{cfg: cfg, contestant: c, peer: peer{name: name, topic: name, store: server.Addr(), brokers: cfg.Brokers}}
+			p := play{cfg: cfg, contestant: c, peer: peer{name: name, topic: name, store: server.Addr(), brokers: cfg.Brokers},
+				handled: make(map[place]bool), produced: make(map[place]time.Time)}
 			results, err := p.run(ctx)
 			if err != nil {
 				return all, fmt.Errorf("round %d, %s: %w", round+1, c.tag, err)
@@ -91,9 +92,11 @@ type play struct {
 	contestant
 	peer
 
-	mu    sync.Mutex
-	lines []Begun
-	peers []*process
+	mu       sync.Mutex
+	lines    []Begun // but those of the ends
+	handled  map[place]bool
+	produced map[place]time.Time // when
+	peers    []*process
 }
 
 // A process is one peer.
@@ -106,7 +109,7 @@ type process struct {
 }
 
 func (p *play) run(ctx context.Context) (results []Result, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 6*patience)
+	ctx, cancel := context.WithTimeout(ctx, 8*patience)
 	defer cancel()
 	client, err := kgo.NewClient(append(p.options(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
 		kgo.MetadataMinAge(100*time.Millisecond))...)
@@ -127,28 +130,59 @@ func (p *play) run(ctx context.Context) (results []Result, err error) {
 	}
 	stopped := make(chan error, 1)
 	producing, stop := context.WithCancel(ctx)
-	go func() { stopped <- produce(producing, client, p.topic) }()
+	go func() { stopped <- p.produce(producing, client) }()
 	defer func() {
 		stop()
-		err = errors.Join(err, <-stopped)
 		for _, one := range p.peers {
 			_ = one.cmd.Process.Kill() // fails only if it has ended
 			<-one.ended
 		}
 		_, _ = admin.DeleteTopics(context.WithoutCancel(ctx), p.topic) // what stays is in nobody's way
 	}()
-	return p.events(ctx)
+	marks, err := p.events(ctx)
+	stop()
+	err = errors.Join(err, <-stopped, p.end(ctx))
+	return p.results(marks), err
+}
+
+// end waits until every record that was produced has been handled. That some never are is
+// for the judge: it gives up after patience.
+func (p *play) end(ctx context.Context) error {
+	enough := time.After(patience)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for p.open() > 0 {
+		select {
+		case <-tick.C:
+		case <-enough:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// open is how many records are not handled yet.
+func (p *play) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return lost(p.produced, p.handled, time.Time{}, time.Now())
+}
+
+// A mark says when an event began.
+type mark struct {
+	event string
+	at    time.Time
 }
 
 // events plays what happens, one after the other, each when the one before has calmed.
-func (p *play) events(ctx context.Context) (results []Result, err error) {
-	var from []time.Time
-	var names []string
+func (p *play) events(ctx context.Context) (marks []mark, err error) {
 	event := func(name string, live int, do func() error) {
 		if err != nil {
 			return
 		}
-		from, names = append(from, time.Now()), append(names, name)
+		marks = append(marks, mark{name, time.Now()})
 		if err = do(); err == nil {
 			if err = p.settle(ctx, live); err != nil {
 				err = fmt.Errorf("%s: %w", name, err)
@@ -164,16 +198,33 @@ func (p *play) events(ctx context.Context) (results []Result, err error) {
 	event("leave", 2, signal("c", syscall.SIGTERM))
 	event("again", 3, func() error { return p.start("d") })
 	event("crash", 2, signal("d", syscall.SIGKILL))
-	from = append(from, time.Now())
+	return append(marks, mark{"end", time.Now()}), err
+}
+
+// results judges the events that are compared. What was lost is told of the last of them
+// before it was produced, or of the first.
+func (p *play) results(marks []mark) (results []Result) {
 	p.mu.Lock()
-	lines := append([]Begun(nil), p.lines...)
-	p.mu.Unlock()
-	for i, name := range names {
-		if name != "start" && name != "again" {
-			results = append(results, Result{p.tag, p.what, name, judge(lines, from[i], from[i+1])})
+	defer p.mu.Unlock()
+	var compared []int
+	for i, m := range marks[:len(marks)-1] {
+		if m.event != "start" && m.event != "again" {
+			compared = append(compared, i)
 		}
 	}
-	return results, err
+	for k, i := range compared {
+		v := judge(p.lines, marks[i].at, marks[i+1].at)
+		from, to := marks[i].at, time.Now()
+		if k == 0 {
+			from = time.Time{}
+		}
+		if k+1 < len(compared) {
+			to = marks[compared[k+1]].at
+		}
+		v.Lost = lost(p.produced, p.handled, from, to)
+		results = append(results, Result{p.tag, p.what, marks[i].event, v})
+	}
+	return results
 }
 
 // settle waits until live peers have an equal share, and stay so.
@@ -248,7 +299,11 @@ func (p *play) start(id string) error {
 				continue // cut off by the kill
 			}
 			p.mu.Lock()
-			p.lines = append(p.lines, l)
+			if l.Handled {
+				p.handled[place{l.Partition, l.Offset}] = true
+			} else {
+				p.lines = append(p.lines, l)
+			}
 			p.mu.Unlock()
 		}
 		if err := one.cmd.Wait(); err != nil && one.err.Len() > 0 {
@@ -258,29 +313,37 @@ func (p *play) start(id string) error {
 	return nil
 }
 
-// produce gives every partition a record at the pace, until ctx ends.
-func produce(ctx context.Context, client *kgo.Client, topic string) error {
+// produce gives every partition a record at the pace until ctx ends, and returns when the
+// broker has all of them.
+func (p *play) produce(ctx context.Context, client *kgo.Client) error {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	failed := make(chan error, 1)
+	done := func(r *kgo.Record, err error) {
+		if err != nil {
+			select {
+			case failed <- err:
+			default:
+			}
+			return
+		}
+		p.mu.Lock()
+		p.produced[place{r.Partition, r.Offset}] = r.Timestamp
+		p.mu.Unlock()
+	}
 	for n := 0; ; n++ {
 		for id := range int32(partitions) {
-			r := &kgo.Record{Topic: topic, Partition: id, Key: fmt.Append(nil, "key", n%10), Value: fmt.Append(nil, n)}
-			client.Produce(context.WithoutCancel(ctx), r, func(_ *kgo.Record, err error) {
-				if err != nil {
-					select {
-					case failed <- err:
-					default:
-					}
-				}
-			})
+			r := &kgo.Record{Topic: p.topic, Partition: id, Key: fmt.Append(nil, "key", n%10), Value: fmt.Append(nil, n)}
+			client.Produce(context.WithoutCancel(ctx), r, done)
 		}
 		select {
 		case <-tick.C:
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
-			return nil
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			return client.Flush(ctx)
 		}
 	}
 }
