@@ -96,8 +96,18 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		}
 		log.Log(level, "left", took(e.Took), zap.Stringers("stuck", e.Stuck), zap.Int("unheard", len(e.Unheard)))
 	case transition.RollSeen:
-		log.Info("new view", zap.Uint64("version", e.View.Version), zap.Int("index", e.View.Index),
-			zap.Int("replicas", e.View.Replicas), zap.Int("partitions", len(e.View.Wish)))
+		units := 0 // ingress lists, which are wished for like partitions
+		for _, id := range e.View.Wish {
+			if id.IsUnit() {
+				units++
+			}
+		}
+		fields := []zap.Field{zap.Uint64("version", e.View.Version), zap.Int("index", e.View.Index),
+			zap.Int("replicas", e.View.Replicas), zap.Int("partitions", len(e.View.Wish)-units)}
+		if units > 0 {
+			fields = append(fields, zap.Int("units", units))
+		}
+		log.Info("new view", fields...)
 	case transition.BarrierClosed:
 		log.Info("a newer roll: everything stops until all peers have", zap.Uint64("version", e.Version))
 	case transition.Sealed:

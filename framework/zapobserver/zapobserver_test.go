@@ -16,6 +16,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/zapobserver"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
 )
@@ -150,6 +151,16 @@ func TestAStartThatFailsIsSomeLines(t *testing.T) {
 			t.Errorf("%d lines, want 9: another reason is told at once, and so is another start", n)
 		}
 	})
+}
+
+// An ingress list is granted like a partition, and is none: countoff status counts as much.
+func TestAViewCountsPartitions(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	view := partition.View{Index: 1, Replicas: 3, Wish: []partition.ID{7, 8, partition.FirstUnit}}
+	zapobserver.New(zap.New(core)).Observe(framework.Coordinated{Event: transition.RollSeen{View: view}})
+	if got := lines.All()[0].ContextMap(); got["partitions"] != int64(2) || got["units"] != int64(1) {
+		t.Errorf("%v", got)
+	}
 }
 
 func TestAPanicIsWrittenWithItsStack(t *testing.T) {

@@ -89,7 +89,7 @@ func historyCommand(stores Stores) *cobra.Command {
 				}
 			default:
 				for _, e := range history[max(0, len(history)-n):] {
-					lines, values = append(lines, past.Line(e)), append(values, past.EntryOf(e))
+					lines, values = append(lines, past.Line(e, cfg)), append(values, past.EntryOf(e))
 				}
 			}
 			if asJSON {

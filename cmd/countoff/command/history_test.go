@@ -15,6 +15,31 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
+// An ingress list is granted beside the partitions, with a number that nobody has given it.
+func TestHistoryNamesIngressLists(t *testing.T) {
+	s := newShell(t)
+	s.run("init lists --partitions 4 --unit orders --unit mails")
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	cfg := partition.Config{Total: 4, Units: []string{"orders", "mails"}}.WithDefaults()
+	ledger, err := redisledger.New(client, "lists", redisledger.Config{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Sync(t.Context(), transition.Request{Session: "aa", Peer: "worker-1", Weight: 1, State: machine.Live, Claim: cfg.IDs()}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.run("history lists"); !strings.Contains(got, "worker-1 got 0-3 mails orders, which was nobody's") {
+		t.Error(got)
+	}
+	if got := s.run("doctor lists"); !strings.Contains(got, ", ingress lists mails and orders;") {
+		t.Error(got)
+	}
+}
+
 func TestHistoryAndExplain(t *testing.T) {
 	s := newShell(t)
 	s.run("init past --partitions 4")

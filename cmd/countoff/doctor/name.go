@@ -104,8 +104,12 @@ func times(c transition.Census) []Finding {
 
 func summary(s status.Status) Finding {
 	f := Finding{Check: "name", Severity: Fine, What: fmt.Sprintf("%d partitions, hash %s", s.Config.Total, s.Config.Hash)}
-	if n := len(s.Config.Units); n > 0 {
-		f.What += fmt.Sprintf(", %d ingress lists", n)
+	switch units := s.Config.Units; len(units) {
+	case 0:
+	case 1:
+		f.What += ", ingress list " + units[0]
+	default:
+		f.What += ", ingress lists " + strings.Join(units[:len(units)-1], ", ") + " and " + units[len(units)-1]
 	}
 	if s.TakeoverMS > 0 {
 		f.What += fmt.Sprintf("; a dead peer's partitions are another's within %v", time.Duration(s.TakeoverMS)*time.Millisecond)

@@ -53,9 +53,9 @@ func MoveOf(m machine.Move) Entry {
 	return out
 }
 
-// Line prints e in one line.
-func Line(e machine.Entry) string {
-	return stamp(e.At) + "  " + Sentence(e, coverage.Ranges(ids(e)))
+// Line prints e, of a name with the layout cfg, in one line.
+func Line(e machine.Entry, cfg partition.Config) string {
+	return stamp(e.At) + "  " + Sentence(e, what(e, cfg))
 }
 
 // MoveLine prints what happened to one partition in one line.
@@ -120,12 +120,18 @@ func who(peer string) string {
 	return peer
 }
 
-func ids(e machine.Entry) []partition.ID {
-	out := make([]partition.ID, len(e.Grants))
-	for i, p := range e.Grants {
-		out[i] = p.Grant.ID
+// what is e about: ranges of partitions, and ingress lists by their names.
+func what(e machine.Entry, cfg partition.Config) string {
+	var ids []partition.ID
+	var units []string
+	for _, p := range e.Grants {
+		if unit := cfg.Unit(p.Grant.ID); unit != "" {
+			units = append(units, unit)
+		} else {
+			ids = append(ids, p.Grant.ID)
+		}
 	}
-	return out
+	return strings.TrimSpace(coverage.Ranges(ids) + " " + strings.Join(units, " "))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
