@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -121,8 +124,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	client, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
 	observer := new(atomic.Pointer[framework.Observer])
 	if cfg.Source.Found == nil {
+		var told plains
 		cfg.Source.Found = func(p asynqsource.Plain) {
-			if o := observer.Load(); o != nil {
+			if o := observer.Load(); o != nil && told.news(p) {
 				(*o).Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
 			}
 		}
@@ -138,6 +142,30 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 		Listen:   func(o framework.Observer) { observer.Store(&o) },
 		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, client, t) },
 	}
+}
+
+// plains are the plain servers that were told of. A start that is refused because of one is
+// tried again after milliseconds, and says why itself; the source looks again once a minute.
+type plains struct {
+	mu   sync.Mutex
+	last map[string]time.Time // by the server's id
+}
+
+// news reports whether nobody was told of p lately.
+func (t *plains) news(p asynqsource.Plain) bool {
+	const again = 30 * time.Second
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(t.last, func(_ string, at time.Time) bool { return now.Sub(at) >= again })
+	if _, known := t.last[p.ID]; known {
+		return false
+	}
+	if t.last == nil {
+		t.last = make(map[string]time.Time)
+	}
+	t.last[p.ID] = now
+	return true
 }
 
 func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing) framework.Control {
