@@ -386,6 +386,22 @@ func (r refusal) RedisError()   {}
 
 // What is refused for good is told at once, with what to do about it, and once; what
 // passes by itself, such as a fail-over, is waited for.
+// The trace of a refusal says what differs, and not what its reader knows.
+func TestTheTraceOfARefusal(t *testing.T) {
+	client, ctx, name := redistest.New(t), t.Context(), redistest.Name(t)
+	for _, total := range []int{4, 8} {
+		_, _ = redisconfig.Agree(ctx, client, name, partition.Config{Total: total}) // the second is refused
+	}
+	lines, err := client.LRange(ctx, redisconfig.RefusedKey(name), 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "total 4 stands there, this program wants 8 (to change it, stop all peers: countoff resize " + name + " --partitions 8)"
+	if all := redisconfig.ParseRefused(lines, 0); len(all) != 1 || all[0].What != want {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		err              error

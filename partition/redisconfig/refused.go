@@ -44,7 +44,9 @@ func NoteRefused(ctx context.Context, client redis.UniversalClient, name string,
 	if timeErr != nil {
 		return
 	}
-	line := fmt.Sprintf("%d %s\t%s", now.UnixMilli(), oneLine(self()), oneLine(err.Error()))
+	// Whoever reads it knows the name, and that it is a refusal.
+	what := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "redisconfig: "+Key(name)+": "), ": "+partition.ErrConfig.Error())
+	line := fmt.Sprintf("%d %s\t%s", now.UnixMilli(), oneLine(self()), oneLine(what))
 	_, _ = client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.LPush(ctx, RefusedKey(name), line)
 		p.LTrim(ctx, RefusedKey(name), 0, refusedKept-1)

@@ -176,6 +176,22 @@ func strip(s string) string {
 	}
 }
 
+// What is wrong is a sentence, and longer than a terminal is wide.
+func TestScreenFoldsSentences(t *testing.T) {
+	var b strings.Builder
+	s := &Screen{out: &b, Width: 21, Height: 6}
+	s.Draw([]string{"one", "  WRONG  refused: vm wants another list", "averyveryveryverylongword and on", "exactly twenty chars"})
+	want := []string{"one", "  WRONG  refused: vm", "    wants another", "    list", "averyveryveryverylon"}
+	if got := "\x1b[2K" + strings.Join(want, "\n\x1b[2K") + "\n\x1b[J"; b.String() != got {
+		t.Errorf("got  %q\nwant %q", b.String(), got)
+	}
+	b.Reset()
+	s.Draw([]string{"exactly twenty chars"})
+	if got, want := b.String(), "\x1b[5A\x1b[2Kexactly twenty chars\n\x1b[J"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestScreen(t *testing.T) {
 	var b strings.Builder
 	s := &Screen{out: &b, Width: 10, Height: 4}

@@ -30,9 +30,13 @@ func NewScreen(f *os.File) *Screen {
 // Colour reports whether the screen's user wants colour.
 func (s *Screen) Colour() bool { return os.Getenv("NO_COLOR") == "" }
 
-// Draw replaces the frame that stands there. Lines that do not fit are cut: a
-// wrapped one would leave its rest behind.
-func (s *Screen) Draw(lines []string) {
+// Draw replaces the frame that stands there. Lines that do not fit are folded, and those
+// with colours cut: one that the terminal wraps would leave its rest behind.
+func (s *Screen) Draw(frame []string) {
+	var lines []string
+	for _, l := range frame {
+		lines = append(lines, fold(l, s.Width-1)...)
+	}
 	if most := s.Height - 1; len(lines) > most {
 		lines = lines[:most]
 	}
@@ -53,6 +57,29 @@ func (s *Screen) Draw(lines []string) {
 func (s *Screen) Keep() { s.drawn = 0 }
 
 var escape = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
+
+// fold breaks s between words into lines of at most most columns, the further ones indented
+// by two more than s. Colours are left as they are.
+func fold(s string, most int) []string {
+	if strings.Contains(s, "\x1b") {
+		return []string{s}
+	}
+	rest := []rune(s)
+	indent := strings.Repeat(" ", min(len(s)-len(strings.TrimLeft(s, " "))+2, most/2))
+	var lines []string
+	for len(rest) > most {
+		at := most
+		for at > 0 && rest[at] != ' ' {
+			at--
+		}
+		if strings.TrimSpace(string(rest[:at])) == "" {
+			at = most // a word that is longer than the line
+		}
+		lines = append(lines, strings.TrimRight(string(rest[:at]), " "))
+		rest = []rune(indent + strings.TrimLeft(string(rest[at:]), " "))
+	}
+	return append(lines, string(rest))
+}
 
 // cut keeps the first most columns of s; colours take none.
 func cut(s string, most int) string {
