@@ -2,6 +2,8 @@ package transition
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -29,7 +31,12 @@ func group(tag, what string, opts ...kgo.Opt) contestant {
 			for ctx.Err() == nil {
 				fetches := client.PollRecords(ctx, 10_000)
 				fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-					if w := m.worker(f.Partition); w != nil && len(f.Records) > 0 {
+					w := m.worker(f.Partition)
+					switch {
+					case len(f.Records) == 0:
+					case w == nil: // should they be lost, it is told how
+						fmt.Fprintf(os.Stderr, "%d records of partition %d, which is not assigned, are left out\n", len(f.Records), f.Partition)
+					default:
 						select {
 						case w.records <- f.Records:
 						case <-w.quit:

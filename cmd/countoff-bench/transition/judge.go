@@ -2,6 +2,7 @@ package transition
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -35,6 +36,37 @@ func lost(produced map[place]time.Time, handled map[place]bool, from, to time.Ti
 		}
 	}
 	return n
+}
+
+// gaps says where the records are that nobody has handled, row by row, with who began what
+// is in it and beside it.
+func gaps(lines []Begun, produced map[place]time.Time, handled map[place]bool) (rows []string) {
+	var open []place
+	for at := range produced {
+		if !handled[at] {
+			open = append(open, at)
+		}
+	}
+	slices.SortFunc(open, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.offset, b.offset))
+	})
+	by := make(map[place]string)
+	for _, l := range lines {
+		by[place{l.Partition, l.Offset}] += l.Peer
+	}
+	for len(open) > 0 {
+		n, begun := 0, ""
+		for n < len(open) && open[n] == (place{open[0].partition, open[0].offset + int64(n)}) {
+			begun += by[open[n]]
+			n++
+		}
+		first, last := open[0], open[n-1]
+		rows = append(rows, fmt.Sprintf("partition %d lost %d-%d, produced %s to %s; begun by %q, before by %q, behind by %q",
+			first.partition, first.offset, last.offset, produced[first].Format("05.000"), produced[last].Format("05.000"),
+			begun, by[place{first.partition, first.offset - 1}], by[place{first.partition, last.offset + 1}]))
+		open = open[n:]
+	}
+	return rows
 }
 
 // A Verdict is what an event has cost.

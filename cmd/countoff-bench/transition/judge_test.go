@@ -42,7 +42,8 @@ func TestJudge(t *testing.T) {
 func TestLost(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
-	p := play{contestant: contestant{tag: "x"}, produced: make(map[place]time.Time), handled: make(map[place]bool)}
+	var log bytes.Buffer
+	p := play{cfg: Config{Log: &log}, contestant: contestant{tag: "x"}, produced: make(map[place]time.Time), handled: make(map[place]bool)}
 	for offset := range int64(60) { // one a second, in each of two partitions
 		for id := range int32(2) {
 			where := place{id, offset}
@@ -71,6 +72,11 @@ func TestLost(t *testing.T) {
 	}
 	if len(want) != 0 {
 		t.Errorf("nothing is said of %v", want)
+	}
+	if said := log.String(); strings.Count(said, "\n") != 5 ||
+		!strings.Contains(said, `x: partition 1 lost 41-42, produced 21.000 to 22.000; begun by "aa", before by "a", behind by "a"`) ||
+		!strings.Contains(said, `x: partition 1 lost 59-59, produced 39.000 to 39.000; begun by "", before by "a", behind by ""`) {
+		t.Errorf("it is said of them\n%s", said)
 	}
 	// Of three rounds only one has lost something: no median may hide it.
 	var out bytes.Buffer

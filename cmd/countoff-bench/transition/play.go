@@ -206,6 +206,9 @@ func (p *play) events(ctx context.Context) (marks []mark, err error) {
 func (p *play) results(marks []mark) (results []Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, row := range gaps(p.lines, p.produced, p.handled) {
+		fmt.Fprintf(p.cfg.Log, "%s: %s\n", p.tag, row)
+	}
 	var compared []int
 	for i, m := range marks[:len(marks)-1] {
 		if m.event != "start" && m.event != "again" {
