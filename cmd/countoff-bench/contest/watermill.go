@@ -3,6 +3,7 @@ package contest
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
@@ -54,7 +55,15 @@ func watermillDrain() Contestant {
 					}
 				}()
 			}
-			return nil, r.Wait(ctx)
+			if err := r.Wait(ctx); err != nil {
+				return nil, err
+			}
+			// A subscriber that is closed forgets the acknowledgement that it is about to send.
+			late, over := context.WithTimeout(ctx, 5*time.Second)
+			defer over()
+			for acknowledged(watermillTopic)(late, client, r.Meter.Tasks()) != nil && pause(late, 10*time.Millisecond) == nil {
+			}
+			return nil, nil
 		},
 	}
 }
