@@ -59,19 +59,23 @@ func AgreePartitions(ctx context.Context, client redis.UniversalClient, name str
 // writes it, and for who has another the error wraps partition.ErrConfig. With two lists each
 // peer would work on what it has of one, and the rest of both be nobody's.
 func AgreeList(ctx context.Context, client redis.UniversalClient, name, list string) error {
-	stands, err := client.HGet(ctx, Key(name), fieldList).Result()
-	if errors.Is(err, redis.Nil) {
-		err = client.HSetNX(ctx, Key(name), fieldList, list).Err()
+	fields, err := read(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	stands, known := fields[fieldList]
+	if !known {
+		pipe := client.Pipeline()
+		pipe.HSetNX(ctx, Key(name), fieldList, list)
+		field := pipe.HGet(ctx, Key(name), fieldList) // behind a write, so where that went
+		_, err := pipe.Exec(ctx)
 		if redis.IsOOMError(err) {
 			return nil // a peer must be able to start there; the next one writes it
 		}
 		if err != nil {
 			return failed("write", name, err)
 		}
-		stands, err = client.HGet(ctx, Key(name), fieldList).Result()
-	}
-	if err != nil {
-		return failed("read", name, err)
+		stands = field.Val()
 	}
 	if stands == list {
 		return nil
@@ -138,26 +142,49 @@ func write(ctx context.Context, client redis.UniversalClient, name string, want 
 		return nil
 	})
 	if err != nil {
-		for _, cmd := range cmds { // EXECABORT hides why
-			if why := cmd.Err(); redis.HasErrorPrefix(err, "EXECABORT") && why != nil && !redis.HasErrorPrefix(why, "EXECABORT") {
-				err = why
-				break
-			}
-		}
-		return nil, failed("write", name, err)
+		return nil, failed("write", name, why(cmds, err))
 	}
 	return all.Val(), nil
+}
+
+// why returns the reason for the error of a transaction: EXECABORT hides it.
+func why(cmds []redis.Cmder, err error) error {
+	for _, cmd := range cmds {
+		if own := cmd.Err(); redis.HasErrorPrefix(err, "EXECABORT") && own != nil && !redis.HasErrorPrefix(own, "EXECABORT") {
+			return own
+		}
+	}
+	return err
 }
 
 func read(ctx context.Context, client redis.Cmdable, name string) (map[string]string, error) {
 	if err := partition.CheckName(name); err != nil {
 		return nil, err
 	}
-	fields, err := client.HGetAll(ctx, Key(name)).Result()
+	fields, err := readMaster(ctx, client, Key(name))
 	if err != nil {
 		return nil, failed("read", name, err)
 	}
 	return fields, nil
+}
+
+// readMaster reads a hash where it is written. A client of a cluster may be told to read from
+// replicas (ReadOnly, RouteByLatency), which lag: a peer would begin with the number of partitions
+// that was before a resize. A transaction is the master's, and needs no right to write.
+func readMaster(ctx context.Context, client redis.Cmdable, key string) (map[string]string, error) {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok || !cluster.Options().ReadOnly {
+		return client.HGetAll(ctx, key).Result()
+	}
+	var all *redis.MapStringStringCmd
+	cmds, err := cluster.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		all = p.HGetAll(ctx, key)
+		return nil
+	})
+	if err != nil {
+		return nil, why(cmds, err)
+	}
+	return all.Val(), nil
 }
 
 func pairs(c partition.Config, units bool) []any {

@@ -149,6 +149,27 @@ func (s *sentBatches) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
+// What peers, producers and tools go by is read where it is written, also if the client reads from
+// a replica that lags.
+func TestReadAtTheMaster(t *testing.T) {
+	store, client := redistest.Lagging(t)
+	ctx, name := t.Context(), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, store, name, partition.Config{Total: 16}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := redisconfig.Read(ctx, client, name); err != nil || got.Total != 16 {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	for range 2 {
+		if err := redisconfig.AgreeList(ctx, client, name, "list"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := redisconfig.AgreeList(ctx, client, name, "other"); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("another list than the one that stands: %v", err)
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	ctx, client := t.Context(), redistest.New(t)
 	if _, err := redisconfig.Agree(ctx, client, "no spaces", partition.Config{}); err == nil {

@@ -59,7 +59,12 @@ func (s *Store) log(g partition.Grant, tok partition.Token) *Log {
 
 // Begun reports whether a partition was ever opened: whether the store has a base.
 func (s *Store) Begun(ctx context.Context, id partition.ID) (bool, error) {
-	return s.client.HExists(ctx, Elsewhere(s.name, id).Fence, "b").Result()
+	fence := Elsewhere(s.name, id).Fence
+	pipe := s.client.Pipeline()
+	pipe.HDel(ctx, fence, "") // to the master, see Open
+	base := pipe.HExists(ctx, fence, "b")
+	_, err := pipe.Exec(ctx)
+	return base.Val(), err
 }
 
 // Open installs the fence and reads what earlier owners left. begin is the base of a

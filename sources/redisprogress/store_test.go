@@ -31,8 +31,8 @@ func TestOpenBegins(t *testing.T) {
 	}
 }
 
-// Which life of a log the positions are of is read where it was written: a replica that lags
-// knows of an older one, or of none.
+// Whether a log has begun, and which life of it the positions are of, is read where it was
+// written: a replica that lags knows of an older one, or of none.
 func TestOpenReadsNoReplica(t *testing.T) {
 	ctx, name := t.Context(), redistest.Name(t)
 	_, client := redistest.Lagging(t)
@@ -50,6 +50,9 @@ func TestOpenReadsNoReplica(t *testing.T) {
 	}
 	if err != nil || f.Life != "one" {
 		t.Errorf("the life is %q (%v), want the one that was stored", f.Life, err)
+	}
+	if begun, err := s.Begun(ctx, 7); err != nil || !begun {
+		t.Errorf("begun %v, %v, after it was opened", begun, err)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 
 // A ResizeConfig says how to resize.
 type ResizeConfig struct {
-	// DryRun only counts.
+	// DryRun only counts. It needs no right to write; a client that reads from replicas counts
+	// what these have.
 	DryRun bool
 	// Idle returns an error while anybody may work under the name, as
 	// redisledger.Idle does. Needed.

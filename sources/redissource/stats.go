@@ -136,7 +136,8 @@ type Queued struct {
 // Peek returns what is open in partition id of name, oldest first; of the log at most the
 // first limit elements are looked at, or all where limit is 0. Many, or large ones, are read a few at
 // a time: then it is no one moment, and what ends or comes meanwhile may be among them or not.
-// It reads payloads and so costs what they weigh: for people and observers.
+// It reads payloads and so costs what they weigh: for people and observers. What a client that reads from
+// replicas is told of crashed and retried tasks may be older than the rest.
 func Peek(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int) ([]Queued, error) {
 	k, elements := KeysOf(name, id), make(map[string]string)
 	take := func(position, element string) { elements[position] = element }
