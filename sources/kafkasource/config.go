@@ -88,9 +88,10 @@ type Config struct {
 	// Look is how often the topic is asked whether it has grown, and where its
 	// partitions end, which is kept for people to see. Default 10 s.
 	Look time.Duration
-	// Grown is called when the topic has more partitions than before, until it
-	// returns nil: it tells the ledger. Default: nobody is told, and new
-	// partitions are worked after the peers were started again.
+	// Grown is called with each Look that finds more partitions than the first:
+	// it tells the ledger, which may forget it in a fail-over and takes the same
+	// number any number of times. Default: nobody is told, and new partitions are
+	// worked after the peers were started again.
 	Grown func(ctx context.Context, total int) error
 	// Stuck is called when a partition is read no further, since too many tasks
 	// (eight windows) wait behind one key that does not get done, and again when

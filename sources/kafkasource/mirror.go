@@ -181,22 +181,20 @@ func (m *mirror) look(stop context.Context) {
 	}
 }
 
-// lookForMore tells if the topic has grown.
+// lookForMore tells if the topic has grown, also what was taken in before: the ledger may have
+// forgotten it since, in a fail-over, and nobody would work the new partitions.
 func (s *Source) lookForMore(ctx context.Context) error {
-	s.mu.Lock()
-	told := s.told
-	s.mu.Unlock()
 	total, err := s.look(ctx)
-	if err != nil || total <= told || s.cfg.Grown == nil {
-		return err
-	}
-	if err := s.cfg.Grown(ctx, total); err != nil {
+	if err != nil || s.cfg.Grown == nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.told = total
-	return nil
+	first := s.first
+	s.mu.Unlock()
+	if total <= first {
+		return nil
+	}
+	return s.cfg.Grown(ctx, total)
 }
 
 // noteEnds tells the store where the open partitions end. Its error is of those of which no broker

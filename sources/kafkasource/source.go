@@ -62,7 +62,6 @@ type Source struct {
 	mu    sync.Mutex
 	total int // partitions as last seen; 0: not asked yet
 	first int // ... as first seen
-	told  int // ... as Grown was told
 }
 
 // New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
@@ -142,7 +141,7 @@ func (s *Source) look(ctx context.Context) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == 0 {
-		s.first, s.told = len(t.Partitions), len(t.Partitions)
+		s.first = len(t.Partitions)
 	}
 	s.total = max(s.total, len(t.Partitions))
 	return s.total, nil
