@@ -2,18 +2,19 @@
 -- list. It needs no fence: it does what a producer does.
 --
 -- KEYS  1 fence  2 pending  3 delayed
--- ARGV  1 most to move
+-- ARGV  1 most to move  2 about the most bytes to move: at least one task goes
 -- Result  {moved, ms until the next one or -1}
 -- Cost  O(moved · log of the delayed); the payloads pass through the script
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
 
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now), 'LIMIT', 0, ARGV[1])
-for _, m in ipairs(due) do
-  redis.call('RPUSH', KEYS[2], m)
-  redis.call('ZREM', KEYS[3], m)
+local moved, bytes, head = 0, 0
+while true do
+  head = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
+  if not head[2] or tonumber(head[2]) > now or moved >= tonumber(ARGV[1]) or bytes >= tonumber(ARGV[2]) then break end
+  redis.call('RPUSH', KEYS[2], head[1])
+  redis.call('ZREM', KEYS[3], head[1])
+  moved, bytes = moved + 1, bytes + #head[1]
 end
-local head, wait = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES'), -1
-if head[2] then wait = math.max(0, tonumber(head[2]) - now) end
-return {#due, wait}
+return {moved, head[2] and math.max(0, tonumber(head[2]) - now) or -1}

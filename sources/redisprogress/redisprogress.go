@@ -329,14 +329,18 @@ func (l *Log) Answer(cmd *redis.Cmd) (Reply, error) {
 	return Reply{Answer: progress.Answer{Status: progress.Forgot}}, nil
 }
 
+// moveBytes is about the most that one script moves: the server does nothing else meanwhile.
+const moveBytes = 1 << 20
+
 // Move queues in pipe the script that moves at most limit delayed tasks whose time
-// has come to the end of the list. See Moved. With source the script travels along.
+// has come, of large ones fewer, to the end of the list. See Moved. With source the
+// script travels along.
 func (l *Log) Move(ctx context.Context, pipe redis.Pipeliner, limit int, source bool) *redis.Cmd {
 	keys := []string{l.keys.Fence, l.keys.Pending, l.keys.Delayed}
 	if source {
-		return pipe.Eval(ctx, dueSource, keys, limit)
+		return pipe.Eval(ctx, dueSource, keys, limit, moveBytes)
 	}
-	return pipe.EvalSha(ctx, dueScript.Hash(), keys, limit)
+	return pipe.EvalSha(ctx, dueScript.Hash(), keys, limit, moveBytes)
 }
 
 // Moved returns how many delayed tasks were moved, and how long until the next one,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -508,6 +509,31 @@ func TestScripts(t *testing.T) {
 			}
 			if st := s.State(); !slices.Equal(st.Pending, []string{"t0", "t1", "t2", "t3", "due"}) || !slices.Equal(st.Delayed, []string{"later"}) {
 				t.Errorf("pending %v, delayed %v", st.Pending, st.Delayed)
+			}
+		},
+		"of large delayed tasks a few are moved at once, the earliest first": func(t *testing.T, s *scripts) {
+			tok, large := s.owner(1), strings.Repeat("x", 300<<10)
+			at := time.Now().Add(-time.Minute).UnixMilli()
+			for i := range 6 {
+				s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: float64(at + int64(i)), Member: strconv.Itoa(6-i) + large}).Err())
+			}
+			for _, want := range []struct {
+				moved int
+				next  time.Duration
+			}{{4, 0}, {2, -time.Millisecond}} { // a megabyte, and what is left
+				pipe := s.client.Pipeline()
+				cmd := s.log(tok).Move(s.ctx, pipe, 10, true)
+				pipe.Exec(s.ctx) // the command has the error
+				if moved, next, err := redisprogress.Moved(cmd); err != nil || moved != want.moved || next != want.next {
+					t.Errorf("moved %d, the next one in %v (%v); want %+v", moved, next, err, want)
+				}
+			}
+			var order []string
+			for _, e := range s.State().Pending {
+				order = append(order, e[:1])
+			}
+			if got := strings.Join(order[4:], ""); got != "654321" {
+				t.Errorf("they stand in the order %s, want 654321", got)
 			}
 		},
 		"what was started counts as known where the list was cut": func(t *testing.T, s *scripts) {
