@@ -19,14 +19,29 @@ import (
 // One round trip takes about a megabyte, however many tasks were asked for: a larger
 // answer would keep Redis and the peer from everything else. The rest stays where it was.
 func TestLargeTasksAreTakenAFewAtATime(t *testing.T) {
-	t.Parallel()
+	for _, modest := range []bool{false, true} {
+		t.Run(fmt.Sprint("modest ", modest), func(t *testing.T) {
+			t.Parallel()
+			takeLargeTasks(t, modest)
+		})
+	}
+}
+
+func takeLargeTasks(t *testing.T, modest bool) {
 	s := newStore(t)
+	src := s.source(t)
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if modest {
+		modestly(t, src)
+	}
 	const n = 12
 	for i := range n {
 		s.enqueue(t, 0, asynq.NewTask("t", bytes.Repeat([]byte{'x'}, fetchBytes/3)), asynq.TaskID(fmt.Sprint(i)))
 	}
 	k := keysOf(QueueOf(s.name, 0))
-	st := s.open(t, s.source(t), 0, 1)
+	st := s.open(t, src, 0, 1)
 	for from := 0; from < n; {
 		tasks, err := st.Fetch(t.Context(), n)
 		if err != nil {
@@ -128,62 +143,65 @@ func TestWhatIsDueDoesNotWaitForABacklog(t *testing.T) {
 	}
 }
 
+// onEachServer runs test on a miniredis and on a real server.
+func onEachServer(t *testing.T, test func(t *testing.T, s *shelf, real bool)) {
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, newShelf(t), false)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, &shelf{t, redistest.Server(t).Client(), keysOf(redistest.Name(t))}, true)
+	})
+}
+
 // The largest window is taken at once: a script has room for so many arguments only, and one
 // that fails on the way leaves what it had done.
 func TestAFullWindowIsTakenAtOnce(t *testing.T) {
-	for name, s := range map[string]func(*testing.T) *shelf{
-		"miniredis": newShelf,
-		"redis": func(t *testing.T) *shelf {
-			return &shelf{t, redistest.Server(t).Client(), keysOf(redistest.Name(t))}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := s(t)
-			const n = mostWindow
-			s.put("hset fence t 5:x e 5 n 7")
-			pipe := s.client.Pipeline()
-			for i := range n {
-				pipe.HSet(t.Context(), s.k.task+strconv.Itoa(i), "msg", "m")
-				pipe.LPush(t.Context(), s.k.pending, i)
-			}
-			if _, err := pipe.Exec(t.Context()); err != nil {
+	onEachServer(t, func(t *testing.T, s *shelf, _ bool) {
+		const n = mostWindow
+		s.put("hset fence t 5:x e 5 n 7")
+		pipe := s.client.Pipeline()
+		for i := range n {
+			pipe.HSet(t.Context(), s.k.task+strconv.Itoa(i), "msg", "m")
+			pipe.LPush(t.Context(), s.k.pending, i)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fetch := func(most, known, bytes int) []any {
+			t.Helper()
+			reply, err := fetchScript.Run(t.Context(), s.client, s.keys(fetchNames), "5:x", 7, most, known, s.k.task, "0", s.k.group, bytes).Slice()
+			if err != nil {
 				t.Fatal(err)
 			}
-			fetch := func(most, known, bytes int) []any {
-				t.Helper()
-				reply, err := fetchScript.Run(t.Context(), s.client, s.keys(fetchNames), "5:x", 7, most, known, s.k.task, "0", s.k.group, bytes).Slice()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return reply
+			return reply
+		}
+		order := func(what, list string, want, from, upto int) {
+			t.Helper()
+			ids := s.client.LRange(t.Context(), list, 0, -1).Val()
+			slices.Reverse(ids)
+			if len(ids) != want || len(ids) > 0 && (ids[0] != strconv.Itoa(from) || ids[len(ids)-1] != strconv.Itoa(upto)) ||
+				!slices.IsSortedFunc(ids, func(a, b string) int { return atoi(t, a) - atoi(t, b) }) {
+				t.Errorf("%s: there are %d, from %v to %v, want %d from %d to %d in order", what, len(ids), ids[:min(1, len(ids))], ids[max(0, len(ids)-1):], want, from, upto)
 			}
-			order := func(what, list string, want, from, upto int) {
-				t.Helper()
-				ids := s.client.LRange(t.Context(), list, 0, -1).Val()
-				slices.Reverse(ids)
-				if len(ids) != want || len(ids) > 0 && (ids[0] != strconv.Itoa(from) || ids[len(ids)-1] != strconv.Itoa(upto)) ||
-					!slices.IsSortedFunc(ids, func(a, b string) int { return atoi(t, a) - atoi(t, b) }) {
-					t.Errorf("%s: there are %d, from %v to %v, want %d from %d to %d in order", what, len(ids), ids[:min(1, len(ids))], ids[max(0, len(ids)-1):], want, from, upto)
-				}
-			}
-			if got := len(fetch(n, 0, 1)); got != 6 {
-				t.Errorf("a fetch of one byte answers %d, want one task", got)
-			}
-			order("pending, after one", s.k.pending, n-1, 1, n-1)
-			if got := len(fetch(n, 1, n)); got != 3*n {
-				t.Errorf("a fetch of the rest answers %d, want %d", got, 3*n)
-			}
-			order("active", s.k.active, n, 0, n-1)
-			if leases := s.client.ZCard(t.Context(), s.k.lease).Val(); leases != n {
-				t.Errorf("%d have a lease, want %d", leases, n)
-			}
-			if got := s.run(closeScript, "fence pending active lease", "5:x", 5, s.k.task); got != "[1]" {
-				t.Errorf("close: %s", got)
-			}
-			order("pending, given back", s.k.pending, n, 0, n-1)
-		})
-	}
+		}
+		if got := len(fetch(n, 0, 1)); got != 6 {
+			t.Errorf("a fetch of one byte answers %d, want one task", got)
+		}
+		order("pending, after one", s.k.pending, n-1, 1, n-1)
+		if got := len(fetch(n, 1, n)); got != 3*n {
+			t.Errorf("a fetch of the rest answers %d, want %d", got, 3*n)
+		}
+		order("active", s.k.active, n, 0, n-1)
+		if leases := s.client.ZCard(t.Context(), s.k.lease).Val(); leases != n {
+			t.Errorf("%d have a lease, want %d", leases, n)
+		}
+		if got := s.run(closeScript, "fence pending active lease", "5:x", 5, s.k.task); got != "[1]" {
+			t.Errorf("close: %s", got)
+		}
+		order("pending, given back", s.k.pending, n, 0, n-1)
+	})
 }
 
 func atoi(t *testing.T, s string) int {
@@ -198,47 +216,38 @@ func atoi(t *testing.T, s string) int {
 // asynq's own tools delete tasks, and know nothing of what is kept beside them: that goes
 // bit by bit, whoever owns the queue and for how long. Of a task that is there it stays.
 func TestTriesEndWithTheirTask(t *testing.T) {
-	for name, s := range map[string]func(*testing.T) *shelf{
-		"miniredis": newShelf,
-		"redis": func(t *testing.T) *shelf {
-			return &shelf{t, redistest.Server(t).Client(), keysOf(redistest.Name(t))}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := s(t)
-			const n = 2000
-			s.put("hset fence t 5:x e 5 n 7")
-			pipe := s.client.Pipeline()
-			for i := range n {
-				pipe.HSet(t.Context(), s.k.tries, i, "1 0 0 why")
-				if i%2 == 0 {
-					pipe.HSet(t.Context(), s.k.task+strconv.Itoa(i), "msg", "m")
-				}
+	onEachServer(t, func(t *testing.T, s *shelf, real bool) {
+		const n = 2000
+		s.put("hset fence t 5:x e 5 n 7")
+		pipe := s.client.Pipeline()
+		for i := range n {
+			pipe.HSet(t.Context(), s.k.tries, i, "1 0 0 why")
+			if i%2 == 0 {
+				pipe.HSet(t.Context(), s.k.task+strconv.Itoa(i), "msg", "m")
 			}
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, before := s.fetch(1, 0, "0", 1), s.client.HLen(t.Context(), s.k.tries).Val(); got != "[1 -1 0]" || before != n {
+			t.Errorf("a fetch that does not look answers %s, and there are tries of %d, want %d", got, before, n)
+		}
+		trips := 0
+		for ; s.client.HLen(t.Context(), s.k.tries).Val() > n/2 && trips < n; trips++ {
+			if got := s.fetch(1, 0, "1", 1); got != "[1 -1 0]" {
+				t.Fatal(got)
 			}
-			if got, before := s.fetch(1, 0, "0", 1), s.client.HLen(t.Context(), s.k.tries).Val(); got != "[1 -1 0]" || before != n {
-				t.Errorf("a fetch that does not look answers %s, and there are tries of %d, want %d", got, before, n)
+		}
+		if real && trips < n/200 { // miniredis looks at all of them each time
+			t.Errorf("%d were looked at in %d round trips", n, trips)
+		}
+		for _, id := range s.client.HKeys(t.Context(), s.k.tries).Val() {
+			if atoi(t, id)%2 != 0 {
+				t.Fatalf("the tries of %s are there, which is gone", id)
 			}
-			trips := 0
-			for ; s.client.HLen(t.Context(), s.k.tries).Val() > n/2 && trips < n; trips++ {
-				if got := s.fetch(1, 0, "1", 1); got != "[1 -1 0]" {
-					t.Fatal(got)
-				}
-			}
-			if name == "redis" && trips < n/200 { // miniredis looks at all of them each time
-				t.Errorf("%d were looked at in %d round trips", n, trips)
-			}
-			for _, id := range s.client.HKeys(t.Context(), s.k.tries).Val() {
-				if atoi(t, id)%2 != 0 {
-					t.Fatalf("the tries of %s are there, which is gone", id)
-				}
-			}
-			if left := s.client.HLen(t.Context(), s.k.tries).Val(); left != n/2 {
-				t.Errorf("there are tries of %d, want those of %d tasks", left, n/2)
-			}
-		})
-	}
+		}
+		if left := s.client.HLen(t.Context(), s.k.tries).Val(); left != n/2 {
+			t.Errorf("there are tries of %d, want those of %d tasks", left, n/2)
+		}
+	})
 }

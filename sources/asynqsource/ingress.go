@@ -94,9 +94,9 @@ func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := make([]any, 0, 3+2*len(r.batch))
+	args := make([]any, 0, 4+2*len(r.batch))
 	r.Mu.Lock()
-	args = append(args, r.fence, r.seen, r.count)
+	args = append(args, r.fence, r.seen, r.count, r.keys.task)
 	r.Mu.Unlock()
 	for i, t := range r.batch {
 		id := partition.OfID(uint64(t.Receipt), r.total)

@@ -130,6 +130,76 @@ func TestAnIngressIsMovedInOrderAndOnce(t *testing.T) {
 	}
 }
 
+// openBatch opens the one unit of a source, and takes what there is.
+func openBatch(t *testing.T, src *Source, epoch partition.Epoch) *router {
+	t.Helper()
+	st, err := src.Open(t.Context(), partition.Grant{ID: partition.FirstUnit, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = st.Close(over) // only frees what it holds
+	})
+	r := st.(*router)
+	r.take(t)
+	return r
+}
+
+// take takes what there is as the next batch.
+func (r *router) take(t *testing.T) {
+	t.Helper()
+	var err error
+	if r.batch, err = r.stream.Fetch(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A task that was planned and moved by an owner that died is deleted, and another one comes with its
+// id: it has no plan, and is moved.
+func TestAPlanIsOfOneTask(t *testing.T) {
+	s := newStore(t)
+	ctx := t.Context()
+	client := asynq.NewClientFromRedisClient(s.UniversalClient)
+	in := s.name + "-in"
+	enqueue := func(payload byte) {
+		t.Helper()
+		if _, err := client.Enqueue(asynq.NewTask("t", []byte{payload}), asynq.Queue(in), asynq.TaskID("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
+	enqueue(1)
+	old := openBatch(t, src, 1)
+	plan, err := old.plan(ctx)
+	if err == nil {
+		err = old.push(ctx, plan)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	heir := openBatch(t, src, 2) // it gives it back
+	if _, err := closeScript.Run(ctx, s, []string{heir.keys.fence, heir.keys.pending, heir.keys.active, heir.keys.lease},
+		heir.fence, heir.Grant.Epoch.String(), heir.keys.task).Slice(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.inspector().DeleteTask(in, "x"); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(6)
+	next := openBatch(t, src, 3)
+	if plan, err = next.plan(ctx); err == nil {
+		err = next.push(ctx, plan)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.moved(t)["key-1"]; !slices.Equal(got, []byte{1, 6}) {
+		t.Errorf("moved were %v, want both tasks", got)
+	}
+}
+
 // A fail-over that has lost a plan, and nothing else that its owner was told, ends the
 // ownership: the numbers would begin again below the marks of the queues, which have the tasks
 // of the lost plan, and what is planned under them would be taken for pushed.
@@ -145,25 +215,7 @@ func TestALostPlanIsNoticed(t *testing.T) {
 		}
 	}
 	src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
-	open := func(epoch partition.Epoch) *router {
-		t.Helper()
-		st, err := src.Open(ctx, partition.Grant{ID: partition.FirstUnit, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			over, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = st.Close(over) // only frees what it holds
-		})
-		return st.(*router)
-	}
 	route := func(r *router) error {
-		t.Helper()
-		var err error
-		if r.batch, err = r.stream.Fetch(ctx, 10); err != nil {
-			t.Fatal(err)
-		}
 		plan, err := r.plan(ctx)
 		if err == nil {
 			err = r.push(ctx, plan)
@@ -171,7 +223,7 @@ func TestALostPlanIsNoticed(t *testing.T) {
 		return err
 	}
 	enqueue("first")
-	r := open(1)
+	r := openBatch(t, src, 1)
 	if err := route(r); err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +235,11 @@ func TestALostPlanIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	enqueue("second")
+	r.take(t)
 	if err := route(r); !errors.Is(err, sources.ErrForgot) {
 		t.Errorf("it goes on: %v", err)
 	}
-	if err := route(open(2)); err != nil {
+	if err := route(openBatch(t, src, 2)); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.moved(t)["key-1"]; len(got) != 2 {
@@ -205,23 +258,7 @@ func TestAPlanStandsAndAMarkSkips(t *testing.T) {
 		t.Fatal(err)
 	}
 	src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
-	open := func(epoch partition.Epoch) *router {
-		st, err := src.Open(ctx, partition.Grant{ID: partition.FirstUnit, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := st.(*router)
-		if r.batch, err = r.stream.Fetch(ctx, 10); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			over, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = st.Close(over) // only frees what it holds
-		})
-		return r
-	}
-	old := open(1)
+	old := openBatch(t, src, 1)
 	plan, err := old.plan(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +270,7 @@ func TestAPlanStandsAndAMarkSkips(t *testing.T) {
 	if err := s.inspector().DeleteTask(QueueOf(s.name, target), "x"); err != nil { // as if it had run
 		t.Fatal(err)
 	}
-	heir := open(2)
+	heir := openBatch(t, src, 2)
 	if _, err := old.plan(ctx); !errors.Is(err, sources.ErrFenced) {
 		t.Errorf("the old owner plans: %v", err)
 	}

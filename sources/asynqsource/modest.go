@@ -13,6 +13,25 @@ import (
 // and says that they are done with asynq's own as well. That relies on much less of
 // asynq: see doc.go.
 
+// fitsScript says how many of the next tasks weigh about ARGV[3] bytes, at least one. They are at the
+// right end of pending, where only their owner takes some off. Where that is no list, or the messages are
+// elsewhere, as in a version of asynq that nobody knows yet, it says what is wanted.
+var fitsScript = newScript(`
+local ids, bytes = redis.pcall('LRANGE', KEYS[1], -ARGV[2], -1), tonumber(ARGV[3])
+if ids.err then return tonumber(ARGV[2]) end
+for i = #ids, 1, -1 do
+  if bytes <= 0 then return #ids - i end
+  local weight = redis.pcall('HSTRLEN', ARGV[1] .. ids[i], 'msg')
+  if type(weight) == 'number' then bytes = bytes - weight end
+end
+return math.max(#ids, 1)`)
+
+// fit takes no more than what weighs about fetchBytes, as fetch.lua does.
+func (s *stream) fit(ctx context.Context, t *trip) (err error) {
+	t.most, err = fitsScript.Run(ctx, s.source.client, []string{s.keys.pending}, s.keys.task, t.most, fetchBytes).Int()
+	return err
+}
+
 // sendDequeue sends asynq's own script as often as tasks are wanted.
 func (s *stream) sendDequeue(ctx context.Context, pipe redis.Pipeliner, t *trip, number string) {
 	k := &s.keys
@@ -30,22 +49,26 @@ func (s *stream) sendDequeue(ctx context.Context, pipe redis.Pipeliner, t *trip,
 var triedScript = newScript(`
 local t, out = redis.call('TIME'), {}
 local ms = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
-for i, id in ipairs(ARGV) do
-  local tries = redis.call('HGET', KEYS[1], id)
-  out[i] = tries and ' ' .. ms .. ' ' .. tries or ''
+for i = 2, #ARGV do
+  local tries = redis.call('HGET', KEYS[1], ARGV[i])
+  if tries and redis.call('HEXISTS', ARGV[1] .. ARGV[i], 'tried') == 0 then
+    redis.call('HDEL', KEYS[1], ARGV[i])
+    tries = false
+  end
+  out[i - 1] = tries and ' ' .. ms .. ' ' .. tries or ''
 end
 return out`)
 
 // sendTried asks what is known of the tasks that asynq's script brought.
 func (s *stream) sendTried(ctx context.Context, t *trip) (err error) {
-	var ids []any
+	ids := []any{s.keys.task}
 	for _, cmd := range t.single {
 		if raw, err := cmd.Text(); err == nil {
 			m, _ := parseMessage(raw) // without an id where it cannot be read
 			ids = append(ids, m.id)
 		}
 	}
-	if len(ids) > 0 {
+	if len(ids) > 1 {
 		t.pasts, err = triedScript.Run(ctx, s.source.client, []string{s.keys.tries}, ids...).StringSlice()
 	}
 	return err

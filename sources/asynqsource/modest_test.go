@@ -12,6 +12,15 @@ import (
 	"github.com/hibiken/asynq"
 )
 
+// modestly makes a source take and end tasks in asynq's words, as if its own scripts did not fit.
+func modestly(t *testing.T, src *Source) {
+	t.Helper()
+	if err := src.trial(t.Context(), true); err != nil { // it learns the words
+		t.Fatal(err)
+	}
+	src.modest.Store(true)
+}
+
 // A source that found that its own scripts do not fit does with asynq's what it would do
 // with its own: in order, over a hand-over and a crash, with retries.
 func TestAModestSourceWorks(t *testing.T) {

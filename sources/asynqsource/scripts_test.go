@@ -160,7 +160,7 @@ func TestOpenGivesBack(t *testing.T) {
 		},
 		"it died while one ran alone": {
 			[]string{"hset fence t 4:w e 4 n 7 a b"}, 3, "[1 8 [a b]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 2 99 why]"},
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending tried:1]", "suspects [a b]", "tries [b:5 2 99 why]"},
 		},
 		"it died while one ran alone, once too often": {
 			[]string{"hset fence t 4:w e 4 n 7 a b"}, 2, "[1 8 [a]]",
@@ -175,7 +175,7 @@ func TestOpenGivesBack(t *testing.T) {
 		},
 		"it died while one ran alone that was never tried": {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del tries"}, 3, "[1 8 [a b]]",
-			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:0 1 0 ]"},
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending tried:1]", "suspects [a b]", "tries [b:0 1 0 ]"},
 		},
 	} {
 		s := newShelf(t)
@@ -294,25 +294,25 @@ func TestSettleSaysWhatBecame(t *testing.T) {
 		{"kept, with another's lock", []string{"set lock1 z"}, []any{"0 0 1 0 0 0", "a", "A2", 60, "1"}, []string{"lock1 z", "completed [a:1700000060.000]", "t:a [msg:A2 state:completed]"}, false, false},
 		{
 			"tried again in its place", nil, []any{"0 0 0 1 0 0", "a", "3", "1500", "new", "A2"},
-			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active]", "tries [a:3 1 1700000001512 old z:1 1 1 z]"}, false, true,
+			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active tried:1]", "tries [a:3 1 1700000001512 old z:1 1 1 z]"}, false, true,
 		}, {
 			"put off in its place", nil, []any{"0 0 0 1 0 0", "a", "-3", "1500", "new", "A2"},
-			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active]", "tries [a:3 1 1700000001512 old z:1 1 1 z]"}, true, false,
+			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active tried:1]", "tries [a:3 1 1700000001512 old z:1 1 1 z]"}, true, false,
 		}, {
 			"without an error before", []string{"hset tries a 2|1|9|"}, []any{"0 0 0 1 0 0", "a", "3", "1500", "new", "A2"},
-			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active]", "tries [a:3 1 1700000001512 new z:1 1 1 z]"}, false, true,
+			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active tried:1]", "tries [a:3 1 1700000001512 new z:1 1 1 z]"}, false, true,
 		}, {
 			"never tried before", []string{"hdel tries a"}, []any{"0 0 0 1 0 0", "a", "1", "1500", "new", "A2"},
-			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active]", "tries [a:1 0 1700000001512 new z:1 1 1 z]"}, false, true,
+			[]string{"active [z a z]", "lease [z:1.000 a:5.000]", "t:a [msg:A2 state:active tried:1]", "tries [a:1 0 1700000001512 new z:1 1 1 z]"}, false, true,
 		}, {
 			"back at once", nil, []any{"0 0 0 0 1 0", "a", "3", "0", "new", "A2"},
-			[]string{"pending [a y]", "t:a [msg:A2 pending_since:~ state:pending]", "tries [a:3 1 0 old z:1 1 1 z]"}, false, true,
+			[]string{"pending [a y]", "t:a [msg:A2 pending_since:~ state:pending tried:1]", "tries [a:3 1 0 old z:1 1 1 z]"}, false, true,
 		}, {
 			"back, and not counted", nil, []any{"0 0 0 0 1 0", "a", "-1", "0", "new", "A2"},
-			[]string{"pending [a y]", "t:a [msg:A2 pending_since:~ state:pending]", "tries [a:2 1 0 old z:1 1 1 z]"}, true, false,
+			[]string{"pending [a y]", "t:a [msg:A2 pending_since:~ state:pending tried:1]", "tries [a:2 1 0 old z:1 1 1 z]"}, true, false,
 		}, {
 			"back later", nil, []any{"0 0 0 0 1 0", "a", "3", "2500", "new", "A2"},
-			[]string{"retry [a:1700000002.512]", "t:a [msg:A2 state:retry]", "tries [a:3 1 0 old z:1 1 1 z]"}, false, true,
+			[]string{"retry [a:1700000002.512]", "t:a [msg:A2 state:retry tried:1]", "tries [a:3 1 0 old z:1 1 1 z]"}, false, true,
 		},
 		{"dead", nil, []any{"0 0 0 0 0 1", "a", "A2"}, []string{"archived [a:1700000000.000]", "t:a [msg:A2 state:archived]"}, false, true},
 	} {
@@ -358,8 +358,8 @@ func TestSettleSaysItOfEach(t *testing.T) {
 		"r1", "1", "1000", "e1", "R1", "r2", "1", "2000", "e2", "R2", "q1", "1", "0", "f1", "Q1", "q2", "1", "0", "f2", "Q2",
 		"x1", "X1", "x2", "X2")
 	s.want("two of each", answer, "[1]", "fence [e:5 n:8 t:5:x]", "lock1 l1", "lock4 k1", "active [r2]", "lease [r2:1.000]",
-		"completed [k2:1700000070.000]", "t:k2 [msg:K2 state:completed]", "t:r2 [msg:R2 state:active]", "pending [q2]",
-		"t:q2 [msg:Q2 pending_since:~ state:pending]", "tries [q2:1 0 0 f2 r2:1 0 1700000002012 e2]",
+		"completed [k2:1700000070.000]", "t:k2 [msg:K2 state:completed]", "t:r2 [msg:R2 state:active tried:1]", "pending [q2]",
+		"t:q2 [msg:Q2 pending_since:~ state:pending tried:1]", "tries [q2:1 0 0 f2 r2:1 0 1700000002012 e2]",
 		"archived [x2:1700000000.000]", "t:x2 [msg:X2 state:archived]", "processed 7", "failed 3", "day:p 7", "day:f 3")
 }
 
@@ -451,11 +451,11 @@ func TestFetchTakes(t *testing.T) {
 			},
 		},
 		"one that was tried": {
-			append(slices.Clone(pending), "hset tries a 2|1|9|why|so", "hset tries c 1|0|0|"), 2, 0, "0", 100,
+			append(slices.Clone(pending), "hset tries a 2|1|9|why|so", "hset t:a tried 1", "hset tries b 1|0|0|former", "hset tries c 1|0|0|"), 2, 0, "0", 100,
 			"[1 -2 0 a Aa 1a 1700000000012 2 1 9 why so b Bb 1b]",
 			[]string{
 				ours, "pending [c]", "active [b a]", "lease [a:1700000030.000 b:1700000030.000]", "tries [a:2 1 9 why so c:1 0 0 ]",
-				"t:a [msg:Aa state:active]", "t:b [msg:Bb state:active]", "t:c [msg:Cc pending_since:1c state:pending]",
+				"t:a [msg:Aa state:active tried:1]", "t:b [msg:Bb state:active]", "t:c [msg:Cc pending_since:1c state:pending]",
 			},
 		},
 		"one": {
@@ -603,17 +603,17 @@ func TestAsynqIsFencedInAndOut(t *testing.T) {
 // Numbers of an ingress rise from owner to owner, and a plan that stands is told to each.
 func TestPlanNumbers(t *testing.T) {
 	s := newShelf(t)
-	s.want("no fence", s.run(planScript, "fence tries", "5:x", 7, 0, "a", 3), "[]")
+	s.want("no fence", s.run(planScript, "fence tries", "5:x", 7, 0, s.k.task, "a", 3), "[]")
 	s.put("hset fence t 5:x e 5 n 7")
-	s.want("the store forgot all plans", s.run(planScript, "fence tries", "5:x", 7, 1, "a", 3), "[forgot]", "fence [e:5 n:7 t:5:x]")
+	s.want("the store forgot all plans", s.run(planScript, "fence tries", "5:x", 7, 1, s.k.task, "a", 3), "[forgot]", "fence [e:5 n:7 t:5:x]")
 	s.put("hset fence r 0")
 	plan := func(what, token, answered, want string, then []string, tasks ...any) {
 		t.Helper()
-		s.want(what, s.run(planScript, "fence tries", append([]any{token, answered, 2}, tasks...)...), want, then...)
+		s.want(what, s.run(planScript, "fence tries", append([]any{token, answered, 2, s.k.task}, tasks...)...), want, then...)
 	}
 	first := []string{"fence [e:5 n:7 r:2 t:5:x]", "tries [a:0 0 0 to 5-1 3 b:0 0 0 to 5-2 4]"}
-	s.want("two", s.run(planScript, "fence tries", "5:x", 7, 0, "a", 3, "b", 4), "[5-1 3 5-2 4]", slices.Clone(first)...)
-	s.want("the store forgot a plan", s.run(planScript, "fence tries", "5:x", 7, 3, "c", 1), "[forgot]", slices.Clone(first)...)
+	s.want("two", s.run(planScript, "fence tries", "5:x", 7, 0, s.k.task, "a", 3, "b", 4), "[5-1 3 5-2 4]", slices.Clone(first)...)
+	s.want("the store forgot a plan", s.run(planScript, "fence tries", "5:x", 7, 3, s.k.task, "c", 1), "[forgot]", slices.Clone(first)...)
 	plan("another's", "4:w", "7", "[]", first, "c", 1)
 	plan("the store forgot", "5:x", "8", "[forgot]", first, "c", 1)
 	s.put("hset fence t 6:y e 6 n 8", "hset tries c 2|1|9|sent|to|me|3")
@@ -644,7 +644,7 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := &shelf{t, server.Client(), keysOf(redistest.Name(t))}
-	s.put("hset fence t 5:x e 5 n 7", "hset t:a msg A", "lpush pending b", "hset t:b msg B", "hset tries b 1|0|0|why")
+	s.put("hset fence t 5:x e 5 n 7", "hset t:a msg A", "lpush pending b", "hset t:b msg B tried 1", "hset tries b 1|0|0|why")
 	server.Config("maxmemory", "1")
 	if got := s.run(newScript("return redis.call('SET', KEYS[1], 1)"), "r"); !strings.Contains(got, "OOM") {
 		t.Fatalf("the store is not full: %s", got)
@@ -662,7 +662,7 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	if got := s.run(newScript(source), "t:a fence tries suspects", "A2", "5:x", "8", ""); got != "0" {
 		t.Errorf("asynq's own: %s", got)
 	}
-	if got := s.run(planScript, "fence tries", "5:x", 8, 0, "a", 3); got != "[5-1 3]" {
+	if got := s.run(planScript, "fence tries", "5:x", 8, 0, s.k.task, "a", 3); got != "[5-1 3]" {
 		t.Errorf("plan: %s", got)
 	}
 	push := func(force string) string {

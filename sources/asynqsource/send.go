@@ -17,6 +17,11 @@ import (
 // send does the round trip. Its error says that nothing is known of it, or that a part
 // of it was not executed.
 func (s *stream) send(ctx context.Context, t *trip) error {
+	if t.most > 0 && s.source.modest.Load() {
+		if err := s.fit(ctx, t); err != nil {
+			return err
+		}
+	}
 	pipe := s.source.client.Pipeline()
 	number := strconv.FormatInt(t.number, 10)
 	t.natives, t.single, t.taken = t.natives[:0], t.single[:0], nil

@@ -53,16 +53,14 @@ func TestAnOwnerHearsOfTheTriesOfWhatItTakes(t *testing.T) {
 			}
 			due := time.Now().Add(time.Hour)
 			s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("mine"))
+			s.HSet(t.Context(), k.task+"mine", "tried", 1)
 			s.HSet(t.Context(), k.tries, "mine", fmt.Sprintf("2 1 %d first", due.UnixMilli()))
 			src, bytes := s.source(t), 0
 			if _, err := src.Layout(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if modest {
-				if err := src.trial(t.Context(), true); err != nil { // it learns asynq's words
-					t.Fatal(err)
-				}
-				src.modest.Store(true)
+				modestly(t, src)
 			}
 			src.client.AddHook(told{&bytes})
 			st := s.open(t, src, 0, 1)
@@ -81,14 +79,27 @@ func TestAnOwnerHearsOfTheTriesOfWhatItTakes(t *testing.T) {
 	}
 }
 
-// A task is another one if it has the id of one that was deleted: its runs are its own, once what was
-// known of the former is gone.
+// A task is another one if it has the id of one that was deleted: its runs are its own.
 func TestAnIDThatIsUsedAgain(t *testing.T) {
-	t.Parallel()
+	for _, modest := range []bool{false, true} {
+		t.Run(fmt.Sprint("modest ", modest), func(t *testing.T) {
+			t.Parallel()
+			useAnIDAgain(t, modest)
+		})
+	}
+}
+
+func useAnIDAgain(t *testing.T, modest bool) {
 	s := newStore(t)
 	queue := QueueOf(s.name, 0)
-	k := keysOf(queue)
-	st := s.open(t, s.source(t), 0, 1)
+	k, src := keysOf(queue), s.source(t)
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if modest {
+		modestly(t, src)
+	}
+	st := s.open(t, src, 0, 1)
 	fetch := func() *sources.Task {
 		t.Helper()
 		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("x"))
@@ -106,10 +117,10 @@ func TestAnIDThatIsUsedAgain(t *testing.T) {
 	if err := s.inspector().DeleteTask(queue, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.HDel(t.Context(), k.tries, "x").Err(); err != nil { // as a later fetch does
-		t.Fatal(err)
-	}
 	if d := fetch().Delivery; d.Attempt != 1 || d.FirstError != "" {
 		t.Errorf("its first run is the %d., after %q", d.Attempt, d.FirstError)
+	}
+	if left := s.HGetAll(t.Context(), k.tries).Val(); len(left) > 0 {
+		t.Errorf("what was known of the former is kept: %v", left)
 	}
 }

@@ -22,12 +22,16 @@ local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {1, -2, 0}
 local tried = redis.call('EXISTS', KEYS[9]) == 1
 local function tell(id) -- false: it was deleted by hand
-  local v = redis.call('HMGET', prefix .. id, 'msg', 'pending_since')
+  local v = redis.call('HMGET', prefix .. id, 'msg', 'pending_since', 'tried')
   if not v[1] then return false end
   bytes = bytes - #v[1]
   redis.call('HSET', prefix .. id, 'state', 'active')
   redis.call('HDEL', prefix .. id, 'pending_since')
   local since, tries = v[2] or '', tried and redis.call('HGET', KEYS[9], id)
+  if tries and not v[3] then -- of one that had this id, and was deleted
+    redis.call('HDEL', KEYS[9], id)
+    tries = false
+  end
   if tries then since = since .. ' ' .. string.format('%.0f', ms) .. ' ' .. tries end
   out[#out + 1], out[#out + 2], out[#out + 3] = id, v[1], since
   return true

@@ -35,6 +35,8 @@ if t ~= ARGV[1] then
         redis.call('HSET', ARGV[3] .. a, 'msg', msg .. string.char(58, #reason) .. reason, 'state', 'archived')
         redis.call('HDEL', KEYS[5], a)
         redis.call('SREM', KEYS[6], a)
+      elseif msg then
+        redis.call('HSET', ARGV[3] .. a, 'tried', '1')
       end
     else
       for _, id in ipairs(ids) do redis.call('SADD', KEYS[6], id) end

@@ -105,7 +105,7 @@ if ARGV[8] ~= '' then
       if not why or why == '' then why = ARGV[i + 3] end
       redis.call('HSET', KEYS[8], id, str(math.max(tries, tonumber(had or '0'))) .. ' ' .. (crashes or '0') .. ' '
         .. (stays and str(due) or '0') .. ' ' .. why)
-      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 4])
+      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 4], 'tried', '1')
       if not stays and tonumber(ARGV[i + 2]) > 0 then
         redis.call('ZADD', KEYS[5], string.format('%.3f', due / 1000), id)
         redis.call('HSET', prefix .. id, 'state', 'retry')
