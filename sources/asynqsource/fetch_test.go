@@ -143,8 +143,8 @@ func TestWhatIsDueDoesNotWaitForABacklog(t *testing.T) {
 	}
 }
 
-// onEachServer runs test on a miniredis and on a real server.
-func onEachServer(t *testing.T, test func(t *testing.T, s *shelf, real bool)) {
+// onEachServer runs test on a miniredis, and on a server that does the whole of what Redis does.
+func onEachServer(t *testing.T, test func(t *testing.T, s *shelf, whole bool)) {
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
 		test(t, newShelf(t), false)
@@ -216,7 +216,7 @@ func atoi(t *testing.T, s string) int {
 // asynq's own tools delete tasks, and know nothing of what is kept beside them: that goes
 // bit by bit, whoever owns the queue and for how long. Of a task that is there it stays.
 func TestTriesEndWithTheirTask(t *testing.T) {
-	onEachServer(t, func(t *testing.T, s *shelf, real bool) {
+	onEachServer(t, func(t *testing.T, s *shelf, whole bool) {
 		const n = 2000
 		s.put("hset fence t 5:x e 5 n 7")
 		pipe := s.client.Pipeline()
@@ -238,7 +238,7 @@ func TestTriesEndWithTheirTask(t *testing.T) {
 				t.Fatal(got)
 			}
 		}
-		if real && trips < n/200 { // miniredis looks at all of them each time
+		if whole && trips < n/200 { // miniredis looks at all of them each time
 			t.Errorf("%d were looked at in %d round trips", n, trips)
 		}
 		for _, id := range s.client.HKeys(t.Context(), s.k.tries).Val() {
