@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
@@ -281,6 +282,34 @@ func TestIngressOfResizedName(t *testing.T) {
 			t.Error("it moved a line")
 		}
 	})
+}
+
+// An owner that was given up for dead, and was not, plans nothing once the name is resized: who comes
+// next could not follow it, and the list would stand still.
+func TestAnOwnerThatSleptPlansNothingForAResizedName(t *testing.T) {
+	for where, store := range map[string]func(testing.TB) redis.UniversalClient{
+		"any": redistest.New, "cluster": redistest.Cluster,
+	} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			b := newInbox(t, store(t), 2)
+			was := partition.Config{Total: 2, Units: []string{b.unit.List}}
+			if _, err := redisconfig.Agree(t.Context(), b.client, b.name, was); err != nil {
+				t.Fatal(err)
+			}
+			slept := b.open(1)
+			if _, err := Resize(t.Context(), b.client, b.name, 4, ResizeConfig{Idle: idle}); err != nil {
+				t.Fatal(err)
+			}
+			b.push(inboxLine("ann", 0))
+			if _, err := slept.Fetch(t.Context(), 1); !errors.Is(err, sources.ErrFenced) {
+				t.Errorf("Fetch: %v", err)
+			}
+			b.layout.Total = 4
+			b.open(2)
+			b.arrived(1)
+		})
+	}
 }
 
 func TestIngressOnCluster(t *testing.T) {

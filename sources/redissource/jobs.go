@@ -322,6 +322,11 @@ func ForgetJob(ctx context.Context, client redis.UniversalClient, name, entry st
 
 // moveJobs moves what is recorded of jobs to the partitions that their keys have from now on.
 // Nobody fires meanwhile. Repeated, it changes nothing: the greater number stands.
+//
+// The two partitions may be of different slots, so a record is written there before it is removed here.
+// Broken off between the two it stands in both, as it was: nobody works until another call has ended the
+// resize, which finds it there and removes it here. What of this call comes later is refused by both
+// fences. So no tick is lost or fired twice.
 func (m *mover) moveJobs(ctx context.Context, id partition.ID) error {
 	from := KeysOf(m.name, id).jobsKey()
 	var found *redis.MapStringStringCmd

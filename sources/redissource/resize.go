@@ -78,7 +78,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		// from here on is refused.
 		err := cfg.Idle(ctx)
 		if err == nil {
-			err = planned(ctx, client, begun.Config.Units)
+			err = closeUnits(ctx, client, begun.Config.Units)
 		}
 		if err != nil {
 			return m.out, errors.Join(err, redisconfig.CancelResize(ctx, client, name, begun))
@@ -137,18 +137,20 @@ func (m *mover) forget(ctx context.Context) {
 	}
 }
 
-// planned returns ErrPlanned if a batch of one of the lists is under way.
-func planned(ctx context.Context, client redis.UniversalClient, lists []string) error {
+// closeUnits returns ErrPlanned if a batch of one of the lists is under way, and sees to it that none
+// will be: an owner that slept past its lease, woke up now and stored a plan would leave one that
+// names the former number of partitions. Nobody could follow it, and the list would stand still.
+func closeUnits(ctx context.Context, client redis.UniversalClient, lists []string) error {
 	for _, list := range lists {
 		tag, err := ingressTag(list)
 		if err != nil {
 			return err
 		}
-		var plan *redis.IntCmd
-		if err := readMaster(ctx, client, tag+":fence", func(pipe redis.Pipeliner) { plan = pipe.Exists(ctx, tag+":plan") }); err != nil {
+		closed, err := resizeUnitScript.Run(ctx, client, []string{tag + ":fence", tag + ":plan"}).Int()
+		if err != nil {
 			return err
 		}
-		if plan.Val() != 0 {
+		if closed == 0 {
 			return fmt.Errorf("%s: %w", list, ErrPlanned)
 		}
 	}

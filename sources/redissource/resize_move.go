@@ -27,10 +27,13 @@ var (
 	resizeInstallSource string
 	//go:embed resize_trim.lua
 	resizeTrimSource string
+	//go:embed resize_unit.lua
+	resizeUnitSource string
 
 	resizeDoScript      = newScript(resizeDoSource)
 	resizeInstallScript = newScript(resizeInstallSource)
 	resizeTrimScript    = newScript(resizeTrimSource)
+	resizeUnitScript    = newScript(resizeUnitSource)
 )
 
 const (
