@@ -209,7 +209,7 @@ func TestSendInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		for range 600 { // a batch, and some that wait for the next
+		for range 600 { // more than a batch
 			fmt.Fprintf(stdin, "%s\n", `{"to":"ann@example.com","subject":"hi","text":"x"}`)
 		}
 		s.until("mails to be enqueued "+c.why, func() error {

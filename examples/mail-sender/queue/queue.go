@@ -17,7 +17,7 @@ import (
 	"github.com/countoff/countoff/sources/redissource"
 )
 
-// batch is how many mails travel together.
+// batch is how many mails travel together, at most.
 const batch = 500
 
 // maxLine is the longest line of a file: a mail with its bodies, no attachments.
@@ -55,23 +55,35 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 
 func (e *LineError) Unwrap() error { return e.Err }
 
+// ErrPause is no error: the next mail is not there yet, and nobody knows when it comes.
+var ErrPause = errors.New("no more mails yet")
+
 // Lines reads mails from JSON lines. A line that is no mail gives a LineError and
-// does not end the reading; another error does.
+// does not end the reading, nor does ErrPause, where the next line has yet to be read;
+// another error does.
 func Lines(r io.Reader) iter.Seq2[mail.Mail, error] {
 	return func(yield func(mail.Mail, error) bool) {
 		s := bufio.NewScanner(r)
-		s.Buffer(nil, maxLine)
+		s.Buffer(make([]byte, 256<<10), maxLine)
+		more := false // the next line has been read
+		s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+			advance, line, err := bufio.ScanLines(data, atEOF)
+			more = bytes.IndexByte(data[advance:], '\n') >= 0
+			return advance, line, err
+		})
 		line := 0
 		for s.Scan() {
 			line++
-			if len(bytes.TrimSpace(s.Bytes())) == 0 {
-				continue
+			if len(bytes.TrimSpace(s.Bytes())) > 0 {
+				m, err := mail.Decode(s.Bytes())
+				if err != nil {
+					err = &LineError{Line: line, Err: err}
+				}
+				if !yield(m, err) {
+					return
+				}
 			}
-			m, err := mail.Decode(s.Bytes())
-			if err != nil {
-				err = &LineError{Line: line, Err: err}
-			}
-			if !yield(m, err) {
+			if !more && !yield(mail.Mail{}, ErrPause) {
 				return
 			}
 		}
@@ -97,7 +109,8 @@ func Message(m mail.Mail) (redissource.Message, error) {
 	return redissource.Message{ID: m.ID, Unique: m.ID != "", Type: mail.Type, Key: m.Key(), Payload: payload}, nil
 }
 
-// Enqueue puts mails into the queue, in their order. refused is told of each line
+// Enqueue puts mails into the queue, in their order: many together where they come fast, and
+// what has come at each ErrPause. refused is told of each line
 // that is no mail, progress after each batch. It stops at the first other error, or
 // when ctx ends: then after the batch that is on its way, so that of no mail it is
 // unknown. The report counts what the store has answered for.
@@ -105,6 +118,9 @@ func Enqueue(ctx context.Context, p *redissource.Producer, mails iter.Seq2[mail.
 	var report Report
 	var waiting []redissource.Message
 	flush := func() error {
+		if len(waiting) == 0 {
+			return nil
+		}
 		results, err := p.Enqueue(context.WithoutCancel(ctx), waiting...) // within the producer's timeout
 		for _, r := range results {
 			switch {
@@ -129,6 +145,11 @@ func Enqueue(ctx context.Context, p *redissource.Producer, mails iter.Seq2[mail.
 			report.Refused++
 			refused(err)
 			continue
+		case errors.Is(err, ErrPause):
+			if err := flush(); err != nil {
+				return report, err
+			}
+			continue
 		case err != nil:
 			return report, err
 		}
@@ -141,9 +162,6 @@ func Enqueue(ctx context.Context, p *redissource.Producer, mails iter.Seq2[mail.
 				return report, err
 			}
 		}
-	}
-	if len(waiting) == 0 {
-		return report, nil
 	}
 	return report, flush()
 }

@@ -2,8 +2,10 @@ package queue_test
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/examples/mail-sender/mail"
 	"github.com/countoff/countoff/examples/mail-sender/queue"
@@ -71,6 +73,61 @@ func TestEnqueueFile(t *testing.T) {
 	}
 	if open != 2 {
 		t.Errorf("%d tasks in the store", open)
+	}
+}
+
+// A mail is sent when it has come: who writes the next line may wait for that.
+func TestALineWaitsForNoOther(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	p, err := redissource.NewProducer(t.Context(), client, name, redissource.ProducerConfig{Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	out, in := io.Pipe()
+	sent := make(chan queue.Report, 10)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := queue.Enqueue(t.Context(), p, queue.Lines(out), func(error) {}, func(r queue.Report) { sent <- r })
+		ended <- err
+	}()
+	for n := range 3 {
+		if _, err := io.WriteString(in, `{"to":"ann@example.com","text":"1"}`+"\n\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-sent:
+			if r.Enqueued != n+1 {
+				t.Errorf("%+v after line %d", r, n)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("a mail waits for the next one")
+			in.Close()
+			<-ended
+			return
+		}
+	}
+	in.Close()
+	if err := <-ended; err != nil || len(sent) > 0 {
+		t.Errorf("%v, and %d batches more", err, len(sent))
+	}
+}
+
+// Lines that are there travel together.
+func TestLinesTravelTogether(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	p, err := redissource.NewProducer(t.Context(), client, name, redissource.ProducerConfig{Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	lines := strings.Repeat(`{"to":"ann@example.com","text":"1"}`+"\n", 1200)
+	batches := 0
+	if _, err := queue.Enqueue(t.Context(), p, queue.Lines(strings.NewReader(lines)), func(error) {}, func(queue.Report) { batches++ }); err != nil {
+		t.Fatal(err)
+	}
+	if batches != 3 {
+		t.Errorf("%d batches, want 3", batches)
 	}
 }
 
