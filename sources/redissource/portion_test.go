@@ -67,6 +67,20 @@ func (s slow) late(cmds []redis.Cmder, err error) error {
 	return os.ErrDeadlineExceeded
 }
 
+// newSlowWorld returns a world whose client misses what is large, and how often it has.
+func newSlowWorld(t *testing.T) (*world, *int) {
+	client, missed := redistest.New(t), new(int)
+	client.AddHook(slow{missed})
+	return newWorld(t, client, Config{}), missed
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // heavy are tasks of a megabyte each, more of them than arrive in the time.
 func heavy() (all []envelope) {
 	payload := make([]byte, 1<<20)
@@ -78,10 +92,8 @@ func heavy() (all []envelope) {
 
 // Who asks for more than can be read in the time asks for less, and has all in the end.
 func TestStreamReadsWhatItCan(t *testing.T) {
-	client, missed := redistest.New(t), 0
-	client.AddHook(slow{&missed})
-	w, all := newWorld(t, client, Config{}), heavy()
-	ctx := t.Context()
+	w, missed := newSlowWorld(t)
+	client, all, ctx := w.client, heavy(), t.Context()
 	for _, e := range all {
 		if err := client.RPush(ctx, w.keys.Pending, appendEnvelope(nil, &e)).Err(); err != nil {
 			t.Fatal(err)
@@ -91,35 +103,27 @@ func TestStreamReadsWhatItCan(t *testing.T) {
 	for n := 0; n < len(all); {
 		tasks, err := s.Fetch(ctx, len(all))
 		if err != nil {
-			t.Fatalf("after %d tasks and %d answers that were late: %v", n, missed, err)
+			t.Fatalf("after %d tasks and %d answers that were late: %v", n, *missed, err)
 		}
 		n += len(tasks)
 	}
-	if missed == 0 {
+	if *missed == 0 {
 		t.Error("nothing was late: the test shows nothing")
 	}
 }
 
 // What is large is moved, and shown to people, a few at a time.
 func TestResizeReadsWhatItCan(t *testing.T) {
-	client, missed := redistest.New(t), 0
-	client.AddHook(slow{&missed})
-	w, all := newWorld(t, client, Config{}), heavy()
-	ctx := t.Context()
-	put := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(w.open().Close(ctx))
-	put(client.HSet(ctx, w.keys.Fence, "b", len(all), "h", len(all)).Err())
+	w, missed := newSlowWorld(t)
+	client, all, ctx := w.client, heavy(), t.Context()
+	must(t, w.open().Close(ctx))
+	must(t, client.HSet(ctx, w.keys.Fence, "b", len(all), "h", len(all)).Err())
 	for i, e := range all {
 		body := appendEnvelope(nil, &e)
-		put(client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), body).Err())
-		put(client.RPush(ctx, w.keys.Pending, body).Err())
-		put(client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
-		put(client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: body}).Err())
+		must(t, client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), body).Err())
+		must(t, client.RPush(ctx, w.keys.Pending, body).Err())
+		must(t, client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
+		must(t, client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: body}).Err())
 	}
 	if got, err := Resize(ctx, client, w.name, 2, ResizeConfig{Idle: idle}); err != nil ||
 		got.Tasks != 2*len(all) || got.Dead != len(all) || got.Delayed != len(all) {
@@ -129,25 +133,17 @@ func TestResizeReadsWhatItCan(t *testing.T) {
 	if err := DeadLetters(ctx, client, w.name, []partition.ID{0, 1}, func(DeadLetter) bool { shown++; return true }); err != nil || shown != len(all) {
 		t.Errorf("%d of %d dead letters are shown: %v", shown, len(all), err)
 	}
-	if missed > 0 {
-		t.Errorf("%d answers were late", missed)
+	if *missed > 0 {
+		t.Errorf("%d answers were late", *missed)
 	}
 }
 
 // What is light says nothing of what comes after it: who asks for too much asks for less, and nothing
 // of what came too late counts.
 func TestPagesOfDifferentWeight(t *testing.T) {
-	client, missed := redistest.New(t), 0
-	client.AddHook(slow{&missed})
-	w, large := newWorld(t, client, Config{}), heavy()
-	ctx := t.Context()
-	put := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(w.open().Close(ctx))
+	w, missed := newSlowWorld(t)
+	client, large, ctx := w.client, heavy(), t.Context()
+	must(t, w.open().Close(ctx))
 	var all []envelope
 	for i := range 32 {
 		all = append(all, envelope{id: fmt.Sprint("s", i), key: fmt.Sprint("k", i), born: 1})
@@ -156,13 +152,13 @@ func TestPagesOfDifferentWeight(t *testing.T) {
 	for i, e := range all {
 		body := appendEnvelope(nil, &e)
 		if i < len(large) {
-			put(client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), appendEnvelope(nil, &large[i])).Err())
+			must(t, client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), appendEnvelope(nil, &large[i])).Err())
 		}
-		put(client.RPush(ctx, w.keys.Pending, body).Err())
-		put(client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
-		put(client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli() + int64(i)), Member: body}).Err())
+		must(t, client.RPush(ctx, w.keys.Pending, body).Err())
+		must(t, client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
+		must(t, client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli() + int64(i)), Member: body}).Err())
 	}
-	put(client.HSet(ctx, w.keys.Fence, "b", len(large), "h", len(large)).Err())
+	must(t, client.HSet(ctx, w.keys.Fence, "b", len(large), "h", len(large)).Err())
 	shown := make(map[string]int)
 	err := DeadLetters(ctx, client, w.name, []partition.ID{0}, func(d DeadLetter) bool { shown[d.ID]++; return true })
 	if err != nil || len(shown) != len(all) {
@@ -184,7 +180,7 @@ func TestPagesOfDifferentWeight(t *testing.T) {
 		}
 		moving = got.Moving
 	}
-	if missed == 0 {
+	if *missed == 0 {
 		t.Error("nothing was late: the test shows nothing")
 	}
 }
