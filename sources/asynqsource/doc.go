@@ -30,7 +30,8 @@
 //  4. What became of a task is said by a script with active and lease among its keys and
 //     the task's id as the first argument.
 //  5. pending and active are lists of ids, pushed at the left; tasks are hashes with msg,
-//     state and pending_since; a task that is done is in no list and has no hash.
+//     state and pending_since, and keep a field of ours, tried; a task that is done is in
+//     no list and has no hash, and one that is deleted has none either.
 //  6. The numbers of the fields of a message: see message.go.
 //
 // If 5 does not hold, the source is modest ([Source.Modest]): it takes and ends tasks
