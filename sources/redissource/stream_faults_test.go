@@ -91,7 +91,13 @@ func impatient(t *testing.T, p *redistest.Process) redis.UniversalClient {
 // push pushes n tasks while the test goes on.
 func (w *world) pushing(n int, each time.Duration) (wait func()) {
 	ctx := w.t.Context()
-	p, err := NewProducer(ctx, w.client, w.name, ProducerConfig{Partitions: 1})
+	soon, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var p *Producer
+	err := insist(soon, func() (err error) { // an impatient client may give up, where all is well
+		p, err = NewProducer(soon, w.client, w.name, ProducerConfig{Partitions: 1})
+		return err
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
