@@ -32,6 +32,7 @@ type lane struct {
 
 	stream sources.Stream // nil until it is open; then it does not change
 	first  *run           // of those that workers have of it; see runs
+	behind *lane          // who is next in the pool's line
 	book   book
 	sheet  sheet
 	pace   pace
@@ -60,7 +61,7 @@ type phase struct {
 	draining bool
 	lost     bool
 	overdue  bool // the drain time is over
-	queued   bool // in the pool's ring
+	queued   bool // in the pool's line
 	gated    bool // its tasks were refused a start; asked again soon
 	halted   bool // ... because its source does not answer, and that was told
 	busy     bool // counted in the pool's busy

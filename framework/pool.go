@@ -60,9 +60,8 @@ type pool struct {
 	runs   []run     // what each worker has taken
 	long   int       // that many of them have more than one task
 	longs  []*run    // those, and such as were when recallAll came last
-	ring   []*lane   // lanes with ready tasks, each served in turn
-	turn   int       // the place in ring that is next
-	turned time.Time // when its turn began
+	line   line      // lanes with ready tasks; the first has its turn
+	turned time.Time // since then
 	gated  []*lane   // lanes whose tasks were refused a start
 	lanes  map[partition.ID]*lane
 	units  int // that many of them are of units
@@ -132,13 +131,10 @@ func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 }
 
 // changed puts right what follows from a change of l's book: its place in the
-// ring, workers to wake, its share, its alarm.
+// line, workers to wake, its share, its alarm.
 func (p *pool) changed(l *lane) {
 	if l.book.ready.n > 0 {
-		if !l.phase.queued {
-			l.phase.queued = true
-			p.ring = append(p.ring, l)
-		}
+		p.line.join(l)
 		p.rouse()
 	}
 	if busy := l.book.held > l.book.asleep; busy != l.phase.busy {
@@ -161,7 +157,7 @@ func (p *pool) changed(l *lane) {
 // so there come as many as it takes, and while handlers only compute not more than the
 // machine runs at once. The caller holds mu.
 func (p *pool) rouse() {
-	if p.idle > 0 && !p.waking && (len(p.ring) > 0 || p.long > 0) {
+	if p.idle > 0 && !p.waking && (p.line.first != nil || p.long > 0) {
 		p.idle--
 		p.waking = true
 		p.work.Signal()
@@ -173,25 +169,19 @@ func (p *pool) rouse() {
 // now is the time, unless it has to wait. The caller holds mu.
 func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 	for {
-		for len(p.ring) > 0 {
-			if p.turn >= len(p.ring) {
-				p.turn = 0
-			}
-			l, n := p.ring[p.turn], 0
+		for p.line.first != nil {
+			l, n := p.line.first, 0
 			for ; n < most && l.book.ready.n > 0 && !l.phase.gated; n++ {
 				i := l.book.next()
 				r.tasks[n].slot, r.tasks[n].task = i, l.book.entries.at(i).run()
 			}
-			if n == 0 || l.book.ready.n == 0 {
-				last := len(p.ring) - 1
-				l.phase.queued = false
-				p.ring[p.turn] = p.ring[last]
-				p.ring[last] = nil
-				p.ring = p.ring[:last]
+			dry := n == 0 || l.book.ready.n == 0
+			if dry || most > 1 || now.Sub(p.turned) >= turnFor {
 				p.turned = now
-			} else if most > 1 || now.Sub(p.turned) >= turnFor {
-				p.turn++
-				p.turned = now
+				p.line.leave()
+				if !dry {
+					p.line.join(l)
+				}
 			}
 			if n > 0 {
 				p.begin(r, l, n, now)

@@ -216,7 +216,7 @@ func TestALaneWithLittleLeftFetchesAtOnce(t *testing.T) {
 func TestALaneThatHandsOutItsLastFetchesAtOnce(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook()}
-	p := &pool{runs: make([]run, 2), ring: []*lane{l}}
+	p := &pool{runs: make([]run, 2), line: line{first: l, last: l}}
 	l.pool = p
 	l.pace.ahead, l.phase.hungry, l.sheet.waiting = 100, true, true
 	for range 27 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -330,6 +331,42 @@ func TestHowLongATurnIs(t *testing.T) {
 				}
 				if n := len(turns); n < tasks/want/2 {
 					t.Errorf("%d turns in %d tasks: %v", n, tasks, turns)
+				}
+			})
+		})
+	}
+}
+
+// Lanes of which nothing more is ready while their task runs, since all are of one key, have
+// their turns as well: who comes back goes behind those who wait.
+func TestLanesOfOneKeyTakeTurns(t *testing.T) {
+	for _, handler := range []time.Duration{10 * time.Millisecond, 100 * time.Microsecond} {
+		t.Run(handler.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const lanes, tasks = 5, 100
+				var mu sync.Mutex
+				ran := make([]int, lanes)
+				b := newBench(t, benchConfig{Config: Config{Concurrency: 2}, partitions: lanes}, func(_ context.Context, task *Task) error {
+					mu.Lock()
+					ran[task.Grant.ID]++
+					mu.Unlock()
+					time.Sleep(handler)
+					return nil
+				})
+				defer b.stop()
+				for id := range lanes {
+					for i := range tasks {
+						if err := b.store.PushTo(partitionID(id), task("k", i)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					b.grant(partitionID(id))
+				}
+				time.Sleep(tasks * handler)
+				mu.Lock()
+				defer mu.Unlock()
+				if least, most := slices.Min(ran), slices.Max(ran); least < most/2 {
+					t.Errorf("%v tasks of the partitions ran", ran)
 				}
 			})
 		})

@@ -25,6 +25,7 @@ func countoffs() []Contestant {
 		countoff("countoff-c10-w10", countoffConfig{concurrency: 10, window: 10}),
 		countoff("countoff-c10-w100", countoffConfig{concurrency: 10, window: 100}),
 		countoff("countoff-c100-1ms", countoffConfig{concurrency: 100, work: time.Millisecond}),
+		countoff("countoff-c100-1ms-p256", countoffConfig{concurrency: 100, work: time.Millisecond, partitions: 256}),
 	}
 }
 
