@@ -56,6 +56,22 @@ var rollClauses = []clause{
 			}
 		}
 	}},
+	{"a peer may take another id: the next roll has it", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.join()
+		a.name = "c"
+		a.join()
+		if s := tb.seat(a); s.Peer != "c" {
+			tb.Fatalf("it said c, its seat says %q", s.Peer)
+		}
+		b.join()
+		tb.seal(a, b)
+		for _, m := range tb.census().Roll.Members {
+			if m.Session == a.session && m.Peer != "c" {
+				tb.Fatalf("the roll calls it %q", m.Peer)
+			}
+		}
+	}},
 	{"what flips does not put the roll off", Abilities{}, func(tb *table) {
 		a := tb.peer("a")
 		a.sync(machine.Request{Weight: 1})
