@@ -25,7 +25,7 @@ func jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs NAME",
 		Short: "periodic jobs: schedules, last and next ticks",
-		Long: `Lists the periodic jobs that were ever fired under NAME, as the store knows them.
+		Long: `Lists the periodic jobs that peers of NAME have had, as the store knows them.
 
 An entry that no peer has any more stays in the list, and its next tick lies in the
 past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
@@ -62,7 +62,7 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 				return nil
 			}
 			if len(all) == 0 {
-				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "no job of %s was ever fired\n", name)
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "no peer of %s has had a job\n", name)
 				return err
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

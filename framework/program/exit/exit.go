@@ -33,8 +33,8 @@ const (
 const Help = `Exit codes: 0 done; 1 failed, stderr says why; 2 a flag, variable or argument is
 wrong; 3 Redis cannot be reached or refuses us; 4 the name is in use with another
 configuration; 5 refused while peers live under the name; 6 stopped before
-everything was handed over, enqueued or done; 7 the demo's numbers do not hold, or doctor
-found a danger.`
+everything was handed over, enqueued or done; 7 the demo's numbers do not hold, or
+doctor or epochs found a danger.`
 
 // An Error is an error with its code.
 type Error struct {
