@@ -35,7 +35,7 @@ type ShareConfig struct {
 	Health   func(ctx context.Context) error
 	Barrier  bool               // every change of the peers stops them all; see WithBarrier
 	Strategy partition.Strategy // default partition.Sticky, with a barrier partition.Modulo
-	Indexer  partition.Indexer  // default: the ledger's rolls, which Weight, Tags and Barrier need
+	Indexer  partition.Indexer  // default: the ledger's rolls, which Weight, Tags, Health and Barrier need
 	Observer Observer           // default: nobody listens
 }
 

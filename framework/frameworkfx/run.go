@@ -59,7 +59,7 @@ const afterCut = time.Second
 // It owns the signals: the first begins to drain, a second one stops at once
 // (handlers are cancelled), a third does not wait for anything. The stop timeout is
 // the longest Config.StopTimeout of the consumers, whatever fx.StopTimeout says:
-// by default Q + C + 2 s. Consumers that have not been stopped by then, because a hook of the
+// by default 28 s. Consumers that have not been stopped by then, because a hook of the
 // application took it all, are stopped at once. fx's own events go to the application's *zap.Logger, if
 // there is one, at the debug level. If there is none, what goes wrong with a consumer is
 // written to stderr, a line each; provide zap.NewNop() to hear nothing.

@@ -54,8 +54,9 @@ func NewClient(ctx context.Context, client redis.UniversalClient, name string, c
 }
 
 // Queue returns the queue of a key, for an asynq.Client, Scheduler or
-// PeriodicTaskManager of your own. Tasks they put there have no key, unless
-// Config.Key gives them one. The queues of the empty key take turns. It fails only where the hash wants a number as the key.
+// PeriodicTaskManager of your own. Tasks they put there have the key of their header
+// [HeaderKey], else that of Config.Key. The queues of the empty key take turns. It fails
+// only where the hash wants a number as the key.
 func (c *Client) Queue(key string) (string, error) {
 	if key == "" {
 		return QueueOf(c.name, partition.OfID(c.turn.Add(1)-1, c.layout.Total)), nil

@@ -17,8 +17,8 @@ import (
 // Requeue writes the dead letters of Topic back to the partitions that they came from, oldest
 // first, so that those of a key keep their order, and returns how many. Where Topic has not got
 // that partition any more they go to the one of their key. It ends with
-// the letters that were there when it began. match says which; those that it refuses
-// stay dead. Nil: all. So does what is no dead letter of ours; the error says that there
+// the letters that were there when it began. match says which; those that it refuses are
+// dropped. Nil: all. So is what is no dead letter of ours; the error says that there
 // was some, after the rest was done. Letters of other topics are left to those.
 //
 // Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the
