@@ -8,9 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -374,6 +376,78 @@ func TestWatch(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// A store that stands still is told of after --timeout, as by any other command.
+func TestWatchOfASilentStore(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 8")
+	var silent atomic.Bool
+	s.url = "redis://" + through(t, strings.TrimPrefix(s.url, "redis://"), &silent)
+	ctx, stop := context.WithCancel(t.Context())
+	var out output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &out, "watch n --every 100ms --timeout 1s") }()
+	wait(t, func() bool { return strings.Contains(out.String(), "8 partitions") })
+	silent.Store(true)
+	began := time.Now()
+	wait(t, func() bool { return strings.Contains(out.String(), "deadline exceeded") })
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("told after %v", took)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// through returns the address of a way to that of a server, whose answers are held back while
+// it is silent.
+func through(t *testing.T, server string, silent *atomic.Bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { l.Close() })
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			redis, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			all.Go(func() { // ends with the client, which ends with its command
+				defer redis.Close()
+				_, _ = io.Copy(redis, client)
+			})
+			all.Go(func() {
+				defer client.Close()
+				_, _ = io.Copy(muted{client, silent}, redis)
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+// muted takes what it is given and passes nothing on while it is silent.
+type muted struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (m muted) Write(p []byte) (int, error) {
+	if m.silent.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
 }
 
 // What is told to stop before it has done all does not end as if it had: a script would go on,

@@ -83,6 +83,10 @@ func watchCommand(stores Stores) *cobra.Command {
 			}
 			return nil
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			timeout, err := cmd.Flags().GetDuration("timeout")
+			if err != nil {
+				return err
+			}
 			screen := partitionmap.NewScreen(os.Stdout)
 			m := partitionmap.Map{}
 			if screen != nil {
@@ -93,7 +97,7 @@ func watchCommand(stores Stores) *cobra.Command {
 			for {
 				// A store that does not answer is what one watches for: say so and go on.
 				lines := []string{args[0]}
-				look, cancel := context.WithTimeout(ctx, 5*time.Second)
+				look, cancel := context.WithTimeout(ctx, timeout)
 				var s status.Status
 				place, err := at.of(look, args[0])
 				if err == nil {
