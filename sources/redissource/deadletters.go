@@ -111,7 +111,7 @@ func Requeue(ctx context.Context, client redis.UniversalClient, name string, d D
 }
 
 // Drop throws d away and reports whether it did: false if somebody else has taken
-// it. Its errors are those of Requeue.
+// it. Its errors are those of Requeue, but for ErrRaw.
 func Drop(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
 	return remove(ctx, client, name, d, "")
 }
