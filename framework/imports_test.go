@@ -97,11 +97,12 @@ var rooms = map[string][]string{
 	"framework/status/partitionmap": {"framework/status", "partition", xTerm},
 	"framework/program/exit":        {"partition", "transition/redisledger", cobra, goRedis},
 	"framework/program/flagenv":     {cobra, pflag},
+	"framework/program/signals":     {},
 
 	"framework/zapobserver":                      {"framework", "partition", "sources", "transition", "transition/coverage", zap},
 	"framework/promobserver":                     {"framework", "partition", "sources", "transition", prometheus},
 	"framework/frameworktest":                    {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
-	"framework/frameworkfx":                      {"framework", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
+	"framework/frameworkfx":                      {"framework", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
 	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
 	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources/kafkasource",
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/examples/mail-sender/mailbox"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status"
 )
 
@@ -248,11 +249,19 @@ func TestSecondSignal(t *testing.T) {
 	}
 	s.until("the mail to be under way", func() error { return s.sending("w") })
 	w.signal(syscall.SIGTERM)
+	w.signal(syscall.SIGTERM) // as who signals the process and then its group
+	began := time.Now()
 	s.until("the worker to note the first signal", func() error {
 		if w.logged("stopping") {
 			return nil
 		}
 		return fmt.Errorf("it has not")
+	})
+	s.until("the second signal to be another one", func() error {
+		if left := signals.Together - time.Since(began); left > 0 {
+			return fmt.Errorf("it would not be for %v", left)
+		}
+		return nil
 	})
 	w.signal(syscall.SIGTERM)
 	if code := w.code(); code != 6 {

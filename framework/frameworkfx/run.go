@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/zapobserver"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
@@ -57,17 +58,20 @@ const afterCut = time.Second
 // if it is not ExitOK.
 //
 // It owns the signals: the first begins to drain, a second one stops at once
-// (handlers are cancelled), a third does not wait for anything. The stop timeout is
+// (handlers are cancelled), a third does not wait for anything; those that come together are
+// one (see signals.Together). The stop timeout is
 // the longest Config.StopTimeout of the consumers, whatever fx.StopTimeout says:
 // by default 28 s. Consumers that have not been stopped by then, because a hook of the
 // application took it all, are stopped at once. fx's own events go to the application's *zap.Logger, if
 // there is one, at the debug level. If there is none, what goes wrong with a consumer is
 // written to stderr, a line each; provide zap.NewNop() to hear nothing.
 func Run(opts ...fx.Option) int {
-	signals := make(chan os.Signal, 3)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	return run(signals, os.Stderr, opts...)
+	all := make(chan os.Signal, 3)
+	signal.Notify(all, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(all)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	return run(signals.Apart(ctx, all), os.Stderr, opts...)
 }
 
 func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {

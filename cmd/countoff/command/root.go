@@ -17,6 +17,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff/seat"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 )
@@ -29,7 +30,9 @@ func Main(stores Stores) int {
 	redisurl.Quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends the process at once, but for a command that listens itself
+	context.AfterFunc(ctx, func() { // a second one ends the process at once, but for a command that listens itself
+		time.AfterFunc(signals.Together, stop)
+	})
 	return exit.Main(ctx, Root(stores))
 }
 

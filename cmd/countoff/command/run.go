@@ -19,6 +19,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx/unitfx"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/unitsource"
@@ -32,8 +33,8 @@ const guardCommand = "run-guard"
 // has is handed over after that.
 const ending = 2 * time.Second
 
-// signals are those that may tell a command that something has changed.
-var signals = map[string]os.Signal{
+// notices are the signals that may tell a command that something has changed.
+var notices = map[string]os.Signal{
 	"none": nil, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT,
 }
 
@@ -77,7 +78,7 @@ it has started, also when this program is killed or stands still.`,
 		RunE: onlyInRedis("units are shared out beside their list", func(cmd *cobra.Command, args []string) error {
 			timing := transition.Timing{Lease: lease, Drain: drain}.WithDefaults()
 			timing.Shutdown = timing.Drain + ending
-			number, known := signals[strings.TrimPrefix(strings.ToUpper(sig), "SIG")]
+			number, known := notices[strings.TrimPrefix(strings.ToUpper(sig), "SIG")]
 			if strings.EqualFold(sig, "none") {
 				number, known = nil, true
 			}
@@ -173,11 +174,12 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 		return exit.With(exit.Usage, err)
 	}
 	// The first signal ends the context of the command; another one ends everything at once.
-	again := make(chan os.Signal, 2)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(again)
+	all := make(chan os.Signal, 2)
+	signal.Notify(all, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(all)
 	now, cut := context.WithCancel(context.Background())
 	defer cut()
+	again := signals.Apart(now, all)
 	go func() {
 		for range 2 {
 			select {

@@ -25,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -408,7 +409,9 @@ func TestRunSecondSignalWhenAllIsReleased(t *testing.T) {
 	r := f.run("ann", []string{"--drain", "10m"}, releases(said.path, "echo told >"+said.path+"; while :; do sleep 0.1; done")...)
 	said.comes("begun")
 	r.signal(t, syscall.SIGTERM)
+	apart := time.After(signals.Together) // until then another one is the same
 	said.comes("told")
+	<-apart
 	r.signal(t, syscall.SIGTERM)
 	if code := r.code(t); code != exit.OK {
 		t.Errorf("it ended with %d: %s", code, r.log.String())
