@@ -15,7 +15,7 @@ import (
 )
 
 func (f Finding) String() string {
-	return coverage.Finding{Kind: f.Kind, Partitions: f.Partitions, Text: f.Text}.String()
+	return coverage.Finding{Kind: f.Kind, Partitions: f.Partitions, Units: f.Units, Text: f.Text}.String()
 }
 
 // lookOf puts together what coverage is judged by. The stats were read before census.
@@ -113,7 +113,7 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 		if ids == nil {
 			ids = []partition.ID{} // scripts want lists, not null
 		}
-		out = append(out, Finding{Kind: f.Kind, Partitions: ids, Text: f.Text, ForMS: f.For.Milliseconds()})
+		out = append(out, Finding{Kind: f.Kind, Partitions: ids, Units: f.Units, Text: f.Text, ForMS: f.For.Milliseconds()})
 	}
 	return out, nil
 }

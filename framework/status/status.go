@@ -58,7 +58,8 @@ type Status struct {
 // A Finding is something that is wrong; see package coverage for the kinds.
 type Finding struct {
 	Kind       coverage.Kind  `json:"kind"`
-	Partitions []partition.ID `json:"partitions"` // empty: it is about the name
+	Partitions []partition.ID `json:"partitions"`      // empty: it is about the name
+	Units      []string       `json:"units,omitempty"` // the names of those that are ingress lists: the last of Partitions
 	Text       string         `json:"text"`
 	ForMS      int64          `json:"for_ms"` // how long it has been so, as far as known
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/coverage"
 )
 
 // New returns an observer that writes to l.
@@ -112,7 +111,7 @@ func (o *observer) consumer(e framework.Event) bool {
 		o.log.Info("a majority for epochs again", name(e.Consumer))
 	case framework.Uncovered:
 		f := e.Finding
-		o.log.Error("coverage: "+string(f.Kind), name(e.Consumer), zap.String("partitions", coverage.Ranges(f.Partitions)),
+		o.log.Error("coverage: "+string(f.Kind), name(e.Consumer), zap.String("where", f.Where()),
 			zap.String("what", f.Text), zap.Duration("for", f.For))
 	case framework.Covered:
 		o.log.Info("coverage restored: "+string(e.Kind), name(e.Consumer), took(e.Took))

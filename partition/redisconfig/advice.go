@@ -17,6 +17,8 @@ var advices = []struct{ prefix, advice string }{
 	{"LOADING", "the server is reading its data after a start: it will answer when it has"},
 	{"OOM", "the server is full: raise maxmemory, or let the consumers catch up; what runs goes on and frees memory, only pushes fail"},
 	{"MISCONF", "the server refuses every write because it could not save to disk: free its disk or mend its permissions"},
+	{"DB index is out of range", "the server has not so many databases: the number at the end of the URL"},
+	{"This instance has cluster support disabled", "it is no cluster, and the URL names several hosts or says cluster=true: name one"},
 	{"CLUSTERDOWN", "part of the cluster is down: it will answer when every slot is served again"},
 }
 

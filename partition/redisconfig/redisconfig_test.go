@@ -373,6 +373,23 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// A URL that leads to the wrong database, or takes one server for a cluster, is told as that.
+func TestAdviceOfAURL(t *testing.T) {
+	p := redistest.Server(t)
+	opts := *redistest.Single(t, p.Client()).Options()
+	opts.DB = 99
+	far := redis.NewClient(&opts)
+	defer far.Close()
+	if advice := redisconfig.Advice(far.Ping(t.Context()).Err()); !strings.Contains(advice, "number at the end of the URL") {
+		t.Errorf("of a database that is not there it says %q", advice)
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{opts.Addr}, MaxRedirects: -1})
+	defer cluster.Close()
+	if advice := redisconfig.Advice(cluster.Ping(t.Context()).Err()); !strings.Contains(advice, "is no cluster") {
+		t.Errorf("of a single server it says %q", advice)
+	}
+}
+
 // A peer can start on a store that refuses writes because it is full, and an
 // unreachable store is no refusal.
 func TestFullOrUnreachable(t *testing.T) {

@@ -150,7 +150,8 @@ func TestMirrorThatIsRefused(t *testing.T) {
 		return generation > 0
 	})
 	src.mirror.commit(src.mirror.news())
-	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "UNKNOWN_MEMBER_ID") {
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "UNKNOWN_MEMBER_ID") ||
+		!strings.Contains(warned[0].Error(), "stop it") {
 		t.Errorf("warned of %v, want what the group says", warned)
 	}
 	if news := src.mirror.news(); len(news) != 1 {

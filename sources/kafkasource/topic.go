@@ -143,7 +143,8 @@ var hints = []struct {
 	{kerr.UnsupportedSaslMechanism, "the broker does not offer this SASL mechanism"},
 	{kerr.MessageTooLarge, "give the topic that it is written to a larger max.message.bytes"},
 	{kerr.CoordinatorNotAvailable, "the brokers have no place for the offsets of groups: offsets.topic.replication.factor may be above their number"},
-	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the mirror a group of its own"},
+	{kerr.UnknownMemberID, "a consumer is subscribed with this group: stop it; one that was killed counts until its session timeout is over. " +
+		"If it is to go on, give the mirror a group of its own"},
 }
 
 // explain adds to an error of the broker what to do about it.

@@ -121,7 +121,7 @@ func explainDial(err error) error {
 	switch {
 	case hint != "":
 	case errors.As(err, &first):
-		hint = "the port may want TLS, kafkas://, or SASL, ?sasl="
+		hint = "does the port speak what the URL says? kafkas:// is with TLS, kafka:// without, ?sasl= with a password"
 	case errors.Is(err, io.EOF):
 		hint = "the broker has hung up: it may refuse the user or the password"
 	default:

@@ -57,6 +57,8 @@ type Condition struct {
 	Kind Kind
 	// ID is the partition, of the first four kinds.
 	ID partition.ID
+	// Unit is the name of the ingress list that ID is, or "".
+	Unit string
 	// Sessions share a peer id, of SameID.
 	Sessions []partition.Session
 	// Text says what is wrong, for people, without the partition.
@@ -120,7 +122,7 @@ func Conditions(l Look) []Condition {
 	for _, id := range l.Census.Config.IDs() {
 		g, granted := grants[id]
 		owner, lives := seats[g.Session]
-		c, asks := Condition{ID: id, Bound: b.takeover}, l.Census.Config.Asks(id)
+		c, asks := Condition{ID: id, Unit: l.Census.Config.Unit(id), Bound: b.takeover}, l.Census.Config.Asks(id)
 		d, looked := data[id]
 		waiter, awaited := seats[g.Waiter]
 		switch {

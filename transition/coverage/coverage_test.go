@@ -307,6 +307,23 @@ func TestFindingsArePutTogether(t *testing.T) {
 	}
 }
 
+// An ingress list is called by its name: its number says nothing to people.
+func TestAnIngressListHasItsName(t *testing.T) {
+	l := healthy()
+	l.Census.Config.Units = []string{"inbox"}
+	l.Census.Config.Requires = []partition.Requirement{{First: 3, Last: 3, Tags: "gpu"}, {First: partition.FirstUnit, Last: partition.FirstUnit, Tags: "gpu"}}
+	unknown := func(coverage.Condition) time.Duration { return -1 }
+	got := coverage.Judge(l, unknown)
+	if len(got) != 1 || got[0].String() != "none-eligible: partition 3, ingress inbox: it asks for gpu, and nobody who takes part has that" {
+		t.Errorf("%v", got)
+	}
+	l.Census.Config.Requires = l.Census.Config.Requires[1:]
+	got = coverage.Judge(l, unknown)
+	if len(got) != 1 || got[0].String() != "none-eligible: ingress inbox: it asks for gpu, and nobody who takes part has that" {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestTakeover(t *testing.T) {
 	l := healthy()
 	if got := coverage.Takeover(l.Census); got != timing.Takeover() {

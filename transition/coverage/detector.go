@@ -15,20 +15,34 @@ type Finding struct {
 	Kind Kind
 	// Partitions that it is about, ascending; none if it is about the name.
 	Partitions []partition.ID
-	Text       string // of the first of them
+	Units      []string // the names of those that are ingress lists: the last of Partitions
+	Text       string   // of the first of them
 	// For is how long the first of them has been seen so.
 	For time.Duration
 }
 
 func (f Finding) String() string {
-	text := f.Text
-	switch n := len(f.Partitions); {
-	case n == 1:
-		text = fmt.Sprintf("partition %v: %s", f.Partitions[0], text)
-	case n > 1:
-		text = fmt.Sprintf("partitions %s: %s", Ranges(f.Partitions), text)
+	if where := f.Where(); where != "" {
+		return string(f.Kind) + ": " + where + ": " + f.Text
 	}
-	return string(f.Kind) + ": " + text
+	return string(f.Kind) + ": " + f.Text
+}
+
+// Where says what it is about, for people: partitions by their numbers, ingress lists by
+// their names; "" if it is about the name.
+func (f Finding) Where() string {
+	var parts []string
+	switch ids := f.Partitions[:len(f.Partitions)-len(f.Units)]; len(ids) {
+	case 0:
+	case 1:
+		parts = append(parts, "partition "+ids[0].String())
+	default:
+		parts = append(parts, "partitions "+Ranges(ids))
+	}
+	if len(f.Units) > 0 {
+		parts = append(parts, "ingress "+strings.Join(f.Units, " "))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // A Detector remembers since when conditions last. The zero value is ready. It must not
@@ -116,6 +130,9 @@ func findings(kind Kind, all []aged) []Finding {
 		}
 		if kind.partitions() {
 			out[i].Partitions = append(out[i].Partitions, c.ID)
+			if c.Unit != "" {
+				out[i].Units = append(out[i].Units, c.Unit)
+			}
 		}
 	}
 	return out

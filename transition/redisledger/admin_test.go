@@ -71,7 +71,7 @@ func TestProducerCameFirst(t *testing.T) {
 	if err != nil || len(got.Units) != 2 {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	other := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 16}})
+	other := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 16, Hash: partition.Murmur2}})
 	for what, call := range map[string]func() error{
 		"sync": func() error {
 			_, err := other.Sync(t.Context(), machine.Request{Session: session(2)})
@@ -86,7 +86,8 @@ func TestProducerCameFirst(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrConfig", what, err)
 			continue
 		}
-		for _, says := range []string{"partitions 8, this peer wants 16", `units ["inbox" "outbox"], this peer wants []`} {
+		for _, says := range []string{"partitions 8, this peer wants 16", `units ["inbox" "outbox"], this peer wants []`,
+			"hash xxhash64, this peer wants murmur2 (if nobody has worked under the name yet: countoff destroy " + s.name + " --yes)"} {
 			if !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %q does not say %q", what, err, says)
 			}

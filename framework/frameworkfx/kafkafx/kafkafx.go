@@ -92,6 +92,8 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 		opts, err := kafkasource.Options(cfg.URL)
 		errs = append(errs, err)
 		cfg.Source.Options = append(opts, cfg.Source.Options...)
+	} else if len(cfg.Source.Options) == 0 {
+		errs = append(errs, errors.New("kafkafx: no URL of the brokers: give one, as kafka://host:9092"))
 	}
 	t := &told{name: name}
 	t.listen(&cfg.Source)

@@ -265,6 +265,8 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		kafkafx.Source("bills", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Source: kafkasource.Config{Start: "somewhere"}}),
 		kafkafx.Source("notes", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: "nowhere"}),
 		kafkafx.Source("jobs", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: kafkafx.InKafka, Source: kafkasource.Config{Group: kafkasource.NoGroup}}),
+		kafkafx.Source("mails", kafkafx.Config{Redis: "redis://host", Source: kafkasource.Config{Topic: "mails"}}),
+		frameworkfx.Otherwise("mails", func(context.Context, *framework.Task) error { return nil }),
 		frameworkfx.Otherwise("orders", func(context.Context, *framework.Task) error { return nil }),
 		frameworkfx.Otherwise("bills", func(context.Context, *framework.Task) error { return nil }),
 		frameworkfx.Otherwise("notes", func(context.Context, *framework.Task) error { return nil }),
@@ -277,6 +279,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		"no Redis URL, and the application provides no redis.UniversalClient",
 		"a user needs sasl=plain", "no topic", `Start "somewhere"`, `Progress "nowhere"`, "no Group",
+		`consumer "mails": kafkafx: no URL of the brokers`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
