@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,7 +69,7 @@ func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []st
 	// WAIT speaks of the writes of its own connection: a pipeline is one.
 	pipe := master.Pipeline()
 	script := run(ctx, pipe, keys, args...)
-	wait := pipe.Do(ctx, "wait", l.cfg.WaitReplicas, (l.cfg.Timing.CallTimeout() / 2).Milliseconds())
+	wait := pipe.Do(ctx, "wait", l.cfg.WaitReplicas, l.patience(master).Milliseconds())
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	reply, err := strs(script)
 	cluster, _ := l.client.(*redis.ClusterClient)
@@ -91,6 +92,16 @@ func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []st
 		err = &fewError{have, l.cfg.WaitReplicas}
 	}
 	return reply, err
+}
+
+// patience is how long WAIT may take: half of the time of the call, and half of what master's
+// connections wait for an answer. One that they break off says nothing of the lease.
+func (l *Ledger) patience(master redis.UniversalClient) time.Duration {
+	most := l.cfg.Timing.CallTimeout()
+	if c, ok := master.(*redis.Client); ok && c.Options().ReadTimeout > 0 {
+		most = min(most, c.Options().ReadTimeout)
+	}
+	return max(most/2, time.Millisecond) // 0 has no end
 }
 
 // master returns a client of the server that has the keys: WAIT names none by which a

@@ -19,6 +19,21 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
+// A lease may be so long that half a call takes longer than a connection waits for an answer.
+// Who works must hear all the same that its lease is renewed.
+func TestWaitEndsBeforeTheConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, name := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 500 * time.Millisecond}), redistest.Name(t)
+	defer client.Close()
+	cfg := redisledger.Config{Timing: transition.Timing{Lease: time.Minute}, WaitReplicas: 1}
+	makeName(t, client, name, cfg.Config)
+	r := transition.Request{Session: "aa", Peer: "a", State: machine.Live, Claim: []partition.ID{0}}
+	if _, err := newLedger(t, client, name, cfg).Sync(t.Context(), r); !errors.Is(err, transition.ErrRenewed) {
+		t.Errorf("without a replica: %v", err)
+	}
+}
+
 // What a Sync grants counts only once the replicas have it. A lease that is only
 // renewed does not wait, and is renewed also where they do not have the rest.
 func TestWaitReplicas(t *testing.T) {
