@@ -42,7 +42,7 @@ var clockClauses = []clause{
 			tb.Fatalf("%v of the lease are left after the clock was set back, want %v", left, before)
 		}
 	}},
-	{"the least clock step ever sent counts", Abilities{Jump: true}, func(tb *table) {
+	{"the least clock step of all counts", Abilities{Jump: true}, func(tb *table) {
 		brief := tb.timing
 		brief.Lease, brief.CancelGrace, brief.Settle = tb.timing.Lease/4, 0, 0
 		brief = brief.WithDefaults()
@@ -54,6 +54,36 @@ var clockClauses = []clause{
 		if left, want := tb.seat(a).Lease, brief.Lease-brief.ClockStep(); left < want {
 			tb.Fatalf("a jump under the clock step of another took the lease down to %v, want at least %v", left, want)
 		}
+	}},
+	{"the least clock step counts for as long as who sent it is known", Abilities{Jump: true}, func(tb *table) {
+		brief := tb.timing
+		brief.Lease, brief.CancelGrace, brief.Settle = tb.timing.Lease/4, 0, 0
+		brief = brief.WithDefaults()
+		a, b, c := tb.peerWith("a", brief), tb.peerWith("b", brief), tb.peer("c")
+		outlive := func(dead *peer, alive ...*peer) {
+			for range 3 {
+				for _, p := range alive {
+					p.join()
+				}
+				tb.pass(brief.Lease) // of which half counts, as long as a or b is known
+			}
+			if s := tb.seat(dead); s.State != 0 {
+				tb.Fatalf("%v of the lease of %s are left", s.Lease, dead.name)
+			}
+		}
+		counts := func(want time.Duration) {
+			before := tb.census().Clock
+			tb.h.Advance(tb.timing.ClockStep())
+			tb.tick()
+			if d := tb.census().Clock - before; d.Round(tb.slack()) != want.Round(tb.slack()) {
+				tb.Fatalf("of %v the clock counts %v, want %v", tb.timing.ClockStep(), d, want)
+			}
+		}
+		a.join()
+		outlive(a, b, c) // b spoke before a was removed
+		counts(brief.ClockStep())
+		outlive(b, c)
+		counts(tb.timing.ClockStep())
 	}},
 	{"a session is removed once its lease has run out, and not before", Abilities{}, func(tb *table) {
 		a := tb.peer("a")

@@ -126,8 +126,8 @@ func (s *Store) prologue(c Call) (opened bool, err error) {
 	// A peer trusts its lease for a time that leaves room for one jump of its own
 	// clock step. With peers of different leases, one with a long lease would allow
 	// a jump that expires one with a short lease while that still works. So the
-	// least step ever sent counts, for good: a clock that is too slow expires the
-	// dead late, which is safe.
+	// least step counts, until whoever sent it was removed: see reap. A clock that is
+	// too slow expires the dead late, which is safe.
 	s.step = min(s.step, millis(c.Timing.ClockStep()))
 	s.clock += min(max(c.Now-s.raw, 0), s.step)
 	s.raw = c.Now
@@ -137,7 +137,7 @@ func (s *Store) prologue(c Call) (opened bool, err error) {
 		s.told(machine.Entry{What: machine.Restarted})
 	}
 	if !s.inGrace() {
-		s.reap(millis(c.Timing.Settle))
+		s.reap(c.Timing)
 	}
 	return s.look(), nil
 }
@@ -193,8 +193,9 @@ func (s *Store) agreeOn(r machine.Request) error {
 }
 
 // reap removes sessions past their deadline. Their grants stay where they are: a
-// grant whose session is unknown is free.
-func (s *Store) reap(settle int64) {
+// grant whose session is unknown is free. Nobody trusts a lease that is over: the clock step
+// becomes the least of the caller, who keeps t, and of those that are left.
+func (s *Store) reap(t transition.Timing) {
 	var over []partition.Session
 	for id, seat := range s.sessions {
 		if seat.deadline < s.clock {
@@ -214,11 +215,17 @@ func (s *Store) reap(settle int64) {
 		if s.sessions[id].state == machine.Live {
 			// The lease was patience enough: a roll without the dead is due at once,
 			// as if the change had happened a settle time ago.
-			s.memberChange(s.clock - settle)
+			s.memberChange(s.clock - millis(t.Settle))
 		}
 		s.expired(id)
 		delete(s.sessions, id)
 		s.waitFor(id, nil)
+	}
+	if len(over) > 0 {
+		s.step = millis(t.ClockStep())
+		for _, seat := range s.sessions {
+			s.step = min(s.step, millis(transition.TimingOf(seat.terms).ClockStep()))
+		}
 	}
 }
 

@@ -13,7 +13,7 @@
 --         (7 to 12 only where agree is called)
 --
 -- meta         raw (TIME at the last call, ms) clock (the store's own, ms) step (least
---              clock step ever sent) count (last number given out) stamp (last
+--              clock step of all) count (last number given out) stamp (last
 --              stamp given out) membership (number of its last change) changed (clock at
 --              the first change no roll knows) grace (clock at its end) held (grants)
 --              arrived (sessions at a barrier or past one) behind (those of them that stand
@@ -167,11 +167,28 @@ local function expired(s, r)
 	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks', s .. '.strategy')
 end
 
+-- widen makes the clock step the least of the caller and of all sessions: nobody trusts a lease
+-- that is over. It stays as it is if somebody has not told his lease.
+local function widen()
+	local step = tonumber(ARGV[2])
+	if step <= meta.step then return end
+	local all = redis.call('ZRANGE', KEYS[4], 0, -1)
+	for i = 1, #all, 500 do -- unpack has a limit
+		for _, terms in ipairs(redis.call('HMGET', KEYS[8], unpack(all, i, math.min(i + 499, #all)))) do
+			local lease = string.match(terms or '', '^%d+')
+			if not lease then return end
+			step = math.min(step, math.floor(tonumber(lease) / 4))
+		end
+	end
+	set('step', step)
+end
+
 -- reap removes sessions past their lease, a few at a time. What they held stays where
 -- it is: a grant of nobody known is free. Who held something keeps a row that says
 -- how much, so that a session which comes back is known to own more than it lists.
 local function reap()
-	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 8)) do
+	local over = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 8)
+	for _, s in ipairs(over) do
 		local r = row(s)
 		expired(s, r)
 		redis.call('ZREM', KEYS[4], s)
@@ -185,6 +202,7 @@ local function reap()
 			forget(s)
 		end
 	end
+	if #over > 0 then widen() end
 end
 
 -- lost reports whether the store has half a memory, because a key was evicted or
@@ -216,7 +234,8 @@ end
 
 -- begin reads the store's state, advances its clock, looks whether its memory can be
 -- trusted, and reaps. A caller that is given nothing need not be thorough. 8 or 11
--- commands, O(log n) of n sessions; 3 more for each session whose lease ran out.
+-- commands, O(log n) of n sessions; 3 more for each session whose lease ran out, and O(n)
+-- then if somebody had a shorter lease than the caller.
 local function begin(thorough)
 	local time = redis.call('TIME')
 	local raw = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -231,7 +250,8 @@ local function begin(thorough)
 	local step = tonumber(ARGV[2])
 	if whole then
 		-- Who has a longer step than another would let the clock jump farther than the
-		-- other allowed for when it trusted its lease. The least counts, for good.
+		-- other allowed for when it trusted its lease. The least counts, until
+		-- whoever sent it was removed: see reap.
 		if step < meta.step then set('step', step) end
 		meta.clock = meta.clock + math.min(math.max(raw - meta.raw, 0), meta.step)
 	else
