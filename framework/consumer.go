@@ -87,7 +87,8 @@ func WithObserver(o Observer) Option {
 // WithPeer sets the peer's id, a name for people that is kept over restarts, and
 // its weight: its share of the work relative to the other peers, at least 1.
 // Default: the name of the host, with the process id or the beginning of the session
-// if a live peer has it already, and 1. An empty id is the default.
+// if a live peer has it already, and 1: so has this one, killed and back before its lease is over.
+// An empty id is the default.
 func WithPeer(id string, weight int) Option {
 	return func(c *Consumer) { c.peer, c.weight = id, weight }
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -57,6 +58,39 @@ type Passed struct {
 
 // A History is what is left of the past of a name, oldest first.
 type History []Entry
+
+// Apart returns h for people, to whom peers are their ids: sessions that had one at the same time
+// have "#" and their beginning after it, as in [Census.Apart]. So has one that crashed and came
+// back under its id before its lease was over.
+func (h History) Apart() History {
+	present, shared := make(map[partition.Session]string), make(map[partition.Session]string) // their ids
+	for _, e := range h {
+		switch {
+		case e.What == Forgot:
+			clear(present)
+		case e.What == Went, e.What == Expired:
+			delete(present, e.Session)
+		case e.Session != "" && present[e.Session] != e.Peer:
+			for other, peer := range present {
+				if peer == e.Peer && other != e.Session {
+					shared[other], shared[e.Session] = peer, peer
+				}
+			}
+			present[e.Session] = e.Peer
+		}
+	}
+	h = slices.Clone(h)
+	for i := range h {
+		e := &h[i]
+		if e.Peer != "" && shared[e.Session] == e.Peer {
+			e.Peer = apart(e.Peer, e.Session)
+		}
+		if e.OtherPeer != "" && shared[e.Other] == e.OtherPeer {
+			e.OtherPeer = apart(e.OtherPeer, e.Other)
+		}
+	}
+	return h
+}
 
 // A Move is what happened to one partition in one [Entry].
 type Move struct {

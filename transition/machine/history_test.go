@@ -1,6 +1,8 @@
 package machine_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +118,39 @@ func TestWaitsAndPauses(t *testing.T) {
 		if got := [2]time.Duration{m.Waited, m.Pause}; got != want[m.Grant.Epoch] {
 			t.Errorf("%v: waited and pause %v, want %v", m.Grant, got, want[m.Grant.Epoch])
 		}
+	}
+}
+
+// Of two that have one id at the same time each is told by its session; of one that came back
+// after the end of its lease nobody need be told.
+func TestNamesakesInAHistory(t *testing.T) {
+	of := func(what machine.Change, session, peer, other, otherPeer string) machine.Entry {
+		return machine.Entry{What: what, Session: partition.Session(session), Peer: peer, Other: partition.Session(other), OtherPeer: otherPeer}
+	}
+	h := machine.History{
+		of(machine.Came, "1111111111", "ann", "", ""),
+		of(machine.Expired, "1111111111", "ann", "", ""),
+		of(machine.Came, "2222222222", "ann", "", ""),
+		of(machine.Took, "2222222222", "ann", "1111111111", "ann"),
+		of(machine.Came, "3333333333", "ann", "", ""),
+		of(machine.Asked, "3333333333", "ann", "2222222222", "ann"),
+		of(machine.Granted, "3333333333", "ann-3", "", ""), // it has taken another id
+		of(machine.Went, "2222222222", "ann", "", ""),
+		of(machine.Came, "4444444444", "ann", "", ""),
+		of(machine.Forgot, "", "", "", ""),
+		of(machine.Came, "5555555555", "ann", "", ""),
+	}
+	var got []string
+	for _, e := range h.Apart() {
+		got = append(got, strings.TrimSpace(e.Peer+" "+e.OtherPeer))
+	}
+	want := []string{
+		"ann", "ann", "ann#22222222", "ann#22222222 ann", "ann#33333333", "ann#33333333 ann#22222222", "ann-3", "ann#22222222", "ann", "", "ann",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if h[2].Peer != "ann" {
+		t.Error("the history itself was changed")
 	}
 }

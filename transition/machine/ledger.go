@@ -149,18 +149,23 @@ func (c Census) Apart() Census {
 		return c
 	}
 	c.Sessions, c.Roll.Members = slices.Clone(c.Sessions), slices.Clone(c.Roll.Members)
-	apart := func(peer *string, session partition.Session) {
+	name := func(peer *string, session partition.Session) {
 		if slices.Contains(shared[*peer], session) {
-			*peer += "#" + string(session[:min(len(session), 8)])
+			*peer = apart(*peer, session)
 		}
 	}
 	for i := range c.Sessions {
-		apart(&c.Sessions[i].Peer, c.Sessions[i].Session)
+		name(&c.Sessions[i].Peer, c.Sessions[i].Session)
 	}
 	for i := range c.Roll.Members {
-		apart(&c.Roll.Members[i].Peer, c.Roll.Members[i].Session)
+		name(&c.Roll.Members[i].Peer, c.Roll.Members[i].Session)
 	}
 	return c
+}
+
+// apart names a session of several that share the id peer.
+func apart(peer string, session partition.Session) string {
+	return peer + "#" + string(session[:min(len(session), 8)])
 }
 
 // A Refusal says that a program was turned away because it wanted another

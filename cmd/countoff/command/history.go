@@ -67,6 +67,7 @@ func historyCommand(stores Stores) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			history = history.Apart()
 			moves := history.Moves(p)
 			// That the store forgot is of the whole name; a former partition of one that was resized has moves of its own.
 			moved := slices.ContainsFunc(moves, func(m machine.Move) bool { return m.What != machine.Forgot })

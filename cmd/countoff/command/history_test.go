@@ -119,4 +119,11 @@ func TestHistoryAndExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.run("explain past ann --json")), &e); err != nil || e["key"] != "ann" {
 		t.Errorf("explained as JSON: %v, %v", e, err)
 	}
+	namesake := transition.Request{Session: "ee", Peer: "worker-1", Weight: 1, State: machine.Live}
+	if _, err := ledger.Sync(t.Context(), namesake); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.run("history past"); !strings.Contains(got, "worker-1#aa handed") || !strings.Contains(got, "worker-1#ee joined") {
+		t.Errorf("two of one id are not told apart:\n%s", got)
+	}
 }

@@ -137,7 +137,7 @@ func TestEmulator(t *testing.T) {
 func TestName(t *testing.T) {
 	_, client := redistest.Mini(t)
 	name := initName(t, client)
-	join := func(session, deployment string, lease time.Duration) {
+	join := func(session, peer, deployment string, lease time.Duration) {
 		l, err := redisledger.New(client, name, redisledger.Config{
 			Config: partition.Config{Total: 2}, Timing: transition.Timing{Lease: lease}, Deployment: deployment,
 		})
@@ -145,15 +145,15 @@ func TestName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := l.Sync(t.Context(), transition.Request{
-			Session: partition.Session(session), Peer: "peer-" + session, Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1},
+			Session: partition.Session(session), Peer: peer, Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1},
 			Strategy: map[string]string{"aa": "sticky", "bb": "jump"}[session],
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	join("aa", "ours", 10*time.Second)
+	join("aa", "peer-aa", "ours", 10*time.Second)
 	wants(t, examine(t, client, name), "name", doctor.Fine, "2 partitions, hash xxhash64; a dead peer's partitions are another's within 13.5s")
-	join("bb", "theirs", 5*time.Second)
+	join("bb", "peer-bb", "theirs", 5*time.Second)
 	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 4}); err == nil {
 		t.Fatal("accepted")
 	}
@@ -168,6 +168,8 @@ func TestName(t *testing.T) {
 	}) || doctor.Worst(all) != doctor.Danger {
 		t.Errorf("the worst does not come first: %v", all)
 	}
+	join("cc", "peer-aa", "ours", 5*time.Second)
+	wants(t, examine(t, client, name), "budgets", doctor.Warning, "10s (peer-aa#aa); 5s (peer-aa#cc, peer-bb)")
 }
 
 // What status finds about the partitions is examined too.

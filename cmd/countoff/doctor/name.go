@@ -71,7 +71,7 @@ func times(c transition.Census) []Finding {
 	var all []Finding
 	leases := make(map[time.Duration][]string)
 	untold := 0
-	for _, s := range c.Sessions {
+	for _, s := range c.Apart().Sessions {
 		if s.State == machine.Gone || s.Lease <= 0 {
 			continue
 		}
