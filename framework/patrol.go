@@ -32,13 +32,12 @@ type patrol struct {
 	ledger   transition.Ledger
 	survey   Survey
 	timing   transition.Timing
-	layout   partition.Config
+	layout   partition.Config // as it was seen last: a broker may add partitions
 	view     func() partition.View
 	observe  func(Event)
 	detector coverage.Detector
 	began    time.Time
-	all      []partition.ID // there are
-	next     int            // the place in all that the next look begins with
+	next     int // the place in the layout that the next look begins with
 	wrong    map[coverage.Kind]time.Time
 	data     map[partition.ID]coverage.Datum
 }
@@ -94,6 +93,7 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 	if err != nil {
 		return beat
 	}
+	p.layout = census.Config
 	look := coverage.Look{Census: census, Data: slices.Collect(maps.Values(p.data))}
 	found, over := p.detector.Look(time.Since(p.began), look)
 	for _, f := range found {
@@ -114,13 +114,11 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 
 // turn returns the partitions and units to ask for now.
 func (p *patrol) turn() []partition.ID {
-	if p.all == nil {
-		p.all = p.layout.IDs()
-	}
-	ids := make([]partition.ID, min(surveyed, len(p.all)))
+	all := p.layout.IDs()
+	ids := make([]partition.ID, min(surveyed, len(all)))
 	for i := range ids {
-		ids[i] = p.all[(p.next+i)%len(p.all)]
+		ids[i] = all[(p.next+i)%len(all)]
 	}
-	p.next = (p.next + len(ids)) % len(p.all)
+	p.next = (p.next + len(ids)) % max(len(all), 1)
 	return ids
 }
