@@ -114,7 +114,7 @@ func Require(ctx context.Context, client *clientv3.Client, prefix, name string, 
 	}
 	return l.change(ctx, "require", func(s *memledger.Store, _ memledger.Call) error {
 		if _, known := s.State(); !known { // its memory is lost
-			return fmt.Errorf("etcdledger: %s: %w", name, ErrNone)
+			return ErrNone
 		}
 		s.Require(requires)
 		return nil
@@ -198,7 +198,7 @@ func (l *Ledger) change(ctx context.Context, what string, op func(*memledger.Sto
 		}
 		errOp := op(store, call)
 		if errOp != nil && !errors.Is(errOp, transition.ErrStale) {
-			return errOp
+			return fmt.Errorf("etcdledger: %s: %w", l.name, errOp)
 		}
 		var after map[string]string
 		if after, err = l.after(snap, store); err != nil {

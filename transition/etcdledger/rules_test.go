@@ -2,6 +2,7 @@ package etcdledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -362,5 +363,19 @@ func del(key string) func(*stage) {
 		if err != nil || got.Deleted != 1 {
 			s.Fatalf("delete %s: %v, %v", key, got, err)
 		}
+	}
+}
+
+// Who is refused is told which ledger and which name refuse him.
+func TestARefusalSaysWhereItIsFrom(t *testing.T) {
+	l, err := etcdledger.New(etcdtest.Start(t).Client(), prefix, "n", etcdledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, barrier := range []bool{false, true} {
+		_, err = l.Sync(t.Context(), transition.Request{Session: partition.Session("ab"[i:i+1]), Peer: "ann", Weight: 1, State: machine.Live, Barrier: barrier})
+	}
+	if !errors.Is(err, partition.ErrConfig) || !strings.HasPrefix(err.Error(), "etcdledger: n: the name has peers") {
+		t.Errorf("got %v", err)
 	}
 }

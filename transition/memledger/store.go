@@ -185,7 +185,7 @@ func (s *Store) agreeOn(r machine.Request) error {
 		used = used || id != r.Session && seat.weight > 0 && seat.state != machine.Gone && seat.deadline >= s.clock
 	}
 	if used {
-		return fmt.Errorf("memledger: the name has peers that go from roll to roll with barrier %v, this peer wants %v: %w",
+		return fmt.Errorf("the name has peers that go from roll to roll with barrier %v, this peer wants %v (to change it, stop all peers first): %w",
 			!r.Barrier, r.Barrier, partition.ErrConfig)
 	}
 	s.barrier = want
@@ -528,7 +528,7 @@ func agree(have, want partition.Config) error {
 	if have.Total == want.Total && have.Hash == want.Hash && have.UnitsHash() == want.UnitsHash() {
 		return nil
 	}
-	return fmt.Errorf("memledger: the name has %d partitions, hash %s and units %q, asked for were %d, %s and %q: %w",
+	return fmt.Errorf("the name has %d partitions, hash %s and units %q, asked for were %d, %s and %q: %w",
 		have.Total, have.Hash, have.Units, want.Total, want.Hash, want.Units, partition.ErrConfig)
 }
 

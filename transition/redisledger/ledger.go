@@ -102,7 +102,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 	case reply[0] == "config":
 		return transition.Answer{}, l.refused(ctx)
 	case reply[0] == "barrier":
-		err := fmt.Errorf("redisledger: %s has peers that go from roll to roll with barrier %v, this peer wants %v: %w",
+		err := fmt.Errorf("redisledger: %s has peers that go from roll to roll with barrier %v, this peer wants %v (to change it, stop all peers first): %w",
 			l.name, !r.Barrier, r.Barrier, partition.ErrConfig)
 		redisconfig.NoteRefused(ctx, l.client, l.name, err)
 		return transition.Answer{}, err
