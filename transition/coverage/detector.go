@@ -2,7 +2,6 @@ package coverage
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +36,7 @@ func (f Finding) Where() string {
 	case 1:
 		parts = append(parts, "partition "+ids[0].String())
 	default:
-		parts = append(parts, "partitions "+Ranges(ids))
+		parts = append(parts, "partitions "+partition.Ranges(ids))
 	}
 	if len(f.Units) > 0 {
 		parts = append(parts, "ingress "+strings.Join(f.Units, " "))
@@ -159,22 +158,4 @@ func Judge(l Look, age func(Condition) time.Duration) []Finding {
 		out = append(out, findings(kind, wrong[kind])...)
 	}
 	return out
-}
-
-// Ranges prints partitions for people: "0-3 7 9-11".
-func Ranges(ids []partition.ID) string {
-	var parts []string
-	for i := 0; i < len(ids); {
-		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
-			j++
-		}
-		if j > i {
-			parts = append(parts, fmt.Sprintf("%v-%v", ids[i], ids[j]))
-		} else {
-			parts = append(parts, ids[i].String())
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, " ")
 }

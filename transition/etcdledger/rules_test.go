@@ -373,7 +373,7 @@ func TestARefusalSaysWhereItIsFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, barrier := range []bool{false, true} {
-		_, err = l.Sync(t.Context(), transition.Request{Session: partition.Session("ab"[i:i+1]), Peer: "ann", Weight: 1, State: machine.Live, Barrier: barrier})
+		_, err = l.Sync(t.Context(), transition.Request{Session: partition.Session("ab"[i : i+1]), Peer: "ann", Weight: 1, State: machine.Live, Barrier: barrier})
 	}
 	if !errors.Is(err, partition.ErrConfig) || !strings.HasPrefix(err.Error(), "etcdledger: n: the name has peers") {
 		t.Errorf("got %v", err)

@@ -108,7 +108,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
 	for _, m := range s.Roll.Members {
 		roll.Members = append(roll.Members, wireMember{
-			Index: m.Index, Session: m.Session, Peer: m.Peer, Weight: m.Weight, Down: m.Down, Tags: m.Tags, Partitions: ranges(m.Partitions),
+			Index: m.Index, Session: m.Session, Peer: m.Peer, Weight: m.Weight, Down: m.Down, Tags: m.Tags, Partitions: partition.Ranges(m.Partitions),
 		})
 	}
 	for _, c := range s.Roll.Chairs {
@@ -169,8 +169,10 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		Roll:     machine.Roll{Version: roll.Version, Membership: roll.Membership},
 	}
 	for _, m := range roll.Members {
-		ids, err := parseRanges(m.Partitions)
-		errs = append(errs, err)
+		ids, err := partition.ParseRanges(m.Partitions)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("key %s: %w", rollKey, err))
+		}
 		s.Roll.Members = append(s.Roll.Members, machine.RollMember{
 			Member:     partition.Member{Session: m.Session, Peer: m.Peer, Index: m.Index, Weight: m.Weight, Down: m.Down, Tags: m.Tags},
 			Partitions: ids,
@@ -293,43 +295,4 @@ func lineOf(text string, session partition.Session) string {
 		}
 	}
 	return ""
-}
-
-// ranges prints partitions as people read them: "0-3 7 9".
-func ranges(ids []partition.ID) string {
-	ids = slices.Sorted(slices.Values(ids))
-	var words []string
-	for i := 0; i < len(ids); {
-		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
-			j++
-		}
-		word := ids[i].String()
-		if j > i {
-			word += "-" + ids[j].String()
-		}
-		words = append(words, word)
-		i = j + 1
-	}
-	return strings.Join(words, " ")
-}
-
-// parseRanges reads what ranges printed.
-func parseRanges(text string) ([]partition.ID, error) {
-	var ids []partition.ID
-	for _, word := range strings.Fields(text) {
-		first, last, ok := strings.Cut(word, "-")
-		if !ok {
-			last = first
-		}
-		from, err1 := strconv.ParseInt(first, 10, 32)
-		to, err2 := strconv.ParseInt(last, 10, 32)
-		if err1 != nil || err2 != nil || from < 0 || to < from {
-			return nil, fmt.Errorf("key %s: %q is no range of partitions", rollKey, word)
-		}
-		for id := from; id <= to; id++ {
-			ids = append(ids, partition.ID(id))
-		}
-	}
-	return ids, nil
 }

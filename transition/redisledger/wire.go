@@ -3,7 +3,6 @@ package redisledger
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -209,25 +208,7 @@ func (p *parser) times(a *machine.Answer) {
 
 // line prints a member as the roll shows it: "0: 0-3 7 9".
 func line(m machine.RollMember) string {
-	var b strings.Builder
-	b.WriteString(strconv.Itoa(m.Index))
-	b.WriteByte(':')
-	ids := slices.Clone(m.Partitions)
-	slices.Sort(ids)
-	for i := 0; i < len(ids); {
-		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
-			j++
-		}
-		b.WriteByte(' ')
-		b.WriteString(ids[i].String())
-		if j > i {
-			b.WriteByte('-')
-			b.WriteString(ids[j].String())
-		}
-		i = j + 1
-	}
-	return b.String()
+	return strings.TrimSpace(strconv.Itoa(m.Index) + ": " + partition.Ranges(m.Partitions))
 }
 
 // parseLine reads what line printed.
@@ -236,19 +217,8 @@ func parseLine(s string) (index int, ids []partition.ID, err error) {
 	if index, err = strconv.Atoi(head); err != nil || !ok {
 		return 0, nil, fmt.Errorf("line %q: want index: partitions", s)
 	}
-	for _, r := range strings.Fields(ranges) {
-		first, last, ok := strings.Cut(r, "-")
-		if !ok {
-			last = first
-		}
-		from, err1 := strconv.ParseInt(first, 10, 32)
-		to, err2 := strconv.ParseInt(last, 10, 32)
-		if err1 != nil || err2 != nil || from < 0 || to < from {
-			return 0, nil, fmt.Errorf("line %q: %q is no range of partitions", s, r)
-		}
-		for id := from; id <= to; id++ {
-			ids = append(ids, partition.ID(id))
-		}
+	if ids, err = partition.ParseRanges(ranges); err != nil {
+		return 0, nil, fmt.Errorf("line %.80q: %w", s, err)
 	}
 	return index, ids, nil
 }

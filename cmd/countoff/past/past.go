@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
 )
 
@@ -131,7 +130,7 @@ func what(e machine.Entry, cfg partition.Config) string {
 			ids = append(ids, p.Grant.ID)
 		}
 	}
-	return strings.TrimSpace(coverage.Ranges(ids) + " " + strings.Join(units, " "))
+	return strings.TrimSpace(partition.Ranges(ids) + " " + strings.Join(units, " "))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
