@@ -42,7 +42,7 @@ func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
 	case errors.Is(err, redisconfig.ErrNone):
 		return l.cfg.Config, nil
 	case err != nil:
-		return l.cfg.Config, l.explain(ctx, "read the configuration", err)
+		return l.cfg.Config, fmt.Errorf("redisledger: %s: %w", l.name, err) // it says what to do
 	}
 	return stands, l.differs(stands)
 }

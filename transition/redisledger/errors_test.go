@@ -153,6 +153,22 @@ func wantAdvice(t *testing.T, err error, advice string) {
 	}
 }
 
+// The last who were refused are for people: a roll is sealed without them.
+func TestForeignKeyOfTheRefused(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	settled(t, l, session(1), 1)
+	s.client.Set(t.Context(), "{"+s.name+"}:refused", "x", 0)
+	if c, err := l.Census(t.Context()); err != nil || len(c.Sessions) != 1 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	s.client.Set(t.Context(), "{"+s.name+"}:config", "x", 0)
+	if _, err := l.Census(t.Context()); err == nil || strings.Count(err.Error(), "another program writes keys") != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A call ends with its context, also where the server has stopped answering.
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
