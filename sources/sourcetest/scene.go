@@ -208,6 +208,7 @@ type owner struct {
 	stream sources.Stream
 	g      partition.Grant
 	tok    partition.Token
+	killed bool
 }
 
 // owner grants a partition to a new peer, which opens it.
@@ -241,9 +242,14 @@ func (o *owner) tryOpen(ctx context.Context) error {
 		o.s.Fatalf("open %v returned no stream and no error", o.g)
 	}
 	o.stream = st
-	// Whatever the clause did with it: its goroutines must end before the store does.
+	// Whatever the clause did with it: its goroutines must end before the store does. One whose peer
+	// was killed would try for as long as it may.
 	o.s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(o.s.Context()), o.s.h.Patience)
+		patience := o.s.h.Patience
+		if o.killed {
+			patience = o.s.h.Moment
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(o.s.Context()), patience)
 		defer cancel()
 		_ = st.Close(ctx) // may well be fenced, killed or closed
 	})
@@ -364,6 +370,7 @@ func (o *owner) close() {
 // crash ends the peer without a word.
 func (o *owner) crash() {
 	if o.peer.Kill != nil {
+		o.killed = true
 		o.peer.Kill()
 	}
 }
