@@ -31,24 +31,25 @@ const letterBytes = 512 << 10
 // letterTimeout bounds a put: what the broker does not refuse the client would try for ever.
 const letterTimeout = 10 * time.Second
 
-var errLate = fmt.Errorf("not answered within %v: the broker may be away, or the partition without a leader or enough replicas in sync", letterTimeout)
+var errLate = errors.New("the broker may be away, or the partition without a leader or enough replicas in sync")
 
 // A grave is the dead topic.
 type grave struct {
-	source *Source
+	source   *Source
+	patience time.Duration // letterTimeout; less in tests
 
 	asking     chan struct{} // holds a value while somebody asks, once for all
 	partitions atomic.Int32  // of the dead topic; 0: not asked yet
 }
 
-// put writes letters and returns how many were answered, in their order. Its error comes in
-// letterTimeout at the latest.
+// put writes letters and returns how many were answered, in their order. Its error comes within
+// patience.
 func (g *grave) put(ctx context.Context, letters []*letter) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, letterTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
 	defer func() {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("kafkasource: dead letters to %s: %w", g.source.cfg.DeadTopic, errLate)
+			err = fmt.Errorf("kafkasource: dead letters to %s: not answered within %v: %w", g.source.cfg.DeadTopic, g.patience, errLate)
 		}
 	}()
 	total, err := g.ready(ctx)

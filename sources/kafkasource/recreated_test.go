@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -16,7 +19,9 @@ import (
 func TestATopicMadeAnewBesideAFullPartition(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 2)
-	src := s.source(Config{OutOfRange: Earliest, Buffer: 4 << 10})
+	// The client is told several times before it believes it.
+	soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
+	src := s.source(Config{OutOfRange: Earliest, Buffer: 4 << 10, Options: append(s.broker.Options(), soon)})
 	st, full := s.open(src, 0), s.open(src, 1)
 	s.push(1, "old", 500)
 	s.until("it is paused", func() bool {

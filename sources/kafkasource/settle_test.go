@@ -127,6 +127,7 @@ func TestWhoIsLostBuriesNothing(t *testing.T) {
 // A store that does not answer is told to who waits for it; what was said is said to it
 // when it is back.
 func TestAStoreThatIsAwayIsTold(t *testing.T) {
+	t.Parallel() // it waits until it is told
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	src := s.source(Config{})
@@ -237,7 +238,6 @@ func TestRedeliveries(t *testing.T) {
 
 // What ends a transaction takes a position, and is no task: it is passed.
 func TestMarkersOfTransactions(t *testing.T) {
-	t.Parallel() // with the marker alone a broker waits for more, some seconds
 	s := newStage(t, 1)
 	producer := s.broker.Client(kgo.TransactionalID(s.name))
 	if err := producer.BeginTransaction(); err != nil {
@@ -250,7 +250,7 @@ func TestMarkersOfTransactions(t *testing.T) {
 	if err := producer.EndTransaction(s.soon(), kgo.TryCommit); err != nil {
 		t.Fatal(err)
 	}
-	st := s.open(s.source(Config{}), 0)
+	st := s.open(s.source(Config{Check: 50 * time.Millisecond}), 0) // with the marker alone the store is asked no sooner
 	s.settle(st, sources.Done, s.take(st, 1)...)
 	over, cancel := context.WithCancel(s.soon())
 	waits := make(chan struct{})

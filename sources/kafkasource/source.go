@@ -84,7 +84,7 @@ func New(name string, store Store, cfg Config) (*Source, error) {
 	s := &Source{name: name, cfg: cfg, store: store, client: client, admin: kadm.NewClient(client)}
 	s.check.Store(int64(cfg.Check))
 	s.reader, s.mirror = newReader(client, &cfg), newMirror(s)
-	s.grave.source, s.grave.asking = s, make(chan struct{}, 1)
+	s.grave.source, s.grave.patience, s.grave.asking = s, letterTimeout, make(chan struct{}, 1)
 	return s, nil
 }
 

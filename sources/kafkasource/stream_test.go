@@ -456,6 +456,7 @@ func TestCloseIsRepeated(t *testing.T) {
 func TestDeadTopicFails(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	eachStore(t, 1, func(s *stage) {
+		s.Parallel()
 		if s.broker.Cluster == nil {
 			s.Skip("a broker that can be told to fail")
 		}

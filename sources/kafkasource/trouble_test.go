@@ -57,6 +57,12 @@ func (l *line) options() []kgo.Opt {
 	})}
 }
 
+// mend ends the cut. Who waits for what was lost in it is told now, and not when its time is up.
+func (l *line) mend() {
+	l.cut.Store(false)
+	l.anew()
+}
+
 // anew ends all connections: those that are made while the line is cut get no answer to their first
 // question.
 func (l *line) anew() {
@@ -92,6 +98,7 @@ func (c lineConn) Write(b []byte) (int, error) {
 // An error of the whole topic is told to whoever waits for its tasks, and is over when the
 // broker answers again: the client names no partition in it.
 func TestATroubleOfTheTopicIsTold(t *testing.T) {
+	t.Parallel() // it waits until it is told
 	s := newStage(t, 2)
 	src := s.source(Config{})
 	streams := []*stream{s.open(src, 0), s.open(src, 1)}
@@ -132,14 +139,16 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 		{"too few replicas", func(s *stage, _ *line) func() {
 			return s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce).Remove
 		}},
-		{"silence", func(_ *stage, l *line) func() { l.cut.Store(true); l.anew(); return func() { l.cut.Store(false) } }},
+		{"silence", func(_ *stage, l *line) func() { l.cut.Store(true); l.anew(); return l.mend }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, 1)
 			s.push(0, "t", 6)
 			l := newLine()
-			st := s.open(s.source(Config{Options: append(s.broker.Options(), l.options()...)}), 0)
+			src := s.source(Config{Options: append(s.broker.Options(), l.options()...)})
+			src.grave.patience = 3 * time.Second
+			st := s.open(src, 0)
 			got := s.take(st, 2)
 			s.until("all is read", func() bool {
 				st.Mu.Lock()
@@ -163,7 +172,7 @@ func TestADeadTopicThatDoesNotAnswer(t *testing.T) {
 				return false
 			})
 			for n := 0; n < 4; { // goes on
-				soon, cancel := context.WithTimeout(ctx, letterTimeout/2)
+				soon, cancel := context.WithTimeout(ctx, src.grave.patience/2)
 				tasks, err := st.Fetch(soon, 4)
 				cancel()
 				if err != nil {
@@ -207,13 +216,14 @@ func TestWhatWaitsForASilentBrokerHoldsUpNoStop(t *testing.T) {
 
 func silentBrokerHoldsUpNoStop(s *stage) {
 	t, l := s.T, newLine()
+	t.Parallel()
 	src := s.source(Config{Options: append(s.broker.Options(), l.options()...)})
 	purged, st := s.open(src, 0), s.open(src, 1)
 	s.push(1, "t", 2)
 	tasks := s.take(st, 2)
 	s.settle(st, sources.Done, tasks[0]) // news for the group
 	l.cut.Store(true)
-	defer l.cut.Store(false)
+	defer l.mend()
 	src.client.ForceMetadataRefresh()
 	<-l.lost
 	l.anew()
@@ -416,12 +426,14 @@ func TestADeadTopicOfATopicWithoutALimit(t *testing.T) {
 
 // A stop does not wait for a broker that is silent.
 func TestABrokerThatIsSilentHoldsUpNoStop(t *testing.T) {
-	t.Parallel() // it waits for most of its time
 	s := newStage(t, 1)
 	l := newLine()
 	src := s.source(Config{Group: NoGroup, Options: append(s.broker.Options(), l.options()...)})
 	st := s.open(src, 0)
+	s.push(0, "t", 1)
+	s.take(st, 1) // the client has its connections
 	l.cut.Store(true)
+	defer l.mend()
 	src.client.ForceMetadataRefresh()
 	<-l.lost
 	ctx, cancel := context.WithTimeout(s.soon(), 3*time.Second)
