@@ -150,7 +150,7 @@ func (p *Process) start() error {
 	}(p.cmd, p.ended)
 	p.guard, err = newGuard(p.cmd.Process.Pid)
 	if err == nil {
-		client := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
+		client := p.once()
 		err = p.answers(client)
 		client.Close()
 	}
@@ -160,6 +160,11 @@ func (p *Process) start() error {
 		return fmt.Errorf("redistest: redis-server does not start: %w\n%s", err, said)
 	}
 	return nil
+}
+
+// once returns a client that asks once: the server's own tries for a second to reach one that has ended.
+func (p *Process) once() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
 }
 
 // answers waits until our own server, not somebody else's who took the port, answers client.
@@ -187,9 +192,11 @@ func (p *Process) answers(client redis.UniversalClient) error {
 func (p *Process) shutdown() {
 	p.t.Helper()
 	ctx := context.Background()
-	save := p.client.ShutdownSave
-	if aof, err := p.client.ConfigGet(ctx, "appendonly").Result(); err == nil && aof["appendonly"] == "yes" {
-		save = p.client.ShutdownNoSave // the append only file is what gets loaded
+	client := p.once()
+	defer client.Close()
+	save := client.ShutdownSave
+	if aof, err := client.ConfigGet(ctx, "appendonly").Result(); err == nil && aof["appendonly"] == "yes" {
+		save = client.ShutdownNoSave // the append only file is what gets loaded
 	}
 	save(ctx) // its answer is the end of the connection
 	select {
