@@ -136,6 +136,7 @@ func (p *Process) start() error {
 	args := append([]string{
 		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--enable-debug-command", "yes",
+		"--repl-diskless-sync-delay", "0", // a replica waits for no other one
 	}, p.args...)
 	p.cmd = exec.Command("redis-server", args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
