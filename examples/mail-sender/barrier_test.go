@@ -8,35 +8,47 @@ import (
 	"github.com/countoff/countoff/framework/status"
 )
 
-// With a barrier before every roll: one joins, one leaves, one is killed, one comes and is
-// killed again and again, and one is stopped for longer than its lease, under the same
-// promises. While one is stopped the rest stand, and status says for whom they wait.
+// With a barrier before every roll: one joins, one leaves, one is killed, and one comes and is
+// killed again and again, under the same promises.
 func TestBarrier(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, slow)
-	workers := map[string]*worker{}
-	join := func(id string) { workers[id] = s.work(id, "--barrier") }
-	for i := range 3 {
-		join(fmt.Sprintf("w%d", i))
-	}
-	s.shared(3)
+	workers := s.barrierWorkers("w0", "w1", "w2")
 	f := s.feed(60)
-	join("w3")
+	s.work("w3", "--barrier")
 	s.shared(4)
-	workers["w0"].leave()
+	workers[0].leave()
 	s.shared(3)
 	s.until("the victim to be sending", func() error { return s.sending("w1") })
-	workers["w1"].kill()
+	workers[1].kill()
 	s.shared(2)
 	for range 3 { // it is taken into a roll, or dies before, and comes again
-		join("flapping")
+		flapping := s.work("flapping", "--barrier")
 		s.until("the flapping one to be there", func() error { return s.present("flapping") })
-		workers["flapping"].kill()
+		flapping.kill()
 	}
 	s.shared(2)
+	f.stop()
+	if doubled := s.settled("w1", "flapping"); len(doubled) > 0 {
+		t.Errorf("doubled by peers that were not killed: %v", doubled)
+	}
+	if got := s.client.HGet(t.Context(), "{"+s.name+"}:config", "barrier").Val(); got != "yes" {
+		t.Errorf("the name says barrier %q", got)
+	}
+	if out, code := run(t, "mail-sender", "work", "--redis", s.url(), "--smtp", s.box.URL(), "--http", "", "--id", "other"); code != 4 {
+		t.Errorf("a peer without a barrier beside them: exit code %d\n%s", code, out)
+	}
+}
 
-	workers["w2"].signal(syscall.SIGSTOP)
-	join("w4") // a roll that w2 does not hear of
+// While one is stopped for longer than its lease the rest stand, and status says for whom they
+// wait; then it comes back.
+func TestBarrierWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, slow)
+	workers := s.barrierWorkers("w2", "w3")
+	f := s.feed(60)
+	workers[0].signal(syscall.SIGSTOP)
+	s.work("w4", "--barrier") // a roll that w2 does not hear of
 	s.until("a barrier that waits for w2", func() error {
 		st, err := status.Read(t.Context(), s.client, s.name)
 		if err != nil {
@@ -48,18 +60,23 @@ func TestBarrier(t *testing.T) {
 		return nil
 	})
 	s.shared(2)
-	workers["w2"].signal(syscall.SIGCONT)
+	workers[0].signal(syscall.SIGCONT)
 	s.shared(3)
 	f.stop()
-	if doubled := s.settled("w1", "w2", "flapping"); len(doubled) > 0 {
-		t.Errorf("doubled by peers that were neither killed nor stopped: %v", doubled)
+	if doubled := s.settled("w2"); len(doubled) > 0 {
+		t.Errorf("doubled by peers that were never stopped: %v", doubled)
 	}
-	if got := s.client.HGet(t.Context(), "{"+s.name+"}:config", "barrier").Val(); got != "yes" {
-		t.Errorf("the name says barrier %q", got)
+}
+
+// barrierWorkers starts peers that want a barrier before every roll, and waits until they share all
+// partitions.
+func (s *stage) barrierWorkers(ids ...string) (workers []*worker) {
+	s.t.Helper()
+	for _, id := range ids {
+		workers = append(workers, s.work(id, "--barrier"))
 	}
-	if out, code := run(t, "mail-sender", "work", "--redis", s.url(), "--smtp", s.box.URL(), "--http", "", "--id", "other"); code != 4 {
-		t.Errorf("a peer without a barrier beside them: exit code %d\n%s", code, out)
-	}
+	s.shared(len(ids))
+	return workers
 }
 
 // present returns nil while the store knows a living session of peer.
