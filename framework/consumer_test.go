@@ -13,7 +13,6 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/memledger"
 )
@@ -65,110 +64,6 @@ func TestPeersJoinAndLeaveWithoutLossDoubleOrDisorder(t *testing.T) {
 	})
 }
 
-// interrupted is a consumer at work on one task, whose handler tells why its context ended.
-func (f *fleet) interrupted(peer string) (*framework.Consumer, <-chan error) {
-	f.t.Helper()
-	cause := make(chan error, 1)
-	c := f.consumer(peer, framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
-		<-ctx.Done()
-		cause <- context.Cause(ctx)
-		return ctx.Err()
-	}))
-	f.push(1, 1)
-	if err := c.Start(f.t.Context()); err != nil {
-		f.t.Fatal(err)
-	}
-	time.Sleep(20 * time.Second)
-	return c, cause
-}
-
-func TestStopTurnsHard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		c, cause := f.interrupted("ann")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		began := time.Now()
-		err := c.Stop(ctx)
-		if !errors.Is(err, framework.ErrStopped) {
-			t.Errorf("stop returned %v, want ErrStopped", err)
-		}
-		if err := <-cause; !errors.Is(err, framework.ErrStopped) {
-			t.Errorf("the handler was told %v, want ErrStopped", err)
-		}
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("a hard stop took %v", took)
-		}
-		if f.open() != 1 {
-			t.Error("the task is gone")
-		}
-	})
-}
-
-// Everything is handed over, and an observer takes its time with being told: a stop
-// whose patience ends meanwhile has cut nothing.
-func TestAStopThatIsOverDoesNotTurnHard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		c := f.consumer("ann", f.handler("ann", 0), framework.WithObserver(nil),
-			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
-				if _, ok := e.(framework.Stopped); ok {
-					time.Sleep(time.Minute)
-				}
-			})))
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := c.Stop(ctx); err != nil {
-			t.Errorf("stop returned %v", err)
-		}
-	})
-}
-
-func TestShutdownCutsTheDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		c, cause := f.interrupted("ann")
-		began := time.Now()
-		if err := c.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := <-cause; !errors.Is(err, framework.ErrDrainOver) {
-			t.Errorf("the handler was told %v, want ErrDrainOver", err)
-		}
-		if took, q := time.Since(began), c.Config().Timing.Shutdown; took < q || took > q+2*time.Second {
-			t.Errorf("stopped after %v, want the shutdown %v and little more", took, q)
-		}
-	})
-}
-
-// A handler that is cancelled at the end of the shutdown and ends its work within
-// the cancel grace has done it: it must be settled, or the next owner does it again.
-func TestWorkEndedWithinTheCancelGraceIsSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		c := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
-			<-ctx.Done()
-			time.Sleep(500 * time.Millisecond)
-			return nil
-		}))
-		f.push(1, 1)
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		if err := c.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if n := f.open(); n != 0 {
-			t.Errorf("%d tasks open: the work is done twice", n)
-		}
-	})
-}
-
 func TestStartDoesNotWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
@@ -204,49 +99,6 @@ func TestStartDoesNotWaitForTheStore(t *testing.T) {
 		}
 		if err := c.Err(); err != nil {
 			t.Errorf("it was stopped, and ended with %v", err)
-		}
-	})
-}
-
-// mute is a source that does not answer.
-type mute struct {
-	sources.Source
-	asked chan struct{}
-}
-
-func (m mute) Layout(ctx context.Context) (partition.Config, error) {
-	close(m.asked)
-	<-ctx.Done()
-	return partition.Config{}, ctx.Err()
-}
-
-// A stop breaks off what a consumer is still asking: that the answer did not come is no
-// reason why it could not go on.
-func TestAStopInTheMiddleOfAQuestion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		source := mute{f.store, make(chan struct{})}
-		var told []error
-		c, err := framework.New("test", source, f.handler("ann", 0), framework.WithLedger(f.ledger),
-			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
-				if e, ok := e.(framework.Stopped); ok {
-					told = append(told, e.Err)
-				}
-			})))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ran := make(chan error, 1)
-		go func() { ran <- c.Run(context.Background()) }()
-		<-source.asked
-		if err := c.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := errors.Join(<-ran, c.Err()); err != nil {
-			t.Errorf("it was stopped, and ended with %v", err)
-		}
-		if len(told) != 1 || told[0] != nil {
-			t.Errorf("told that it stopped with %v", told)
 		}
 	})
 }
@@ -385,50 +237,6 @@ func TestASourceWithAnotherConfigurationEndsTheRun(t *testing.T) {
 	})
 }
 
-// A hard stop does not wait for a ledger that does not answer.
-func TestAHardStopWaitsForNoLedger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		cut := &cutLedger{Ledger: f.ledger}
-		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(cut))
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		cut.off.Store(true)
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		if err := c.Stop(ctx); !errors.Is(err, framework.ErrStopped) {
-			t.Errorf("stop returned %v, want ErrStopped", err)
-		}
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("a hard stop took %v", took)
-		}
-	})
-}
-
-// A stop that the ledger does not answer is told by Stop, though the consumer could go on.
-func TestAStopThatNobodyHears(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 4)
-		cut := &cutLedger{Ledger: f.ledger}
-		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(cut))
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		cut.off.Store(true)
-		err := c.Stop(context.Background())
-		if unheard, ok := errors.AsType[*transition.UnheardError](err); !ok || len(unheard.Grants) != 4 {
-			t.Errorf("stop returned %v, want that 4 grants were not taken back", err)
-		}
-		if err := c.Err(); err != nil {
-			t.Errorf("the consumer could go on, and says %v", err)
-		}
-	})
-}
-
 // A consumer and a peer of units that cannot go on wait for their handlers: who starts them
 // meanwhile starts a run of their own.
 func TestAStartWhileAFailureWaitsForHandlers(t *testing.T) {
@@ -536,38 +344,6 @@ func TestStartAndStopInAnyOrder(t *testing.T) {
 		}
 		<-c.Done()
 	})
-}
-
-// TestASigtermBeforeTheStart: a deploy may end a process that has not started yet.
-func TestASigtermBeforeTheStart(t *testing.T) {
-	ctx, term := context.WithCancel(t.Context())
-	term()
-	f := newFleet(t, 4)
-	c := f.consumer("ann", f.handler("ann", 0))
-	if err := c.Run(ctx); err != nil {
-		t.Errorf("the consumer: %v", err)
-	}
-	u, err := framework.NewUnits("units", framework.UnitsConfig{
-		Source:  newTown(t),
-		Handler: func(context.Context, framework.Unit) error { return nil },
-		Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return f.ledger, nil, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Run(ctx); err != nil {
-		t.Errorf("the units: %v", err)
-	}
-	r, err := framework.RuntimeOf([]*framework.Consumer{c}, []*framework.Units{u})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Run(ctx); err != nil {
-		t.Errorf("the runtime: %v", err)
-	}
-	if c.Done() != nil || u.Done() != nil {
-		t.Error("something was started")
-	}
 }
 
 // One that is stopped by itself, as for maintenance, ends nothing else.

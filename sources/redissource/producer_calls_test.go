@@ -1,0 +1,252 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// Calls that overlap travel together.
+func TestCallsTravelTogether(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		total := 4
+		if _, ok := client.(*redis.ClusterClient); ok {
+			total = 1 // calls for partitions of one node travel together: more might be on several
+		}
+		p := newProducer(t, client, name, ProducerConfig{Partitions: total})
+		if _, err := p.Enqueue(t.Context(), Message{Key: "the store learns the script"}); err != nil {
+			t.Fatal(err)
+		}
+		hold := newHold()
+		free := sync.OnceFunc(func() { close(hold.free) })
+		defer free() // also if the test fails: the producer's end waits for it
+		client.AddHook(hold)
+		var wg sync.WaitGroup
+		const callers = 50
+		enqueue := func(i int) {
+			defer wg.Done()
+			if _, err := p.Enqueue(t.Context(), Message{ID: fmt.Sprint(i), Key: fmt.Sprint(i)}); err != nil {
+				t.Error(err)
+			}
+		}
+		wg.Add(1)
+		go enqueue(0)
+		<-hold.held // the first pipeline is under way
+		wg.Add(callers)
+		for i := range callers {
+			go enqueue(i + 1)
+		}
+		eventually(t, func() bool { return waitingIn(p) == callers })
+		free()
+		wg.Wait()
+		if n := hold.pipelines.Load(); n != 2 {
+			t.Errorf("%d pipelines for 1 + %d calls, want 2", n, callers)
+		}
+		n := 0
+		for id := range partition.ID(total) {
+			n += len(logOf(t, client, name, id))
+		}
+		if n != callers+2 {
+			t.Errorf("%d tasks, want %d", n, callers+2)
+		}
+	})
+}
+
+// waitingIn returns how many messages wait in the lanes of p.
+func waitingIn(p *Producer) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, l := range p.lanes {
+		l.mu.Lock()
+		for _, q := range l.tracks {
+			n += len(q.waiting)
+		}
+		l.mu.Unlock()
+	}
+	return n
+}
+
+// A caller that goes while its message waits takes it along; one whose message is
+// under way is told that nobody knows.
+func TestEnqueueEndsWithItsContext(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		hold := newHold()
+		client.AddHook(hold)
+		ctx, cancel := context.WithCancel(t.Context())
+		type answer struct {
+			results []Result
+			err     error
+		}
+		enqueue := func(id string) chan answer {
+			ch := make(chan answer, 1)
+			go func() {
+				r, err := p.Enqueue(ctx, Message{ID: id})
+				ch <- answer{r, err}
+			}()
+			return ch
+		}
+		sent := enqueue("sent")
+		<-hold.held
+		waiting := enqueue("waiting")
+		eventually(t, func() bool { return waitingIn(p) == 1 })
+		cancel()
+		if a := <-sent; !errors.Is(a.results[0].Err, ErrUnknown) || !errors.Is(a.err, context.Canceled) {
+			t.Errorf("under way: %+v", a)
+		}
+		if a := <-waiting; errors.Is(a.err, ErrUnknown) || !errors.Is(a.results[0].Err, context.Canceled) {
+			t.Errorf("waiting: %+v", a)
+		}
+		close(hold.free)
+		if _, err := p.Enqueue(t.Context(), Message{ID: "next"}); err != nil {
+			t.Fatal(err)
+		}
+		if ids := idsOf(logOf(t, client, name, 0)); !slices.Equal(ids, []string{"sent", "next"}) {
+			t.Errorf("log %v", ids)
+		}
+	})
+}
+
+func TestCloseWaitsAndRefuses(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		name := redistest.Name(t)
+		p, err := NewProducer(t.Context(), client, name, ProducerConfig{Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := newHold()
+		client.AddHook(hold)
+		errs := make(chan error, 2)
+		enqueue := func() {
+			_, err := p.Enqueue(t.Context(), Message{})
+			errs <- err
+		}
+		go enqueue()
+		<-hold.held
+		go enqueue()
+		eventually(t, func() bool { return waitingIn(p) == 1 })
+		closed := make(chan error)
+		go func() { closed <- p.Close(context.Background()) }()
+		eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.closed })
+		if _, err := p.Enqueue(t.Context(), Message{}); !errors.Is(err, sources.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		select {
+		case <-closed:
+			t.Error("Close did not wait")
+		default:
+		}
+		close(hold.free)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(logOf(t, client, name, 0)); n != 2 {
+			t.Errorf("%d tasks, want 2", n)
+		}
+	})
+}
+
+// Whatever the network does, each message of a call that succeeded is in its
+// partition's log exactly once, each that failed at most once, and never one that
+// was said not to be enqueued; messages of a key keep their order.
+func TestEnqueueOnceWhateverTheNetworkDoes(t *testing.T) {
+	const total, callers, calls = 3, 4, 15
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			client, name := redistest.New(t), redistest.Name(t)
+			if seed%2 == 1 {
+				client = redistest.Single(t, client)
+			}
+			p := newProducer(t, client, name, ProducerConfig{Partitions: total})
+			f := newFaults(seed, 0.3)
+			client.AddHook(f)
+			var mu sync.Mutex
+			outcome := map[string]error{}
+			var wg sync.WaitGroup
+			for caller := range callers {
+				wg.Go(func() {
+					for n := range calls {
+						messages := make([]Message, 1+n%3)
+						for i := range messages {
+							messages[i] = Message{ID: fmt.Sprintf("%d-%03d-%d", caller, n, i), Key: fmt.Sprint(caller)}
+						}
+						results, _ := p.Enqueue(t.Context(), messages...)
+						mu.Lock()
+						for _, r := range results {
+							outcome[r.ID] = r.Err
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			f.calm()
+			if f.n == 0 {
+				t.Error("no faults were made")
+			}
+			found := map[string]int{}
+			for id := range partition.ID(total) {
+				last := map[string]string{}
+				for _, e := range logOf(t, client, name, id) {
+					found[e.id]++
+					if partition.Of(e.key, total) != id {
+						t.Errorf("%s is in partition %v", e.id, id)
+					}
+					if e.id <= last[e.key] {
+						t.Errorf("%s comes after %s", e.id, last[e.key])
+					}
+					last[e.key] = e.id
+				}
+			}
+			for id, err := range outcome {
+				n := found[id]
+				switch {
+				case err == nil && n != 1:
+					t.Errorf("%s was enqueued and is there %d times", id, n)
+				case errors.Is(err, ErrUnknown) && n > 1, err != nil && !errors.Is(err, ErrUnknown) && n > 0:
+					t.Errorf("%s is there %d times after: %v", id, n, err)
+				}
+			}
+			if len(outcome) != callers*30 {
+				t.Errorf("%d outcomes", len(outcome))
+			}
+		})
+	}
+}
+
+// The answers of a repeated push are those of the first.
+func TestLostAnswerIsRepeated(t *testing.T) {
+	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
+		ctx, name := t.Context(), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1, MaxBacklog: 2})
+		lose := &loseOnce{}
+		client.AddHook(lose)
+		u := Message{ID: "u", Unique: true}
+		results, err := p.Enqueue(ctx, u, u, Message{}, Message{})
+		if !errors.Is(err, ErrBacklog) || results[0].Duplicate || results[0].Err != nil || !results[1].Duplicate ||
+			results[2].Err != nil || !errors.Is(results[3].Err, ErrBacklog) || lose.lost.Load() != 1 {
+			t.Errorf("%+v, %v, %d lost", results, err, lose.lost.Load())
+		}
+		if n := len(logOf(t, client, name, 0)); n != 2 {
+			t.Errorf("%d tasks, want 2", n)
+		}
+	})
+}
