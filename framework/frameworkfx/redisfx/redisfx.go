@@ -122,8 +122,16 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	default:
 		errs = append(errs, fmt.Errorf("redisfx: indexer %q: want %q or %q", cfg.Indexer, Roster, Interval))
 	}
-	if cfg.Counter != nil && cfg.Indexer != Interval {
-		errs = append(errs, fmt.Errorf("redisfx: Counter is for the indexer %q", Interval))
+	if cfg.Indexer != Interval {
+		if cfg.Counter != nil {
+			errs = append(errs, fmt.Errorf("redisfx: Counter is for the indexer %q", Interval))
+		}
+		if cfg.Interval != 0 {
+			errs = append(errs, fmt.Errorf("redisfx: Interval is for the indexer %q", Interval))
+		}
+		if cfg.Strategy != nil {
+			errs = append(errs, fmt.Errorf("redisfx: Strategy is for the indexer %q; with the rolls give the consumer framework.WithStrategy", Interval))
+		}
 	}
 	var witness *redisquorum.Quorum
 	if len(cfg.Epochs) > 0 {

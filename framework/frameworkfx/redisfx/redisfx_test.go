@@ -93,7 +93,7 @@ func TestTasksOfRedisAreHandled(t *testing.T) {
 func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		redisfx.Source("mails", redisfx.Config{URL: "redis://:secret@host:notaport", Indexer: "moon"}),
-		redisfx.Source("orders", redisfx.Config{WaitReplicas: 1, Counter: new(intervalindexer.Memory), Ledger: func(partition.Config, transition.Timing, string) (transition.Ledger, error) {
+		redisfx.Source("orders", redisfx.Config{WaitReplicas: 1, Counter: new(intervalindexer.Memory), Interval: time.Second, Strategy: partition.Jump{}, Ledger: func(partition.Config, transition.Timing, string) (transition.Ledger, error) {
 			return nil, nil
 		}}),
 		redisfx.Source("bills", redisfx.Config{
@@ -111,14 +111,15 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		`indexer "moon": want "roster" or "interval"`,
 		`consumer "orders": redisfx: no Redis URL, and the application provides no redis.UniversalClient`,
-		"interval 1ms: want at least", "WaitReplicas is for a ledger in Redis", `Counter is for the indexer "interval"`, "WaitReplicas -1", "-2 partitions", `hash "md5"`,
+		"interval 1ms: want at least", "WaitReplicas is for a ledger in Redis", `Counter is for the indexer "interval"`,
+		`Interval is for the indexer "interval"`, `Strategy is for the indexer "interval"; with the rolls give`, "WaitReplicas -1", "-2 partitions", `hash "md5"`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if len(wrong.Faults) != 9 {
-		t.Errorf("%d faults, want 9:\n%v", len(wrong.Faults), wrong)
+	if len(wrong.Faults) != 11 {
+		t.Errorf("%d faults, want 11:\n%v", len(wrong.Faults), wrong)
 	}
 	if strings.Contains(wrong.Error(), "secret") {
 		t.Errorf("the password is told:\n%v", wrong)
