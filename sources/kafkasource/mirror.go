@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,9 +139,49 @@ func (m *mirror) commit(at map[int32]int64) {
 	if len(at) == 0 || m.source.cfg.Group == NoGroup {
 		return
 	}
+	if ahead := m.ahead(at); ahead != nil {
+		m.source.warn(ahead)
+	}
 	if err := m.write(context.Background(), at); err != nil {
 		m.source.warn(err)
 	}
+}
+
+// ahead looks, before the first commit of a partition, whether the group has come farther than what
+// is to be committed. It has not by what peers say, so it was somebody else, or the store has
+// forgotten: what lies between runs again, and that is told. It is nil also if the group does not
+// answer: the commit will say so.
+func (m *mirror) ahead(at map[int32]int64) error {
+	var first []int32
+	m.mu.Lock()
+	for p := range at {
+		if _, said := m.last[p]; !said {
+			first = append(first, p)
+		}
+	}
+	m.mu.Unlock()
+	if len(first) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mirrorTimeout)
+	defer cancel()
+	group, err := m.source.offsets(ctx)
+	if err != nil {
+		return nil
+	}
+	slices.Sort(first)
+	var where []string
+	for _, p := range first {
+		if o, ok := group[p]; ok && o.At > at[p] {
+			where = append(where, fmt.Sprintf("%d at %d instead of %d", p, o.At, at[p]))
+		}
+	}
+	if where == nil {
+		return nil
+	}
+	return fmt.Errorf("kafkasource: group %s was farther than the store knows, in partition %s: what lies between runs again. "+
+		"Another consumer has worked with the group since, or the store has forgotten; before peers follow such a consumer, run countoff destroy %s",
+		m.source.cfg.Group, strings.Join(where, ", "), m.source.name)
 }
 
 // write commits.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -165,6 +166,42 @@ func TestMirrorThatIsRefused(t *testing.T) {
 	s.source(Config{Group: NoGroup}).mirror.commit(map[int32]int64{0: 1})
 	if at := s.committed(NoGroup, 0); at != -1 {
 		t.Errorf("a group %q has %d", NoGroup, at)
+	}
+}
+
+// A group that another consumer worked with since is farther than the store knows: what lies between
+// runs again, and who takes it up says so, once.
+func TestAGroupThatWentOn(t *testing.T) {
+	s := newStage(t, 3)
+	for id := range partition.ID(3) {
+		s.push(id, "t", 4)
+		s.worked(s.source(Config{Mirror: time.Hour}), id, 2)
+	}
+	var elsewhere kadm.Offsets
+	elsewhere.AddOffset(s.topic, 0, 3, -1)
+	elsewhere.AddOffset(s.topic, 1, 2, -1)
+	elsewhere.AddOffset(s.topic, 2, 4, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	var open []*stream
+	for id := range partition.ID(3) {
+		open = append(open, s.open(src, id))
+	}
+	for range 2 { // a new owner repeats what it says
+		src.mirror.commit(src.mirror.news())
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "in partition 0 at 3 instead of 2, 2 at 4 instead of 2:") ||
+		!strings.Contains(warned[0].Error(), "countoff destroy "+s.name) {
+		t.Errorf("warned of %v, want of the two partitions, once", warned)
+	}
+	for _, st := range open {
+		s.close(st)
+	}
+	if len(warned) != 1 {
+		t.Errorf("warned of %v, want nothing more", warned)
 	}
 }
 

@@ -106,20 +106,12 @@ func listed(reply *kmsg.ListOffsetsResponse) (int64, error) {
 // committed returns what the group of the mirror has for partition p, -1 if nothing, and whether it
 // has anything for another.
 func (s *Source) committed(ctx context.Context, p int32) (at int64, others bool, err error) {
-	all, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
-		return s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
-	})
-	if err == nil {
-		err = all.Error()
-	}
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return -1, false, nil
-	}
+	all, err := s.offsets(ctx)
 	if err != nil {
-		return 0, false, fmt.Errorf("kafkasource: offsets of group %s: %w", s.cfg.Group, explain(err))
+		return 0, false, err
 	}
 	at = -1
-	for q, o := range all[s.cfg.Topic] {
+	for q, o := range all {
 		if q == p {
 			at = o.At
 		} else if o.At >= 0 {
@@ -127,6 +119,23 @@ func (s *Source) committed(ctx context.Context, p int32) (at int64, others bool,
 		}
 	}
 	return at, others, nil
+}
+
+// offsets returns what the group has committed of the topic; nothing if there is no such group.
+func (s *Source) offsets(ctx context.Context) (map[int32]kadm.OffsetResponse, error) {
+	all, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
+		return s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
+	})
+	if err == nil {
+		err = all.Error()
+	}
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kafkasource: offsets of group %s: %w", s.cfg.Group, explain(err))
+	}
+	return all[s.cfg.Topic], nil
 }
 
 // hints say what to do about an error of the broker.
