@@ -131,7 +131,7 @@ func TestLedgerInEtcd(t *testing.T) {
 	says(t, "history n --key k --at 0s"+ledger, ": ann, epoch")
 	says(t, "doctor n"+both, "it has one member", "4 partitions")
 	says(t, "doctor n"+ledger, "it has one member", "what waits", "give --redis")
-	says(t, "jobs n"+both, "no job of n") // on tasks: the ledger is nothing to it
+	says(t, "jobs n"+both, "no peer of n has had a job") // on tasks: the ledger is nothing to it
 	says(t, "dead list n"+both, "no dead letters")
 
 	fails(t, exit.Failed, "require nobody 0=gpu"+ledger, "no configuration yet")
