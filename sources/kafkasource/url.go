@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -120,7 +121,7 @@ func explainDial(err error) error {
 	var first *kgo.ErrFirstReadEOF
 	switch {
 	case hint != "":
-	case errors.As(err, &first):
+	case errors.As(err, &first), errors.Is(err, syscall.ECONNRESET):
 		hint = "does the port speak what the URL says? kafkas:// is with TLS, kafka:// without, ?sasl= with a password"
 	case errors.Is(err, io.EOF):
 		hint = "the broker has hung up: it may refuse the user or the password"

@@ -177,32 +177,42 @@ func TestTLS(t *testing.T) {
 	refuses(t, s, topic, "kafka://"+s.address, "TLS")
 }
 
-// A broker that speaks no TLS hangs up: the error does not ask for the TLS that is there.
+// A broker that speaks no TLS hangs up, or breaks off with what it has not read: the error does not
+// ask for the TLS that is there.
 func TestTLSWhereNoneIsSpoken(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
+	for name, end := range map[string]func(*net.TCPConn) error{
+		"hangs up":   func(c *net.TCPConn) error { return c.CloseWrite() },
+		"breaks off": func(c *net.TCPConn) error { return c.SetLinger(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
-				return
+				t.Fatal(err)
 			}
-			c.Close()
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-done })
-	opts, err := Options("kafkas://" + l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &stage{T: t, redis: newRedis(t), name: newName(t), topic: "orders"}
-	if _, err := b.source(Config{Topic: "orders", Options: opts}).Layout(b.soon()); err == nil || !strings.Contains(err.Error(), "kafka:// without") {
-		t.Errorf("it says %v", err)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = c.Read(make([]byte, 1)) // its hello
+					_ = end(c.(*net.TCPConn))
+					c.Close()
+				}
+			}()
+			t.Cleanup(func() { l.Close(); <-done })
+			opts, err := Options("kafkas://" + l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &stage{T: t, redis: newRedis(t), name: newName(t), topic: "orders"}
+			if _, err := b.source(Config{Topic: "orders", Options: opts}).Layout(b.soon()); err == nil || !strings.Contains(err.Error(), "kafka:// without") {
+				t.Errorf("it says %v", err)
+			}
+		})
 	}
 }
 
