@@ -139,19 +139,23 @@ func (m *mirror) commit(at map[int32]int64) {
 	if len(at) == 0 || m.source.cfg.Group == NoGroup {
 		return
 	}
-	if ahead := m.ahead(at); ahead != nil {
+	ahead, err := m.ahead(at)
+	if ahead != nil {
 		m.source.warn(ahead)
 	}
-	if err := m.write(context.Background(), at); err != nil {
+	if err == nil {
+		err = m.write(context.Background(), at)
+	}
+	if err != nil {
 		m.source.warn(err)
 	}
 }
 
 // ahead looks, before the first commit of a partition, whether the group has come farther than what
 // is to be committed. It has not by what peers say, so it was somebody else, or the store has
-// forgotten: what lies between runs again, and that is told. It is nil also if the group does not
-// answer: the commit will say so.
-func (m *mirror) ahead(at map[int32]int64) error {
+// forgotten: what lies between runs again, and told is to be said before the commit takes the group
+// back. A group that does not answer is not taken back.
+func (m *mirror) ahead(at map[int32]int64) (told, err error) {
 	var first []int32
 	m.mu.Lock()
 	for p := range at {
@@ -161,13 +165,13 @@ func (m *mirror) ahead(at map[int32]int64) error {
 	}
 	m.mu.Unlock()
 	if len(first) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mirrorTimeout)
 	defer cancel()
 	group, err := m.source.offsets(ctx)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	slices.Sort(first)
 	var where []string
@@ -177,11 +181,11 @@ func (m *mirror) ahead(at map[int32]int64) error {
 		}
 	}
 	if where == nil {
-		return nil
+		return nil, nil
 	}
 	return fmt.Errorf("kafkasource: group %s was farther than the store knows, in partition %s: what lies between runs again. "+
 		"Another consumer has worked with the group since, or the store has forgotten; before peers follow such a consumer, run countoff destroy %s",
-		m.source.cfg.Group, strings.Join(where, ", "), m.source.name)
+		m.source.cfg.Group, strings.Join(where, ", "), m.source.name), nil
 }
 
 // write commits.

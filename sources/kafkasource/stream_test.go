@@ -205,6 +205,44 @@ func TestAGroupThatWentOn(t *testing.T) {
 	}
 }
 
+// As long as the group does not say how far it was, nothing takes it back.
+func TestAGroupThatDoesNotSayWhereItWas(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.push(0, "t", 4)
+	s.worked(s.source(Config{Mirror: time.Hour}), 0, 2)
+	var elsewhere kadm.Offsets
+	elsewhere.AddOffset(s.topic, 0, 3, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	st := s.open(src, 0)
+	s.broker.Cluster.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		res := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+		res.Version = req.GetVersion()
+		g := kmsg.NewOffsetFetchResponseGroup()
+		g.Group, g.ErrorCode = s.name, kerr.GroupAuthorizationFailed.Code
+		res.Groups = append(res.Groups, g)
+		return res, nil, true
+	})
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "the user lacks READ on the group") {
+		t.Errorf("warned of %v, want that the group does not answer", warned)
+	}
+	if at := s.committed(s.name, 0); at != 3 {
+		t.Errorf("the group was taken back to %d", at)
+	}
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 2 || !strings.Contains(warned[1].Error(), "0 at 3 instead of 2") {
+		t.Errorf("warned of %v, want then of where it was", warned)
+	}
+	s.close(st)
+}
+
 // What is given away is read no more, and what was buffered does not reach the next
 // ownership, nor are others disturbed.
 func TestGivenAway(t *testing.T) {
