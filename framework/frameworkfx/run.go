@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"go.uber.org/fx"
@@ -66,12 +64,9 @@ const afterCut = time.Second
 // there is one, at the debug level. If there is none, what goes wrong with a consumer is
 // written to stderr, a line each; provide zap.NewNop() to hear nothing.
 func Run(opts ...fx.Option) int {
-	all := make(chan os.Signal, 3)
-	signal.Notify(all, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	return run(signals.Apart(ctx, all), os.Stderr, opts...)
+	return run(signals.Listen(ctx, 3), os.Stderr, opts...)
 }
 
 func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {

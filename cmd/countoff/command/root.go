@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,11 +26,8 @@ func Main(stores Stores) int {
 		return seat.Guard(os.Args[2:])
 	}
 	redisurl.Quiet()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals.Context(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, func() { // a second one ends the process at once, but for a command that listens itself
-		time.AfterFunc(signals.Together, stop)
-	})
 	return exit.Main(ctx, Root(stores))
 }
 

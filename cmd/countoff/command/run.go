@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -174,12 +173,9 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 		return exit.With(exit.Usage, err)
 	}
 	// The first signal ends the context of the command; another one ends everything at once.
-	all := make(chan os.Signal, 2)
-	signal.Notify(all, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(all)
 	now, cut := context.WithCancel(context.Background())
 	defer cut()
-	again := signals.Apart(now, all)
+	again := signals.Listen(now, 2)
 	go func() {
 		for range 2 {
 			select {

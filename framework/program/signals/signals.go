@@ -1,9 +1,12 @@
-// Package signals is for programs in which a second signal says more than the first.
+// Package signals is for programs that are stopped by SIGINT or SIGTERM, and in which a second
+// one says more than the first.
 package signals
 
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -13,9 +16,25 @@ import (
 // A person who presses Ctrl-C again takes longer.
 const Together = 200 * time.Millisecond
 
-// Apart passes on what comes from in, but not what comes within [Together] of the signal
-// before, until ctx ends. What nobody takes is kept, as many as in keeps.
-func Apart(ctx context.Context, in <-chan os.Signal) <-chan os.Signal {
+// Listen returns the signals that come until ctx ends. What nobody takes is kept, n of them.
+func Listen(ctx context.Context, n int) <-chan os.Signal {
+	all := make(chan os.Signal, n)
+	signal.Notify(all, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { signal.Stop(all) })
+	return apart(ctx, all)
+}
+
+// Context returns one that ends with the first signal, or with parent. Another signal ends the
+// process at once then, unless somebody else listens. stop frees what it holds.
+func Context(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
+	ctx, stop = signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { time.AfterFunc(Together, stop) })
+	return ctx, stop
+}
+
+// apart passes on what comes from in, but not what comes within Together of the signal
+// before, until ctx ends.
+func apart(ctx context.Context, in <-chan os.Signal) <-chan os.Signal {
 	out := make(chan os.Signal, cap(in))
 	go func() {
 		var last time.Time

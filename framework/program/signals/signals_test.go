@@ -1,17 +1,65 @@
 package signals
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// asked makes the test's binary a program that says when it was stopped, and ends with its input.
+const asked = "COUNTOFF_TEST_STOPPED"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asked) == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := Context(context.Background())
+	defer stop()
+	fmt.Println("listens")
+	<-ctx.Done()
+	fmt.Println("stopped")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// A program that is on its way to its end is not ended by the second half of a signal.
+func TestTheSameSignalEndsNoProcess(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for again := true; again; {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), asked+"=1")
+		in, _ := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		lines.Scan()
+		began := time.Now()
+		_ = cmd.Process.Signal(os.Interrupt)
+		lines.Scan()
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		again = time.Since(began) >= Together // then it was another one
+		in.Close()
+		if err := cmd.Wait(); err != nil && !again {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
 func TestSignalsThatComeTogetherAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := make(chan os.Signal, 3)
-		out := Apart(t.Context(), in)
+		out := apart(t.Context(), in)
 		for _, step := range []struct {
 			after time.Duration
 			want  int
