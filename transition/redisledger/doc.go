@@ -12,6 +12,8 @@
 //	{name}:roll        session -> index: partitions (0: 0-3 7 9); _ -> version membership replicas
 //	{name}:transition  partition -> session epoch waiter: the grants; with the barrier
 //	                   arrived:<session> -> version of the roll it has arrived at
+//	{name}:peers       session -> the times its peer keeps, its deployment, what it says and asks for
+//	{name}:history     list: the last 2,000 changes, newest first (history.lua)
 //	{name}:events      channel: a new roll; {name}:events:<session>: something of one peer's
 //
 // What people want to see is plain text: HGETALL '{mail-sender}:transition' says who
