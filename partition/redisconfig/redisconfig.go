@@ -238,6 +238,7 @@ func parseRequires(text string) (all []partition.Requirement, err error) {
 // differs says all that stands other than want.
 func differs(name string, got, want partition.Config, units bool, gotUnits string) error {
 	var errs []error
+	anew := fmt.Sprintf("countoff destroy %s begins anew, without its tasks", name)
 	differ := func(what string, got, want any, change string) {
 		errs = append(errs, fmt.Errorf("redisconfig: %s: %s %v stands there, this program wants %v%s: %w",
 			Key(name), what, got, want, change, partition.ErrConfig))
@@ -246,10 +247,11 @@ func differs(name string, got, want partition.Config, units bool, gotUnits strin
 		differ("total", got.Total, want.Total, fmt.Sprintf(" (to change it, stop all peers: countoff resize %s --partitions %d)", name, want.Total))
 	}
 	if want.Hash != "" && want.Hash != got.Hash {
-		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)), "")
+		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)), fmt.Sprintf(" (it stays: give this program that one; %s)", anew))
 	}
 	if units && (gotUnits != want.UnitsHash() || !slices.Equal(got.Units, want.Units)) {
-		differ("units", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units), "")
+		differ("units", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units),
+			fmt.Sprintf(" (all programs of a name have the same ones, from its first peer or countoff init --unit LIST on; %s)", anew))
 	}
 	return errors.Join(errs...)
 }

@@ -362,6 +362,12 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	if _, err := redisconfig.Agree(t.Context(), p.Client(), known, partition.Config{}); err != nil {
 		t.Fatal(err)
 	}
+	_, err := redisconfig.Agree(t.Context(), p.Client(), known, partition.Config{Total: 7, Hash: partition.Murmur2, Units: []string{"inbox"}})
+	for _, want := range []string{"countoff resize " + known + " --partitions 7", "give this program that one", "countoff init --unit LIST", "countoff destroy " + known} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("of another configuration it says %v, want %q", err, want)
+		}
+	}
 	if err := p.Client().Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
