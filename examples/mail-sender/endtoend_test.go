@@ -250,15 +250,15 @@ func TestSecondSignal(t *testing.T) {
 	s.until("the mail to be under way", func() error { return s.sending("w") })
 	w.signal(syscall.SIGTERM)
 	w.signal(syscall.SIGINT) // as who signals the process and then its group; of two of a kind the kernel makes one
-	began := time.Now()
 	s.until("the worker to note the first signal", func() error {
 		if w.logged("stopping") {
 			return nil
 		}
 		return fmt.Errorf("it has not")
 	})
+	noted := time.Now()
 	s.until("the second signal to be another one", func() error {
-		if left := signals.Together - time.Since(began); left > 0 {
+		if left := signals.Together - time.Since(noted); left > 0 {
 			return fmt.Errorf("it would not be for %v", left)
 		}
 		return nil

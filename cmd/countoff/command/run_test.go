@@ -173,9 +173,8 @@ func TestRunSecondSignalWhenAllIsReleased(t *testing.T) {
 	r := f.run("ann", []string{"--drain", "10m"}, releases(said.path, "echo told >"+said.path+"; while :; do sleep 0.1; done")...)
 	said.comes("begun")
 	r.signal(t, syscall.SIGTERM)
-	apart := time.After(signals.Together) // until then another one is the same
 	said.comes("told")
-	<-apart
+	<-time.After(signals.Together) // since the first was heard: until then another one is the same
 	r.signal(t, syscall.SIGTERM)
 	if code := r.code(t); code != exit.OK {
 		t.Errorf("it ended with %d: %s", code, r.log.String())
