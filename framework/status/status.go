@@ -142,6 +142,9 @@ type Unit struct {
 	Held
 	Name    string `json:"name"`
 	Pending int    `json:"pending"` // lines not yet routed into partitions
+	// Trouble is why nothing can be read of the list, so that Pending says nothing: its key
+	// holds something else.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // Coverage lists the partitions and units that do not have exactly one owner.
@@ -206,11 +209,16 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	pending := make([]int64, len(cfg.Units))
+	trouble := make([]string, len(cfg.Units))
 	for i, list := range cfg.Units {
 		if queues {
 			list = queuestat.Pending(list)
 		}
-		if pending[i], err = client.LLen(ctx, list).Result(); err != nil {
+		pending[i], err = client.LLen(ctx, list).Result()
+		switch {
+		case redis.HasErrorPrefix(err, "WRONGTYPE"): // of one list; all else can be told
+			trouble[i] = fmt.Sprintf("%s is no list (another program writes it: look with TYPE)", list)
+		case err != nil:
 			return Status{}, fmt.Errorf("status: %s: length of the list %s: %w", name, list, redisconfig.Explain(err))
 		}
 	}
@@ -218,7 +226,11 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return conclude(ctx, then, assemble(name, census, stats, pending, table), census, stats)
+	s := assemble(name, census, stats, pending, table)
+	for i := range s.Units {
+		s.Units[i].Trouble = trouble[i]
+	}
+	return conclude(ctx, then, s, census, stats)
 }
 
 // Census is what the ledger of a name at that place knows.

@@ -172,6 +172,25 @@ func TestName(t *testing.T) {
 	wants(t, examine(t, client, name), "budgets", doctor.Warning, "10s (peer-aa#aa); 5s (peer-aa#cc, peer-bb)")
 }
 
+func TestAnIngressThatIsNoList(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	list := name + ":inbox"
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2, Units: []string{list}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.SAdd(t.Context(), list, "a").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "ingress", doctor.Danger, list+" is no list")
+	if err := client.Del(t.Context(), list).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := of(examine(t, client, name), "ingress"); len(found) > 0 {
+		t.Errorf("still told: %v", found)
+	}
+}
+
 // What status finds about the partitions is examined too.
 func TestCoverage(t *testing.T) {
 	mini, client := redistest.Mini(t)

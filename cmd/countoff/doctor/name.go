@@ -27,8 +27,20 @@ func ofName(ctx context.Context, name string, of func(context.Context) (status.P
 	if err != nil {
 		return nil, err
 	}
-	all := wrong(s.Findings)
+	all := append(wrong(s.Findings), troubled(s.Units)...)
 	return append(append(all, times(census)...), summary(s)), nil
+}
+
+// troubled tells of ingress lists that cannot be read.
+func troubled(units []status.Unit) []Finding {
+	var all []Finding
+	for _, u := range units {
+		if u.Trouble != "" {
+			all = append(all, Finding{Check: "ingress", Severity: Danger, What: u.Trouble, Risk: "nothing of it is routed into partitions",
+				Do: "rename or delete what stands there: the lines of a list come in by themselves then"})
+		}
+	}
+	return all
 }
 
 // wrong tells what status finds, with what to do about it.

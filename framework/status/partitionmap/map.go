@@ -44,7 +44,10 @@ func (m *Map) Lines(s status.Status) []string {
 	lines = append(lines, m.peers(s)...)
 	for _, u := range s.Units {
 		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held))
-		if !s.TasksUnknown {
+		switch {
+		case u.Trouble != "":
+			line += ", WRONG: " + u.Trouble
+		case !s.TasksUnknown:
 			line += fmt.Sprintf(", %d lines wait", u.Pending)
 		}
 		lines = append(lines, line)
