@@ -8,7 +8,7 @@
 // again. The value is written with a time to live of its own, so that a key vanishes by
 // itself. That is two round trips, and one more for each time that somebody was faster.
 //
-// {mail-sender}:29384:2 stands as mail-sender.29384.2: a key of a bucket may have neither
+// {mail-sender}:359093027:2 stands as mail-sender.359093027.2: a key of a bucket may have neither
 // braces nor colons in it, and a permission can name all that a name of countoff needs:
 //
 //	publish    $KV.countoff.mail-sender.>

@@ -250,7 +250,7 @@ func (c *Counter) stream(ctx context.Context) (jetstream.Stream, error) {
 
 func (c *Counter) subject(key string) string { return "$KV." + c.cfg.Bucket + "." + keyOf(key) }
 
-// keyOf returns what key is called in a bucket: {mail-sender}:29384:2 is mail-sender.29384.2,
+// keyOf returns what key is called in a bucket: {mail-sender}:359093027:2 is mail-sender.359093027.2,
 // and what a bucket does not allow in a key is =XX there, as in mail=2Esender.
 func keyOf(key string) string {
 	var b strings.Builder
