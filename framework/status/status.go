@@ -217,7 +217,7 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		pending[i], err = client.LLen(ctx, list).Result()
 		switch {
 		case redis.HasErrorPrefix(err, "WRONGTYPE"): // of one list; all else can be told
-			trouble[i] = fmt.Sprintf("%s is no list (another program writes it: look with TYPE)", list)
+			trouble[i] = fmt.Sprintf("%s is no list: another program writes it", list)
 		case err != nil:
 			return Status{}, fmt.Errorf("status: %s: length of the list %s: %w", name, list, redisconfig.Explain(err))
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -18,11 +17,7 @@ import (
 func TestQueuesOfAsynq(t *testing.T) {
 	mini, _ := redistest.Mini(t)
 	s := shell{t, "redis://" + mini.Addr(), ""}
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	for name, queues := range map[string]string{"n": "", "named": "critical\nlow"} {
 		if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2}); err != nil {
 			t.Fatal(err)

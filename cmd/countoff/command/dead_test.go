@@ -12,7 +12,6 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redissource"
 )
@@ -21,11 +20,7 @@ import (
 // before each that bad names.
 func letters(t *testing.T, s shell, ids, bad []string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := s.client()
 	p, err := redissource.NewProducer(t.Context(), client, "n", redissource.ProducerConfig{Partitions: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -149,11 +144,7 @@ func TestEnqueueLines(t *testing.T) {
 	if out := s.run("enqueue n --lines --key k --partitions 1"); strings.Count(out, " partition 0\n") != 1200 {
 		t.Errorf("%d lines are answered", strings.Count(out, "\n"))
 	}
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	all, err := client.LRange(t.Context(), redissource.KeysOf("n", 0).Pending, 0, -1).Result()
 	if err != nil || len(all) != 1200 {
 		t.Fatalf("%d tasks wait: %v", len(all), err)

@@ -10,7 +10,6 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -24,11 +23,7 @@ func TestDeadTopic(t *testing.T) {
 	broker := kafkatest.New(t)
 	topic := broker.Topic(2)
 	kafka := []string{"--kafka", "kafka://" + strings.Join(broker.Seeds(), ","), "--topic", topic}
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2, Hash: partition.Murmur2}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +83,7 @@ func TestDeadTopic(t *testing.T) {
 func TestListsOnly(t *testing.T) {
 	mini, _ := redistest.Mini(t)
 	s := shell{t, "redis://" + mini.Addr(), ""}
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2, Hash: partition.Murmur2}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -19,11 +18,7 @@ import (
 func TestHistoryNamesIngressLists(t *testing.T) {
 	s := newShell(t)
 	s.run("init lists --partitions 4 --unit orders --unit mails")
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	cfg := partition.Config{Total: 4, Units: []string{"orders", "mails"}}.WithDefaults()
 	ledger, err := redisledger.New(client, "lists", redisledger.Config{Config: cfg})
 	if err != nil {
@@ -40,40 +35,10 @@ func TestHistoryNamesIngressLists(t *testing.T) {
 	}
 }
 
-// A key that holds something else fails what asks for that list, not what tells of the name.
-func TestAnIngressThatIsNoList(t *testing.T) {
-	s := newShell(t)
-	s.run("init lists --partitions 4 --unit orders --unit mails")
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if err := client.SAdd(t.Context(), "mails", "a").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.RPush(t.Context(), "orders", "x", "y").Err(); err != nil {
-		t.Fatal(err)
-	}
-	got := s.run("status lists")
-	for _, want := range []string{"ingress mails: unowned, nobody, WRONG: mails is no list", "ingress orders: unowned, nobody, 2 lines wait"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	if got := s.run("status lists --json"); strings.Count(got, `"trouble"`) != 1 {
-		t.Error(got)
-	}
-}
-
 func TestHistoryAndExplain(t *testing.T) {
 	s := newShell(t)
 	s.run("init past --partitions 4")
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	ledger, err := redisledger.New(client, "past", redisledger.Config{Config: partition.Config{Total: 4}})
 	if err != nil {
 		t.Fatal(err)

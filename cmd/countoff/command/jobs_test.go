@@ -7,7 +7,6 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 )
 
 func TestJobs(t *testing.T) {
@@ -17,11 +16,7 @@ func TestJobs(t *testing.T) {
 	if got := s.run("jobs billing --json"); got != "" {
 		t.Errorf("no job was fired:\n%s", got)
 	}
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	key := "{billing:" + partition.Of("close-day", 4).String() + "}:jobs"
 	record := `1772334000000 {"spec":"0 3 * * *","zone":"UTC","key":"close-day","tick":"2026-03-01T03:00:00Z","fired":31}`
 	if err := client.HSet(t.Context(), key, "close-day", record).Err(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
@@ -65,6 +66,17 @@ type shell struct {
 func newShell(t *testing.T) shell {
 	mini, _ := redistest.Mini(t)
 	return shell{t, "redis://" + mini.Addr(), "one\ntwo\n"}
+}
+
+// client is one of the store, until the test ends.
+func (s shell) client() redis.UniversalClient {
+	s.t.Helper()
+	client, err := redisurl.Open(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // start runs a command line until ctx ends or it does.
@@ -149,11 +161,7 @@ func TestRequireOfUnits(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 	s.fails(exit.Usage, "init n --partitions 4 --unit n:inbox --require n:outbox=eu")
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := s.client()
 	client.SAdd(t.Context(), "{n}:sites", "a", "b", "c", "d", "e", "f", "g", "h")
 	s.fails(exit.Usage, "require n a=gpu")
 	if out := s.run("require n"); !strings.Contains(out, "no partition asks") {
@@ -286,12 +294,7 @@ func TestUsage(t *testing.T) {
 // keys lists what is in the store.
 func (s shell) keys() []string {
 	s.t.Helper()
-	client, err := redisurl.Open(s.url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer client.Close()
-	keys, err := client.Keys(s.t.Context(), "*").Result()
+	keys, err := s.client().Keys(s.t.Context(), "*").Result()
 	if err != nil {
 		s.t.Fatal(err)
 	}

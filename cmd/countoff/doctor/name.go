@@ -37,7 +37,7 @@ func troubled(units []status.Unit) []Finding {
 	for _, u := range units {
 		if u.Trouble != "" {
 			all = append(all, Finding{Check: "ingress", Severity: Danger, What: u.Trouble, Risk: "nothing of it is routed into partitions",
-				Do: "rename or delete what stands there: the lines of a list come in by themselves then"})
+				Do: "find what it is with TYPE, and rename or delete it: the lines of a list come in by themselves then"})
 		}
 	}
 	return all
