@@ -1,0 +1,236 @@
+package kafkasource
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+)
+
+// An owner that was paused does not say how far it had come before it knows that it is
+// still the owner: its successor may be far ahead.
+func TestMirrorOfAPausedOwner(t *testing.T) {
+	s := newStage(t, 1)
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
+	st := s.open(src, 0)
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("an owner says %v, want its partition", news)
+	}
+	st.Mu.Lock()
+	st.said = time.Now().Add(-3 * time.Hour)
+	st.Mu.Unlock()
+	if news := src.mirror.news(); len(news) != 0 {
+		t.Errorf("an owner that has not asked for long says %v", news)
+	}
+	st.Mu.Lock()
+	st.said = time.Now()
+	st.Lose(sources.ErrFenced)
+	st.Mu.Unlock()
+	if news := src.mirror.news(); len(news) != 0 {
+		t.Errorf("an owner that was followed says %v", news)
+	}
+	s.close(st)
+	if at := s.committed(s.name, 0); at != -1 {
+		t.Errorf("the last word of an owner that was followed is %d", at)
+	}
+}
+
+// An owner repeats itself for a while, since what its predecessor said last may come
+// after it; then only news are told.
+func TestMirrorRepeatsAtFirst(t *testing.T) {
+	s := newStage(t, 1)
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
+	st := s.open(src, 0)
+	src.mirror.commit(src.mirror.news())
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("a new owner that has said something says %v, want it again", news)
+	}
+	st.opened = st.opened.Add(-mirrorYoung)
+	if news := src.mirror.news(); len(news) != 0 {
+		t.Errorf("an owner with nothing new says %v", news)
+	}
+	src.mirror.mu.Lock()
+	last := src.mirror.last[0]
+	src.mirror.last[0] = committed{last.at, last.when.Add(-mirrorAge)}
+	src.mirror.mu.Unlock()
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("an owner with nothing new for long says %v, want it again, so that no broker forgets", news)
+	}
+	src.mirror.commit(src.mirror.news())
+	s.push(0, "t", 1)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	if news := src.mirror.news(); len(news) != 1 || news[0] != 1 {
+		t.Errorf("an owner that has come to 1 says %v", news)
+	}
+}
+
+// Who leaves says at once how far it has come, whether others stay or it is the last.
+func TestMirrorOfWhoLeaves(t *testing.T) {
+	s := newStage(t, 2)
+	src := s.source(Config{Mirror: time.Hour})
+	for id := range partition.ID(2) {
+		s.push(id, "t", 1)
+	}
+	first, last := s.open(src, 0), s.open(src, 1)
+	s.settle(first, sources.Done, s.take(first, 1)...)
+	s.close(first)
+	s.until("the last word of the first", func() bool { return s.committed(s.name, 0) == 1 })
+	s.settle(last, sources.Done, s.take(last, 1)...)
+	s.close(last)
+	if at := s.committed(s.name, 1); at != 1 {
+		t.Errorf("the last word of the last is %d, want 1", at)
+	}
+}
+
+// What the group refuses is told, and said again; where nothing is mirrored no group gets
+// anything.
+func TestMirrorThatIsRefused(t *testing.T) {
+	s := newStage(t, 1)
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	st := s.open(src, 0)
+	st.opened = st.opened.Add(-mirrorYoung)
+	member := s.broker.Client(kgo.ConsumerGroup(s.name), kgo.ConsumeTopics(s.topic))
+	polled := make(chan struct{})
+	ctx, cancel := context.WithCancel(s.soon())
+	go func() {
+		defer close(polled)
+		member.PollFetches(ctx)
+	}()
+	s.until("a consumer has the group", func() bool {
+		_, generation := member.GroupMetadata()
+		return generation > 0
+	})
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "UNKNOWN_MEMBER_ID") ||
+		!strings.Contains(warned[0].Error(), "stop it") {
+		t.Errorf("warned of %v, want what the group says", warned)
+	}
+	if news := src.mirror.news(); len(news) != 1 {
+		t.Errorf("after a commit that was refused it says %v, want it again", news)
+	}
+	cancel()
+	<-polled
+	member.Close()
+	s.close(st)
+
+	s.source(Config{Group: NoGroup}).mirror.commit(map[int32]int64{0: 1})
+	if at := s.committed(NoGroup, 0); at != -1 {
+		t.Errorf("a group %q has %d", NoGroup, at)
+	}
+}
+
+// A group that another consumer worked with since is farther than the store knows: what lies between
+// runs again, and who takes it up says so, once.
+func TestAGroupThatWentOn(t *testing.T) {
+	s := newStage(t, 3)
+	for id := range partition.ID(3) {
+		s.push(id, "t", 4)
+		s.worked(s.source(Config{Mirror: time.Hour}), id, 2)
+	}
+	var elsewhere kadm.Offsets
+	elsewhere.AddOffset(s.topic, 0, 3, -1)
+	elsewhere.AddOffset(s.topic, 1, 2, -1)
+	elsewhere.AddOffset(s.topic, 2, 4, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	var open []*stream
+	for id := range partition.ID(3) {
+		open = append(open, s.open(src, id))
+	}
+	for range 2 { // a new owner repeats what it says
+		src.mirror.commit(src.mirror.news())
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "in partition 0 at 3 instead of 2, 2 at 4 instead of 2:") ||
+		!strings.Contains(warned[0].Error(), "countoff destroy "+s.name) {
+		t.Errorf("warned of %v, want of the two partitions, once", warned)
+	}
+	for _, st := range open {
+		s.close(st)
+	}
+	if len(warned) != 1 {
+		t.Errorf("warned of %v, want nothing more", warned)
+	}
+}
+
+// As long as the group does not say how far it was, nothing takes it back.
+func TestAGroupThatDoesNotSayWhereItWas(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.push(0, "t", 4)
+	s.worked(s.source(Config{Mirror: time.Hour}), 0, 2)
+	var elsewhere kadm.Offsets
+	elsewhere.AddOffset(s.topic, 0, 3, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	st := s.open(src, 0)
+	s.broker.Cluster.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		res := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+		res.Version = req.GetVersion()
+		g := kmsg.NewOffsetFetchResponseGroup()
+		g.Group, g.ErrorCode = s.name, kerr.GroupAuthorizationFailed.Code
+		res.Groups = append(res.Groups, g)
+		return res, nil, true
+	})
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "the user lacks READ on the group") {
+		t.Errorf("warned of %v, want that the group does not answer", warned)
+	}
+	if at := s.committed(s.name, 0); at != 3 {
+		t.Errorf("the group was taken back to %d", at)
+	}
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 2 || !strings.Contains(warned[1].Error(), "0 at 3 instead of 2") {
+		t.Errorf("warned of %v, want then of where it was", warned)
+	}
+	s.close(st)
+}
+
+// The group is told the lowest open position: not the base, which has passed it, and
+// nothing above what was done.
+func TestMirrorIsTheLowestOpen(t *testing.T) {
+	eachStore(t, 1, func(s *stage) {
+		src := s.source(Config{Window: 4})
+		st := s.open(src, 0)
+		s.push(0, "t", 12)
+		got := s.take(st, 3)
+		s.settle(st, sources.Done, got[0])
+		s.settle(st, sources.Retry, got[1])
+		s.settle(st, sources.Done, got[2])
+		for range 8 { // the window moves on, over the one that waits
+			s.settle(st, sources.Done, s.take(st, 1)...)
+		}
+		st.Mu.Lock()
+		base := st.Log.Base()
+		st.Mu.Unlock()
+		if base < 5 {
+			s.Fatalf("the base is %d: nothing was carried past it", base)
+		}
+		s.until("the commit", func() bool { return s.committed(s.name, 0) == 1 })
+		s.close(st)
+		// Above it the group does not stand: the retry is open.
+		s.until("the commit after close", func() bool { return s.committed(s.name, 0) == 1 })
+		next := s.take(s.open(src, 0), 2) // read again by its offset, and first
+		s.want("the next owner", next[0], "t1")
+		s.want("the next owner", next[1], "t11")
+		if next[0].Attempt != 2 {
+			s.Errorf("attempt %d, want 2", next[0].Attempt)
+		}
+	})
+}
