@@ -93,7 +93,7 @@ func (s server) persistence() Finding {
 		f.Do = "CONFIG SET appendfsync everysec"
 	case s.info["aof_enabled"] == "1":
 		f.Severity, f.What = Fine, "append only file, written every second"
-		f.Risk = "a crash of the host loses up to two seconds: tasks enqueued in them are gone, tasks settled in them run again"
+		f.Risk = "a crash of the host, or of the server while its disk is slow, loses up to two seconds: tasks enqueued in them are gone, tasks settled in them run again"
 	case save != "":
 		f.Severity, f.What = Warning, fmt.Sprintf("snapshots only (save %q)", save)
 		f.Risk = "a restart loses everything since the last one: tasks enqueued since are gone, tasks settled since run again"
