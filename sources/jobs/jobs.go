@@ -106,7 +106,11 @@ func (e Entry) compile() (*Job, []error) {
 	if err := partition.CheckName(e.Name); err != nil {
 		errs = append(errs, err)
 	}
-	schedule, err := Schedule(e.Spec, e.Zone)
+	location, err := parseZone(e.Zone)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	schedule, err := parseSpec(e.Spec, location)
 	if err != nil {
 		errs = append(errs, err)
 	}

@@ -23,6 +23,7 @@ func TestWhatIsWrongWithAnEntryIsSaidAtOnce(t *testing.T) {
 		jobs.Entry{Name: "never", Spec: "0 0 31 2 *", Zone: "UTC", Missed: jobs.Skip},
 		jobs.Entry{Name: "often", Spec: "@every 10ms", Zone: "UTC", Missed: jobs.All},
 		jobs.Entry{Name: "moon", Spec: "@daily", Zone: "Moon/Crater", Missed: jobs.All, Headers: map[string]string{jobs.HeaderTick: "now"}},
+		jobs.Entry{Name: "both", Spec: "0 3 * * 9", Zone: "Moon/Sea", Missed: jobs.All},
 	)
 	if err == nil {
 		t.Fatal("nothing is wrong")
@@ -30,7 +31,7 @@ func TestWhatIsWrongWithAnEntryIsSaidAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`job "a b"`, "expected 5 to 6 fields", "missed 0: say what becomes of missed ticks",
 		`zone "": say the time zone`, `zone "Local"`, "another job has the name", "grace 1h0m0s", "stands in Zone", "missed 1001",
-		"it never comes", "want whole seconds", `zone "Moon/Crater"`, `header "countoff-tick"`,
+		"it never comes", "want whole seconds", `zone "Moon/Crater"`, "time/tzdata", `job "both": zone "Moon/Sea"`, `job "both": spec "0 3 * * 9"`, `header "countoff-tick"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not said in:\n%v", want, err)

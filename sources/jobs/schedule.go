@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,14 +20,28 @@ var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron
 // as much later as they skip; one that they repeat comes the first time. An expression for
 // every hour goes by real time.
 func Schedule(spec, zone string) (ticks.Schedule, error) {
-	spec = strings.TrimSpace(spec)
+	location, zoneErr := parseZone(zone)
+	s, specErr := parseSpec(spec, location)
+	if err := errors.Join(zoneErr, specErr); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// parseZone returns UTC with an error, so that what is wrong with the spec can be said too.
+func parseZone(zone string) (*time.Location, error) {
 	if zone == "" || zone == "Local" {
-		return nil, fmt.Errorf("zone %q: say the time zone, as in UTC or Europe/Berlin", zone)
+		return time.UTC, fmt.Errorf("zone %q: say the time zone, as in UTC or Europe/Berlin", zone)
 	}
 	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return nil, fmt.Errorf("zone %q: %w", zone, err)
+		return time.UTC, fmt.Errorf(`zone %q: %w (if the image has no time zones: import _ "time/tzdata")`, zone, err)
 	}
+	return location, nil
+}
+
+func parseSpec(spec string, location *time.Location) (ticks.Schedule, error) {
+	spec = strings.TrimSpace(spec)
 	if strings.Contains(spec, "TZ=") {
 		return nil, fmt.Errorf("spec %q: the time zone stands in Zone", spec)
 	}
