@@ -75,9 +75,14 @@ func parseJobRecord(s string) (r jobRecord, err error) {
 		err = json.Unmarshal([]byte(rest), &r)
 	}
 	if err != nil {
-		return r, fmt.Errorf("what is recorded of a job: %q: %w", s, err)
+		return r, fmt.Errorf("%q is recorded of it: %w", s, err)
 	}
 	return r, nil
+}
+
+// unreadable says which record is meant, and what to do about it.
+func unreadable(name, entry string, err error) error {
+	return fmt.Errorf("job %q of %s: %w; \"countoff jobs %s --forget %s\" lets it begin anew", entry, name, err, name, entry)
 }
 
 // A jobStep is what is to be done about one job now.
@@ -145,7 +150,7 @@ func (t *ticker) run(ctx context.Context) {
 		}
 		if err != nil {
 			failure = min(max(2*failure, firstFailure), lastFailure)
-			wait = failure
+			wait = min(wait, failure)
 			t.tell(Ticked{Err: err, Again: wait})
 		} else {
 			failure = 0
@@ -167,18 +172,21 @@ func (t *ticker) tell(e Ticked) {
 	}
 }
 
-// look fires what is due and returns when to look again.
+// look fires what is due and returns when to look again, at the latest. A job whose record
+// cannot be read is an error, and does not keep the others from being fired.
 func (t *ticker) look(ctx context.Context) (time.Duration, error) {
 	now, err := t.call(ctx, make([]jobStep, len(t.jobs)))
 	if err != nil {
-		return 0, err
+		return lookEvery, err
 	}
 	for {
 		steps, due, next := make([]jobStep, len(t.jobs)), false, now.Add(lookEvery)
+		var unread []error
 		for i, j := range t.jobs {
 			r, err := parseJobRecord(t.known[i])
 			if err != nil {
-				return 0, err
+				unread = append(unread, unreadable(t.stream.source.name, j.Name, err))
+				continue
 			}
 			steps[i] = stepOf(j, r, now)
 			due = due || steps[i].value != ""
@@ -187,10 +195,10 @@ func (t *ticker) look(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		if !due {
-			return max(next.Sub(now), time.Millisecond), nil
+			return max(next.Sub(now), time.Millisecond), errors.Join(unread...)
 		}
 		if now, err = t.call(ctx, steps); err != nil {
-			return 0, err
+			return lookEvery, err
 		}
 		for i, s := range steps {
 			if s.value != "" && t.known[i] == s.value && s.ticked.Job != "" {
@@ -275,7 +283,8 @@ type JobState struct {
 	Fired int64
 }
 
-// Jobs reads what is known of the jobs in the partitions ids of name: for people.
+// Jobs reads what is known of the jobs in the partitions ids of name: for people. Records that
+// cannot be read are an error beside all others.
 func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]JobState, error) {
 	pipe := client.Pipeline()
 	for _, id := range ids {
@@ -286,11 +295,13 @@ func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []
 		return nil, fmt.Errorf("redissource: jobs of %s: %w", name, err)
 	}
 	var all []JobState
+	var unread []error
 	for i, cmd := range cmds {
 		for entry, value := range cmd.(*redis.MapStringStringCmd).Val() {
 			r, err := parseJobRecord(value)
 			if err != nil {
-				return nil, fmt.Errorf("redissource: job %s of %s: %w", entry, name, err)
+				unread = append(unread, unreadable(name, entry, err))
+				continue
 			}
 			s := JobState{Entry: entry, Partition: ids[i], Spec: r.Spec, Zone: r.Zone, Key: r.Key, Upto: time.UnixMilli(r.upto), Fired: r.Fired}
 			if last, err := time.Parse(time.RFC3339, r.Tick); err == nil {
@@ -299,7 +310,7 @@ func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []
 			all = append(all, s)
 		}
 	}
-	return all, nil
+	return all, errors.Join(unread...)
 }
 
 // ForgetJob removes what is known of an entry in the partitions ids, and reports whether there
@@ -336,7 +347,7 @@ func (m *mover) moveJobs(ctx context.Context, id partition.ID) error {
 	for entry, value := range found.Val() {
 		r, err := parseJobRecord(value)
 		if err != nil {
-			return err
+			return unreadable(m.name, entry, err)
 		}
 		home, err := m.hash.Of(r.Key, m.to)
 		if err != nil || home == id {

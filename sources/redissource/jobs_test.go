@@ -347,6 +347,53 @@ func TestTicksThatCannotBeFiredAreTold(t *testing.T) {
 	})
 }
 
+// A record that nobody can read stops its own job, and what is said of it says which and what to do.
+func TestAnUnreadableRecordStopsItsOwnJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		told := make(chan Ticked, 100)
+		minute := jobs.Entry{Name: "good", Spec: "* * * * *", Zone: "UTC", Missed: jobs.Once, Key: "k"}
+		broken := minute
+		broken.Name = "broken"
+		src, err := New(client, "n", Config{Partitions: 1, Ticked: func(e Ticked) { told <- e }, Jobs: []jobs.Entry{broken, minute}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		setJob(t, client, "n", minute, time.Now().Add(-time.Minute))
+		if err := client.HSet(t.Context(), KeysOf("n", 0).jobsKey(), "broken", "yesterday").Err(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := src.Open(t.Context(), partition.Grant{Epoch: 1}, tokenOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := <-told; e.Job != "good" || e.Fired != 1 {
+			t.Errorf("told %+v, want that the other job ticked", e)
+		}
+		e := <-told
+		for _, want := range []string{`job "broken" of n`, `"yesterday"`, "countoff jobs n --forget broken"} {
+			if e.Err == nil || !strings.Contains(e.Err.Error(), want) {
+				t.Errorf("told %+v, want it to say %q", e, want)
+			}
+		}
+		states, err := Jobs(t.Context(), client, "n", []partition.ID{0})
+		if len(states) != 1 || states[0].Entry != "good" || err == nil || !strings.Contains(err.Error(), "--forget broken") {
+			t.Errorf("read %+v, %v", states, err)
+		}
+		if _, err := ForgetJob(t.Context(), client, "n", "broken", []partition.ID{0}); err != nil {
+			t.Fatal(err)
+		}
+		for e := range told {
+			if e.Job == "broken" && e.Fired == 1 {
+				break
+			}
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestResizeTakesJobsAlong(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)
 	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 2, Hash: partition.XXHash64}); err != nil {

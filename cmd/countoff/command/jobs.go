@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -45,10 +46,7 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 				}
 				return err
 			}
-			all, err := redissource.Jobs(ctx, client, name, ids)
-			if err != nil {
-				return err
-			}
+			all, unread := redissource.Jobs(ctx, client, name, ids)
 			slices.SortFunc(all, func(a, b redissource.JobState) int {
 				return cmp.Or(cmp.Compare(a.Entry, b.Entry), cmp.Compare(a.Partition, b.Partition))
 			})
@@ -59,9 +57,12 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 						return err
 					}
 				}
-				return nil
+				return unread
 			}
 			if len(all) == 0 {
+				if unread != nil {
+					return unread
+				}
 				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "no peer of %s has had a job\n", name)
 				return err
 			}
@@ -70,7 +71,7 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 			for _, s := range all {
 				fmt.Fprintf(w, "%s\t%v\t%s (%s)\t%s\t%d\t%s\n", s.Entry, s.Partition, s.Spec, s.Zone, stamp(s.Last), s.Fired, nextTick(s))
 			}
-			return w.Flush()
+			return errors.Join(w.Flush(), unread)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")

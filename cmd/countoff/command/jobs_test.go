@@ -31,6 +31,18 @@ func TestJobs(t *testing.T) {
 		j["last_tick"] != "2026-03-01T03:00:00Z" || j["fired"] != 31.0 || j["next_tick"] != "2026-03-02T03:00:00Z" {
 		t.Errorf("as JSON: %v, %v", j, err)
 	}
+	// What cannot be read is told beside the others.
+	if err := client.HSet(t.Context(), key, "broken", "yesterday").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"", " --json"} {
+		var out output
+		err := s.start(t.Context(), &out, "jobs billing"+how)
+		if codeOf(err) != exit.Failed || !strings.Contains(err.Error(), "--forget broken") || !strings.Contains(out.String(), "close-day") {
+			t.Errorf("with a broken record: %v\n%s", err, out.String())
+		}
+	}
+	s.run("jobs billing --forget broken")
 	s.fails(exit.Usage, "jobs billing --forget close-year")
 	s.run("jobs billing --forget close-day")
 	if got := s.run("jobs billing"); strings.Contains(got, "close-day") {
