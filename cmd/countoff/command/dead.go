@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/kafkasource"
@@ -145,7 +148,7 @@ func deadListCommand() *cobra.Command {
 				if id == "" {
 					id = place(d)
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", id, d.Type, d.Key, d.Attempts, date(d.Died), oneLine(d.Reason))
+				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key), d.Attempts, date(d.Died), oneLine(d.Reason))
 				return true
 			})
 			switch {
@@ -202,7 +205,7 @@ func deadShowCommand() *cobra.Command {
 func printLetter(out io.Writer, d redissource.DeadLetter) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(out, "%-12s %s\n", name, value)
+			fmt.Fprintf(out, "%-12s %s\n", name, partitionmap.Printable(value))
 		}
 	}
 	row("id", d.ID)
@@ -220,7 +223,7 @@ func printLetter(out io.Writer, d redissource.DeadLetter) {
 	for name, value := range d.Headers {
 		row("header", name+": "+value)
 	}
-	if utf8.Valid(d.Payload) {
+	if obeyed := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }; utf8.Valid(d.Payload) && !bytes.ContainsFunc(d.Payload, obeyed) {
 		fmt.Fprintf(out, "\n%s\n", d.Payload)
 	} else {
 		fmt.Fprintf(out, "\n%q\n", d.Payload)
@@ -371,7 +374,7 @@ func date(t time.Time) string {
 
 // oneLine keeps a table a table.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(partitionmap.Printable(s)), " ")
 	if r := []rune(s); len(r) > 100 {
 		return string(r[:99]) + "…"
 	}

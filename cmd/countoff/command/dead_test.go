@@ -192,3 +192,21 @@ func TestEnqueueSaysOnceWhatIsWrong(t *testing.T) {
 		t.Errorf("it says %.500q", said)
 	}
 }
+
+// What is in a task moves no cursor of who looks at it.
+func TestDeadLettersAreNotObeyedByTheTerminal(t *testing.T) {
+	s := newShell(t)
+	const evil = "a\x1b[2J\nb\u009b31m"
+	letters(t, s, []string{evil}, nil)
+	for _, line := range []string{"dead list n", "dead show n 0/0"} {
+		if got := s.run(line); strings.ContainsAny(got, "\x1b\u009b") || !strings.Contains(got, "a\ufffd[2J b\ufffd31m") {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	for payload, want := range map[string]string{"ann\n\tbob": "\nann\n\tbob\n", "a\x1b[2J": "\n\"a\\x1b[2J\"\n"} {
+		var b strings.Builder
+		if printLetter(&b, redissource.DeadLetter{Payload: []byte(payload)}); !strings.HasSuffix(b.String(), want) {
+			t.Errorf("%q", b.String())
+		}
+	}
+}

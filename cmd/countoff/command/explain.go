@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/cmd/countoff/explain"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 )
 
 func explainCommand(stores Stores) *cobra.Command {
@@ -31,7 +32,7 @@ open. Times are in UTC.`,
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(e)
 			}
 			for _, l := range e.Lines() {
-				fmt.Fprintln(cmd.OutOrStdout(), l)
+				fmt.Fprintln(cmd.OutOrStdout(), partitionmap.Printable(l))
 			}
 			return nil
 		}),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
@@ -103,7 +104,7 @@ func historyCommand(stores Stores) *cobra.Command {
 				return nil
 			}
 			for _, l := range lines {
-				fmt.Fprintln(cmd.OutOrStdout(), l)
+				fmt.Fprintln(cmd.OutOrStdout(), partitionmap.Printable(l))
 			}
 			return nil
 		}),

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/jobs"
@@ -69,7 +70,8 @@ past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "entry\tpartition\tschedule\tlast tick\tfired\tnext tick")
 			for _, s := range all {
-				fmt.Fprintf(w, "%s\t%v\t%s (%s)\t%s\t%d\t%s\n", s.Entry, s.Partition, s.Spec, s.Zone, stamp(s.Last), s.Fired, nextTick(s))
+				fmt.Fprintf(w, "%s\t%v\t%s (%s)\t%s\t%d\t%s\n", partitionmap.Printable(s.Entry), s.Partition, partitionmap.Printable(s.Spec),
+					partitionmap.Printable(s.Zone), stamp(s.Last), s.Fired, partitionmap.Printable(nextTick(s)))
 			}
 			return errors.Join(w.Flush(), unread)
 		}),

@@ -43,6 +43,12 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	s.run("jobs billing --forget broken")
+	if err := client.HSet(t.Context(), key, "a\x1b[2J\nb", record).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.run("jobs billing"); strings.Contains(got, "\x1b") || !strings.Contains(got, "a\ufffd[2J b ") {
+		t.Errorf("the entry of somebody is obeyed by the terminal: %q", got)
+	}
 	s.fails(exit.Usage, "jobs billing --forget close-year")
 	s.run("jobs billing --forget close-day")
 	if got := s.run("jobs billing"); strings.Contains(got, "close-day") {

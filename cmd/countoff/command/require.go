@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/unitsource"
@@ -61,7 +62,7 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 				}
 			}
 			for _, r := range cfg.Requires {
-				fmt.Fprintln(cmd.OutOrStdout(), r)
+				fmt.Fprintln(cmd.OutOrStdout(), partitionmap.Printable(r.String()))
 			}
 			if len(cfg.Requires) == 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: no partition asks for anything\n", args[0])

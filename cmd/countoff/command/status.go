@@ -62,6 +62,7 @@ func unitLines(s status.Status, all bool) []string {
 			who = "nobody"
 		}
 		lines = append(lines, fmt.Sprintf("  %-16s %5d units  %s%s", who, len(s.Table[peer]), strings.Join(units, "  "), more))
+		lines[len(lines)-1] = partitionmap.Printable(lines[len(lines)-1])
 	}
 	if len(lines) > 0 {
 		lines = append(lines, "")
@@ -106,7 +107,7 @@ func watchCommand(stores Stores) *cobra.Command {
 				}
 				cancel()
 				if err != nil {
-					lines = append(lines, "  "+err.Error())
+					lines = append(lines, partitionmap.Printable("  "+err.Error()))
 				} else {
 					lines = m.Lines(s)
 				}

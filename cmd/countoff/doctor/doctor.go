@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition/redisconfig"
 )
 
@@ -44,6 +45,7 @@ type Finding struct {
 }
 
 func (f Finding) String() string {
+	f.What, f.Node, f.Risk, f.Do = partitionmap.Printable(f.What), partitionmap.Printable(f.Node), partitionmap.Printable(f.Risk), partitionmap.Printable(f.Do)
 	text := fmt.Sprintf("%-7s  %-12s %s", f.Severity, f.Check, f.What)
 	if f.Node != "" {
 		text += " (" + f.Node + ")"

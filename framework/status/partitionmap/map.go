@@ -39,9 +39,14 @@ func (m *Map) Lines(s status.Status) []string {
 	for _, f := range s.Findings { // where a screen that is too short for all cuts them last
 		lines = append(lines, "  WRONG  "+f.String())
 	}
-	lines = append(append(lines, ""), m.grid(s)...)
+	lines = append(append(printable(lines), ""), m.grid(s)...)
 	lines = append(lines, "", "  "+Legend, "")
-	lines = append(lines, m.peers(s)...)
+	return append(lines, printable(m.rest(s))...)
+}
+
+// rest is what stands below the map.
+func (m *Map) rest(s status.Status) []string {
+	lines := m.peers(s)
 	for _, u := range s.Units {
 		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held))
 		switch {
@@ -251,7 +256,7 @@ func Table(s status.Status, all bool) []string {
 			lines = append(lines, fmt.Sprintf("  %9s  %s %s and empty (--all lists them)", "…", plural(n, "partition"), state))
 		}
 	}
-	return lines
+	return printable(lines)
 }
 
 func owner(h status.Held) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
@@ -118,6 +119,25 @@ func TestWhatIsWrongIsNotCutOff(t *testing.T) {
 	screen.Draw(m.Lines(s))
 	if !strings.Contains(b.String(), "WRONG  unowned") {
 		t.Errorf("it shows\n%s", b.String())
+	}
+}
+
+// What other programs call themselves moves no cursor and makes no line of its own.
+func TestIDsAreNotObeyedByTheTerminal(t *testing.T) {
+	const evil = "a\x1b[2J\n  WRONG\t\u009b31m\u202e\xff"
+	s := sample()
+	s.Peers[0].ID, s.Peers[0].Tags, s.Partitions[5].Owner = evil, []string{evil}, evil
+	s.Units = []status.Unit{{Held: status.Held{Owner: evil}, Name: evil, Trouble: evil}}
+	s.Findings = []status.Finding{{Kind: "refused", Text: evil}}
+	s.Barrier = &status.Barrier{Arrived: []string{evil}, Behind: []status.Behind{{Peer: evil}}}
+	var m Map
+	for _, l := range append(m.Lines(s), Table(s, true)...) {
+		if i := strings.IndexFunc(l, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("%q", l)
+		}
+	}
+	if l := m.Lines(s)[1]; l != "  WRONG  refused: a\ufffd[2J   WRONG \ufffd31m\ufffd\ufffd" {
+		t.Errorf("%q", l)
 	}
 }
 
