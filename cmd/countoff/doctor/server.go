@@ -82,8 +82,11 @@ func (s server) persistence() Finding {
 	case s.info["aof_enabled"] == "1" && s.info["aof_last_write_status"] == "err":
 		f.Severity, f.What = Danger, "the append only file cannot be written"
 		f.Risk, f.Do = "every write is refused: leases run out, nothing is worked on", "look at the server's log and disk"
-	case s.info["rdb_last_bgsave_status"] == "err" && s.config["stop-writes-on-bgsave-error"] != "no":
+	case s.info["rdb_last_bgsave_status"] == "err" && s.config["stop-writes-on-bgsave-error"] != "no" && (save != "" || len(s.config) == 0):
 		f.Severity, f.What = Danger, "the last snapshot failed, and the server refuses writes because of it (MISCONF)"
+		if len(s.config) == 0 {
+			f.What = "the last snapshot failed, and the server may refuse writes because of it (MISCONF)"
+		}
 		f.Risk, f.Do = "leases run out, nothing is worked on", "look at the server's log and disk"
 	case s.info["aof_enabled"] == "1" && fsync == "always":
 		f.Severity, f.What = Fine, "append only file, written before each answer"
@@ -91,6 +94,10 @@ func (s server) persistence() Finding {
 		f.Severity, f.What = Warning, "append only file, written when the system likes"
 		f.Risk = "a crash of the host loses the enqueues and settles of the last half minute"
 		f.Do = "CONFIG SET appendfsync everysec"
+	case s.info["aof_enabled"] == "1" && fsync == "":
+		f.Severity, f.What = Note, "append only file; how often it is written is not told"
+		f.Risk = "a crash of the host may lose the enqueues and settles of the last half minute"
+		f.Do = "let a user who may read CONFIG look: appendfsync should be everysec or always"
 	case s.info["aof_enabled"] == "1":
 		f.Severity, f.What = Fine, "append only file, written every second"
 		f.Risk = "a crash of the host, or of the server while its disk is slow, loses up to two seconds: tasks enqueued in them are gone, tasks settled in them run again"
