@@ -27,9 +27,14 @@ the ledger is lost; peers are told the same URLs (redisfx.Config.Epochs).
 --admit sets up masters that are empty: all in the beginning, which must answer; later one
 that has lost its memory, or a new one, for which a majority must answer.
 
+It looks at the masters alone: --redis, --ledger and --timeout are nothing to it.
+
 Exit code 7 says that something is at risk, 3 that less than a majority answers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
+			if len(masters) == 0 {
+				return exit.With(exit.Usage, errors.New("want --masters: the URLs of three or five masters, as the peers are told them"))
+			}
 			q, err := redisquorum.Open(args[0], masters, quorum.Config{Timeout: timeout})
 			if err != nil {
 				return exit.With(exit.Usage, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"time"
+	_ "time/tzdata" // jobs reads schedules of zones that this machine may not have
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
