@@ -421,6 +421,31 @@ func TestResizeTakesJobsAlong(t *testing.T) {
 	}
 }
 
+// A record that cannot be read has no key to move it by. That is said while the name can still be
+// opened again: in the midst of a resize nobody could do what the error asks for.
+func TestResizeBeginsNotWithAnUnreadableRecord(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 4, Hash: partition.XXHash64}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), KeysOf(name, 3).jobsKey(), "broken", "yesterday").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resize(t.Context(), client, name, 2, ResizeConfig{Idle: idle}); err == nil || !strings.Contains(err.Error(), "countoff jobs "+name+" --forget broken") {
+		t.Errorf("resized with %v", err)
+	}
+	cfg, err := redisconfig.Read(t.Context(), client, name)
+	if err != nil || cfg.Total != 4 {
+		t.Fatalf("the name has %+v, %v", cfg, err)
+	}
+	if _, err := ForgetJob(t.Context(), client, name, "broken", cfg.IDs()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resize(t.Context(), client, name, 2, ResizeConfig{Idle: idle}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAJobWhoseKeyIsNoNumberIsRefused(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)
 	src, err := New(client, name, Config{Partitions: 2, Hash: partition.ByID, Jobs: []jobs.Entry{

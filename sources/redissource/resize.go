@@ -78,6 +78,10 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		// from here on is refused.
 		err := cfg.Idle(ctx)
 		if err == nil {
+			// Once moving has begun nobody could forget a record that cannot be moved.
+			_, err = Jobs(ctx, client, name, partition.Config{Total: m.from}.IDs())
+		}
+		if err == nil {
 			err = closeUnits(ctx, client, begun.Config.Units)
 		}
 		if err != nil {
