@@ -148,7 +148,7 @@ func deadListCommand() *cobra.Command {
 				if id == "" {
 					id = place(d)
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key), d.Attempts, date(d.Died), oneLine(d.Reason))
+				letterRow(table, id, d.Type, d.Key, d.Attempts, d.Died, d.Reason)
 				return true
 			})
 			switch {
@@ -363,6 +363,12 @@ func pick(ctx context.Context, client redis.UniversalClient, name string, wanted
 		err = fmt.Errorf("no dead letter of %s is called %s: see countoff dead list %s", name, strings.Join(missing, ", "), name)
 	}
 	return found, err
+}
+
+// letterRow prints a dead letter of a list or a topic as a line of the table.
+func letterRow(table io.Writer, id, typ, key string, attempts int, died time.Time, reason string) {
+	fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(typ), partitionmap.Printable(key),
+		attempts, date(died), oneLine(reason))
 }
 
 func date(t time.Time) string {

@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/framework/program/exit"
-	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
@@ -111,7 +110,7 @@ func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, l
 		if n == 1 {
 			fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(l.ID), partitionmap.Printable(l.Type), partitionmap.Printable(l.Key), l.Attempts, date(l.Died), oneLine(l.Reason))
+		letterRow(table, l.ID, l.Type, l.Key, l.Attempts, l.Died, l.Reason)
 		return true
 	})
 	switch {
