@@ -77,8 +77,9 @@ func WithSkew(choose func(most time.Duration) time.Duration) Option {
 	return func(x *Indexer) { x.skew = choose }
 }
 
-// WithMissed has missed called, from the goroutine of the turns, for each interval in
-// which the peer was not or not surely counted. It must not block.
+// WithMissed has missed called, from the goroutine of the turns, for each turn in which
+// the peer was not or not surely counted, with its interval. What passes while the process
+// stands still has no turns of its own. It must not block.
 func WithMissed(missed func(number uint64, err error)) Option {
 	return func(x *Indexer) { x.missed = missed }
 }
@@ -172,17 +173,23 @@ func (x *Indexer) turn(ctx context.Context, c clock, p *peer, number uint64) (no
 		err = x.have(ctx, t, c.end(number))
 		missed = max(1, c.late(x.now(), number)) // a call may have hung for long
 	}
-	if err == nil {
-		return p.end(t)
+	if err != nil {
+		if ctx.Err() != nil {
+			return pair{}, false
+		}
+		x.missed(number, err)
+		if !t.failed() {
+			return p.miss(missed)
+		}
 	}
-	if ctx.Err() != nil {
-		return pair{}, false
+	was := p.told
+	now, news = p.end(t)
+	if missed > 1 { // the turn was had, and then those of whole intervals were not
+		if gone, told := p.miss(missed - 1); told {
+			return gone, was.index != none
+		}
 	}
-	x.missed(number, err)
-	if t.failed() {
-		return p.end(t)
-	}
-	return p.miss(missed)
+	return now, news
 }
 
 // have asks all the questions of t, none after the interval's end.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,62 @@ func TestLongPause(t *testing.T) {
 			if got := peers[i].told(); got[len(got)-1] != want {
 				t.Errorf("peer %d was told %v, want %s in the end", i, got, want)
 			}
+		}
+	})
+}
+
+// Also where it stands still while it asks for its index, whether the answer is lost or comes
+// when it goes on: what was its own in that interval is somebody else's now.
+func TestLongPauseWhileItAsksForItsIndex(t *testing.T) {
+	for name, answered := range map[string]bool{"lost": false, "answered": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				peers := three(t, intervalindexer.Config{}, false)
+				peers[0].misbehave(once(true, func(ctx context.Context, next func() (int64, error)) (int64, error) {
+					v, err := next()
+					pass(6)
+					if !answered {
+						err = ctx.Err()
+					}
+					return v, err
+				}))
+				pass(6.5)
+				if got := peers[0].told(); !slices.Equal(got, []string{"0 of 3", "-1 of 3"}) {
+					t.Errorf("after the pause told %v", got)
+				}
+				pass(5)
+				for i, want := range []string{"2 of 3", "1 of 3", "0 of 3"} {
+					if got := peers[i].told(); got[len(got)-1] != want {
+						t.Errorf("peer %d was told %v, want %s in the end", i, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A newcomer that stands still in the turn that would have made it a member was none: it has
+// nothing to take back.
+func TestLongPauseOfANewcomer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(new(intervalindexer.Memory))
+		var asked atomic.Int32
+		s.incr = func(_ context.Context, key string, next func() (int64, error)) (int64, error) {
+			if _, isCount := counts(key); !isCount {
+				if asked.Add(1) == 3 {
+					pass(6)
+				}
+			}
+			return next()
+		}
+		p := watch(t, s, intervalindexer.Config{}, 100*time.Millisecond)
+		pass(9)
+		if got := p.told(); asked.Load() < 3 || len(got) > 0 {
+			t.Errorf("after the pause told %v", got)
+		}
+		pass(4)
+		if got := p.told(); !slices.Equal(got, []string{"0 of 1"}) {
+			t.Errorf("in the end told %v", got)
 		}
 	})
 }
