@@ -120,3 +120,12 @@ func TestEvenOfSeveralPieces(t *testing.T) {
 		}
 	}
 }
+
+// What fits in no share better than where it is stays there.
+func TestEvenMovesNothingInATie(t *testing.T) {
+	members := []partition.Member{{Session: "a"}, {Session: "b", Index: 1}}
+	table := partition.Even{Busy: []partition.ID{0, 0}}.Assign([]partition.ID{0}, members, partition.Table{0: "b"})
+	if table[0] != "b" {
+		t.Errorf("two pieces that cannot be parted went from b to %s", table[0])
+	}
+}

@@ -66,6 +66,10 @@ func TestFilterAdmitsNoUnreadableKey(t *testing.T) {
 	if !f.Admit("18446744073709551615") {
 		t.Error("refuses the greatest id")
 	}
+	f.Publish(c, []partition.ID{-1})
+	if f.Has(-1) || f.Has(0) {
+		t.Error("owns what is no partition")
+	}
 	f.Publish(partition.Config{}, nil)
 	if f.Admit("1") {
 		t.Error("admits a key where nothing is owned")

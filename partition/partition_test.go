@@ -120,6 +120,11 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
+	for _, total := range []int{1, partition.MaxTotal} {
+		if err := (partition.Config{Total: total, Hash: partition.Murmur2}).Validate(); err != nil {
+			t.Error(err)
+		}
+	}
 	if err := (partition.Config{Total: -1, Hash: "md5"}).Validate(); err == nil ||
 		!strings.Contains(err.Error(), "md5") || !strings.Contains(err.Error(), "-1") {
 		t.Errorf("not all faults at once: %v", err)

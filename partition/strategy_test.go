@@ -44,6 +44,7 @@ func drawMembers(t *rapid.T, most int) []partition.Member {
 			Index:   rapid.IntRange(0, i).Draw(t, "index"),
 			Weight:  rapid.IntRange(-1, 5).Draw(t, "weight"),
 			Down:    rapid.IntRange(0, 4).Draw(t, "down") == 0,
+			Seat:    rapid.IntRange(0, i).Draw(t, "seat"),
 		}
 	}
 	return members
@@ -68,7 +69,8 @@ func drawTable(t *rapid.T, ids []partition.ID, members []partition.Member) parti
 // Each id gets exactly one member that is not down; with nobody, nothing; the order
 // in which members and ids come does not matter; what goes in is left alone.
 func TestStrategiesGiveEachIDOneOwner(t *testing.T) {
-	for _, s := range everyStrategy {
+	unnamed := []partition.Strategy{partition.First{}, partition.Even{Busy: []partition.ID{7, 3, 3, 3, 0, 55, partition.FirstUnit, 7, 99}}}
+	for _, s := range slices.Concat(everyStrategy, unnamed) {
 		t.Run(s.Name(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := partition.Config{
@@ -162,6 +164,23 @@ func TestStickyAndRingAreEven(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The greatest weight there is leaves the arithmetic right and the memory alone.
+func TestHugeWeights(t *testing.T) {
+	ids := partition.Config{Total: partition.MaxTotal}.IDs()
+	members := []partition.Member{{Session: "a", Weight: math.MaxInt}, {Session: "b", Index: 1, Weight: math.MaxInt}, {Session: "c", Index: 2}}
+	for _, s := range []partition.Strategy{partition.Sticky{}, partition.Ring{}} {
+		got, _ := counts(s.Assign(ids, members, nil))
+		// One in 2^31 of 2^16 is nothing, or one.
+		if half := len(ids) / 2; got["c"] > 1 || got["a"] < half-1 || got["b"] < half-1 {
+			t.Errorf("%s: %v", s.Name(), got)
+		}
+	}
+	got, _ := counts(partition.Rendezvous{}.Assign(ids, members, nil))
+	if got["c"] > 1 || got["a"] < len(ids)*2/5 || got["b"] < len(ids)*2/5 {
+		t.Errorf("rendezvous: %v", got)
 	}
 }
 
@@ -279,6 +298,28 @@ func TestJumpSpreadsTheShareOfTheDown(t *testing.T) {
 				}
 			}
 			before = after
+		}
+	}
+}
+
+// Seats go before indexes: who came back has the last index, and its old place.
+func TestSeatsGoBeforeIndexes(t *testing.T) {
+	ids := partition.Config{Total: 256}.IDs()
+	for _, s := range []partition.Strategy{partition.Jump{}, partition.First{}} {
+		before, after := team(4), team(4)
+		for i := range before {
+			before[i].Seat = i
+			after[i].Seat, after[i].Index = i, (i+3)%4
+		}
+		was := s.Assign(ids, before, nil)
+		if moved(was, s.Assign(ids, after, nil)) != 0 {
+			t.Errorf("%s: seats are the same, and something moved", s.Name())
+		}
+		after[0].Down = true
+		for id, owner := range s.Assign(ids, after, nil) {
+			if was[id] != after[0].Session && owner != was[id] || s.Name() == "first" && owner != after[1].Session {
+				t.Fatalf("%s: the first seat is down: %v went to %s", s.Name(), id, owner)
+			}
 		}
 	}
 }

@@ -58,6 +58,47 @@ func TestLateTurnIsNotHad(t *testing.T) {
 	})
 }
 
+// A notary refuses nothing, and holds each count to be for the interval it is made in.
+type notary struct {
+	Memory
+	t   *testing.T
+	now func() time.Time
+}
+
+func (n *notary) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
+	if number := (clock{interval: time.Second}).number(n.now()); key != countKey("mail-sender", number) && key != indexKey("mail-sender", number, 0) {
+		n.t.Errorf("%s is counted in the interval %d", key, number)
+	}
+	return n.Memory.Incr(ctx, key, expiry)
+}
+
+// A clock that is set back while a turn is waited for puts the turn off: nobody is counted in
+// an interval that has not begun.
+func TestClockIsSetBackBeforeATurn(t *testing.T) {
+	for _, step := range []time.Duration{-10 * time.Millisecond, -700 * time.Millisecond, -2 * time.Second, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var offset atomic.Int64
+			now := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+			x, err := New(&notary{t: t, now: now}, "mail-sender", Config{Interval: time.Second},
+				WithSkew(func(time.Duration) time.Duration { return 500 * time.Millisecond }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.now = now
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- x.Index(ctx, func(partition.View) {}) }()
+			<-time.After(4200 * time.Millisecond)
+			offset.Store(int64(step))
+			<-time.After(8 * time.Second)
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // When the wall clocks of all peers are set back by an hour, they do not stand still
 // until it has come again, and their versions go on rising. Set forward, they go on
 // there.

@@ -161,6 +161,29 @@ func TestLongPauseWhileItAsksForItsIndex(t *testing.T) {
 	}
 }
 
+// Of a pause that ends before the turn after next one interval is missed: nothing to a patient
+// peer, all to a hasty one.
+func TestPauseOfOneIntervalWhileItAsksForItsIndex(t *testing.T) {
+	for _, hasty := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			peers := three(t, intervalindexer.Config{Hasty: hasty}, false)
+			peers[0].misbehave(once(true, func(_ context.Context, next func() (int64, error)) (int64, error) {
+				v, err := next()
+				pass(1.95)
+				return v, err
+			}))
+			pass(3) // its turn is over before the next, at 2.1 intervals
+			want := []string{"0 of 3"}
+			if hasty {
+				want = []string{"0 of 3", "-1 of 3"}
+			}
+			if got := peers[0].told(); len(got) < len(want) || !slices.Equal(got[:len(want)], want) || !hasty && len(got) > 1 {
+				t.Errorf("hasty %v: told %v, want %v first", hasty, got, want)
+			}
+		})
+	}
+}
+
 // A newcomer that stands still in the turn that would have made it a member was none: it has
 // nothing to take back.
 func TestLongPauseOfANewcomer(t *testing.T) {
@@ -246,8 +269,8 @@ func TestSkew(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSpy(new(intervalindexer.Memory))
 			var options []intervalindexer.Option
-			if i == 0 {
-				options = append(options, intervalindexer.WithSkew(func(most time.Duration) time.Duration { return 2 * most }))
+			if i < 3 {
+				options = append(options, intervalindexer.WithSkew(func(most time.Duration) time.Duration { return time.Duration(2-2*i) * most }))
 			}
 			x, err := intervalindexer.New(s, "mail-sender", intervalindexer.Config{Interval: interval}, options...)
 			if err != nil {
