@@ -270,6 +270,10 @@ func (s *Stream) Tell(err error) {
 	s.TellSettles(err)
 }
 
+// Look lets the Fetch that waits look again: there is something for it. The caller holds the
+// lock.
+func (s *Stream) Look() { s.callers.tellFetch(nil) }
+
 // TellFetch gives err to the Fetch that waits, and reports whether one does. The caller
 // holds the lock.
 func (s *Stream) TellFetch(err error) bool {

@@ -33,6 +33,9 @@ func (l *Log) String() string {
 	for _, key := range slices.Sorted(maps.Keys(l.waited)) {
 		fmt.Fprintf(&b, " waited %d", key)
 	}
+	if l.announced != None {
+		b.WriteString(" announced")
+	}
 	if l.told {
 		b.WriteString(" told")
 	}

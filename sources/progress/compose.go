@@ -22,8 +22,15 @@ func (l *Log) Full() bool {
 	return l.room(i) <= 0
 }
 
-// room is how many more positions may be read if the entries before i go.
-func (l *Log) room(i uint64) int { return l.cfg.Window - int(l.end-i) }
+// room is how many more positions may be read if the entries before i go. What was announced
+// is still to be read.
+func (l *Log) room(i uint64) int {
+	n := l.cfg.Window - int(l.end-i)
+	if l.announced != None {
+		n++
+	}
+	return n
+}
 
 // Compose writes the next request into r, reusing its slices. limit is how many
 // tasks the caller can start soon, 0 if it waits for none; with fetch they are
@@ -36,6 +43,9 @@ func (l *Log) Compose(limit int, fetch bool, upto uint64, r *Request) {
 	}
 	for r.queued < len(l.queue) && (r.queued < l.sent || l.queue[r.queued].Seq <= upto) {
 		v := &l.queue[r.queued]
+		if v.Position == l.announced { // and what is behind it: verdicts are answered in their order
+			break
+		}
 		if e := l.find(v.Position); e != nil && e.state == settled && v.Outcome != Retry {
 			e.state = said
 		}

@@ -65,6 +65,8 @@ type Log struct {
 	seq      uint64
 	answered uint64
 
+	announced int64 // the newest entry, which was not read yet; None: there is no such
+
 	running int // handed out
 	parked  int // handed out, failed, the caller waits for its retry
 	held    int // suspects not handed out
@@ -108,7 +110,7 @@ type entry struct {
 func New(cfg Config, o Opened) *Log {
 	return &Log{
 		cfg: cfg.WithDefaults(), base: o.Base, read: o.Base, seen: o.Writes, gate: o.Gate, suspects: o.Suspects,
-		done: o.Done, ring: make([]entry, 64), solo: None, alone: None,
+		done: o.Done, ring: make([]entry, 64), announced: None, solo: None, alone: None,
 	}
 }
 
@@ -150,22 +152,68 @@ func (l *Log) AddLifted(pos int64, key uint64) {
 // returns false if it is finished already.
 func (l *Log) Add(pos int64, key uint64) bool {
 	e := entry{pos: pos, key: key, state: buffered, suspect: pos < l.suspects && !l.hasWaited(key)}
-	for len(l.done) > 0 && l.done[0] < pos {
-		l.done = l.done[1:]
-	}
-	if len(l.done) > 0 && l.done[0] == pos {
+	if l.finished(pos) {
 		e.state, e.suspect = known, false
 	}
 	if e.suspect {
 		l.held++
 	}
+	l.append(e)
+	l.read = pos + 1
+	return e.state == buffered
+}
+
+// finished reports whether an earlier owner has finished pos, which is not below any asked
+// for before.
+func (l *Log) finished(pos int64) bool {
+	for len(l.done) > 0 && l.done[0] < pos {
+		l.done = l.done[1:]
+	}
+	return len(l.done) > 0 && l.done[0] == pos
+}
+
+func (l *Log) append(e entry) {
 	if int(l.end-l.first) == len(l.ring) {
 		l.grow()
 	}
 	*l.at(l.end) = e
 	l.end++
-	l.read = pos + 1
-	return e.state == buffered
+}
+
+// Announce adds the position that comes next before it is read: whoever pushed the task
+// has said what it is and whose the log was, and the store knows that it may be started.
+// It returns false if it is to be read first.
+//
+// It may be started, but nothing is said of it before it is read all the same, and is what
+// was announced (Confirm). A store that fell back may have another task in its place, of
+// which what became of this one would be believed:
+//
+//	the owner hears t1 at 5 and runs it · the store's replica, which has not heard of t1,
+//	takes over · t2 is pushed, to 5 · the owner says that 5 is done: t2 is lost
+//
+// A fetched task needs no such look, because its owner has written to the store since it
+// was pushed: a replica without the task is without that write, see Seen.
+//
+// Nothing is announced while suspects are held or one runs alone: what runs beside them is
+// for Hand to say, of what was read.
+func (l *Log) Announce(pos int64, key uint64) bool {
+	if pos != l.read || l.announced != None || pos < l.suspects || l.finished(pos) ||
+		l.held > 0 || l.solo != None || l.room(l.first) <= 0 {
+		return false
+	}
+	l.append(entry{pos: pos, key: key, state: buffered})
+	l.announced = pos
+	l.gate = max(l.gate, pos+1)
+	return true
+}
+
+// Announced is the position that was announced and not read yet, or None.
+func (l *Log) Announced() int64 { return l.announced }
+
+// Confirm says that the announced position was read, and that it holds what was announced.
+func (l *Log) Confirm() {
+	l.read = l.announced + 1
+	l.announced = None
 }
 
 // Skip says that there are no elements below pos that were not read: a log may

@@ -3,6 +3,8 @@ package redissource
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -27,6 +29,7 @@ type stream struct {
 	tried   map[int64]redisprogress.Tried    // of positions that were not read yet
 	locks   map[int64]redisprogress.Lock     // of open tasks
 	rings   uint64                           // bells heard
+	heard   string                           // the element that was announced, until it is read
 	portion portion                          // of the next read
 	atEnd   bool                             // all there was is read, and the next push rings
 	due     time.Time                        // of the next delayed task; zero: none
@@ -95,13 +98,37 @@ func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c redisprogr
 	return seq
 }
 
-// ring says that there may be something new in the list.
-func (s *stream) ring() {
+// ring says that there may be something new in the list, and what it is if the bell says so.
+func (s *stream) ring(says string) {
 	s.Mu.Lock()
+	if says != "" {
+		s.announce(says, time.Now())
+	}
 	s.rings++
 	s.atEnd = false
 	s.Mu.Unlock()
 	s.Nudge()
+}
+
+// announce takes in the one task that a bell tells of, if a Fetch waits for it at the end of
+// the list: it starts while it is read, and not after. See [progress.Log.Announce].
+//
+// The token is the one that stood when the task was pushed: who has lost the partition by
+// then hears of a task of somebody else. The caller holds the lock.
+func (s *stream) announce(says string, now time.Time) {
+	token, rest, _ := strings.Cut(says, " ")
+	place, element, found := strings.Cut(rest, " ")
+	pos, err := strconv.ParseInt(place, 10, 64)
+	if !found || err != nil || token != s.token.String() || !s.atEnd || !s.Waits() || s.Fresh() {
+		return
+	}
+	var e envelope
+	if e.parse(element) != nil || e.unique || e.tries+e.crashes > 0 || !s.Log.Announce(pos, logstream.KeyHash(e.key)) {
+		return
+	}
+	s.heard = element
+	deliver(s.Held.Next(), &e, pos, delivery(&e, redisprogress.Tried{}, false, s.first))
+	s.Look()
 }
 
 // idle reports how long the list should be, and how often the log was written at

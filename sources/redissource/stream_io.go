@@ -27,12 +27,13 @@ const (
 // before, too, since it only rises and tokens never come back. In the other order a
 // settle could trim the list under the read.
 type trip struct {
-	request progress.Request
-	content []redisprogress.Content
-	locks   []redisprogress.Lock
-	rings   uint64 // bells heard when it left
-	move    bool
-	source  bool // the server has forgotten the scripts: bring them along
+	request   progress.Request
+	content   []redisprogress.Content
+	locks     []redisprogress.Lock
+	rings     uint64 // bells heard when it left
+	announced int64  // what is to be among what is read, or progress.None
+	move      bool
+	source    bool // the server has forgotten the scripts: bring them along
 
 	moved   *redis.Cmd
 	read    *redis.StringSliceCmd
@@ -55,6 +56,9 @@ func (s *stream) Compose(now time.Time) bool {
 	t := &s.trip
 	due := !s.due.IsZero() && !s.due.After(now)
 	limit, read := s.Wants(now, due || !s.atEnd || s.Fresh())
+	if t.announced = s.Log.Announced(); t.announced != progress.None {
+		limit, read = max(limit, 2), true // one more, so that a list that ends there asks for a bell
+	}
 	if limit == 0 && s.Log.Seq() == s.Log.Answered() {
 		return false
 	}
@@ -202,8 +206,21 @@ func (s *stream) applyRead(t *trip, reply redisprogress.Reply, counts bool, now 
 	s.Held.Grow(len(t.read.Val()))
 	bytes := 0
 	for i, element := range t.read.Val() {
-		s.take(t.request.Read+int64(i), element, now, false)
 		bytes += len(element)
+		pos := t.request.Read + int64(i)
+		if pos != s.Log.Announced() {
+			s.take(pos, element, now, false)
+			continue
+		}
+		if element != s.heard {
+			break
+		}
+		s.Log.Confirm()
+		s.heard = ""
+	}
+	if t.announced != progress.None && t.announced == s.Log.Announced() {
+		s.Lose(sources.ErrForgot) // it is not there, or something else is
+		return nil
 	}
 	s.portion.weighed(len(t.read.Val()), bytes)
 	// If the list ended before what was asked for, the script has left the wish for

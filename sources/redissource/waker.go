@@ -90,13 +90,13 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// ring wakes the streams of a bell.
-func (w *waker) ring(bell string) {
+// ring wakes the streams of a bell, with what it says.
+func (w *waker) ring(bell, says string) {
 	w.mu.Lock()
 	streams := slices.Clone(w.streams[bell])
 	w.mu.Unlock()
 	for _, s := range streams {
-		s.ring()
+		s.ring(says)
 	}
 }
 
@@ -205,11 +205,11 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 		}
 		switch m := m.(type) {
 		case *redis.Message:
-			w.ring(m.Channel)
+			w.ring(m.Channel, m.Payload)
 		case *redis.Subscription:
 			// What was pushed before this rang nobody.
 			if m.Kind == "subscribe" {
-				w.ring(m.Channel)
+				w.ring(m.Channel, "")
 			}
 		}
 	}
@@ -292,7 +292,7 @@ func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []i
 	}
 	for i := range idle {
 		if s.found[2*i] != idle[i].length || s.found[2*i+1] < idle[i].writes {
-			idle[i].s.ring()
+			idle[i].s.ring("")
 		}
 	}
 }

@@ -55,6 +55,7 @@ func TestExploreSeesWhatIsBroken(t *testing.T) {
 		"blame all":             "poison",
 		"open again counts":     "poison",
 		"alone comes late":      "poison",
+		"announcement believed": "announce-failover",
 	} {
 		t.Run(broken, func(t *testing.T) {
 			i := slices.IndexFunc(Explorations(), func(x Exploration) bool { return x.Name == name })

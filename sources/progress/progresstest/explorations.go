@@ -16,6 +16,11 @@ func Explorations() []Exploration {
 		{Name: "poison", Keys: []uint64{0, 0}, Poison: 1, Owners: 4, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Late: 1, Lose: 1, Retry: 1}},
 		{Name: "poison-3", Keys: []uint64{0, 0, 0}, Poison: 2, Owners: 4, Window: 2, Lifted: 2, Limit: 2},
 		{Name: "failover", Keys: []uint64{1, 1}, Later: 1, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Failover: 1, Retry: 1}},
+		{Name: "announce", Keys: []uint64{1, 1}, Later: 1, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Announce: 1, Retry: 1, Lose: 1}},
+		{Name: "announce-crash", Keys: []uint64{1, 1}, Later: 1, Owners: 3, Window: 2, Lifted: 2, Limit: 2, Faults: 2, Budget: Budget{Announce: 1, Crash: 1, Lapse: 1}},
+		{Name: "announce-late", Keys: []uint64{1, 1}, Later: 1, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Announce: 1, Late: 1, Twice: 1}},
+		{Name: "announce-poison", Keys: []uint64{0, 0}, Later: 1, Poison: 2, Owners: 4, Window: 2, Lifted: 2, Limit: 2, Budget: Budget{Announce: 1}},
+		{Name: "announce-failover", Keys: []uint64{0, 0}, Later: 2, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Announce: 1, Failover: 1}},
 		{Name: "away", Away: true, Keys: []uint64{1, 1}, Owners: 2, Window: 1, Lifted: 2, Limit: 2, Faults: 2, Budget: Budget{Crash: 1, Late: 1, Retry: 1}},
 
 		{Name: "large-3keys", Large: true, Keys: []uint64{1, 1, 2}, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Late: 1, Retry: 1}},

@@ -32,7 +32,8 @@ type Exploration struct {
 
 // Budget says how often each may happen in one history. Retry, Requeue and Dead are
 // ends of handlers, not faults.
-type Budget struct{ Crash, Lapse, Lose, Late, Twice, Failover, Retry, Requeue, Dead int }
+// Announce is pushes that tell the owner what they push.
+type Budget struct{ Crash, Lapse, Lose, Late, Twice, Failover, Retry, Requeue, Dead, Announce int }
 
 // Explored says what an exploration has seen. Ends are moments in which nothing goes
 // on without a fault, and that were followed without faults until all was over.
@@ -51,6 +52,7 @@ type moment struct {
 	facts  []fact   // of the tasks that were pushed
 	at     []int    // the task by the position it was pushed to
 	late   []*message
+	words  []word // announcements that were not heard; each may come any time later, or never
 
 	installed partition.Epoch // whose token may settle; 0: nobody's
 	newest    partition.Epoch // that was ever installed
@@ -75,6 +77,13 @@ type message struct {
 	what  string
 	owner int
 	trip  *trip // nil: an open or a close
+}
+
+// A word announces a task to the owner whose token stood when it was pushed.
+type word struct {
+	owner   int
+	pos     int64
+	element string
 }
 
 type explorer struct {
@@ -172,7 +181,7 @@ func (m *moment) clone() *moment {
 	for i, o := range m.owners {
 		c.owners[i] = o.clone()
 	}
-	c.facts, c.at, c.late = slices.Clone(m.facts), slices.Clone(m.at), slices.Clone(m.late)
+	c.facts, c.at, c.late, c.words = slices.Clone(m.facts), slices.Clone(m.at), slices.Clone(m.late), slices.Clone(m.words)
 	return &c
 }
 
@@ -194,6 +203,17 @@ func (m *moment) push() {
 		m.store.Push(element{task: t}.String())
 	}
 	m.at = append(m.at, t)
+}
+
+// announce pushes the next task and tells the owner of the fence; the store notes that it
+// may be started.
+func (m *moment) announce() {
+	m.budget.Announce--
+	pos := m.end()
+	e := element{task: len(m.facts)}.String()
+	m.push()
+	m.store.Announce(pos)
+	m.words = append(m.words, word{int(m.installed) - 1, pos, e})
 }
 
 // moved moves what is delayed to the end of the list.

@@ -11,7 +11,9 @@ import (
 type kind uint8
 
 const (
-	pushes kind = iota
+	pushes    kind = iota
+	announces      // a push that tells the owner
+	hears          // the announcement n comes
 	moves
 	claims
 	arrives    // a request that is late: n
@@ -58,6 +60,11 @@ func (m *moment) describe(v move) string {
 	switch v.kind {
 	case pushes:
 		return fmt.Sprintf("push t%d at %d", len(m.facts), len(m.at))
+	case announces:
+		return fmt.Sprintf("push t%d at %d and tell p%d", len(m.facts), len(m.at), m.installed)
+	case hears:
+		w := m.words[v.n]
+		return fmt.Sprintf("p%d hears of %s at %d", w.owner+1, w.element, w.pos)
 	case moves:
 		return "what is delayed moves to the end"
 	case claims:
@@ -116,6 +123,12 @@ func (m *moment) moves() (all []move, goes bool) {
 	for i := range m.late {
 		all = append(all, move{kind: arrives, n: i})
 	}
+	if len(m.facts) < len(m.x.Keys) && m.budget.Announce > 0 && m.installed > 0 {
+		all = append(all, move{kind: announces})
+	}
+	for i := range m.words {
+		all = append(all, move{kind: hears, n: i})
+	}
 	all = m.otherEnds(all)
 	if m.holder >= 0 && len(m.owners) < m.x.Owners && !m.owners[m.holder].draining && m.owners[m.holder].log != nil {
 		all = append(all, move{kind: drains, owner: m.holder})
@@ -162,7 +175,7 @@ func (m *moment) sent(o *owner, all []move) []move {
 		v.n = 1
 		all = append(all, v)
 	}
-	if w := m.wants(o); w.says && w.read {
+	if w := m.wants(o); w.says && w.read && o.log.Announced() == progress.None {
 		v.n = onlySays
 		all = append(all, v)
 	}
@@ -259,6 +272,10 @@ func (m *moment) do(v move) {
 	switch v.kind {
 	case pushes:
 		m.push()
+	case announces:
+		m.announce()
+	case hears:
+		m.hear(v.n)
 	case moves:
 		m.moved()
 	case claims:
@@ -282,6 +299,11 @@ func (m *moment) do(v move) {
 	default:
 		m.act(m.owners[v.owner], v)
 	}
+	// Words that can change nothing any more make no other moment.
+	m.words = slices.DeleteFunc(m.words, func(w word) bool {
+		o := m.owners[w.owner]
+		return o.over || o.ghost || o.draining || o.log != nil && w.pos < o.log.Read()
+	})
 }
 
 // act lets an owner do v.

@@ -21,6 +21,7 @@ type owner struct {
 	content []content       // of verdicts that were not answered
 	trip    *trip           // sent, and not carried out
 	need    progress.Need   // what could give the log more to hand out
+	heard   string          // the element that was announced
 	unsure  bool            // the last request was not answered: it is said again
 
 	draining bool
@@ -56,6 +57,7 @@ type trip struct {
 	request  progress.Request
 	content  []string
 	elements []string
+	confirms int64 // what was announced and is to be among the elements, or progress.None
 }
 
 // An element is what the log keeps of a task.
@@ -214,6 +216,10 @@ func (w wish) any() bool { return w.limit > 0 || w.says }
 
 func (m *moment) wants(o *owner) wish {
 	w := wish{says: o.log.Seq() != o.log.Answered()}
+	if o.log.Announced() != progress.None {
+		w.limit, w.read = max(1, m.free(o)), true
+		return w
+	}
 	if o.ghost || o.draining {
 		return w
 	}
@@ -244,7 +250,10 @@ func (m *moment) send(o *owner, fits int) {
 	case fits > 0:
 		upto = o.log.Answered() + uint64(fits)
 	}
-	t := &trip{}
+	t := &trip{confirms: progress.None}
+	if w.read {
+		t.confirms = o.log.Announced()
+	}
 	o.log.Compose(w.limit, w.read, upto, &t.request)
 	for _, v := range t.request.Others {
 		i := slices.IndexFunc(o.content, func(c content) bool { return c.seq == v.Seq })
@@ -280,6 +289,14 @@ func (m *moment) add(o *owner, r *progress.Request, elements []string) {
 	for i, e := range elements {
 		pos := r.Read + int64(i)
 		task := m.parse(e).task
+		if pos == o.log.Announced() {
+			if e != o.heard {
+				return
+			}
+			m.isAt(o, pos, task)
+			o.log.Confirm()
+			continue
+		}
 		m.isAt(o, pos, task)
 		if o.log.Add(pos, m.x.Keys[task]) {
 			m.take(o, pos, e)
@@ -324,8 +341,27 @@ func (m *moment) reach(o *owner, f fate) {
 	}
 	if counts && !m.x.Away {
 		m.add(o, &t.request, t.elements)
+		if t.confirms != progress.None && t.confirms == o.log.Announced() {
+			m.lose(o) // the store forgot
+			return
+		}
 	}
 	m.hand(o)
+}
+
+// hear lets an owner hear what was announced to it.
+func (m *moment) hear(i int) {
+	w := m.words[i]
+	m.words = slices.Delete(m.words, i, i+1)
+	o := m.owners[w.owner]
+	if e := m.parse(w.element); !o.over && !o.ghost && !o.draining && o.log != nil && o.log.Announce(w.pos, m.x.Keys[e.task]) {
+		o.heard = w.element
+		o.read = append(o.read, held{pos: w.pos, task: e.task})
+		if m.store.broken == "announcement believed" {
+			o.log.Confirm()
+		}
+		m.hand(o)
+	}
 }
 
 // finish ends a handler.

@@ -179,7 +179,7 @@ func (m *moment) key() string {
 			b.WriteString("\nover")
 			continue
 		}
-		fmt.Fprint(&b, "\n", o.draining, o.ghost, o.unsure, o.need, o.read, o.lane)
+		fmt.Fprint(&b, "\n", o.draining, o.ghost, o.unsure, o.need, o.read, o.lane, o.heard)
 		if o.log == nil {
 			continue
 		}
@@ -191,6 +191,7 @@ func (m *moment) key() string {
 			o.trip.write(&b, behind)
 		}
 	}
+	fmt.Fprint(&b, "\n", m.words)
 	for _, l := range m.late {
 		fmt.Fprint(&b, "\nlate ", l.owner, l.what)
 		if l.trip != nil {
@@ -206,7 +207,7 @@ func (t *trip) write(b *strings.Builder, behind func(int64) int64) {
 	for _, v := range r.Others {
 		fmt.Fprint(b, " ", v.Position, v.Outcome, v.Attempt)
 	}
-	fmt.Fprint(b, t.content, t.elements)
+	fmt.Fprint(b, t.content, t.elements, t.confirms)
 }
 
 // write writes all but the number of writes.

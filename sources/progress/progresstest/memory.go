@@ -49,6 +49,9 @@ func (m *Memory) open(x int64) bool {
 // Push appends an element.
 func (m *Memory) Push(element string) { m.state.pending = append(m.state.pending, element) }
 
+// Announce notes that what was just pushed to pos may be started.
+func (m *Memory) Announce(pos int64) { m.state.h = max(m.state.h, pos+1) }
+
 // Move appends the delayed elements.
 func (m *Memory) Move() []string {
 	moved := m.state.delayed

@@ -1,0 +1,267 @@
+package redissource
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// A fetched is what a Fetch returned.
+type fetched struct {
+	tasks []sources.Task
+	err   error
+}
+
+// waiting has a Fetch wait at the end of the log, where the next push rings.
+func (w *world) waiting(s *stream) <-chan fetched {
+	w.t.Helper()
+	got := make(chan fetched, 1)
+	go func() {
+		tasks, err := s.Fetch(w.t.Context(), 4)
+		got <- fetched{tasks, err}
+	}()
+	eventually(w.t, func() bool {
+		_, idle := s.idle()
+		s.Mu.Lock()
+		listens := s.rings > 0 // the first is for the subscription
+		s.Mu.Unlock()
+		return idle && listens && w.fence("w") == "1"
+	})
+	return got
+}
+
+// held keeps back what reads the list, until it is let go. read gets a value for each such request.
+func (l *wire) held() (read <-chan struct{}, letGo func()) {
+	came, gate := make(chan struct{}, 100), make(chan struct{})
+	l.set(func(cmds []redis.Cmder, send func() error) error {
+		if cmds[0].Name() == "lrange" {
+			came <- struct{}{}
+			<-gate
+		}
+		return send()
+	})
+	return came, func() { close(gate) }
+}
+
+func (w *world) producer() *Producer {
+	w.t.Helper()
+	p, err := NewProducer(w.t.Context(), w.client, w.name, ProducerConfig{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { p.Close(w.t.Context()) })
+	return p
+}
+
+// An owner that waits at the end is told what was pushed: the task starts before the list was
+// read. Nothing is said of it before.
+func TestAnnouncedStartsUnread(t *testing.T) {
+	w, line := newWired(t, Config{})
+	s := w.open()
+	got := w.waiting(s)
+	read, letGo := line.held()
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a", Key: "k", Type: "t", Payload: []byte("p")}); err != nil {
+		t.Fatal(err)
+	}
+	f := <-got
+	if f.err != nil || fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+		t.Fatalf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+	}
+	if a := f.tasks[0]; a.Key != "k" || a.Type != "t" || string(a.Payload) != "p" || a.Attempt != 1 || a.Token != s.token || a.Receipt != 0 {
+		t.Errorf("the task is %+v", a)
+	}
+	if h := w.fence("h"); h != "1" {
+		t.Errorf("it runs, and the store knows of starts below %s", h)
+	}
+	settled := make(chan error, 1)
+	go func() {
+		settled <- s.Settle(t.Context(), sources.Settlement{Task: &f.tasks[0], Outcome: sources.Done, Attempt: 1})
+	}()
+	<-read
+	select {
+	case err := <-settled:
+		t.Fatalf("it is settled before it was read: %v", err)
+	default:
+	}
+	letGo()
+	if err := <-settled; err != nil {
+		t.Fatal(err)
+	}
+	w.close(s)
+	if b := w.fence("b"); b != "1" {
+		t.Errorf("the base is %s", b)
+	}
+	w.empty(w.keys.Pending, w.keys.Done)
+}
+
+// An owner that ends does not leave behind what it was told and has done.
+func TestAnnouncedIsSettledByTheLastWord(t *testing.T) {
+	w, line := newWired(t, Config{})
+	s := w.open()
+	got := w.waiting(s)
+	read, letGo := line.held()
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	f := <-got
+	<-read
+	s.Mu.Lock()
+	_, err := s.Record(&sources.Settlement{Task: &f.tasks[0], Outcome: sources.Done, Attempt: 1}, f.tasks[0].Born.Time())
+	s.Mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo()
+	w.close(s)
+	if b := w.fence("b"); b != "1" {
+		t.Errorf("the base is %s", b)
+	}
+}
+
+// What a bell says is started only if it is said to this owner, of the next position, and can
+// be read; everything else is a bell like any other.
+func TestBellThatAnnouncesNothing(t *testing.T) {
+	ok := string(appendEnvelope(nil, &envelope{id: "x", born: 1}))
+	for what, says := range map[string]string{
+		"another's":        "1:another 0 " + ok,
+		"of a later owner": "2:s1 0 " + ok,
+		"a position ahead": "1:s1 1 " + ok,
+		"no position":      "1:s1 - " + ok,
+		"no envelope":      "1:s1 0 ",
+		"half a bell":      "1:s1 0",
+		"a unique one":     "1:s1 0 " + string(appendEnvelope(nil, &envelope{id: "x", born: 1, unique: true})),
+		"one that crashed": "1:s1 0 " + string(appendEnvelope(nil, &envelope{id: "x", born: 1, crashes: 1})),
+	} {
+		t.Run(what, func(t *testing.T) {
+			w, line := newWired(t, Config{})
+			s := w.open()
+			got := w.waiting(s)
+			read, letGo := line.held()
+			w.client.Publish(t.Context(), w.keys.Bell, says)
+			<-read // it was heard: the list is looked at
+			s.Mu.Lock()
+			announced := s.Log.Announced()
+			s.Mu.Unlock()
+			if announced != progress.None {
+				t.Error("it is believed")
+			}
+			letGo()
+			w.push("a")
+			w.client.Publish(t.Context(), w.keys.Bell, "")
+			if f := <-got; f.err != nil || fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+				t.Errorf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+			}
+		})
+	}
+}
+
+// Who was told of a task that the store does not have, or has no longer, says nothing of what
+// stands in its place: the store fell back to before the push.
+func TestAnnouncedIsNotThere(t *testing.T) {
+	for _, instead := range []string{"", "b"} {
+		t.Run("instead: "+instead, func(t *testing.T) {
+			w, line := newWired(t, Config{})
+			s := w.open()
+			got := w.waiting(s)
+			read, letGo := line.held()
+			w.client.Publish(t.Context(), w.keys.Bell, "1:s1 0 "+string(appendEnvelope(nil, &envelope{id: "a", born: 1})))
+			f := <-got
+			if fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+				t.Fatalf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+			}
+			<-read
+			if instead != "" {
+				w.push(instead)
+			}
+			letGo()
+			err := s.Settle(t.Context(), sources.Settlement{Task: &f.tasks[0], Outcome: sources.Done, Attempt: 1})
+			if !errors.Is(err, sources.ErrForgot) {
+				t.Errorf("settled: %v", err)
+			}
+			if n := w.client.LLen(t.Context(), w.keys.Pending).Val(); n != int64(len(instead)) {
+				t.Errorf("%d tasks are left, want %d", n, len(instead))
+			}
+		})
+	}
+}
+
+// push.lua says to the owner that waits what it pushes, if that is one task of a size that a
+// bell carries, and only to an owner whose fence is whole.
+func TestPushAnnounces(t *testing.T) {
+	whole := map[string]any{"w": "1", "t": "7:s", "b": "10", "h": "11", "n": "3"}
+	without := func(field string) map[string]any {
+		m := map[string]any{}
+		for k, v := range whole {
+			if k != field {
+				m[k] = v
+			}
+		}
+		return m
+	}
+	for what, c := range map[string]struct {
+		fence  map[string]any
+		bodies []string
+		said   string // "none": nobody was rung
+		h      string
+	}{
+		"one":              {whole, []string{"x y"}, "7:s 12 x y", "13"},
+		"two":              {whole, []string{"x", "y"}, "", "11"},
+		"as large as may":  {whole, []string{strings.Repeat("x", 4096)}, "7:s 12 " + strings.Repeat("x", 4096), "13"},
+		"larger":           {whole, []string{strings.Repeat("x", 4097)}, "", "11"},
+		"nobody waits":     {without("w"), []string{"x"}, "none", "11"},
+		"nobody's":         {without("t"), []string{"x"}, "", "11"},
+		"without a base":   {without("b"), []string{"x"}, "", "11"},
+		"without its gate": {without("h"), []string{"x"}, "", ""},
+	} {
+		ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+		k := KeysOf(name, 0)
+		client.RPush(ctx, k.Pending, "first", "second")
+		client.HSet(ctx, k.Fence, c.fence)
+		sub := client.Subscribe(ctx, k.Bell)
+		if _, err := sub.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var words []pushWord
+		for _, b := range c.bodies {
+			words = append(words, pushWord{body: b})
+		}
+		head := pushHead{era: 1, first: 1, last: int64(len(words)), total: 1}
+		if got := runPush(t, client, name, head, words); got != "OK " {
+			t.Errorf("%s: the answer is %q", what, got)
+		}
+		client.Publish(ctx, k.Bell, "none")
+		m, err := sub.ReceiveMessage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Payload != c.said {
+			t.Errorf("%s: the bell says %.50q, want %.50q", what, m.Payload, c.said)
+		}
+		if h := client.HGet(ctx, k.Fence, "h").Val(); h != c.h {
+			t.Errorf("%s: starts are known below %q, want %q", what, h, c.h)
+		}
+		if log := client.LRange(ctx, k.Pending, 2, -1).Val(); !slices.Equal(log, c.bodies) {
+			t.Errorf("%s: the log is %.50q", what, log)
+		}
+		sub.Close()
+	}
+}
+
+// A start that the store knows already is not taken back by a bell.
+func TestPushAnnouncesBelowTheGate(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	client.HSet(ctx, k.Fence, "w", "1", "t", "7:s", "b", "10", "h", "15")
+	runPush(t, client, name, pushHead{era: 1, first: 1, last: 1, total: 1}, []pushWord{{body: "x"}})
+	if h := client.HGet(ctx, k.Fence, "h").Val(); h != "15" {
+		t.Errorf("starts are known below %s, want 15", h)
+	}
+}
