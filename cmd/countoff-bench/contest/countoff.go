@@ -24,10 +24,12 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-// countoffName is the task processing of the benchmark, taskType what its tasks are.
+// countoffName is the task processing of the benchmark, taskType what its tasks are, inboxList
+// the plain list that some of them come by.
 const (
 	countoffName = "bench"
 	taskType     = "mark"
+	inboxList    = "bench:inbox"
 )
 
 // countoffConfig says how a consumer of countoff differs from the usual one, whose
@@ -39,6 +41,7 @@ type countoffConfig struct {
 	work        time.Duration
 	keyless     bool // no task has a key
 	silent      bool // nobody listens to the events
+	inbox       bool // tasks come by a plain list
 }
 
 func (c countoffConfig) withDefaults() countoffConfig {
@@ -86,8 +89,8 @@ func (c countoffConfig) preload(ctx context.Context, client *redis.Client, n int
 	})
 }
 
-func initName(ctx context.Context, client *redis.Client, partitions int) error {
-	_, err := redisledger.Init(ctx, client, countoffName, partition.Config{Total: partitions})
+func initName(ctx context.Context, client *redis.Client, partitions int, inboxes ...string) error {
+	_, err := redisledger.Init(ctx, client, countoffName, partition.Config{Total: partitions, Units: inboxes})
 	return err
 }
 
@@ -129,7 +132,11 @@ func (c countoffConfig) serve(ctx context.Context, client *redis.Client, h frame
 	if err != nil {
 		return err
 	}
-	source, err := redissource.New(client, countoffName, redissource.Config{Window: c.window})
+	cfg := redissource.Config{Window: c.window}
+	if c.inbox {
+		cfg.Ingress = []redissource.Ingress{{List: inboxList, KeyField: "n", Type: taskType}}
+	}
+	source, err := redissource.New(client, countoffName, cfg)
 	if err != nil {
 		return err
 	}

@@ -42,20 +42,48 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func countoffLatency() Contestant {
 	c := countoffConfig{concurrency: 10}.withDefaults()
+	return c.latency("countoff-latency", "countoff, 16 partitions, idle: push to handler", func(ctx context.Context, client *redis.Client) (push func(i int) error, end func(), err error) {
+		if err := initName(ctx, client, c.partitions); err != nil {
+			return nil, nil, err
+		}
+		p, err := redissource.NewProducer(ctx, client, countoffName, redissource.ProducerConfig{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(i int) error {
+			_, err := p.Enqueue(ctx, messages(i, i+1, true)...)
+			return err
+		}, func() { _ = p.Close(ctx) }, nil
+	})
+}
+
+// inboxLatency is countoffLatency for programs that know nothing of countoff: they push to a
+// plain list, whose owner moves what comes to the partitions.
+func inboxLatency() Contestant {
+	c := countoffConfig{concurrency: 10, inbox: true}.withDefaults()
+	return c.latency("countoff-latency-inbox", "countoff, idle: LPUSH to a plain list, to handler", func(ctx context.Context, client *redis.Client) (push func(i int) error, end func(), err error) {
+		if err := initName(ctx, client, c.partitions, inboxList); err != nil {
+			return nil, nil, err
+		}
+		return func(i int) error { return client.LPush(ctx, inboxList, meter.Payload(i)).Err() }, func() {}, nil
+	})
+}
+
+// latency has one task after the other pushed to an idle peer, by what start returns.
+func (c countoffConfig) latency(tag, what string,
+	start func(ctx context.Context, client *redis.Client) (push func(i int) error, end func(), err error),
+) Contestant {
 	return Contestant{
-		Tag: "countoff-latency", What: "countoff, 16 partitions, idle: push to handler", Kind: Latency, Tasks: 1000, Quick: 300,
+		Tag: tag, What: what, Kind: Latency, Tasks: 1000, Quick: 300,
 		Check: settled(c.partitions),
 		Run: func(ctx context.Context, r *Run) (measures report.Measures, err error) {
 			client := r.Client()
 			defer client.Close()
-			if err := initName(ctx, client, c.partitions); err != nil {
-				return nil, err
-			}
-			p, err := redissource.NewProducer(ctx, client, countoffName, redissource.ProducerConfig{})
+			push, end, err := start(ctx, client)
 			if err != nil {
 				return nil, err
 			}
-			defer p.Close(ctx)
+			defer end()
 			handled := make(chan time.Time, 1)
 			handler := func(_ context.Context, t *framework.Task) error {
 				now := time.Now()
@@ -65,16 +93,44 @@ func countoffLatency() Contestant {
 			}
 			err = c.serve(ctx, client, handler, func() (err error) {
 				time.Sleep(time.Second) // until all partitions are served
-				measures, err = pushes(ctx, r, 5*time.Millisecond, handled, func(i int) error {
-					_, err := p.Enqueue(ctx, messages(i, i+1, true)...)
-					return err
-				})
-				if err != nil {
+				if measures, err = pushes(ctx, r, 5*time.Millisecond, handled, push); err != nil {
 					return err
 				}
 				return r.Wait(ctx)
 			})
 			return measures, err
+		},
+	}
+}
+
+// brpopLatency is the loop that a plain list is read with where tasks may be lost: what
+// was popped is gone if its reader dies.
+func brpopLatency() Contestant {
+	return Contestant{
+		Tag: "brpop-latency", What: "go-redis, idle: LPUSH, whoever waits by BRPOP: no safety", Kind: Latency, Tasks: 1000, Quick: 300,
+		Check: emptied(rawList),
+		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
+			client := r.Client()
+			defer client.Close()
+			handled := make(chan time.Time, 1)
+			go func() {
+				for {
+					s, err := client.BRPop(ctx, 0, rawList).Result()
+					if err != nil {
+						return // the run waits in vain, and says so
+					}
+					now := time.Now()
+					r.Meter.SawString(s[1])
+					handled <- now
+				}
+			}()
+			measures, err := pushes(ctx, r, 5*time.Millisecond, handled, func(i int) error {
+				return client.LPush(ctx, rawList, meter.Payload(i)).Err()
+			})
+			if err != nil {
+				return nil, err
+			}
+			return measures, r.Wait(ctx)
 		},
 	}
 }

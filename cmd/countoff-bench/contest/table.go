@@ -51,7 +51,7 @@ func producers() []Contestant {
 }
 
 func latencies() []Contestant {
-	return []Contestant{countoffLatency(), bellLatency(), asynqLatency()}
+	return []Contestant{countoffLatency(), bellLatency(), asynqLatency(), inboxLatency(), brpopLatency()}
 }
 
 func idles() []Contestant {
