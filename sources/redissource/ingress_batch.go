@@ -35,7 +35,7 @@ func (s *ingressStream) step(ctx context.Context, t *logstream.Trouble) error {
 	if !s.single || s.standing != nil {
 		return s.stepPlanned(ctx, t)
 	}
-	lines, err := s.read(ctx, s.size)
+	lines, _, err := s.next(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,6 +49,17 @@ func (s *ingressStream) step(ctx context.Context, t *logstream.Trouble) error {
 		}
 	}
 	return s.wait(ctx)
+}
+
+// next returns the oldest lines, oldest first, and how many were asked for: the one that ended
+// the last wait, or what is read now.
+func (s *ingressStream) next(ctx context.Context) (lines []string, asked int, err error) {
+	if lines, s.came = s.came, nil; lines != nil {
+		return lines, len(lines), nil
+	}
+	asked = s.size
+	lines, err = s.read(ctx, asked)
+	return lines, asked, err
 }
 
 // read returns the oldest lines, at most n, oldest first.
@@ -181,7 +192,8 @@ func (s *ingressStream) askAndRead(ctx context.Context, sc script, keys []string
 }
 
 // wait blocks until the list holds a line, ctx ends or some seconds are over. Moving
-// the oldest line onto its own place changes nothing, whoever else does it.
+// the oldest line onto its own place changes nothing, whoever else does it; and it says the
+// line, which need not be read then.
 func (s *ingressStream) wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
@@ -193,7 +205,7 @@ func (s *ingressStream) wait(ctx context.Context) error {
 			return err
 		}
 		if opt == nil {
-			return empty(s.client.BLMove(ctx, list, list, side, side, ingressPoll).Err())
+			return s.comes(s.client.BLMove(ctx, list, list, side, side, ingressPoll))
 		}
 		opt.PoolSize, opt.MinIdleConns, opt.MaxRetries = 1, 0, -1
 		s.waiter = redis.NewClient(opt)
@@ -202,18 +214,23 @@ func (s *ingressStream) wait(ctx context.Context) error {
 	waiter := s.waiter
 	stop := context.AfterFunc(ctx, func() { waiter.Close() })
 	defer stop()
-	err := empty(waiter.BLMove(ctx, list, list, side, side, ingressWait).Err())
+	err := s.comes(waiter.BLMove(ctx, list, list, side, side, ingressWait))
 	if err != nil {
 		s.closeWaiter() // perhaps the list is on another node now
 	}
 	return err
 }
 
-func empty(err error) error {
-	if errors.Is(err, redis.Nil) {
+// comes takes in what ended a wait: the oldest line, or time.
+func (s *ingressStream) comes(line *redis.StringCmd) error {
+	switch err := line.Err(); {
+	case errors.Is(err, redis.Nil):
 		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	s.came = s.inOrder([]string{line.Val()})
+	return nil
 }
 
 // options returns those of a client of the list's server: a wait takes a connection

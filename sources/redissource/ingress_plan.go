@@ -67,11 +67,15 @@ func (s *ingressStream) parsePlan(a []string) (*ingressPlan, error) {
 // a line. After a failure it begins again with the plan that stands; what was pushed
 // is skipped at the targets.
 func (s *ingressStream) stepPlanned(ctx context.Context, t *logstream.Trouble) error {
-	n := s.size
+	var lines []string
+	var n int
+	var err error
 	if s.standing != nil {
 		n = s.standing.lines
+		lines, err = s.read(ctx, n)
+	} else {
+		lines, n, err = s.next(ctx)
 	}
-	lines, err := s.read(ctx, n)
 	if err != nil {
 		return err
 	}

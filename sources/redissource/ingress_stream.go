@@ -51,8 +51,9 @@ type ingressStream struct {
 	era      int64
 	begun    int64 // eras this owner began
 	standing *ingressPlan
-	size     int  // lines of the next batch
-	full     bool // a target refused the last push because it is full
+	size     int      // lines of the next batch
+	came     []string // the oldest line, with which the last wait ended
+	full     bool     // a target refused the last push because it is full
 	waiter   *redis.Client
 }
 

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -354,4 +357,78 @@ func TestIngressOfSource(t *testing.T) {
 	if _, err := src.Open(t.Context(), g, tokenOf(1)); err == nil {
 		t.Error("a unit that is not there was opened")
 	}
+}
+
+// The line that ends a wait says what is to be moved: it is not read once more.
+func TestIngressMovesWhatItWaitedFor(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		mine, line := redistest.Another(t, b.client), &spoken{}
+		if _, single := b.client.(*redis.Client); single {
+			mine = redistest.Single(t, mine)
+		}
+		mine.AddHook(line)
+		if _, err := b.start(mine, 1); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			eventually(t, func() bool { return line.ends("lrange") }) // the list is empty, it waits
+			before := len(line.since(0))
+			b.push(inboxLine("ann", n))
+			b.arrived(n + 1)
+			if asked := line.since(before); slices.Contains(asked, "hdel lrange") {
+				t.Errorf("it asks %q", asked)
+			}
+		}
+		b.exactlyOnceInOrder(3)
+	})
+}
+
+// A spoken writes down what a client sends: the names of the commands of each request, but
+// for those with which a connection begins.
+type spoken struct {
+	mu    sync.Mutex
+	words []string
+}
+
+func (*spoken) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *spoken) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.note(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (s *spoken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.note(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (s *spoken) note(cmds ...redis.Cmder) {
+	names := make([]string, len(cmds))
+	for i, c := range cmds {
+		names[i] = c.Name()
+	}
+	if names[0] == "hello" || names[0] == "client" { // a connection's own
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.words = append(s.words, strings.Join(names, " "))
+}
+
+// since returns the requests from the nth on.
+func (s *spoken) since(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.words[n:])
+}
+
+// ends reports whether the last request ended with that command.
+func (s *spoken) ends(with string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.words) > 0 && strings.HasSuffix(s.words[len(s.words)-1], with)
 }
