@@ -3,9 +3,11 @@ package redissource
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -102,6 +104,34 @@ func TestAnnouncedStartsUnread(t *testing.T) {
 	w.empty(w.keys.Pending, w.keys.Done)
 }
 
+// What has come to the list without a bell, and was not read, is no suspect after a crash,
+// whatever is pushed behind it: the wish for a bell stands since before it came.
+func TestAnnouncedBehindWhatIsUnread(t *testing.T) {
+	w := newWorld(t, redistest.New(t), Config{})
+	s := w.open()
+	got := w.waiting(s)
+	for i := range 9 {
+		e := envelope{born: w.born, id: fmt.Sprint(i)}
+		if err := w.client.ZAdd(t.Context(), w.keys.Delayed, redis.Z{Member: appendEnvelope(nil, &e)}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Mu.Lock()
+	s.due = time.Now()
+	s.Mu.Unlock()
+	s.Nudge()
+	if f := <-got; fmt.Sprint(idsOfTasks(f.tasks)) != "[0 1 2 3]" || w.fence("w") != "1" {
+		t.Fatalf("fetched %v, %v; it waits for a bell: %q", idsOfTasks(f.tasks), f.err, w.fence("w"))
+	}
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	w.crash(s)
+	if w.open(); w.fence("s") != "4" {
+		t.Errorf("the suspects are below %s, want 4: no more was started", w.fence("s"))
+	}
+}
+
 // An owner that ends does not leave behind what it was told and has done.
 func TestAnnouncedIsSettledByTheLastWord(t *testing.T) {
 	w, line := newWired(t, Config{})
@@ -196,30 +226,29 @@ func TestAnnouncedIsNotThere(t *testing.T) {
 // push.lua says to the owner that waits what it pushes, if that is one task of a size that a
 // bell carries, and only to an owner whose fence is whole.
 func TestPushAnnounces(t *testing.T) {
-	whole := map[string]any{"w": "1", "t": "7:s", "b": "10", "h": "11", "n": "3"}
+	whole := map[string]any{"w": "1", "t": "7:s", "b": "10", "h": "12", "n": "3"}
 	without := func(field string) map[string]any {
-		m := map[string]any{}
-		for k, v := range whole {
-			if k != field {
-				m[k] = v
-			}
-		}
+		m := maps.Clone(whole)
+		delete(m, field)
 		return m
 	}
+	unread := maps.Clone(whole)
+	unread["h"] = "11"
 	for what, c := range map[string]struct {
 		fence  map[string]any
 		bodies []string
 		said   string // "none": nobody was rung
 		h      string
 	}{
-		"one":              {whole, []string{"x y"}, "7:s 12 x y", "13"},
-		"two":              {whole, []string{"x", "y"}, "", "11"},
-		"as large as may":  {whole, []string{strings.Repeat("x", 4096)}, "7:s 12 " + strings.Repeat("x", 4096), "13"},
-		"larger":           {whole, []string{strings.Repeat("x", 4097)}, "", "11"},
-		"nobody waits":     {without("w"), []string{"x"}, "none", "11"},
-		"nobody's":         {without("t"), []string{"x"}, "", "11"},
-		"without a base":   {without("b"), []string{"x"}, "", "11"},
-		"without its gate": {without("h"), []string{"x"}, "", ""},
+		"one":                      {whole, []string{"x y"}, "7:s 12 x y", "13"},
+		"two":                      {whole, []string{"x", "y"}, "", "12"},
+		"as large as may":          {whole, []string{strings.Repeat("x", 4096)}, "7:s 12 " + strings.Repeat("x", 4096), "13"},
+		"larger":                   {whole, []string{strings.Repeat("x", 4097)}, "", "12"},
+		"nobody waits":             {without("w"), []string{"x"}, "none", "12"},
+		"nobody's":                 {without("t"), []string{"x"}, "", "12"},
+		"without a base":           {without("b"), []string{"x"}, "", "12"},
+		"without its gate":         {without("h"), []string{"x"}, "", ""},
+		"behind what was not read": {unread, []string{"x"}, "", "11"},
 	} {
 		ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
 		k := KeysOf(name, 0)

@@ -25,7 +25,9 @@
 --         {'STALE', era}  a greater era has pushed here
 -- Bell  The owner that waits for one is told. Of a single message that only goes to the end it
 --       is told all: its token, the position and the envelope, separated by spaces, if that
---       is no longer than 4 KiB; and the fence says that the position may be started.
+--       is no longer than 4 KiB; and the fence says that the position may be started. Not if
+--       something before it may not be, which was put there without a bell: the owner has not
+--       read that, and after a crash all of it would be suspect.
 -- Cost  5 us, 3 us for each target and 0.3 us for each message
 local era, first, last, total = ARGV[1], ARGV[2], ARGV[3], ARGV[7]
 local targets = tonumber(ARGV[10])
@@ -129,7 +131,7 @@ for target = 1, targets do
       refused = 'w'
     elseif f[1] and count == 1 and #ARGV[at] <= 4096 then
       local b, h = tonumber(f[4]), tonumber(f[5])
-      if f[3] and b and h then
+      if f[3] and b and h and b + r - 1 <= h then
         said = f[3] .. ' ' .. str(b + r - 1) .. ' ' .. ARGV[at]
         if b + r > h then redis.call('HSET', KEYS[k + 2], 'h', str(b + r)) end
       end

@@ -205,15 +205,16 @@ func (m *moment) push() {
 	m.at = append(m.at, t)
 }
 
-// announce pushes the next task and tells the owner of the fence; the store notes that it
+// announce pushes the next task and tells the owner of the fence, if the store notes that it
 // may be started.
 func (m *moment) announce() {
 	m.budget.Announce--
 	pos := m.end()
 	e := element{task: len(m.facts)}.String()
 	m.push()
-	m.store.Announce(pos)
-	m.words = append(m.words, word{int(m.installed) - 1, pos, e})
+	if m.store.Announce(pos) {
+		m.words = append(m.words, word{int(m.installed) - 1, pos, e})
+	}
 }
 
 // moved moves what is delayed to the end of the list.

@@ -49,8 +49,16 @@ func (m *Memory) open(x int64) bool {
 // Push appends an element.
 func (m *Memory) Push(element string) { m.state.pending = append(m.state.pending, element) }
 
-// Announce notes that what was just pushed to pos may be started.
-func (m *Memory) Announce(pos int64) { m.state.h = max(m.state.h, pos+1) }
+// Announce notes that what was just pushed to pos may be started, and reports whether that
+// is so: not if something before it may not be.
+func (m *Memory) Announce(pos int64) bool {
+	s := &m.state
+	if s.h < pos {
+		return false
+	}
+	s.h = max(s.h, pos+1)
+	return true
+}
 
 // Move appends the delayed elements.
 func (m *Memory) Move() []string {
