@@ -104,6 +104,27 @@ func TestAnnouncedStartsUnread(t *testing.T) {
 	w.empty(w.keys.Pending, w.keys.Done)
 }
 
+// A handler that breaks the rule and writes to its payload spoils only that.
+func TestAnnouncedPayloadIsWrittenTo(t *testing.T) {
+	w, line := newWired(t, Config{})
+	s := w.open()
+	got := w.waiting(s)
+	read, letGo := line.held()
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a", Payload: []byte("payload")}); err != nil {
+		t.Fatal(err)
+	}
+	f := <-got
+	if fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+		t.Fatalf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+	}
+	<-read
+	clear(f.tasks[0].Payload)
+	letGo()
+	if err := s.Settle(t.Context(), sources.Settlement{Task: &f.tasks[0], Outcome: sources.Done, Attempt: 1}); err != nil {
+		t.Error(err)
+	}
+}
+
 // What has come to the list without a bell, and was not read, is no suspect after a crash,
 // whatever is pushed behind it: the wish for a bell stands since before it came.
 func TestAnnouncedBehindWhatIsUnread(t *testing.T) {

@@ -126,7 +126,7 @@ func (s *stream) announce(says string, now time.Time) {
 	if e.parse(element) != nil || e.unique || e.tries+e.crashes > 0 || !s.Log.Announce(pos, logstream.KeyHash(e.key)) {
 		return
 	}
-	s.heard = element
+	s.heard = strings.Clone(element) // a handler may write to its payload, although it must not
 	deliver(s.Held.Next(), &e, pos, delivery(&e, redisprogress.Tried{}, false, s.first))
 	s.Look()
 }
