@@ -2,6 +2,7 @@ package progresstest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -69,6 +70,9 @@ func TestExploreSeesWhatIsBroken(t *testing.T) {
 			m.broken = broken
 			if again := Explorations()[i].replay(m, way, nil); again == "" {
 				t.Errorf("%s is violated, but not on the way there again", violated)
+			}
+			if broken == "announcement believed" && !strings.HasPrefix(violated, "I3") {
+				t.Errorf("it sees something else: %s", violated) // a loss is what the reading is for
 			}
 			t.Logf("%s sees it after %d states, %d moves: %s", name, sum.States, len(way), violated)
 		})
