@@ -262,6 +262,7 @@ func TestPushAnnounces(t *testing.T) {
 		h      string
 	}{
 		"one":                      {whole, []string{"x y"}, "7:s 12 x y", "13"},
+		"two, known to start":      {map[string]any{"w": "1", "t": "7:s", "b": "10", "h": "20"}, []string{"x", "y"}, "", "20"},
 		"two":                      {whole, []string{"x", "y"}, "", "12"},
 		"as large as may":          {whole, []string{strings.Repeat("x", 4096)}, "7:s 12 " + strings.Repeat("x", 4096), "13"},
 		"larger":                   {whole, []string{strings.Repeat("x", 4097)}, "", "12"},
@@ -314,4 +315,39 @@ func TestPushAnnouncesBelowTheGate(t *testing.T) {
 	if h := client.HGet(ctx, k.Fence, "h").Val(); h != "15" {
 		t.Errorf("starts are known below %s, want 15", h)
 	}
+}
+
+// A line that is moved alone is announced to the owner of its partition.
+func TestIngressAnnounces(t *testing.T) {
+	bothInboxes(t, 1, func(t *testing.T, b *inbox) {
+		for lines, want := range []string{1: "7:s 0 ", 2: ""} {
+			if lines == 0 {
+				continue
+			}
+			b.name = redistest.Name(t) + fmt.Sprint(lines)
+			b.unit.List = b.name + ":inbox"
+			k := KeysOf(b.name, 0)
+			sub := b.client.Subscribe(t.Context(), k.Bell)
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.client.HSet(t.Context(), k.Fence, "w", "1", "t", "7:s", "b", "0", "h", "5")
+			for n := range lines {
+				b.push(inboxLine("ann", n))
+			}
+			b.open(1)
+			m, err := sub.ReceiveMessage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			element := b.client.LIndex(t.Context(), k.Pending, 0).Val()
+			if want != "" {
+				want += element
+			}
+			if m.Payload != want {
+				t.Errorf("%d lines: the bell says %q, want %q", lines, m.Payload, want)
+			}
+			sub.Close()
+		}
+	})
 }

@@ -16,7 +16,7 @@ import (
 //go:embed ingress_move.lua
 var ingressMoveSource string
 
-var ingressMoveScript = newScript(ingressMoveSource)
+var ingressMoveScript = newScript(bellSource + ingressMoveSource)
 
 const (
 	firstBatch   = 64      // lines of the first batch

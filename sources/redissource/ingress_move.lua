@@ -1,6 +1,7 @@
 -- ingress_move moves the oldest lines of an ingress list to their partitions, in one
 -- step: for a single server. The lines were read without a fence; that the base is
--- still the one they were read at says that nobody has moved them.
+-- still the one they were read at says that nobody has moved them. It rings for each
+-- partition whose owner waits: see bell.lua.
 --
 -- KEYS  1 fence  2 the list
 --       then for each target: its :pending, :fence, :dead
@@ -35,11 +36,11 @@ if redis.call('LINDEX', list, oldest) ~= ARGV[5] or redis.call('LINDEX', list, l
   return {'CHANGED'}
 end
 
-local targets, waits = tonumber(ARGV[9]), {}
+local targets, fences = tonumber(ARGV[9]), {}
 for i = 1, targets do
-  local g = redis.call('HMGET', KEYS[3 * i + 1], 'w', 'p')
+  local g = redis.call('HMGET', KEYS[3 * i + 1], 'w', 'p', 't', 'b', 'h')
   if g[2] and g[2] ~= ARGV[8] then return {'RESIZED', g[2]} end
-  waits[i] = g[1]
+  fences[i] = g
   -- What was pushed stays if the script fails after it, and would be pushed again.
   for j = 0, 1 do
     local key = KEYS[3 * i + 2 * j]
@@ -54,14 +55,13 @@ local at = 10 + 2 * targets
 for i = 1, targets do
   local pending, fence, dead = KEYS[3 * i], KEYS[3 * i + 1], KEYS[3 * i + 2]
   local live, lost = tonumber(ARGV[8 + 2 * i]), tonumber(ARGV[9 + 2 * i])
-  if live > 0 then redis.call('RPUSH', pending, unpack(ARGV, at, at + live - 1)) end
+  if live > 0 then
+    local length = redis.call('RPUSH', pending, unpack(ARGV, at, at + live - 1))
+    ring(fence, fences[i], length, live == 1 and ARGV[at])
+  end
   at = at + live
   if lost > 0 then redis.call('RPUSH', dead, unpack(ARGV, at, at + lost - 1)) end
   at = at + lost
-  if live > 0 and waits[i] then
-    redis.call('HDEL', fence, 'w')
-    redis.pcall('PUBLISH', string.gsub(fence, 'fence$', 'bell'), '')
-  end
 end
 
 if ARGV[4] == 'L' then redis.call('LTRIM', list, k, -1) else redis.call('LTRIM', list, 0, -k - 1) end

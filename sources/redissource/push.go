@@ -13,10 +13,13 @@ import (
 	"github.com/countoff/countoff/partition/redisconfig"
 )
 
+//go:embed bell.lua
+var bellSource string
+
 //go:embed push.lua
 var pushSource string
 
-var pushScript = newScript(pushSource)
+var pushScript = newScript(bellSource + pushSource)
 
 // A script is a Lua script that travels by its digest.
 type script struct{ *redis.Script }
