@@ -33,6 +33,16 @@ func TestLogAnnounces(t *testing.T) {
 	}
 }
 
+// A start that the store knows already stays known.
+func TestLogAnnouncesBelowTheGate(t *testing.T) {
+	l := New(Config{}, Opened{Base: 5, Gate: 9})
+	l.Announce(5, 0)
+	var r Request
+	if l.Compose(0, false, ^uint64(0), &r); r.Gate != 9 {
+		t.Errorf("starts are known below %d, want 9", r.Gate)
+	}
+}
+
 // A window of one has room for what is announced, and for its reading.
 func TestLogAnnouncesInAFullWindow(t *testing.T) {
 	l := New(Config{Window: 1}, Opened{})

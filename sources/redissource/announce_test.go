@@ -70,14 +70,14 @@ func TestAnnouncedStartsUnread(t *testing.T) {
 	s := w.open()
 	got := w.waiting(s)
 	read, letGo := line.held()
-	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a", Key: "k", Type: "t", Payload: []byte("p")}); err != nil {
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a", Key: "k", Type: "t", Payload: []byte("p"), Headers: map[string]string{"h": "v"}}); err != nil {
 		t.Fatal(err)
 	}
 	f := <-got
 	if f.err != nil || fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
 		t.Fatalf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
 	}
-	if a := f.tasks[0]; a.Key != "k" || a.Type != "t" || string(a.Payload) != "p" || a.Attempt != 1 || a.Token != s.token || a.Receipt != 0 {
+	if a := f.tasks[0]; a.Key != "k" || a.Type != "t" || string(a.Payload) != "p" || a.Headers["h"] != "v" || a.Attempt != 1 || a.Token != s.token || a.Receipt != 0 {
 		t.Errorf("the task is %+v", a)
 	}
 	if h := w.fence("h"); h != "1" {
@@ -97,11 +97,107 @@ func TestAnnouncedStartsUnread(t *testing.T) {
 	if err := <-settled; err != nil {
 		t.Fatal(err)
 	}
+	if s.heard != "" {
+		t.Error("what was heard is kept")
+	}
 	w.close(s)
 	if b := w.fence("b"); b != "1" {
 		t.Errorf("the base is %s", b)
 	}
 	w.empty(w.keys.Pending, w.keys.Done)
+}
+
+// What is announced while a trip is under way that reads the list is read by it, or by the
+// next one: it is not missing where the list was read before it was pushed.
+func TestAnnouncedUnderWay(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the list is read before: %t", before), func(t *testing.T) {
+			w, line := newWired(t, Config{})
+			s := w.open()
+			got, p := w.waiting(s), w.producer()
+			came, gate := make(chan struct{}, 100), make(chan struct{})
+			line.set(func(cmds []redis.Cmder, send func() error) (err error) {
+				if !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" }) {
+					return send()
+				}
+				if before {
+					err = send()
+				}
+				came <- struct{}{}
+				<-gate
+				if !before {
+					err = send()
+				}
+				return err
+			})
+			s.Mu.Lock()
+			s.due = time.Now() // so it reads
+			s.Mu.Unlock()
+			s.Nudge()
+			<-came
+			if _, err := p.Enqueue(t.Context(), Message{ID: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			f := <-got
+			if f.err != nil || fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+				t.Fatalf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+			}
+			next := make(chan fetched, 1)
+			go func() {
+				tasks, err := s.Fetch(t.Context(), 4)
+				next <- fetched{tasks, err}
+			}()
+			eventually(t, func() bool {
+				s.Mu.Lock()
+				defer s.Mu.Unlock()
+				return s.Waits()
+			})
+			w.push("b", "c", "d")
+			close(gate)
+			n := <-next
+			ids := []string{"b", "c", "d"}
+			if n.err != nil || fmt.Sprint(idsOfTasks(n.tasks)) != fmt.Sprint(ids[:len(n.tasks)]) {
+				t.Fatalf("fetched %v, %v", idsOfTasks(n.tasks), n.err)
+			}
+			w.done(s, append(f.tasks, append(n.tasks, w.fetch(s, 4, ids[len(n.tasks):]...)...)...)...)
+			w.close(s)
+			w.empty(w.keys.Pending, w.keys.Done)
+		})
+	}
+}
+
+// Who is told of a task asks for the next bell when it reads it, although nobody waits by then.
+func TestAnnouncedAsksForABell(t *testing.T) {
+	w := newWorld(t, redistest.New(t), Config{})
+	s := w.open()
+	got := w.waiting(s)
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	f := <-got
+	eventually(t, func() bool {
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Log.Read() == 1
+	})
+	if fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" || w.fence("w") != "1" {
+		t.Errorf("fetched %v, %v; it asks for a bell: %q", idsOfTasks(f.tasks), f.err, w.fence("w"))
+	}
+	if _, err := w.producer().Enqueue(t.Context(), Message{ID: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return !s.atEnd // it has heard
+	})
+	s.Mu.Lock()
+	announced := s.Log.Announced()
+	s.Mu.Unlock()
+	if announced != progress.None {
+		t.Error("it takes in a task that nobody waits for")
+	}
+	w.done(s, append(f.tasks, w.fetch(s, 1, "b")...)...)
 }
 
 // A handler that breaks the rule and writes to its payload spoils only that.
