@@ -326,6 +326,26 @@ func TestASettleIsAnswered(t *testing.T) {
 	})
 }
 
+// A Fetch that is to look again is not among the callers until it has: it is told once.
+func TestLook(t *testing.T) {
+	m := open(0, progress.New(progress.Config{}, progress.Opened{}))
+	f := newFetch(1)
+	m.callers.fetch = f
+	for range 2 {
+		if m.Look(); m.Waits() {
+			t.Error("it waits")
+		}
+	}
+	select {
+	case err := <-f.done:
+		if err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Error("it was not told")
+	}
+}
+
 // A permit that no task needs any more is given up with the answer that says so: no Fetch
 // may come for a long time.
 func TestAnAnswerGivesUpThePermit(t *testing.T) {

@@ -351,6 +351,8 @@ func TestPushAnnounces(t *testing.T) {
 	}
 	unread := maps.Clone(whole)
 	unread["h"] = "11"
+	ahead := maps.Clone(whole)
+	ahead["h"] = "20"
 	for what, c := range map[string]struct {
 		fence  map[string]any
 		bodies []string
@@ -360,6 +362,7 @@ func TestPushAnnounces(t *testing.T) {
 		"one":                      {whole, []string{"x y"}, "7:s 12 x y", "13"},
 		"two, known to start":      {map[string]any{"w": "1", "t": "7:s", "b": "10", "h": "20"}, []string{"x", "y"}, "", "20"},
 		"two":                      {whole, []string{"x", "y"}, "", "12"},
+		"two below the gate":       {ahead, []string{"x", "y"}, "", "20"},
 		"as large as may":          {whole, []string{strings.Repeat("x", 4096)}, "7:s 12 " + strings.Repeat("x", 4096), "13"},
 		"larger":                   {whole, []string{strings.Repeat("x", 4097)}, "", "12"},
 		"nobody waits":             {without("w"), []string{"x"}, "none", "12"},
