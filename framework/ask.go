@@ -76,6 +76,14 @@ type controlError struct{ err error }
 func (e *controlError) Error() string { return fmt.Sprintf("make the ledger: %v", e.err) }
 func (e *controlError) Unwrap() error { return e.err }
 
+// peerFault says what is wrong with a configured id.
+func peerFault(configured string) error {
+	if configured == "" {
+		return nil
+	}
+	return partition.CheckPeer(configured)
+}
+
 // peerID is the configured id, or the host's name, told apart from that of a live peer on the
 // same host. That one may choose at the same moment, or have the same process id in a container
 // of its own: see transition.Config.Yield.
@@ -83,18 +91,25 @@ func peerID(ctx context.Context, configured string, l transition.Ledger) (string
 	if configured != "" {
 		return configured, nil
 	}
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "peer"
-	}
+	host, own := hostIDs(os.Hostname())
 	census, err := l.Census(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, seat := range census.Sessions {
 		if seat.Peer == host && seat.State != machine.Gone && seat.Lease > 0 {
-			return fmt.Sprintf("%s-%d", host, os.Getpid()), nil
+			return own, nil
 		}
 	}
 	return host, nil
+}
+
+// hostIDs are the ids of a peer without a configured one: the host's name, and for another on
+// the same host. Systems take names that are no ids: such a peer works, and has a common one.
+func hostIDs(host string, err error) (first, second string) {
+	pid := fmt.Sprint("-", os.Getpid())
+	if err != nil || partition.CheckPeer(host) != nil || partition.CheckPeer(host+pid) != nil {
+		host = "peer"
+	}
+	return host, host + pid
 }

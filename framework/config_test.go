@@ -138,7 +138,7 @@ func TestPodGraceFromTheEnvironment(t *testing.T) {
 }
 
 func TestNewSaysAllThatIsWrong(t *testing.T) {
-	_, err := framework.New("no name", nil, nil, framework.WithConfig(framework.Config{Concurrency: -1}), framework.WithPeer("", 0))
+	_, err := framework.New("no name", nil, nil, framework.WithConfig(framework.Config{Concurrency: -1}), framework.WithPeer("_", 0))
 	if err == nil {
 		t.Fatal("taken")
 	}
@@ -148,6 +148,7 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 		`consumer "no name": framework: no handler`,
 		`consumer "no name": framework: no ledger`,
 		`consumer "no name": framework: weight 0`,
+		`consumer "no name": partition: peer id "_"`,
 		`consumer "no name": framework: concurrency -1`,
 	} {
 		if !strings.Contains(err.Error(), want) {

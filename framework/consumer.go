@@ -88,7 +88,7 @@ func WithObserver(o Observer) Option {
 // its weight: its share of the work relative to the other peers, at least 1.
 // Default: the name of the host, with the process id or the beginning of the session
 // if a live peer has it already, and 1: so has this one, killed and back before its lease is over.
-// An empty id is the default.
+// An empty id is the default; what another may be [partition.CheckPeer] says.
 func WithPeer(id string, weight int) Option {
 	return func(c *Consumer) { c.peer, c.weight = id, weight }
 }
@@ -166,7 +166,7 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	}
 	tags, err := partition.ParseTags(c.tagged)
 	c.tags = tags
-	errs = append(errs, err)
+	errs = append(errs, err, peerFault(c.peer))
 	if c.weight < 1 {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", c.weight))
 	}

@@ -135,7 +135,7 @@ type Units struct {
 // nobody.
 func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	cfg = cfg.withDefaults()
-	errs := []error{partition.CheckName(name), cfg.Retry.Validate(), cfg.Timing.Validate()}
+	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), cfg.Retry.Validate(), cfg.Timing.Validate()}
 	if cfg.Source == nil {
 		errs = append(errs, errors.New("framework: no source of units"))
 	}

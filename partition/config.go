@@ -148,6 +148,26 @@ func CheckName(name string) error {
 	return fmt.Errorf("partition: name %q: want 1 to 64 characters out of A-Z a-z 0-9 . _ -", name)
 }
 
+// mostPeer is how long the id of a peer may be: as long as the name of a host.
+const mostPeer = 255
+
+// CheckPeer says what is wrong with id as the id of a peer. It is for people, who read it in
+// terminals and logs, so that all of it must be seen: no control characters or line feeds, nothing
+// that turns the direction of text around, no space at its ends. Names of hosts and pods, UUIDs
+// and "host:port" are ids.
+func CheckPeer(id string) error {
+	ok := id != "" && len(id) <= mostPeer && strings.ToValidUTF8(id, "") == id && strings.TrimSpace(id) == id &&
+		id != "_" // a row of the table of units: see package redisledger
+	for _, r := range id {
+		ok = ok && strconv.IsPrint(r)
+	}
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("partition: peer id %.40q: want 1 to %d bytes of UTF-8 that can be seen (letters, digits, punctuation, symbols, "+
+		"spaces between them), and not _ alone, under which the table of units has those of nobody", id, mostPeer)
+}
+
 // mostUnit is how long the name of a unit of work may be.
 const mostUnit = 1 << 16
 

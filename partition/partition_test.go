@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 
@@ -140,6 +141,25 @@ func TestCheckUnit(t *testing.T) {
 	for _, bad := range []string{"", "two\nlines", "cr\r", "nul\x00", strings.Repeat("x", 1<<16+1)} {
 		if partition.CheckUnit(bad) == nil {
 			t.Errorf("%.40q is taken", bad)
+		}
+	}
+}
+
+func TestCheckPeer(t *testing.T) {
+	for _, good := range []string{
+		"ann", "mail-sender-7d9f8b6c5-x2x4z", "vm-17.eu.example.com", "WIN-3K2_A", "0190a3c1-7b2e-7cc0-9f5e-2a6f0c1d4e11",
+		"10.0.0.7:8080", "[::1]:8080", "eu/ann@host#2", "Ann's Mac", "köln", "東京-1", "__", strings.Repeat("x", 255),
+	} {
+		if err := partition.CheckPeer(good); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []string{
+		"", "_", strings.Repeat("x", 256), strings.Repeat("é", 128), "two\nlines", "tab\t", "nul\x00", "\x1b[2J", "del\x7f", "c1\u009b31m",
+		"\u202eright to left", "zero\u200bwidth", "line\u2028", "no\u00a0break", "\xff", " ann", "ann ",
+	} {
+		if err := partition.CheckPeer(bad); err == nil || len(err.Error()) > 400 || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%.40q: %v", bad, err)
 		}
 	}
 }

@@ -181,6 +181,9 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	if cfg.Indexer != nil {
 		errs = append(errs, cfg.onlyRolls()...)
 	}
+	if cfg.Peer != "" {
+		errs = append(errs, partition.CheckPeer(cfg.Peer))
+	}
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("transition: weight %d: must not be negative", cfg.Weight))
 	}

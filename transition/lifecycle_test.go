@@ -352,8 +352,9 @@ func TestNewCoordinatorSaysAllThatIsWrong(t *testing.T) {
 		Config: partition.Config{Total: -1},
 		Timing: transition.Timing{Lease: time.Second},
 		Weight: -1,
+		Peer:   "_",
 	})
-	for _, want := range []string{"ledger", "tenant", "partitions", "lease", "weight"} {
+	for _, want := range []string{"ledger", "tenant", "partitions", "lease", "weight", `peer id "_"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about the %s in: %v", want, err)
 		}

@@ -58,6 +58,9 @@ func workCommand() *cobra.Command {
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			timing := transition.Timing{Lease: lease}
 			errs := []error{partition.CheckName(name), timing.Validate()}
+			if id != "" {
+				errs = append(errs, partition.CheckPeer(id))
+			}
 			if every <= 0 || lease <= 0 {
 				errs = append(errs, fmt.Errorf("--every %v, --lease %v: want more than 0", every, lease))
 			}

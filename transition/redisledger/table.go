@@ -18,7 +18,8 @@ var tableLua string
 
 var tableScript = redis.NewScript(tableLua)
 
-// Nobody is the row of a table where the units stand that nobody owns.
+// Nobody is the row of a table where the units stand that nobody owns. No peer may be called so:
+// see partition.CheckPeer.
 const Nobody = "_"
 
 // TableKey returns the key of the table of name, "{name}:table".

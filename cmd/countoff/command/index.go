@@ -35,9 +35,9 @@ makes one.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, endless, func(*cobra.Command, []string) error {
 			if lease <= 0 {
-				return fmt.Errorf("--lease %v: want more than 0", lease)
+				return errors.Join(peerFault(peer), fmt.Errorf("--lease %v: want more than 0", lease))
 			}
-			return transition.Timing{Lease: lease}.Validate()
+			return errors.Join(peerFault(peer), transition.Timing{Lease: lease}.Validate())
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			timing := transition.Timing{Lease: lease}

@@ -43,6 +43,17 @@ func sharesFault(cmd *cobra.Command, partitions int) error {
 	return nil
 }
 
+// peerFault says what is wrong with --id, if it was given.
+func peerFault(id string) error {
+	if id == "" {
+		return nil
+	}
+	if err := partition.CheckPeer(id); err != nil {
+		return fmt.Errorf("--id: %w", err)
+	}
+	return nil
+}
+
 // Root returns the command countoff, with all of its commands.
 func Root(stores Stores) *cobra.Command {
 	cmd := &cobra.Command{

@@ -81,7 +81,7 @@ it has started, also when this program is killed or stands still.`,
 			if strings.EqualFold(sig, "none") {
 				number, known = nil, true
 			}
-			errs := []error{partition.CheckName(name), sharesFault(cmd, partitions)}
+			errs := []error{partition.CheckName(name), peerFault(id), sharesFault(cmd, partitions)}
 			if !known {
 				errs = append(errs, fmt.Errorf("--signal %q: want HUP, INT, TERM, QUIT or none", sig))
 			}

@@ -75,6 +75,9 @@ func (cfg Config) Validate() error {
 	_, badStrategy := partition.StrategyByName(cfg.Strategy)
 	_, badTag := partition.ParseTags(strings.Join(cfg.Tags, ","))
 	errs := []error{partition.CheckName(cfg.Name), err, badTag, badStrategy, cfg.numbers(timeout).Validate()}
+	if cfg.Peer != "" {
+		errs = append(errs, partition.CheckPeer(cfg.Peer))
+	}
 	switch cfg.Indexer {
 	case redisfx.Roster, "": // the default
 	case redisfx.Interval:
