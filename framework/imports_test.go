@@ -34,6 +34,7 @@ const (
 	goSASL     = "github.com/emersion/go-sasl"
 	xTerm      = "golang.org/x/term"
 	xSys       = "golang.org/x/sys"
+	xText      = "golang.org/x/text"
 	xSync      = "golang.org/x/sync"
 	goLeak     = "go.uber.org/goleak"
 	rapid      = "pgregory.net/rapid"
@@ -94,7 +95,7 @@ var rooms = map[string][]string{
 	// command line of cobra ends and takes its flags. cmd and examples share them.
 	"framework/status": {"partition", "partition/redisconfig", "sources/asynqsource/queuestat", "sources/redissource", "transition", "transition/coverage",
 		"transition/machine", "transition/redisledger", goRedis},
-	"framework/status/partitionmap": {"framework/status", "partition", xTerm},
+	"framework/status/partitionmap": {"framework/status", "partition", xTerm, xText},
 	"framework/program/exit":        {"partition", "transition/redisledger", cobra, goRedis},
 	"framework/program/flagenv":     {cobra, pflag},
 	"framework/program/signals":     {},

@@ -61,7 +61,7 @@ func unitLines(s status.Status, all bool) []string {
 		if peer == redisledger.Nobody {
 			who = "nobody"
 		}
-		lines = append(lines, fmt.Sprintf("  %-16s %5d units  %s%s", who, len(s.Table[peer]), strings.Join(units, "  "), more))
+		lines = append(lines, fmt.Sprintf("  %s %5d units  %s%s", partitionmap.Column(who, 16, 63), len(s.Table[peer]), strings.Join(units, "  "), more))
 		lines[len(lines)-1] = partitionmap.Printable(lines[len(lines)-1])
 	}
 	if len(lines) > 0 {

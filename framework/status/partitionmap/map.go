@@ -8,6 +8,7 @@ package partitionmap
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func (m *Map) Lines(s status.Status) []string {
 func (m *Map) rest(s status.Status) []string {
 	lines := m.peers(s)
 	for _, u := range s.Units {
-		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held))
+		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held, 0))
 		switch {
 		case u.Trouble != "":
 			line += ", WRONG: " + u.Trouble
@@ -145,8 +146,8 @@ func (m *Map) peers(s status.Status) []string {
 		if p.Index >= 0 {
 			index = fmt.Sprint(p.Index)
 		}
-		line := fmt.Sprintf("  %-24s %5s  %-8s %6d %10d  %7s",
-			m.letter(p.Session)+" "+clip(p.ID, 22), index, state(p), p.Weight, p.Partitions, Seconds(p.Lease()))
+		line := fmt.Sprintf("  %s %5s  %-8s %6d %10d  %7s",
+			Column(m.letter(p.Session)+" "+Column(p.ID, 0, 22), 24, 25), index, state(p), p.Weight, p.Partitions, Seconds(p.Lease()))
 		if len(p.Tags) > 0 {
 			line += "  has " + strings.Join(p.Tags, ", ")
 		}
@@ -173,7 +174,11 @@ func barrier(b status.Barrier) []string {
 		head += fmt.Sprintf(", for %s now", Seconds(time.Duration(b.ForMS)*time.Millisecond))
 	}
 	const most = 8
-	arrived := cmp.Or(strings.Join(b.Arrived[:min(most, len(b.Arrived))], ", "), "nobody")
+	var ids []string
+	for _, id := range b.Arrived[:min(most, len(b.Arrived))] {
+		ids = append(ids, Column(id, 0, mostID))
+	}
+	arrived := cmp.Or(strings.Join(ids, ", "), "nobody")
 	if n := len(b.Arrived) - most; n > 0 {
 		arrived += fmt.Sprintf(" and %d more", n)
 	}
@@ -183,7 +188,7 @@ func barrier(b status.Barrier) []string {
 			lines = append(lines, fmt.Sprintf("    waits for %d more", len(b.Behind)-most))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("    waits for %s, at roll %d, lease %s", p.Peer, p.Roll, Seconds(time.Duration(p.LeaseMS)*time.Millisecond)))
+		lines = append(lines, fmt.Sprintf("    waits for %s, at roll %d, lease %s", Column(p.Peer, 0, mostID), p.Roll, Seconds(time.Duration(p.LeaseMS)*time.Millisecond)))
 	}
 	return lines
 }
@@ -230,7 +235,11 @@ const mostUnowned = 16
 // unless all is set, and counted; so are those that are nobody's and empty, if there
 // are many.
 func Table(s status.Status, all bool) []string {
-	lines := []string{fmt.Sprintf("  %9s  %-32s %-8s %8s %9s %8s %6s", "partition", "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
+	wide := 32
+	for _, p := range s.Partitions {
+		wide = max(wide, columns(owner(p.Held, 0)))
+	}
+	lines := []string{fmt.Sprintf("  %9s  %-*s %-8s %8s %9s %8s %6s", "partition", wide, "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
 	empty := map[string]int{}
 	for _, p := range s.Partitions {
 		if p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
@@ -245,11 +254,11 @@ func Table(s status.Status, all bool) []string {
 			continue
 		}
 		if s.TasksUnknown {
-			lines = append(lines, fmt.Sprintf("  %9d  %-32s %-8s %8s %9s %8s %6s", int(p.ID), owner(p.Held), p.State, "?", "?", "?", "?"))
+			lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8s %9s %8s %6s", int(p.ID), owner(p.Held, wide), p.State, "?", "?", "?", "?"))
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("  %9d  %-32s %-8s %8d %9d %8d %6d",
-			int(p.ID), owner(p.Held), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
+		lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8d %9d %8d %6d",
+			int(p.ID), owner(p.Held, wide), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
 	}
 	for _, state := range []string{status.Owned, status.Unowned} {
 		if n := empty[state]; n > 0 && counts(state) {
@@ -259,11 +268,17 @@ func Table(s status.Status, all bool) []string {
 	return printable(lines)
 }
 
-func owner(h status.Held) string {
-	if h.Owner == "" {
-		return "nobody"
+// mostID is how many columns an id has where there is room: a pod's name as most are. Longer ones
+// lose their middle: the whole stands in the JSON.
+const mostID = 63
+
+// owner is who has it and since when, filled up to least columns.
+func owner(h status.Held, least int) string {
+	text := "nobody"
+	if h.Owner != "" {
+		text = fmt.Sprintf("%s@%v", Column(h.Owner, 0, mostID), h.Epoch)
 	}
-	return fmt.Sprintf("%s@%v", h.Owner, h.Epoch)
+	return Column(text, least, math.MaxInt)
 }
 
 // Seconds prints a duration for people, to a tenth of a second.
@@ -274,13 +289,4 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// clip leaves out the middle: ids of peers differ at their ends.
-func clip(s string, most int) string {
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	return string(r[:most/2-1]) + "…" + string(r[len(r)-most/2:])
 }

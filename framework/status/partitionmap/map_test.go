@@ -244,3 +244,69 @@ func TestLongIDsDifferAtTheirEnds(t *testing.T) {
 		}
 	}
 }
+
+// Of a character that a terminal shows in two columns, no cell and no line has more than fit.
+func TestWideCharactersCountTwice(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "ann": 3, "köln": 4, "ko\u0308ln": 4, "東京": 4, "ｆｕｌｌ": 8, "🚀x": 3, "…": 1} {
+		if got := columns(text); got != want {
+			t.Errorf("%q takes %d columns, want %d", text, got, want)
+		}
+	}
+	for _, c := range []struct {
+		id          string
+		least, most int
+		want        string
+	}{
+		{"東京", 6, 10, "東京  "},
+		{"東京特許許可局", 0, 10, "東京…可局"},
+		{"a東京特許許可局b", 0, 10, "a東…可局b"},
+		{"e\u0301e\u0301e\u0301e\u0301e\u0301", 0, 4, "e\u0301…e\u0301e\u0301"},
+		{"a\tb\x1b", 5, 10, "a b\ufffd "},
+	} {
+		if got := Column(c.id, c.least, c.most); got != c.want || columns(got) > max(c.least, c.most) {
+			t.Errorf("Column(%q, %d, %d) = %q, want %q", c.id, c.least, c.most, got, c.want)
+		}
+	}
+	var b strings.Builder
+	s := &Screen{out: &b, Width: 10, Height: 10}
+	s.Draw([]string{"東京特許許可局 ok", "\x1b[32m東京特許許可局\x1b[0m"})
+	if got, want := b.String(), "\x1b[2K東京特許\n\x1b[2K  許可局\n\x1b[2K  ok\n\x1b[2K\x1b[32m東京特許\x1b[0m\n\x1b[J"; got != want {
+		t.Errorf("it shows %q, want %q", got, want)
+	}
+	s = &Screen{out: &b, Width: 2, Height: 99} // it has an end
+	s.Draw([]string{"東京 x", "   東京"})
+}
+
+// Whatever peers call themselves, the table is one, and what follows an id stands under its head.
+func TestLongAndWideIDsBreakNoTable(t *testing.T) {
+	s := sample()
+	s.Peers[0].ID, s.Peers[1].ID = strings.Repeat("x", 300), strings.Repeat("京", 100)
+	for i := range s.Partitions {
+		s.Partitions[i].Owner = s.Peers[i%2].ID
+	}
+	s.Units = []status.Unit{{Held: status.Held{Owner: s.Peers[0].ID, State: status.Owned}, Name: "n:inbox"}}
+	s.Barrier = &status.Barrier{Arrived: []string{s.Peers[0].ID}, Behind: []status.Behind{{Peer: s.Peers[1].ID}}}
+	var m Map
+	for _, l := range append(m.Lines(s), Table(s, true)...) {
+		if columns(l) > 130 {
+			t.Errorf("a line of %d columns: %s", columns(l), l)
+		}
+	}
+	lines := m.peers(s)
+	head := strings.Index(lines[0], "state")
+	for _, l := range lines[1:3] {
+		if at := columns(l[:max(0, strings.Index(l, s.Peers[0].State), strings.Index(l, "unwell"))]); at != head {
+			t.Errorf("the state stands at %d, its head at %d: %s", at, head, l)
+		}
+	}
+	lines = Table(s, true)
+	head = strings.Index(lines[0], "state")
+	for i, l := range lines[1:] {
+		if at := columns(l[:max(0, strings.Index(l, s.Partitions[i].State))]); at != head {
+			t.Errorf("the state stands at %d, its head at %d: %s", at, head, l)
+		}
+	}
+	if s.Partitions[1].Owner = "a pod of 36 columns 東京-7d9f8b6c5-x"; !strings.Contains(strings.Join(Table(s, true), "\n"), s.Partitions[1].Owner) {
+		t.Error("an id for which there is room is cut")
+	}
+}

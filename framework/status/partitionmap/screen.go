@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -67,13 +69,19 @@ func fold(s string, most int) []string {
 	rest := []rune(s)
 	indent := strings.Repeat(" ", min(len(s)-len(strings.TrimLeft(s, " "))+2, most/2))
 	var lines []string
-	for len(rest) > most {
-		at := most
+	for {
+		fits := fitting(rest, most)
+		if fits == len(rest) {
+			break
+		}
+		at := fits
 		for at > 0 && rest[at] != ' ' {
 			at--
 		}
 		if strings.TrimSpace(string(rest[:at])) == "" {
-			at = most // a word that is longer than the line
+			// A word that is longer than the line. Of a terminal that has no room for anything the
+			// line is too long.
+			at = max(fits, 1+slices.IndexFunc(rest, func(r rune) bool { return r != ' ' }))
 		}
 		lines = append(lines, strings.TrimRight(string(rest[:at]), " "))
 		rest = []rune(indent + strings.TrimLeft(string(rest[at:]), " "))
@@ -84,7 +92,7 @@ func fold(s string, most int) []string {
 // cut keeps the first most columns of s; colours take none.
 func cut(s string, most int) string {
 	var b strings.Builder
-	columns, coloured := 0, false
+	column, coloured := 0, false
 	for s != "" {
 		if e := escape.FindString(s); e != "" {
 			b.WriteString(e)
@@ -92,13 +100,12 @@ func cut(s string, most int) string {
 			s = s[len(e):]
 			continue
 		}
-		if columns == most {
+		r, size := utf8.DecodeRuneInString(s)
+		if column += columnsOf(r); column > most {
 			break
 		}
-		r := []rune(s)[0]
-		b.WriteRune(r)
-		s = s[len(string(r)):]
-		columns++
+		b.WriteString(s[:size])
+		s = s[size:]
 	}
 	if coloured {
 		b.WriteString("\x1b[0m")
