@@ -92,7 +92,7 @@ func watchCommand(stores Stores) *cobra.Command {
 			screen := partitionmap.NewScreen(os.Stdout)
 			m := partitionmap.Map{}
 			if screen != nil {
-				m.Width, m.Colour = screen.Width, screen.Colour()
+				m.Colour = screen.Colour()
 			}
 			tick := time.NewTicker(every)
 			defer tick.Stop()
@@ -109,6 +109,10 @@ func watchCommand(stores Stores) *cobra.Command {
 				if err != nil {
 					lines = append(lines, partitionmap.Printable("  "+err.Error()))
 				} else {
+					if screen != nil {
+						screen.Fit() // its window may have changed since
+						m.Width = screen.Width
+					}
 					lines = m.Lines(s)
 				}
 				if screen != nil {

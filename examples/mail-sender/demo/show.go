@@ -39,7 +39,7 @@ func (p *play) show(ctx context.Context) {
 	every := time.Second
 	m := partitionmap.Map{}
 	if s := p.cfg.Show.Screen; s != nil {
-		every, m.Width, m.Colour = 200*time.Millisecond, s.Width, s.Colour()
+		every, m.Colour = 200*time.Millisecond, s.Colour()
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -80,6 +80,8 @@ func (p *play) draw(m *partitionmap.Map) {
 			time.Since(p.began).Seconds(), counters, t.Pending, t.InFlight, len(s.Peers), len(s.Coverage.Unowned))
 		return
 	}
+	p.cfg.Show.Screen.Fit()
+	m.Width = p.cfg.Show.Screen.Width
 	lines := append(m.Lines(s), "  "+counters, "")
 	p.cfg.Show.Screen.Draw(append(lines, p.stage.story...))
 }

@@ -1,6 +1,7 @@
 package partitionmap
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -209,6 +210,41 @@ func TestScreenFoldsSentences(t *testing.T) {
 	s.Draw([]string{"exactly twenty chars"})
 	if got, want := b.String(), "\x1b[5A\x1b[2Kexactly twenty chars\n\x1b[J"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A window is made larger and smaller while one watches.
+func TestScreenFollowsItsTerminal(t *testing.T) {
+	var b strings.Builder
+	width, height, fails := 21, 6, error(nil)
+	s := &Screen{out: &b, Width: 21, Height: 6, size: func() (int, int, error) { return width, height, fails }}
+	draws := func(want string) {
+		t.Helper()
+		b.Reset()
+		s.Draw([]string{"one two \x1b[32mthree\x1b[0m", "four five six"})
+		if b.String() != want {
+			t.Errorf("%d columns, %d lines: it draws %q, want %q", width, height, b.String(), want)
+		}
+	}
+	const both = "\x1b[2Kone two \x1b[32mthree\x1b[0m\x1b[0m\n\x1b[2Kfour five six\n\x1b[J"
+	draws(both)
+	width, height = 80, 24
+	draws("\x1b[2A" + both)
+	width = 14 // what stands there still fits in a line each
+	draws("\x1b[2A\x1b[2Kone two \x1b[32mthree\x1b[0m\x1b[0m\n\x1b[2Kfour five six\n\x1b[J")
+	width = 11 // it does not
+	draws("\x1b[H\x1b[J\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2Kfour five\n\x1b[2K  six\n\x1b[J")
+	height = 3
+	draws("\x1b[3A\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2Kfour five\n\x1b[J")
+	width, height = 0, 0 // it does not tell
+	draws("\x1b[2A\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2Kfour five\n\x1b[J")
+	width, height, fails = 80, 24, errors.New("no terminal")
+	if s.Fit(); s.Width != 11 || s.Height != 3 {
+		t.Errorf("it is %d by %d", s.Width, s.Height)
+	}
+	fails = nil
+	if s.Fit(); s.Width != 80 || s.Height != 24 {
+		t.Errorf("it is %d by %d", s.Width, s.Height)
 	}
 }
 

@@ -14,19 +14,34 @@ import (
 
 // A Screen shows frames one over the other in a terminal.
 type Screen struct {
-	out   io.Writer
-	drawn int // lines of the frame that stands there
-	// Width and Height of the terminal.
+	out    io.Writer
+	size   func() (width, height int, err error)
+	drawn  int // lines of the frame that stands there
+	widest int // columns of the longest of them
+	// Width and Height of the terminal, as Fit or Draw saw it last.
 	Width, Height int
 }
 
 // NewScreen returns a screen on f, or nil if f is no terminal that can show frames.
 func NewScreen(f *os.File) *Screen {
-	width, height, err := term.GetSize(int(f.Fd()))
+	size := func() (int, int, error) { return term.GetSize(int(f.Fd())) }
+	width, height, err := size()
 	if err != nil || width < 40 || height < 10 || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	return &Screen{out: f, Width: width, Height: height}
+	return &Screen{out: f, size: size, Width: width, Height: height}
+}
+
+// Fit takes the size that the terminal has by now. It is for frames that are made for a width,
+// such as a Map's; Draw does it too.
+func (s *Screen) Fit() {
+	if s.size == nil {
+		return
+	}
+	// A terminal that tells no size has the one it had.
+	if width, height, err := s.size(); err == nil && width > 1 && height > 1 {
+		s.Width, s.Height = width, height
+	}
 }
 
 // Colour reports whether the screen's user wants colour.
@@ -35,6 +50,7 @@ func (s *Screen) Colour() bool { return os.Getenv("NO_COLOR") == "" }
 // Draw replaces the frame that stands there. Lines that do not fit are folded, and those
 // with colours cut: one that the terminal wraps would leave its rest behind.
 func (s *Screen) Draw(frame []string) {
+	s.Fit()
 	var lines []string
 	for _, l := range frame {
 		lines = append(lines, fold(l, s.Width-1)...)
@@ -43,11 +59,18 @@ func (s *Screen) Draw(frame []string) {
 		lines = lines[:most]
 	}
 	var b strings.Builder
-	if s.drawn > 0 {
+	switch {
+	case s.drawn > 0 && s.widest >= s.Width:
+		// It has become narrower, and whether it wrapped what stood there is not known.
+		b.WriteString("\x1b[H\x1b[J")
+	case s.drawn > 0:
 		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
 	}
+	s.widest = 0
 	for _, l := range lines {
-		b.WriteString("\x1b[2K" + cut(l, s.Width-1) + "\n")
+		l = cut(l, s.Width-1)
+		s.widest = max(s.widest, columns(escapes.ReplaceAllString(l, "")))
+		b.WriteString("\x1b[2K" + l + "\n")
 	}
 	b.WriteString("\x1b[J") // what a longer frame left below
 	s.drawn = len(lines)
@@ -58,7 +81,10 @@ func (s *Screen) Draw(frame []string) {
 // Keep leaves the frame where it is: the next one begins below it.
 func (s *Screen) Keep() { s.drawn = 0 }
 
-var escape = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
+var (
+	escapes = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	escape  = regexp.MustCompile(`^` + escapes.String())
+)
 
 // fold breaks s between words into lines of at most most columns, the further ones indented
 // by two more than s. Colours are left as they are.
