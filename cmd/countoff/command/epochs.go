@@ -40,7 +40,8 @@ Exit code 7 says that something is at risk, 3 that less than a majority answers.
 				return exit.With(exit.Usage, err)
 			}
 			defer q.Close()
-			return epochs(cmd.Context(), cmd, q, admit)
+			out := printing(cmd)
+			return out.end(epochs(cmd.Context(), cmd, q, admit))
 		}),
 	}
 	f := cmd.Flags()

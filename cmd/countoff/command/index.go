@@ -52,8 +52,8 @@ makes one.`,
 				peer = fmt.Sprintf("%s-%d", peer, os.Getpid())
 			}
 			return countOff(ctx, transition.Config{Ledger: ledger, Config: cfg, Timing: timing, Peer: peer}, func(v partition.View) bool {
-				fmt.Fprintln(cmd.OutOrStdout(), v.Index, v.Replicas)
-				return follow
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), v.Index, v.Replicas)
+				return follow && err == nil // who is not heard has no reason to stay
 			})
 		}),
 	}

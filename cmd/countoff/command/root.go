@@ -170,10 +170,11 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		if runs != brief {
 			ctx = cmd.Context()
 		}
+		out := printing(cmd)
 		err = do(ctx, at, cmd, args)
 		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
 			err = runs.stopped(err)
 		}
-		return err
+		return out.end(err)
 	})
 }

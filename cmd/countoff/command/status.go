@@ -117,8 +117,8 @@ func watchCommand(stores Stores) *cobra.Command {
 				}
 				if screen != nil {
 					screen.Draw(lines)
-				} else {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", strings.Join(lines, "\n"))
+				} else if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", strings.Join(lines, "\n")); err != nil {
+					return err // it would go on for nobody
 				}
 				select {
 				case <-tick.C:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 )
 
@@ -14,9 +15,11 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "version of the program and of the protocol it speaks",
 		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "countoff %s, protocol %d\n", buildVersion(), partition.Protocol)
-		},
+		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
+			out := printing(cmd)
+			_, err := fmt.Fprintf(out, "countoff %s, protocol %d\n", buildVersion(), partition.Protocol)
+			return out.end(err)
+		}),
 	}
 }
 
