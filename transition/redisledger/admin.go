@@ -79,6 +79,9 @@ func idle(ctx context.Context, client redis.UniversalClient, name, remove string
 			seat.Peer = "unknown"
 		}
 		left, _ := strconv.ParseInt(reply[i+1], 10, 64)
+		if partition.CheckPeer(seat.Peer) != nil { // of an older build, or another program
+			seat.Peer = fmt.Sprintf("%.40q", seat.Peer)
+		}
 		peers = append(peers, seat.Peer)
 		longest = max(longest, time.Duration(left)*time.Millisecond)
 	}

@@ -113,6 +113,18 @@ func TestGrows(t *testing.T) {
 	}
 }
 
+// An id that no peer may have, as one of an older build, makes no line of its own.
+func TestIdleQuotesIDs(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{Timing: someTiming})
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "two\nlines\x1b[2J"})
+	err := redisledger.Idle(t.Context(), s.client, s.name)
+	if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), `1 peers ("two\nlines\x1b[2J")`) {
+		t.Errorf("it says %q", err)
+	}
+}
+
 func TestDestroy(t *testing.T) {
 	s, m := miniStage(t)
 	destroy := func() error { return redisledger.Destroy(t.Context(), s.client, s.name) }

@@ -19,6 +19,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx/unitfx"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/signals"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/unitsource"
@@ -200,7 +201,9 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 
 // tellTrouble says what keeps a peer from working.
 func tellTrouble(out io.Writer, e framework.Event) {
-	say := func(format string, args ...any) { fmt.Fprintf(out, "countoff run: "+format+"\n", args...) }
+	say := func(format string, args ...any) {
+		fmt.Fprintln(out, partitionmap.Printable("countoff run: "+fmt.Sprintf(format, args...)))
+	}
 	switch e := e.(type) {
 	case framework.StartFailed:
 		say("not started yet: %v", e.Err)

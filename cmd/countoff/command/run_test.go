@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition"
@@ -413,6 +414,15 @@ func TestRunEndsWithItsCommand(t *testing.T) {
 		if want != exit.OK && !strings.Contains(r.log.String(), "code 3") {
 			t.Errorf("it says %q", r.log.String())
 		}
+	}
+}
+
+// What others have put in the store is one line, which no terminal obeys.
+func TestTroubleIsNotObeyedByTheTerminal(t *testing.T) {
+	var out output
+	tellTrouble(&out, framework.UnitsTroubled{Err: errors.New("a\x1b[2J\nb")})
+	if got, want := out.String(), "countoff run: a\ufffd[2J b\n"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
 	}
 }
 

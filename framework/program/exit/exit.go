@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -89,6 +91,17 @@ func Run(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 	return func(cmd *cobra.Command, args []string) error { return From(run(cmd, args)) }
 }
 
+// shown is text as a terminal may have it. Errors quote what other programs have put in the
+// store: an escape sequence in it would move the cursor. Lines stay, of errors that were joined.
+func shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
 // Main executes root, prints its error and returns the code to end with.
 func Main(ctx context.Context, root *cobra.Command) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -97,7 +110,7 @@ func Main(ctx context.Context, root *cobra.Command) int {
 		return OK
 	}
 	if !errors.Is(err, ErrSaid) {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), shown(err.Error()))
 	}
 	var coded *Error
 	if errors.As(err, &coded) {
