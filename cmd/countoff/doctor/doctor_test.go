@@ -119,6 +119,8 @@ func TestReplicas(t *testing.T) {
 	wants(t, examine(t, replica.Client(), name), "replicas", doctor.Danger, "the address is a replica's")
 	master.Config("min-replicas-to-write", "1")
 	wants(t, examine(t, client, name), "replicas", doctor.Fine, "1, min-replicas-to-write 1")
+	master.Config("min-replicas-max-lag", "0")
+	wants(t, examine(t, client, name), "replicas", doctor.Warning, "min-replicas-max-lag 0, which switches it off")
 }
 
 // An emulator refuses CONFIG and most of INFO: that is told, and nothing else is wrong.

@@ -37,7 +37,7 @@ func ask(ctx context.Context, client redis.UniversalClient, now func() time.Time
 			}
 		}
 	}
-	for _, parameter := range []string{"appendfsync", "save", "min-replicas-to-write", "stop-writes-on-bgsave-error"} {
+	for _, parameter := range []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "stop-writes-on-bgsave-error"} {
 		values, err := client.ConfigGet(ctx, parameter).Result()
 		if err != nil {
 			continue // managed stores and emulators refuse CONFIG
@@ -166,8 +166,11 @@ func (s server) replicas() Finding {
 	case least == "":
 		f.Severity, f.What = Note, fmt.Sprintf("%d; whether min-replicas-to-write is set is not told", n)
 		f.Risk = "without it a master that is cut off takes writes which a fail-over throws away"
-	case least == "0":
+	case least == "0" || s.config["min-replicas-max-lag"] == "0": // either is off to Redis
 		f.Severity = Warning
+		if least != "0" {
+			f.What += ", but min-replicas-max-lag 0, which switches it off"
+		}
 		f.Risk = "a master that is cut off goes on to take writes, which are thrown away when it comes back: enqueues are lost, settles are repeated"
 		f.Do = "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 10; WaitReplicas in the peers' ledger"
 	}

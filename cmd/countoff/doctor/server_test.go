@@ -26,3 +26,31 @@ func TestWhatTheServerDoesNotTellIsNotSaid(t *testing.T) {
 		}
 	}
 }
+
+// Redis counts replicas only where both parameters are above 0.
+func TestReplicasThatAreNotWaitedFor(t *testing.T) {
+	master := map[string]string{"role": "master", "connected_slaves": "2"}
+	for _, c := range []struct {
+		least, lag string
+		severity   Severity
+		word       string
+	}{
+		{"1", "10", Fine, "2, min-replicas-to-write 1"},
+		{"1", "0", Warning, "min-replicas-max-lag 0, which switches it off"},
+		{"0", "10", Warning, "min-replicas-to-write 0"},
+		{"0", "0", Warning, "min-replicas-to-write 0"},
+		{"1", "", Fine, "min-replicas-to-write 1"},
+		{"", "", Note, "is not told"},
+	} {
+		config := map[string]string{}
+		for parameter, value := range map[string]string{"min-replicas-to-write": c.least, "min-replicas-max-lag": c.lag} {
+			if value != "" {
+				config[parameter] = value
+			}
+		}
+		f := server{info: master, config: config}.replicas()
+		if f.Severity != c.severity || !strings.Contains(f.What, c.word) || f.Severity == Warning && !strings.Contains(f.Do, "min-replicas-max-lag 10") {
+			t.Errorf("%v: want %s with %q, is %+v", config, c.severity, c.word, f)
+		}
+	}
+}
