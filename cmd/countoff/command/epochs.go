@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/transition/quorum"
 	"github.com/countoff/countoff/transition/quorum/redisquorum"
 )
@@ -27,13 +28,24 @@ the ledger is lost; peers are told the same URLs (redisfx.Config.Epochs).
 --admit sets up masters that are empty: all in the beginning, which must answer; later one
 that has lost its memory, or a new one, for which a majority must answer.
 
-It looks at the masters alone: --redis, --ledger and --timeout are nothing to it.
+It looks at the masters alone: --redis, --ledger and --timeout are refused.
 
 Exit code 7 says that something is at risk, 3 that less than a majority answers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
+			var errs []error
 			if len(masters) == 0 {
-				return exit.With(exit.Usage, errors.New("want --masters: the URLs of three or five masters, as the peers are told them"))
+				errs = append(errs, errors.New("want --masters: the URLs of three or five masters, as the peers are told them"))
+			}
+			for _, f := range []struct{ flag, instead string }{
+				{"redis", "leave it out"}, {"ledger", "leave it out"}, {"timeout", "--wait is how long one of them may take"},
+			} {
+				if flagenv.Said(cmd, f.flag) {
+					errs = append(errs, fmt.Errorf("--%s: epochs looks at the masters alone, which --masters names: %s", f.flag, f.instead))
+				}
+			}
+			if err := errors.Join(errs...); err != nil {
+				return exit.With(exit.Usage, err)
 			}
 			q, err := redisquorum.Open(args[0], masters, quorum.Config{Timeout: timeout})
 			if err != nil {

@@ -13,8 +13,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// names is the annotation of a flag that lists its variables.
-const names = "countoff.env"
+// The annotations of a flag.
+const (
+	names   = "countoff.env"     // its variables
+	applied = "countoff.env.set" // the one that it has its value from
+)
 
 // Bind gives each of flags a variable: prefix and the flag's name, as in
 // MAIL_SENDER_HTTP for --http. Where own lists variables under a flag's name, these
@@ -59,8 +62,16 @@ func Apply(cmd *cobra.Command) error {
 				}
 				errs = append(errs, fmt.Errorf("$%s: %w", name, err))
 			}
+			f.Annotations[applied] = []string{name}
 			return
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// Said reports whether the flag of that name stands on the command line of cmd: a variable is
+// meant for all commands, also for those that the flag is nothing to.
+func Said(cmd *cobra.Command, name string) bool {
+	f := cmd.Flags().Lookup(name)
+	return f != nil && f.Changed && f.Annotations[applied] == nil
 }

@@ -50,6 +50,19 @@ func TestFlagsWinOverVariablesOverDefaults(t *testing.T) {
 	}
 }
 
+// What a flag is nothing to may refuse it, but not the variable.
+func TestSaidIsOnTheCommandLine(t *testing.T) {
+	t.Setenv("SHARED_REDIS_URL", "env")
+	for args, want := range map[string]bool{"work": false, "work --redis env": true} {
+		root, _, _ := command()
+		root.SetArgs(strings.Fields(args))
+		cmd, err := root.ExecuteC()
+		if err != nil || flagenv.Said(cmd, "redis") != want || flagenv.Said(cmd, "lease-time") || flagenv.Said(cmd, "no-such-flag") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 func TestBadVariableIsNamed(t *testing.T) {
 	t.Setenv("APP_LEASE_TIME", "soon")
 	root, _, _ := command()
