@@ -127,7 +127,11 @@ func (o *observer) consumer(e framework.Event) bool {
 func (o *observer) tasks(e framework.Event) bool {
 	switch e := e.(type) {
 	case framework.FetchFailed:
-		o.at(trouble(e.Again), "fetch failed", e.Where, zap.Error(e.Err), again(e.Again))
+		level := trouble(e.Again)
+		if errors.Is(e.Err, sources.ErrFenced) {
+			level = zapcore.WarnLevel // another has it, as Lost has said: as after every pause that outlasts the lease
+		}
+		o.at(level, "fetch failed", e.Where, zap.Error(e.Err), ifAgain(e.Again))
 	case framework.Blocked:
 		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
 	case framework.Unblocked:
@@ -144,7 +148,7 @@ func (o *observer) tasks(e framework.Event) bool {
 	case framework.Handled:
 		o.handled(e)
 	case framework.SettleFailed:
-		o.at(trouble(e.Again), "settle failed", e.Where, zap.Int("tasks", e.Tasks), zap.Error(e.Err), again(e.Again))
+		o.at(trouble(e.Again), "settle failed", e.Where, zap.Int("tasks", e.Tasks), zap.Error(e.Err), ifAgain(e.Again))
 	case framework.Halted:
 		o.at(zapcore.WarnLevel, "nothing starts: the source does not answer for what ended", e.Where, zap.Duration("for", e.For))
 	case framework.Resumed:
@@ -163,13 +167,13 @@ func (o *observer) grant(e framework.Event) bool {
 	case framework.Opened:
 		o.at(zapcore.DebugLevel, "partition served", e.Where, took(e.Took))
 	case framework.OpenFailed:
-		o.at(trouble(e.Again), "open failed", e.Where, zap.Error(e.Err), again(e.Again))
+		o.at(trouble(e.Again), "open failed", e.Where, zap.Error(e.Err), ifAgain(e.Again))
 	case framework.Draining:
 		o.at(zapcore.DebugLevel, "partition drains", e.Where, zap.Int("running", e.Running), zap.Duration("within", e.Within))
 	case framework.DrainOverdue:
 		o.at(zapcore.ErrorLevel, "drain overdue: handlers were cancelled", e.Where, zap.Int("running", e.Running), zap.Duration("after", e.After))
 	case framework.CloseFailed:
-		o.at(trouble(e.Again), "close failed", e.Where, zap.Error(e.Err), again(e.Again))
+		o.at(trouble(e.Again), "close failed", e.Where, zap.Error(e.Err), ifAgain(e.Again))
 	case framework.Drained:
 		o.at(zapcore.DebugLevel, "partition drained", e.Where, took(e.Took), zap.Int("given_back", e.GivenBack))
 	case framework.Lost:
@@ -200,7 +204,7 @@ func (o *observer) units(e framework.Event) bool {
 		if e.Cause == nil && e.Err != nil {
 			level, message = zapcore.WarnLevel, "unit failed"
 		}
-		fields := []zap.Field{zap.String("unit", e.Unit), took(e.Took), zap.NamedError("cause", e.Cause), zap.Error(e.Err), again(e.Again)}
+		fields := []zap.Field{zap.String("unit", e.Unit), took(e.Took), zap.NamedError("cause", e.Cause), zap.Error(e.Err), ifAgain(e.Again)}
 		o.at(level, message, e.Where, stack(fields, e.Err)...)
 	case framework.UnitsChanged:
 		o.log.Info("the list of units changed", name(e.Consumer), zap.Int("units", e.Units), zap.Int("added", e.Added), zap.Int("removed", e.Removed))
@@ -278,3 +282,11 @@ func trouble(again time.Duration) zapcore.Level {
 func name(consumer string) zap.Field      { return zap.String("consumer", consumer) }
 func took(d time.Duration) zap.Field      { return zap.Duration("took", d) }
 func again(after time.Duration) zap.Field { return zap.Duration("again", after) }
+
+// ifAgain is again of what may never be tried again.
+func ifAgain(after time.Duration) zap.Field {
+	if after == 0 {
+		return zap.Skip()
+	}
+	return again(after)
+}

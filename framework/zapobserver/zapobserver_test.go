@@ -58,6 +58,10 @@ func TestLevels(t *testing.T) {
 		{"interrupted", framework.Handled{Task: task, Err: context.Canceled}, zapcore.WarnLevel},
 		{"the store is away", framework.SettleFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
 		{"the partition is another's", framework.SettleFailed{Err: sources.ErrFenced}, zapcore.ErrorLevel},
+		{"another fetches now", framework.FetchFailed{Err: &sources.Error{Op: "fetch", Err: sources.ErrFenced}}, zapcore.WarnLevel},
+		{"the store forgot", framework.FetchFailed{Err: sources.ErrForgot}, zapcore.ErrorLevel},
+		{"the source breaks its contract", framework.FetchFailed{Err: errors.New("bare")}, zapcore.ErrorLevel},
+		{"the store is away from fetches", framework.FetchFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
 		{"stopped", framework.Stopped{}, zapcore.InfoLevel},
 		{"ended", framework.Stopped{Err: errors.New("no")}, zapcore.ErrorLevel},
 	} {
@@ -72,6 +76,23 @@ func TestLevels(t *testing.T) {
 				t.Error("the payload is in the log")
 			}
 		})
+	}
+}
+
+// What is never tried again does not say that it is at once.
+func TestNeverAgain(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	o := zapobserver.New(zap.New(core))
+	for _, again := range []time.Duration{0, time.Second} {
+		for _, e := range []framework.Event{
+			framework.OpenFailed{Again: again}, framework.FetchFailed{Again: again}, framework.SettleFailed{Again: again}, framework.CloseFailed{Again: again},
+			framework.UnitEnded{Again: again},
+		} {
+			o.Observe(e)
+			if got, said := lines.TakeAll()[0].ContextMap()["again"]; said != (again > 0) {
+				t.Errorf("%T after %v: it says %v", e, again, got)
+			}
+		}
 	}
 }
 
