@@ -102,7 +102,7 @@ func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c redisprogr
 func (s *stream) ring(says string) {
 	s.Mu.Lock()
 	if says != "" {
-		s.announce(says, time.Now())
+		s.announce(says)
 	}
 	s.rings++
 	s.atEnd = false
@@ -115,7 +115,7 @@ func (s *stream) ring(says string) {
 //
 // The token is the one that stood when the task was pushed: who has lost the partition by
 // then hears of a task of somebody else. The caller holds the lock.
-func (s *stream) announce(says string, now time.Time) {
+func (s *stream) announce(says string) {
 	token, rest, _ := strings.Cut(says, " ")
 	place, element, found := strings.Cut(rest, " ")
 	pos, err := strconv.ParseInt(place, 10, 64)
