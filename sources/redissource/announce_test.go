@@ -41,9 +41,9 @@ func (w *world) waiting(s *stream) <-chan fetched {
 }
 
 // held keeps back what reads the list, until it is let go. read gets a value for each such request.
-func (l *wire) held() (read <-chan struct{}, letGo func()) {
+func (w *wire) held() (read <-chan struct{}, letGo func()) {
 	came, gate := make(chan struct{}, 100), make(chan struct{})
-	l.set(func(cmds []redis.Cmder, send func() error) error {
+	w.set(func(cmds []redis.Cmder, send func() error) error {
 		if cmds[0].Name() == "lrange" {
 			came <- struct{}{}
 			<-gate
