@@ -444,6 +444,7 @@ func TestExitCodesSayWhy(t *testing.T) {
 				fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StartStopHook(func() { close(started) }, c.stop)) }),
 			)
 			<-started
+			joined(t, ledger)
 			p.signals <- syscall.SIGTERM
 			p.exits(t, c.code, c.says)
 			census, err := ledger.Census(t.Context())
@@ -480,6 +481,22 @@ func TestRunsAreToldByValue(t *testing.T) {
 			if _, ok := o.(framework.HandledObserver); !ok {
 				t.Errorf("%s: %T is told of runs by Observe", name, o)
 			}
+		}
+	}
+}
+
+// joined waits until the ledger knows a peer: who is told to stop before leaves nothing behind.
+func joined(t *testing.T, ledger transition.Ledger) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C {
+		census, err := ledger.Census(t.Context())
+		if err == nil && len(census.Sessions) > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody has joined within 10 s: %v", err)
 		}
 	}
 }
