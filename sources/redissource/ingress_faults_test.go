@@ -247,12 +247,12 @@ func TestIngressLateTrim(t *testing.T) {
 		after: func(sha string, _ []redis.Cmder) error {
 			if sha == ingressTrimScript.Hash() && step == 1 {
 				step = 2
-				b.push(equal, equal) // the next batch: as many lines, and the same
+				b.push(equal) // the next batch: as many lines as the first, and the same; it is what ends the wait
 			}
 			return nil
 		},
 	})
-	b.push(equal, equal)
+	b.push(equal)
 	s, err := b.start(client, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -263,8 +263,45 @@ func TestIngressLateTrim(t *testing.T) {
 	if _, err := b.start(b.another(false), 2); err != nil {
 		t.Fatal(err)
 	}
+	b.arrived(1)
+	b.differentIDs(2)
+}
+
+// A move arrives once more when an equal line stands where its own was: it is at another base.
+func TestIngressLateMove(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 1)
+	equal := inboxLine("ann", 0)
+	var late []redis.Cmder
+	step := 0
+	client := b.another(true)
+	client.AddHook(&scripted{
+		before: func(sha string, cmds []redis.Cmder) error {
+			switch {
+			case sha == ingressMoveScript.Hash() && step == 0:
+				late, step = again(cmds[:1]), 1
+			case sha == ingressMoveScript.Hash() && step == 2:
+				step = 3
+				if err := client.Process(context.Background(), late[0]); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		},
+		after: func(sha string, _ []redis.Cmder) error {
+			if sha == ingressMoveScript.Hash() && step == 1 {
+				step = 2
+				b.push(equal)
+			}
+			return nil
+		},
+	})
+	b.learn()
+	b.push(equal)
+	if _, err := b.start(client, 1); err != nil {
+		t.Fatal(err)
+	}
 	b.arrived(2)
-	b.differentIDs(4)
+	b.differentIDs(2)
 }
 
 // Lines leave the list only after every target has answered, whatever the others did.
