@@ -244,8 +244,11 @@ func (s *Stream) Stuck() (pos int64, stuck, news bool) {
 // read them; more says whether reading may bring anything. The caller holds the lock.
 func (s *Stream) Wants(now time.Time, more bool) (limit int, read bool) {
 	f := s.callers.fetch
+	if f == nil {
+		return 0, false
+	}
+	s.Log.Follow(now)
 	switch {
-	case f == nil:
 	case more && s.Reads() && !s.full.wait(s.Log.Full(), now):
 		return f.limit, true
 	case f.need == progress.NeedRoundTrip || !f.asked:

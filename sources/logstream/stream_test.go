@@ -365,6 +365,47 @@ func TestAnAnswerGivesUpThePermit(t *testing.T) {
 	})
 }
 
+// Who waits while a suspect runs has the next with the trip that says its end.
+func TestOneTripForASuspect(t *testing.T) {
+	const suspects = 5
+	synctest.Test(t, func(t *testing.T) {
+		log := progress.New(progress.Config{}, progress.Opened{Suspects: suspects, Gate: suspects})
+		for pos := range int64(suspects) {
+			log.Add(pos, 0)
+		}
+		m := open(0, log)
+		for pos := range sources.Receipt(suspects) {
+			m.Held.Next().Receipt = pos
+		}
+		m.Start()
+		defer m.Close(t.Context())
+		tasks := m.fetch(t, suspects)
+		for pos := range sources.Receipt(suspects) {
+			if len(tasks) != 1 || tasks[0].Receipt != pos {
+				t.Fatalf("got %v, want %d alone", tasks, pos)
+			}
+			if pos == suspects-1 {
+				break
+			}
+			fetched := make(chan []sources.Task)
+			go func() { fetched <- m.fetch(t, suspects) }()
+			synctest.Wait()
+			m.Mu.Lock()
+			before := m.trips
+			m.Mu.Unlock()
+			if err := m.Settle(t.Context(), done(tasks...)...); err != nil {
+				t.Error(err)
+			}
+			tasks = <-fetched
+			m.Mu.Lock()
+			if n := m.trips - before; n != 1 {
+				t.Errorf("%d trips after %d, want 1", n, pos)
+			}
+			m.Mu.Unlock()
+		}
+	})
+}
+
 // TestWants: what the next trip asks for.
 func TestWants(t *testing.T) {
 	for _, c := range []struct {

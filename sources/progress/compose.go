@@ -80,9 +80,18 @@ func (l *Log) Compose(limit int, fetch bool, upto uint64, r *Request) {
 	if limit > 0 {
 		r.Gate = max(r.Gate, l.read+int64(r.Fetch))
 	}
-	if l.alone != None && !l.told {
+	if l.alone != None && !l.told && l.ended() {
 		r.Alone, r.AloneTries = l.alone, int(l.find(l.alone).tries)
 	}
+}
+
+// ended reports whether the end of the suspect that was handed out is said, if there is one.
+func (l *Log) ended() bool {
+	if l.solo == None {
+		return true
+	}
+	e := l.find(l.solo)
+	return e == nil || e.state >= said
 }
 
 // lift carries the open positions at the head past the base, so that one stuck task

@@ -109,6 +109,22 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 	return out
 }
 
+// Follow chooses the suspect that runs next while the end of the one before is still to be
+// said, so that one request says both; after it Hand gives the next at once. It is for who
+// will ask Hand: what was chosen is blamed if the peer dies.
+//
+// The store must not learn of the choice before that end: what had been chosen would take
+// the blame for what runs. So Compose leaves it out until it says the end, or has said it.
+// What is accused of a crash waits until Hand asks for a permit.
+func (l *Log) Follow(now time.Time) {
+	if l.solo == None || l.alone != None || l.held == 0 || l.running > 0 || l.parked > 0 || l.permit {
+		return
+	}
+	if e := l.suspect(now); e != nil && !e.accused && e.pos < l.gate {
+		l.alone = e.pos
+	}
+}
+
 // suspect returns the suspect to run next, or nil if none can start: not before its
 // time, and not before every earlier task of its key is final. Those that failed
 // before go last, so that one bad task is not hidden behind the retries of others;

@@ -8,10 +8,10 @@ import (
 // A Config says how much of a log is held at once.
 type Config struct {
 	// Window is the most positions between the base and the end of what was read.
-	// Default 1,024.
+	// Default 2,048.
 	Window int
 	// Lifted is the most open positions that may be carried past the base. At the
-	// cap nothing more is read. Default 8 windows.
+	// cap nothing more is read. Default 8 windows, or 8,192 if that is less.
 	Lifted int
 }
 
@@ -21,10 +21,10 @@ const liftBatch = 64
 // WithDefaults returns c with zero fields filled in.
 func (c Config) WithDefaults() Config {
 	if c.Window == 0 {
-		c.Window = 1024
+		c.Window = 2048
 	}
 	if c.Lifted == 0 {
-		c.Lifted = 8 * c.Window
+		c.Lifted = min(8*c.Window, 8192)
 	}
 	return c
 }

@@ -175,7 +175,7 @@ func (m *moment) sent(o *owner, all []move) []move {
 		v.n = 1
 		all = append(all, v)
 	}
-	if w := m.wants(o); w.says && w.read && o.log.Announced() == progress.None {
+	if w := m.wants(o); w.says && (w.read || m.follows(o)) && o.log.Announced() == progress.None {
 		v.n = onlySays
 		all = append(all, v)
 	}

@@ -233,6 +233,19 @@ func (m *moment) wants(o *owner) wish {
 	return w
 }
 
+// asks reports whether o would take more.
+func (m *moment) asks(o *owner) bool { return !o.ghost && !o.draining && m.free(o) > 0 }
+
+// follows reports whether o's log would choose now what runs next.
+func (m *moment) follows(o *owner) bool {
+	if !m.asks(o) {
+		return false
+	}
+	c := o.log.Clone()
+	c.Follow(time.Time{})
+	return c.String() != o.log.String()
+}
+
 // news reports whether the log is not as o knows it: a bell or a sweep tells.
 func (m *moment) news(o *owner) bool {
 	if m.x.Away {
@@ -249,6 +262,9 @@ func (m *moment) send(o *owner, fits int) {
 		w = wish{says: true}
 	case fits > 0:
 		upto = o.log.Answered() + uint64(fits)
+	}
+	if fits != onlySays && m.asks(o) {
+		o.log.Follow(time.Time{})
 	}
 	t := &trip{confirms: progress.None}
 	if w.read {

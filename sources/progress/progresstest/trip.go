@@ -18,6 +18,9 @@ func (p *peer) trip(limit int) {
 	if w.chance(20) {
 		upto = p.log.Answered() + uint64(w.rng.IntN(3)) // as if more did not fit
 	}
+	if limit > 0 {
+		p.log.Follow(w.now())
+	}
 	p.log.Compose(limit, read, upto, &r)
 	var content []string
 	for _, v := range r.Others {
