@@ -5,13 +5,15 @@ import "time"
 const (
 	// mostAhead is how many tasks of one lane may be asked for at once. What is
 	// fetched counts as started if the process dies, so it is what can be started
-	// soon, not what fits.
-	mostAhead = 512
+	// soon, not what fits. It is half a window of a log: with more a log would be full.
+	mostAhead = 1024
+	// mostTogether is what all busy lanes may ask for; each may have half of mostAhead.
+	mostTogether = 128 * mostAhead
 	// leastAhead keeps a lane of a peer with many busy ones from fetching one by
 	// one.
 	leastAhead = 4
-	// mostHeld bounds the tasks a lane keeps while their keys are stuck: eight
-	// windows of a log.
+	// mostHeld bounds the tasks a lane keeps while their keys are stuck: as many as a
+	// log carries past its base.
 	mostHeld = 8192
 	// mostUnsettled bounds how far handlers run ahead of a source that does not
 	// answer for what they did.
@@ -33,6 +35,7 @@ const (
 // the workers and follows how fast tasks finish. The pool's lock guards it.
 type pace struct {
 	ahead int       // tasks that may be ready, active or waiting
+	most  int       // what ahead may grow to
 	came  time.Time // the last ones
 	full  bool      // as many as had been asked for
 }
@@ -42,7 +45,7 @@ func (p *pace) arrived(full bool, now time.Time) { p.came, p.full = now, full }
 
 // widen keeps the pace at twice the lane's share of the workers.
 func (p *pace) widen(share int) {
-	p.ahead = min(max(p.ahead, 2*share, leastAhead), mostAhead)
+	p.ahead = min(max(p.ahead, 2*share, leastAhead), p.most)
 }
 
 // used notes that what came has been used up so far that more is wanted, and
@@ -93,6 +96,7 @@ func (l *lane) room() (limit int, ok bool) {
 		if l.over() {
 			return 0, false
 		}
+		l.pace.most = p.mostAhead()
 		l.pace.widen(p.share())
 		if l.wants() > 0 && !l.rides() {
 			l.pace.used(p.share(), time.Now())

@@ -62,6 +62,31 @@ func TestFetchesFurtherWhenTasksFinishFast(t *testing.T) {
 	})
 }
 
+// With many busy lanes each goes less far ahead: together they hold no more.
+func TestLanesShareWhatIsAhead(t *testing.T) {
+	for busy, want := range map[int]int{0: mostAhead, 1: mostAhead, 128: mostAhead, 200: mostTogether / 200, 256: mostAhead / 2, 10_000: mostAhead / 2} {
+		if n := (&pool{busy: busy}).mostAhead(); n != want {
+			t.Errorf("%d ahead beside %d, want %d", n, busy, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{}
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		for i := range 5000 {
+			b.push(task("", i))
+		}
+		b.mu.Lock()
+		b.busy = 1000
+		b.mu.Unlock()
+		b.grant(0)
+		time.Sleep(time.Second)
+		if m := slices.Max(s.asked()); m != mostAhead/2 {
+			t.Errorf("the limit grew to %d, want %d", m, mostAhead/2)
+		}
+	})
+}
+
 // A key whose tasks fill all that is fetched must not stop the keys behind it.
 func TestAStuckKeyDoesNotStopOthers(t *testing.T) {
 	for _, c := range []struct {
@@ -182,16 +207,16 @@ func TestThePaceFallsWithoutEndingTheLane(t *testing.T) {
 			return nil
 		})
 		defer b.stop()
-		for i := range 1000 {
+		for i := range 2 * mostAhead {
 			b.push(task("", i))
 		}
-		for i := range 300 {
-			slow := task("", 1000+i)
+		for i := range 2 * mostAhead {
+			slow := task("", 2*mostAhead+i)
 			slow.Payload = []byte("slow")
 			b.push(slow)
 		}
 		b.grant(0)
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Minute)
 		if open, _ := b.store.Pending(0); open != 0 {
 			t.Errorf("%d tasks were never handled", open)
 		}

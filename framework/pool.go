@@ -113,6 +113,11 @@ func (p *pool) share() int {
 	return (len(p.runs) + max(p.busy, 1) - 1) / max(p.busy, 1)
 }
 
+// mostAhead is how far a lane may fetch ahead beside the others that are busy.
+func (p *pool) mostAhead() int {
+	return min(max(mostTogether/max(p.busy, 1), mostAhead/2), mostAhead)
+}
+
 // takeIn takes in what a lane has fetched.
 func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 	now := time.Now()

@@ -16,6 +16,20 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
+// However many are asked for, Redis is not at one script for long.
+func TestManyTasksAreTakenSomeAtATime(t *testing.T) {
+	s := newStore(t)
+	for i := range tripTasks + 1 {
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(fmt.Sprint(i)))
+	}
+	st := s.open(t, s.source(t), 0, 1)
+	for _, want := range []int{tripTasks, 1} {
+		if tasks, err := st.Fetch(t.Context(), 2*tripTasks); err != nil || len(tasks) != want {
+			t.Fatalf("%d tasks, want %d; %v", len(tasks), want, err)
+		}
+	}
+}
+
 // One round trip takes about a megabyte, however many tasks were asked for: a larger
 // answer would keep Redis and the peer from everything else. The rest stays where it was.
 func TestLargeTasksAreTakenAFewAtATime(t *testing.T) {

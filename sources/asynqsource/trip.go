@@ -22,6 +22,9 @@ const (
 	// tripBytes is about the most that the messages of one round trip weigh that go back with
 	// what became of their tasks; more waits for the next.
 	tripBytes = 8 << 20
+	// tripTasks is how many tasks a round trip takes at most: Redis serves nobody else while
+	// fetch.lua is at them, some 6 us each.
+	tripTasks = 256
 )
 
 // A trip is one round trip: a pipeline of settle.lua, asynq's own scripts for what they
@@ -73,7 +76,7 @@ func (s *stream) Compose(now time.Time) bool {
 	if limit == 0 && s.Log.Seq() == s.Log.Answered() && !t.extend {
 		return false
 	}
-	s.Log.Compose(limit, read, s.upto(), &t.request)
+	s.Log.Compose(min(limit, tripTasks), read, s.upto(), &t.request)
 	s.number++
 	t.number, t.most = s.number, t.request.Fetch
 	t.forward = due

@@ -71,7 +71,7 @@ type Config struct {
 	// lets us. Default: Topic + ".dead".
 	DeadTopic string
 	// Window is the most records of a partition between the first that is not
-	// finished and the last that was taken in. Default 1,024.
+	// finished and the last that was taken in. Default 2,048.
 	Window int
 	// Buffer is about how many bytes this peer reads ahead. Each open partition has
 	// an equal share of it, 4 MiB at most; one whose share is full is paused, and the
@@ -94,7 +94,7 @@ type Config struct {
 	// worked after the peers were started again.
 	Grown func(ctx context.Context, total int) error
 	// Stuck is called when a partition is read no further, since too many tasks
-	// (eight windows) wait behind one key that does not get done, and again when
+	// (eight windows, 8,192 at most) wait behind one key that does not get done, and again when
 	// that is over. It must not block. Default: nobody is told.
 	Stuck func(Stuck)
 	// Warn is told what is worth a look but stops nothing: a commit to the group
@@ -119,7 +119,7 @@ func (c Config) withDefaults(name string) Config {
 	for _, d := range []struct {
 		n *int
 		d int
-	}{{&c.Window, 1024}, {&c.Buffer, 64 << 20}, {&c.CrashLimit, 3}} {
+	}{{&c.Window, 2048}, {&c.Buffer, 64 << 20}, {&c.CrashLimit, 3}} {
 		if *d.n == 0 {
 			*d.n = d.d
 		}

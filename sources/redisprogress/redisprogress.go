@@ -161,7 +161,7 @@ func (l *Log) read(ctx context.Context, o *progress.Opened, queue func(redis.Pip
 }
 
 // readBytes is about the most that one reply weighs: a client waits for the whole of it no longer
-// than for a small one, and what has been lifted may be eight windows of large tasks.
+// than for a small one, and what has been lifted may be thousands of large tasks.
 const readBytes = 16 << 20
 
 // envelopes reads the lifted envelopes at positions, as many at once as weigh readBytes.

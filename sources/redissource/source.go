@@ -24,7 +24,7 @@ type Config struct {
 	Partitions int
 	Hash       partition.Hash
 	// Window is the most tasks of a partition between the first that is not
-	// finished and the last that was read. Default 1,024.
+	// finished and the last that was read. Default 2,048.
 	Window int
 	// CrashLimit is how many crashes of its peer a task may be charged with; the
 	// last of them makes it a dead letter. Default 3.
@@ -33,7 +33,7 @@ type Config struct {
 	// same ones. Default: none.
 	Ingress []Ingress
 	// Stuck is called when a partition is read no further, since too many tasks
-	// (eight windows) wait behind one key that does not get done, and again when
+	// (eight windows, 8,192 at most) wait behind one key that does not get done, and again when
 	// that is over. It must not block. Default: nobody is told.
 	Stuck func(Stuck)
 	// Jobs are periodic tasks. All peers of the name have the same ones. Default: none.
@@ -45,7 +45,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Window == 0 {
-		c.Window = 1024
+		c.Window = 2048
 	}
 	if c.CrashLimit == 0 {
 		c.CrashLimit = 3
