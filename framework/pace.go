@@ -7,7 +7,8 @@ const (
 	// fetched counts as started if the process dies, so it is what can be started
 	// soon, not what fits. It is half a window of a log: with more a log would be full.
 	mostAhead = 1024
-	// mostTogether is what all busy lanes may ask for; each may have half of mostAhead.
+	// mostTogether is what all lanes of a peer may ask for, busy or not, as any may become
+	// so; but each may have half of mostAhead.
 	mostTogether = 128 * mostAhead
 	// leastAhead keeps a lane of a peer with many busy ones from fetching one by
 	// one.

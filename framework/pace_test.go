@@ -62,29 +62,25 @@ func TestFetchesFurtherWhenTasksFinishFast(t *testing.T) {
 	})
 }
 
-// With many busy lanes each goes less far ahead: together they hold no more.
+// With many lanes each goes less far ahead: together they hold no more.
 func TestLanesShareWhatIsAhead(t *testing.T) {
-	for busy, want := range map[int]int{0: mostAhead, 1: mostAhead, 128: mostAhead, 200: mostTogether / 200, 256: mostAhead / 2, 10_000: mostAhead / 2} {
-		if n := (&pool{busy: busy}).mostAhead(); n != want {
-			t.Errorf("%d ahead beside %d, want %d", n, busy, want)
-		}
+	for _, c := range []struct{ lanes, most int }{{1, mostAhead}, {128, mostAhead}, {200, mostTogether / 200}, {256, mostAhead / 2}, {1000, mostAhead / 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &spy{}
+			b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
+			defer b.stop()
+			for i := range 5000 {
+				b.push(task("", i))
+			}
+			for i := range c.lanes {
+				b.grant(partition.ID(i))
+			}
+			time.Sleep(time.Second)
+			if m := slices.Max(s.asked()); m != c.most {
+				t.Errorf("of %d lanes one asks for %d, want %d", c.lanes, m, c.most)
+			}
+		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		s := &spy{}
-		b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
-		defer b.stop()
-		for i := range 5000 {
-			b.push(task("", i))
-		}
-		b.mu.Lock()
-		b.busy = 1000
-		b.mu.Unlock()
-		b.grant(0)
-		time.Sleep(time.Second)
-		if m := slices.Max(s.asked()); m != mostAhead/2 {
-			t.Errorf("the limit grew to %d, want %d", m, mostAhead/2)
-		}
-	})
 }
 
 // A key whose tasks fill all that is fetched must not stop the keys behind it.

@@ -113,9 +113,9 @@ func (p *pool) share() int {
 	return (len(p.runs) + max(p.busy, 1) - 1) / max(p.busy, 1)
 }
 
-// mostAhead is how far a lane may fetch ahead beside the others that are busy.
+// mostAhead is how far a lane may fetch ahead beside all the others. The caller holds mu.
 func (p *pool) mostAhead() int {
-	return min(max(mostTogether/max(p.busy, 1), mostAhead/2), mostAhead)
+	return min(max(mostTogether/max(len(p.lanes), 1), mostAhead/2), mostAhead)
 }
 
 // takeIn takes in what a lane has fetched.
