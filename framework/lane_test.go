@@ -235,6 +235,7 @@ func TestATaskWithoutADeliveryEndsTheConsumer(t *testing.T) {
 		b.push(task("a", 0))
 		g := b.grant(0)
 		err := <-b.failed
+		synctest.Wait() // the event comes after
 		if !errors.Is(err, errBare) || !strings.Contains(err.Error(), `"a-0"`) {
 			t.Errorf("the consumer ends with %v", err)
 		}

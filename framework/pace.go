@@ -5,7 +5,7 @@ import "time"
 const (
 	// mostAhead is how many tasks of one lane may be asked for at once. What is
 	// fetched counts as started if the process dies, so it is what can be started
-	// soon, not what fits. It is half a window of a log: with more a log would be full.
+	// soon, not what fits. It is half the default window of most logs: with more a log is full.
 	mostAhead = 1024
 	// mostTogether is what all lanes of a peer may ask for, busy or not, as any may become
 	// so; but each may have half of mostAhead.

@@ -16,17 +16,38 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
-// However many are asked for, Redis is not at one script for long.
+// However many are asked for, or have ended, Redis is not at one script for long.
 func TestManyTasksAreTakenSomeAtATime(t *testing.T) {
 	s := newStore(t)
 	for i := range tripTasks + 1 {
 		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(fmt.Sprint(i)))
 	}
 	st := s.open(t, s.source(t), 0, 1)
+	var all []sources.Settlement
 	for _, want := range []int{tripTasks, 1} {
-		if tasks, err := st.Fetch(t.Context(), 2*tripTasks); err != nil || len(tasks) != want {
+		tasks, err := st.Fetch(t.Context(), 2*tripTasks)
+		if err != nil || len(tasks) != want {
 			t.Fatalf("%d tasks, want %d; %v", len(tasks), want, err)
 		}
+		for i := range tasks {
+			all = append(all, sources.Settlement{Task: &tasks[i], Outcome: sources.Done, Attempt: 1})
+		}
+	}
+	st.Mu.Lock()
+	for i := range all {
+		if _, err := st.Record(&all[i], time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if upto := st.upto(); upto != st.Log.Answered()+tripTasks {
+		t.Errorf("a trip says what became of %d, want %d", upto-st.Log.Answered(), tripTasks)
+	}
+	st.Mu.Unlock()
+	if err := st.Settle(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.LLen(t.Context(), keysOf(QueueOf(s.name, 0)).active).Val(); n != 0 {
+		t.Errorf("%d are active still", n)
 	}
 }
 

@@ -131,6 +131,9 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 	for _, more := range [][]any{v.done, v.locked, v.kept, v.retries, v.requeues, v.dead} {
 		args = append(args, more...)
 	}
+	// What runs next is in the head, and the end of what ran may be among the natives behind it:
+	// if the pipeline is cut between them the store knows the next one as alone while nothing
+	// runs. The one that ran has ended, and stays a suspect until that is said.
 	t.head = settleScript.send(ctx, pipe, names, args, t.source)
 	for _, n := range v.natives {
 		t.natives = append(t.natives, n.send(ctx, pipe, s.keys, s.fence, number, n.id(), t.source))

@@ -22,8 +22,8 @@ const (
 	// tripBytes is about the most that the messages of one round trip weigh that go back with
 	// what became of their tasks; more waits for the next.
 	tripBytes = 8 << 20
-	// tripTasks is how many tasks a round trip takes at most: Redis serves nobody else while
-	// fetch.lua is at them, some 6 us each.
+	// tripTasks is how many tasks a round trip takes at most, and of how many it says what
+	// became of them: Redis serves nobody else while a script is at them, some 6 us each.
 	tripTasks = 256
 )
 
@@ -95,17 +95,18 @@ func (s *stream) Compose(now time.Time) bool {
 
 // upto is the last verdict that fits in a round trip. The caller holds the lock.
 func (s *stream) upto() uint64 {
+	last := min(s.Log.Seq(), s.Log.Answered()+tripTasks)
 	if len(s.content) == 0 {
-		return s.Log.Seq()
+		return last
 	}
 	bytes := 0
-	for seq := s.Log.Answered() + 1; seq <= s.Log.Seq(); seq++ {
+	for seq := s.Log.Answered() + 1; seq <= last; seq++ {
 		c := s.content[seq]
 		if bytes += c.weight(); bytes > tripBytes && seq > s.Log.Answered()+1 {
 			return seq - 1
 		}
 	}
-	return s.Log.Seq()
+	return last
 }
 
 // Trip does the round trip.

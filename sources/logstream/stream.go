@@ -317,6 +317,7 @@ func (s *Stream) Stop() (first bool) {
 		return false
 	}
 	s.closed = true
+	s.Log.Leave()
 	close(s.quit)
 	s.End(sources.ErrClosed)
 	return true

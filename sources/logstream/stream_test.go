@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -402,6 +403,40 @@ func TestOneTripForASuspect(t *testing.T) {
 				t.Errorf("%d trips after %d, want 1", n, pos)
 			}
 			m.Mu.Unlock()
+		}
+	})
+}
+
+// What was chosen for a Fetch that is gone is not recorded as alone by Close: if the peer dies
+// before the fence is cleared it has nothing to do with that.
+func TestCloseChoosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := progress.New(progress.Config{}, progress.Opened{Suspects: 2, Gate: 2})
+		m := open(0, log)
+		for pos := range sources.Receipt(2) {
+			log.Add(int64(pos), 0)
+			m.Held.Next().Receipt = pos
+		}
+		m.Start()
+		tasks := m.fetch(t, 2)
+		ctx, gone := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		calls.Go(func() { _, _ = m.Fetch(ctx, 2) })
+		synctest.Wait()
+		m.set(errNo)
+		calls.Go(func() { _ = m.Settle(ctx, done(tasks...)...) })
+		synctest.Wait()
+		if m.request.Alone != 1 {
+			t.Fatalf("alone %d, want 1 to follow", m.request.Alone)
+		}
+		gone()
+		calls.Wait()
+		m.set(nil)
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if m.request.Base != 1 || m.request.Alone != progress.None {
+			t.Errorf("Close says base %d, alone %d; want the end of 0 and nothing alone", m.request.Base, m.request.Alone)
 		}
 	})
 }

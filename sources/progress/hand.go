@@ -125,6 +125,10 @@ func (l *Log) Follow(now time.Time) {
 	}
 }
 
+// Leave says that nothing will be handed out any more: what was chosen will not run, and is
+// not recorded as alone.
+func (l *Log) Leave() { l.alone = None }
+
 // suspect returns the suspect to run next, or nil if none can start: not before its
 // time, and not before every earlier task of its key is final. Those that failed
 // before go last, so that one bad task is not hidden behind the retries of others;

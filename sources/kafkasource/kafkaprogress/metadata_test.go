@@ -61,13 +61,13 @@ func TestMetadataRoundTrip(t *testing.T) {
 }
 
 // The default window fits whatever is done in it, also when every other task is, beside
-// 200 tries or 900 tasks carried past the base.
+// 120 tries or 450 tasks carried past the base.
 func TestDefaultWindowFits(t *testing.T) {
-	for _, c := range []struct{ tries, lifted int64 }{{200, 0}, {0, 900}} {
+	for _, c := range []struct{ tries, lifted int64 }{{120, 0}, {0, 450}} {
 		had := newTable(1 << 40)
 		had.epoch, had.life = 1<<40, strings.Repeat("f", 32)
 		had.token = partition.Token{Epoch: had.epoch, Session: "0123456789abcdef0123456789abcdef"}
-		for x := had.base + 1; x < had.base+1024; x += 2 {
+		for x := had.base + 1; x < had.base+2048; x += 2 {
 			had.finish(x, had.base)
 		}
 		for n := range c.tries {
