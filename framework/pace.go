@@ -36,7 +36,6 @@ const (
 // the workers and follows how fast tasks finish. The pool's lock guards it.
 type pace struct {
 	ahead int       // tasks that may be ready, active or waiting
-	most  int       // what ahead may grow to
 	came  time.Time // the last ones
 	full  bool      // as many as had been asked for
 }
@@ -44,14 +43,14 @@ type pace struct {
 // arrived notes that tasks have arrived.
 func (p *pace) arrived(full bool, now time.Time) { p.came, p.full = now, full }
 
-// widen keeps the pace at twice the lane's share of the workers.
-func (p *pace) widen(share int) {
-	p.ahead = min(max(p.ahead, 2*share, leastAhead), p.most)
+// widen keeps the pace at twice the lane's share of the workers, or at most.
+func (p *pace) widen(share, most int) {
+	p.ahead = min(max(p.ahead, 2*share, leastAhead), most)
 }
 
 // used notes that what came has been used up so far that more is wanted, and
 // adapts.
-func (p *pace) used(share int, now time.Time) {
+func (p *pace) used(share, most int, now time.Time) {
 	switch took := now.Sub(p.came); {
 	case p.came.IsZero():
 	case p.full && took < brisk:
@@ -60,7 +59,7 @@ func (p *pace) used(share int, now time.Time) {
 		p.ahead /= 2
 	}
 	p.full = false
-	p.widen(share)
+	p.widen(share, most)
 }
 
 // wants is how many tasks the lane would fetch now.
@@ -97,10 +96,9 @@ func (l *lane) room() (limit int, ok bool) {
 		if l.over() {
 			return 0, false
 		}
-		l.pace.most = p.mostAhead()
-		l.pace.widen(p.share())
+		l.pace.widen(p.share(), p.mostAhead())
 		if l.wants() > 0 && !l.rides() {
-			l.pace.used(p.share(), time.Now())
+			l.pace.used(p.share(), p.mostAhead(), time.Now())
 			if n := l.wants(); n > 0 { // of a pace that may be slower now
 				return n, true
 			}

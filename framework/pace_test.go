@@ -43,11 +43,8 @@ func TestFetchesNoFurtherThanCanBeStartedSoon(t *testing.T) {
 func TestFetchesFurtherWhenTasksFinishFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{}
-		b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
+		b := newBrisk(t, s)
 		defer b.stop()
-		for i := range 5000 {
-			b.push(task("", i))
-		}
 		b.grant(0)
 		time.Sleep(time.Second)
 		if m := slices.Max(s.asked()); m <= mostAhead/2 || m > mostAhead { // what is not used up is not asked for
@@ -70,11 +67,8 @@ func TestLanesShareWhatIsAhead(t *testing.T) {
 	for _, c := range []struct{ lanes, most int }{{1, mostAhead}, {128, mostAhead}, {200, mostTogether / 200}, {256, mostAhead / 2}, {1000, mostAhead / 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &spy{}
-			b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
+			b := newBrisk(t, s)
 			defer b.stop()
-			for i := range 5000 {
-				b.push(task("", i))
-			}
 			for i := range c.lanes { // the one with tasks comes last
 				b.grant(partition.ID(c.lanes - 1 - i))
 			}
@@ -87,6 +81,15 @@ func TestLanesShareWhatIsAhead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newBrisk returns a bench with 5,000 tasks whose handlers take no time.
+func newBrisk(t *testing.T, s *spy) *bench {
+	b := newBench(t, benchConfig{Config: Config{Concurrency: 4}, source: s.over}, func(context.Context, *Task) error { return nil })
+	for i := range 5000 {
+		b.push(task("", i))
+	}
+	return b
 }
 
 func aheadOf(b *bench, id partition.ID) int {

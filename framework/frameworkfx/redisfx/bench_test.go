@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -42,39 +44,11 @@ func BenchmarkConsumer(b *testing.B) {
 					batch = batch[:0]
 				}
 			}
-			source, err := redissource.New(client, name, redissource.Config{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: c.partitions}, Timing: quick.Timing})
-			if err != nil {
-				b.Fatal(err)
-			}
-			var n atomic.Int64
-			done, first := make(chan struct{}), make(chan struct{})
-			h := framework.HandlerFunc(func(context.Context, *framework.Task) error {
-				switch n.Add(1) {
-				case 1:
-					close(first)
-				case int64(b.N):
-					close(done)
-				}
-				return nil
-			})
-			consumer, err := framework.New(name, source, h, framework.WithLedger(ledger), framework.WithPeer("bench", 1),
-				framework.WithConfig(framework.Config{Timing: transition.Timing{Settle: quick.Timing.Settle, Lease: quick.Timing.Lease}}))
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := consumer.Start(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			first, done, stop := workOff(b, client, name, c.partitions, b.N)
 			<-first
 			b.ReportAllocs()
 			b.ResetTimer()
-			if b.N > 1 {
-				<-done
-			}
+			<-done
 			b.StopTimer()
 			perSecond := float64(b.N) / b.Elapsed().Seconds()
 			verdict := 0.0
@@ -83,9 +57,45 @@ func BenchmarkConsumer(b *testing.B) {
 			}
 			b.ReportMetric(perSecond, "tasks/s")
 			b.ReportMetric(verdict, "ok(≥130k/s)")
-			if err := consumer.Stop(context.Background()); err != nil {
-				b.Error(err)
-			}
+			stop()
 		})
+	}
+}
+
+// workOff starts a peer whose handler does nothing but count: first is closed with its first task,
+// done with the one that makes them n.
+func workOff(b *testing.B, client redis.UniversalClient, name string, partitions, n int) (first, done <-chan struct{}, stop func()) {
+	source, err := redissource.New(client, name, redissource.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: partitions}, Timing: quick.Timing})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var handled atomic.Int64
+	began, ended := make(chan struct{}), make(chan struct{})
+	h := framework.HandlerFunc(func(context.Context, *framework.Task) error {
+		i := handled.Add(1)
+		if i == 1 {
+			close(began)
+		}
+		if i == int64(n) {
+			close(ended)
+		}
+		return nil
+	})
+	consumer, err := framework.New(name, source, h, framework.WithLedger(ledger), framework.WithPeer("bench", 1),
+		framework.WithConfig(framework.Config{Timing: transition.Timing{Settle: quick.Timing.Settle, Lease: quick.Timing.Lease}}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := consumer.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return began, ended, func() {
+		if err := consumer.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
 	}
 }

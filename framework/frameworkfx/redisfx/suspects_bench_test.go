@@ -1,18 +1,14 @@
 package redisfx_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redissource"
-	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -70,40 +66,12 @@ func suspects(b *testing.B, partitions, each int) time.Duration {
 		}
 		left = append(left, s)
 	}
-	source, err := redissource.New(client, name, redissource.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: partitions}, Timing: quick.Timing})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var n atomic.Int64
-	done, first := make(chan struct{}), make(chan struct{})
-	h := framework.HandlerFunc(func(context.Context, *framework.Task) error {
-		switch n.Add(1) {
-		case 1:
-			close(first)
-		case int64(len(batch)):
-			close(done)
-		}
-		return nil
-	})
-	consumer, err := framework.New(name, source, h, framework.WithLedger(ledger), framework.WithPeer("bench", 1),
-		framework.WithConfig(framework.Config{Timing: transition.Timing{Settle: quick.Timing.Settle, Lease: quick.Timing.Lease}}))
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := consumer.Start(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	first, done, stop := workOff(b, client, name, partitions, len(batch))
 	<-first
 	began := time.Now()
 	<-done
 	took := time.Since(began)
-	if err := consumer.Stop(context.Background()); err != nil {
-		b.Error(err)
-	}
+	stop()
 	for _, s := range left {
 		_ = s.Close(b.Context())
 	}
