@@ -35,6 +35,12 @@ func TestTableRules(t *testing.T) {
 			t.install(token(2))
 			return t.tries[2].crashes == 0
 		},
+		"what follows a suspect whose end is said with it is charged": func(t *table) bool {
+			t.alone = t.base
+			says(t, func(r *progress.Request) { r.Base, r.Alone = t.base+1, 2 })
+			t.install(token(2))
+			return t.tries[2].crashes == 1
+		},
 		"a retry that is said again does not acquit": func(t *table) bool {
 			retry := []progress.Verdict{{Position: 2, Outcome: progress.Retry, Attempt: 1}}
 			says(t, func(r *progress.Request) { r.Others = retry })
