@@ -12,6 +12,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
 var (
@@ -155,7 +156,7 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 				args = append(args, m.number, m.task.ID, r.message(raw, queue, m.task.Key), other, appendText(nil, fieldID, other))
 			}
 			routeScript.send(ctx, pipe, []string{k.pending, "{" + queue + "}:marks"}, args, source)
-			pipe.SAdd(ctx, allQueues, queue)
+			pipe.SAdd(ctx, queuestat.All, queue)
 		}
 		cmds, _ := pipe.Exec(ctx) // each has its own error
 		err := r.pushed(cmds)
@@ -193,9 +194,6 @@ func (r *router) pushed(cmds []redis.Cmder) (err error) {
 	}
 	return err
 }
-
-// allQueues is where asynq lists its queues for people.
-const allQueues = "asynq:queues"
 
 // message is raw for another queue. A lock of a unique task stays what it is until the
 // task is done; on a cluster the queues are apart and it ends here.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/sourcetest"
 	"github.com/countoff/countoff/sources/sourcetest/redisline"
 )
@@ -335,7 +336,7 @@ func TestAnIngressThatCannotPush(t *testing.T) {
 		t.Fatalf("%v are moved, the locks %v stand, %d are kept", moved, locks, s.ZCard(ctx, k.completed).Val())
 	}
 	queue := QueueOf(s.name, partition.Of("key-1", 4))
-	if queues := s.SMembers(ctx, allQueues).Val(); !slices.Contains(queues, queue) {
+	if queues := s.SMembers(ctx, queuestat.All).Val(); !slices.Contains(queues, queue) {
 		t.Errorf("asynq lists the queues %v, without %s", queues, queue)
 	}
 	id := s.LRange(ctx, keysOf(queue).pending, 0, -1).Val()[0]

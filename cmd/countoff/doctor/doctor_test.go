@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -190,6 +191,39 @@ func TestAnIngressThatIsNoList(t *testing.T) {
 	}
 	if found := of(examine(t, client, name), "ingress"); len(found) > 0 {
 		t.Errorf("still told: %v", found)
+	}
+}
+
+// A queue that is consumed under another name than it is filled under looks like one that has
+// nothing to do.
+func TestQueuesThatNobodyFilled(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2, Units: []string{"old"}}); err != nil {
+		t.Fatal(err)
+	}
+	if found := of(examine(t, client, name), "queues"); len(found) > 0 {
+		t.Errorf("its partitions are no queues, and told is %v", found)
+	}
+	set := func(queues ...string) {
+		t.Helper()
+		if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, strings.Join(queues, "\n")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("critical", "deafult")
+	if err := client.SAdd(t.Context(), queuestat.All, "critical", "default").Err(); err != nil {
+		t.Fatal(err)
+	}
+	all := examine(t, client, name)
+	wants(t, all, "queues", doctor.Warning, "no task was ever enqueued to old, deafult\n")
+	wants(t, all, "queues", doctor.Warning, "other queues that asynq knows: default")
+	if err := client.SAdd(t.Context(), queuestat.All, "old").Err(); err != nil {
+		t.Fatal(err)
+	}
+	set() // name:0 and name:1, which countoff names itself
+	if found := of(examine(t, client, name), "queues"); len(found) > 0 {
+		t.Errorf("all are filled, and told is %v", found)
 	}
 }
 

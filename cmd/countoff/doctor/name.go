@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
@@ -14,7 +16,7 @@ import (
 )
 
 // ofName examines what stands under a name.
-func ofName(ctx context.Context, name string, of func(context.Context) (status.Place, error)) ([]Finding, error) {
+func ofName(ctx context.Context, client redis.UniversalClient, name string, of func(context.Context) (status.Place, error)) ([]Finding, error) {
 	at, err := of(ctx)
 	if err != nil {
 		return nil, err
@@ -27,7 +29,11 @@ func ofName(ctx context.Context, name string, of func(context.Context) (status.P
 	if err != nil {
 		return nil, err
 	}
-	all := append(wrong(s.Findings), troubled(s.Units)...)
+	queues, err := unfilled(ctx, client, name, s.Config.Units)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(queues, wrong(s.Findings), troubled(s.Units))
 	return append(append(all, times(census)...), summary(s)), nil
 }
 

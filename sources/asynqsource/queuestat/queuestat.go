@@ -55,6 +55,9 @@ func (q Queues) Of(id partition.ID) string {
 	return ""
 }
 
+// All is the key of the set in which asynq lists the queues that tasks were put into.
+const All = "asynq:queues"
+
 // Pending is the key of the list of tasks that wait in a queue.
 func Pending(queue string) string { return prefix(queue) + "pending" }
 
