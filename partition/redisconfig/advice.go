@@ -23,9 +23,10 @@ var advices = []struct{ prefix, advice string }{
 }
 
 // Forbidden reports whether the user of the client lacks a right. Where it is a script that
-// needs it, servers before 7.2 say so with a prefix that tells nothing.
+// needs it the prefix tells nothing, and the words are others since Redis 7.2.
 func Forbidden(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || strings.Contains(err.Error(), "The user executing the script can't ")
+	return redis.HasErrorPrefix(err, "NOPERM") || strings.Contains(err.Error(), "The user executing the script can't ") ||
+		strings.Contains(err.Error(), "ACL failure in script")
 }
 
 const credentials = "give user and password in the URL: redis://user:password@host:port"
