@@ -79,6 +79,26 @@ func (r Requirement) String() string {
 	return fmt.Sprintf("%v-%v=%v", r.First, r.Last, r.Tags)
 }
 
+// Check returns an error if r cannot be written down: it would be read as something else, or
+// not at all. A unit whose name is a number is one of those that cannot be asked for.
+func (r Requirement) Check() error {
+	text := r.String()
+	read, err := ParseRequirement(text)
+	if err == nil && read != r {
+		err = fmt.Errorf("partition: requirement %q: it would be read as one of %v to %v and of unit %q", text, read.First, read.Last, read.Unit)
+	}
+	return err
+}
+
+// CheckRequirements returns all that is wrong with any of them.
+func CheckRequirements(all []Requirement) error {
+	var errs []error
+	for _, r := range all {
+		errs = append(errs, r.Check())
+	}
+	return errors.Join(errs...)
+}
+
 // Asks returns the tags that id asks of its owner: all that the requirements say of it.
 func (c Config) Asks(id ID) Tags {
 	var all []string

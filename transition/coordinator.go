@@ -177,7 +177,9 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 		errs = append(errs, errors.New("transition: no tenant"))
 	}
 	cfg.Config = cfg.Config.WithDefaults()
-	errs = append(errs, cfg.Config.Validate(), cfg.Timing.Validate())
+	tags, wrong := partition.ParseTags(string(cfg.Tags)) // what cannot be read back would stop the sealing of rolls
+	cfg.Tags = tags
+	errs = append(errs, cfg.Config.Validate(), cfg.Timing.Validate(), wrong)
 	if cfg.Indexer != nil {
 		errs = append(errs, cfg.onlyRolls()...)
 	}
@@ -352,6 +354,9 @@ func (c *Coordinator) loop(ctx, inner context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	ended := ctx.Done()
+	for _, m := range c.mailbox.take() { // before the first tick: who was stopped already asks nothing
+		c.handle(inner, m)
+	}
 	for !c.over {
 		ticked := false
 		select {

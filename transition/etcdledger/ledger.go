@@ -101,6 +101,9 @@ func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg
 // memory has lost this with it. It returns an error that wraps ErrNone if the name is not
 // known.
 func Require(ctx context.Context, client *clientv3.Client, prefix, name string, requires []partition.Requirement) error {
+	if err := partition.CheckRequirements(requires); err != nil {
+		return err
+	}
 	cfg, known, err := ReadConfig(ctx, client, prefix, name)
 	if err == nil && !known {
 		err = fmt.Errorf("etcdledger: %s: %w", name, ErrNone)

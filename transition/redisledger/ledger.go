@@ -78,7 +78,8 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error)
 	}, nil
 }
 
-// Sync implements transition.Ledger. A session is named by letters and digits.
+// Sync implements transition.Ledger. A session is named by letters and digits, and tags are
+// such as partition.ParseTags reads: with others nobody could read the roll that has them.
 func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
 	r.State, r.Weight = max(r.State, machine.Live), max(r.Weight, 0)
 	if err := checkSession(r.Session); err != nil {
@@ -93,6 +94,9 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		if reply[0] == "same" {
 			return before.again(reply)
 		}
+	}
+	if _, err := partition.ParseTags(string(r.Tags)); err != nil {
+		return transition.Answer{}, fmt.Errorf("redisledger: %w", err)
 	}
 	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy)...)
 	short := few(err) && reply[0] == "full" && r.State != machine.Gone

@@ -28,7 +28,7 @@ var (
 // one that wraps partition.ErrConfig while its number of partitions is being changed.
 func Require(ctx context.Context, client redis.UniversalClient, name string, requires []partition.Requirement) error {
 	l, err := New(client, name, Config{})
-	if err != nil {
+	if err = errors.Join(err, partition.CheckRequirements(requires)); err != nil {
 		return err
 	}
 	protocol := partition.Protocol
