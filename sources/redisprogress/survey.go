@@ -33,7 +33,8 @@ type Fenced struct {
 type Survey struct {
 	client redis.UniversalClient
 	place  func(partition.ID) (fence, log string)
-	turn   int
+	looks  uint64
+	looked map[partition.ID]uint64 // where a look is at one: when that was, counted in looks
 
 	// Of the last look, since the next one is most often at the same.
 	ids  []partition.ID
@@ -45,7 +46,7 @@ type Survey struct {
 // one slot, always the same for one partition. Those without a fence are left out; those
 // without a log have it elsewhere.
 func NewSurvey(client redis.UniversalClient, place func(partition.ID) (fence, log string)) *Survey {
-	return &Survey{client: client, place: place}
+	return &Survey{client: client, place: place, looked: make(map[partition.ID]uint64)}
 }
 
 // Look reads the partitions ids, or one of them.
@@ -59,8 +60,9 @@ func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error)
 	if _, single := s.client.(*redis.Client); single {
 		err = s.all(ctx, out)
 	} else {
-		s.turn++
-		i := s.turn % len(out)
+		i := s.oldest(out)
+		s.looks++
+		s.looked[out[i].ID] = s.looks
 		out = out[i : i+1]
 		err = s.one(ctx, s.args[firstKey+2*i].(string), s.args[firstKey+2*i+1].(string), &out[0])
 	}
@@ -68,6 +70,17 @@ func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error)
 		return nil, fmt.Errorf("redisprogress: fences: %w", err)
 	}
 	return out, nil
+}
+
+// oldest is which of out was not looked at for longest. To count on from look to look would not
+// do: who asks for some of all partitions each time, in turn too, could ask for the same few.
+func (s *Survey) oldest(out []Fenced) (i int) {
+	for k := range out {
+		if s.looked[out[k].ID] < s.looked[out[i].ID] {
+			i = k
+		}
+	}
+	return i
 }
 
 // firstKey is where the keys begin in args.

@@ -67,3 +67,26 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for some of the partitions each time, in turn, comes to all of them.
+func TestSurveyOfSomeAtATime(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	survey := redisprogress.NewSurvey(client, func(id partition.ID) (fence, log string) {
+		fence = redisprogress.Elsewhere(name, id).Fence
+		return fence, fence + "-log"
+	})
+	seen := make(map[partition.ID]bool)
+	for look := range 8 {
+		first := partition.ID(4 * (look % 2))
+		got, err := survey.Look(t.Context(), []partition.ID{first, first + 1, first + 2, first + 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range got {
+			seen[f.ID] = true
+		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("of 8 partitions, four of which were asked for at a time, 8 looks came to %d", len(seen))
+	}
+}
