@@ -135,7 +135,7 @@ it has started, also when this program is killed or stands still.`,
 	f.StringVar(&notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")
 	f.DurationVar(&drain, "drain", 25*time.Second, "how long the command may take to release a unit, and in all at the end, before it is ended")
 	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
-	f.IntVar(&partitions, "partitions", partition.DefaultTotal, "shares that the units are granted in")
+	f.IntVar(&partitions, "partitions", 0, "shares that the units are granted in; the same for all peers of NAME (default what stands under NAME, else 256)")
 	f.IntVar(&weight, "weight", 1, "share of the units relative to the other peers")
 	f.StringSliceVar(&tags, "tags", nil, "what this peer has, as in gpu,eu: units that ask for tags go to peers that have them (countoff require)")
 	f.BoolVar(&even, "even", false, "share units out evenly, to one, though one that comes or goes may move another; the same for all peers of NAME")
