@@ -211,12 +211,12 @@ func TestQueuesThatNobodyFilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set("critical", "deafult")
+	set("critical", "defaults")
 	if err := client.SAdd(t.Context(), queuestat.All, "critical", "default").Err(); err != nil {
 		t.Fatal(err)
 	}
 	all := examine(t, client, name)
-	wants(t, all, "queues", doctor.Warning, "no task was ever enqueued to old, deafult\n")
+	wants(t, all, "queues", doctor.Warning, "no task was ever enqueued to old, defaults\n")
 	wants(t, all, "queues", doctor.Warning, "other queues that asynq knows: default")
 	if err := client.SAdd(t.Context(), queuestat.All, "old").Err(); err != nil {
 		t.Fatal(err)
