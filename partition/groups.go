@@ -128,7 +128,9 @@ func Assign(s Strategy, c Config, members []Member, previous Table) Table {
 	}
 	table := make(Table)
 	for asks, ids := range groups {
-		eligible := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.Tags.Has(asks) })
+		// Who is nobody's session stands for a seat that is free: it keeps the others in their
+		// places in each group.
+		eligible := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Session != "" && !m.Tags.Has(asks) })
 		maps.Copy(table, s.Assign(ids, eligible, previous))
 	}
 	return table

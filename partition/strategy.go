@@ -79,15 +79,15 @@ type share struct {
 // shares divides total among members by weight, and says how many of those with a
 // rest get one more.
 func shares(members []Member, total int) (each []share, extra int) {
-	sum := 0
+	sum := int64(0)
 	for _, m := range members {
-		sum += weight(m)
+		sum += int64(weight(m))
 	}
 	each = make([]share, len(members))
 	extra = total
 	for i, m := range members {
-		part := total * weight(m)
-		each[i] = share{floor: part / sum, rest: part % sum}
+		part := int64(total) * int64(weight(m)) // an int has 32 bits on some machines
+		each[i] = share{floor: int(part / sum), rest: int(part % sum)}
 		extra -= each[i].floor
 	}
 	return each, extra
