@@ -15,7 +15,7 @@ import (
 // A Config says how peers count themselves. All peers of a name must use the same.
 type Config struct {
 	// Interval is how often a peer is counted. A join or a crash shows after three
-	// of them. Default 5 s, at least 10 ms.
+	// of them. Default 5 s, at least 10 ms and at most a day.
 	Interval time.Duration
 	// Partitions is what the wishes are made of.
 	Partitions partition.Config
@@ -31,8 +31,10 @@ type Config struct {
 	Hasty bool
 }
 
-// leastInterval leaves room for the calls of a turn and the peers' clocks.
-const leastInterval = 10 * time.Millisecond
+const (
+	leastInterval = 10 * time.Millisecond // leaves room for the calls of a turn and the peers' clocks
+	mostInterval  = 24 * time.Hour        // times are reckoned in multiples of it
+)
 
 // WithDefaults returns c with zero fields filled in.
 func (c Config) WithDefaults() Config {
@@ -50,8 +52,8 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	var errs []error
-	if c.Interval < leastInterval {
-		errs = append(errs, fmt.Errorf("intervalindexer: interval %v: want at least %v", c.Interval, leastInterval))
+	if c.Interval < leastInterval || c.Interval > mostInterval {
+		errs = append(errs, fmt.Errorf("intervalindexer: interval %v: want %v to %v", c.Interval, leastInterval, mostInterval))
 	}
 	return errors.Join(append(errs, c.Partitions.Validate())...)
 }

@@ -153,3 +153,14 @@ func TestClockIsSet(t *testing.T) {
 		})
 	}
 }
+
+// Times are reckoned in multiples of the interval: forty years of it overflowed.
+func TestAnIntervalHasBounds(t *testing.T) {
+	for interval, ok := range map[time.Duration]bool{
+		leastInterval - 1: false, leastInterval: true, mostInterval: true, mostInterval + 1: false, 40 * 365 * 24 * time.Hour: false,
+	} {
+		if err := (Config{Interval: interval}).Validate(); (err == nil) != ok {
+			t.Errorf("%v: %v", interval, err)
+		}
+	}
+}
