@@ -129,3 +129,31 @@ func TestEvenMovesNothingInATie(t *testing.T) {
 		t.Errorf("two pieces that cannot be parted went from b to %s", table[0])
 	}
 }
+
+func TestEvenToWhatTheFullestHas(t *testing.T) {
+	ids := partition.Config{Total: 16}.IDs()
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		members := team(2 + r.IntN(4))
+		var busy []partition.ID
+		pieces, most := map[partition.ID]int{}, 0
+		for range 1 + r.IntN(40) {
+			id := partition.ID(r.IntN(16))
+			busy = append(busy, id)
+			pieces[id]++
+			most = max(most, pieces[id])
+		}
+		has := map[partition.Session]int{}
+		table := partition.Even{Busy: busy}.Assign(ids, members, nil)
+		for id, n := range pieces {
+			has[table[id]] += n
+		}
+		low, high := len(busy), 0
+		for _, m := range members {
+			low, high = min(low, has[m.Session]), max(high, has[m.Session])
+		}
+		if high-low > most {
+			t.Fatalf("seed %d, %d members, fullest %d: %v", seed, len(members), most, has)
+		}
+	}
+}

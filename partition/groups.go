@@ -85,7 +85,7 @@ func (r Requirement) Check() error {
 	text := r.String()
 	read, err := ParseRequirement(text)
 	if err == nil && read != r {
-		err = fmt.Errorf("partition: requirement %q: it would be read as one of %v to %v and of unit %q", text, read.First, read.Last, read.Unit)
+		err = fmt.Errorf("partition: requirement %q: it would be read as another: want tags as ParseTags returns them, and a unit whose name is no number or range", text)
 	}
 	return err
 }

@@ -158,3 +158,24 @@ func TestGroupsAreEvenAndStay(t *testing.T) {
 		}
 	})
 }
+
+func TestAskedTwiceIsAskedOnce(t *testing.T) {
+	c := partition.Config{Total: 4, Requires: []partition.Requirement{{Last: 3, Tags: "gpu"}, {First: 1, Last: 1, Tags: "gpu"}}}
+	if c.Asks(0) != c.Asks(1) {
+		t.Errorf("%q and %q are two groups", c.Asks(0), c.Asks(1))
+	}
+}
+
+// What would be read back as something else is not written down.
+func TestRequirementsThatCannotBeWritten(t *testing.T) {
+	for _, r := range []partition.Requirement{
+		{First: 7, Tags: "gpu"}, {Unit: "3", Tags: "gpu"}, {Unit: "20240101", Tags: "gpu"}, {Last: 3, Tags: "gpu/a"}, {Last: 3},
+	} {
+		if err := partition.CheckRequirements([]partition.Requirement{r}); err == nil {
+			t.Errorf("%+v is let through", r)
+		}
+	}
+	if err := partition.CheckRequirements([]partition.Requirement{{First: 1, Last: 7, Tags: "eu gpu"}, {Unit: "in-1", Tags: "gpu"}}); err != nil {
+		t.Error(err)
+	}
+}

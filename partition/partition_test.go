@@ -176,3 +176,9 @@ func TestCheckName(t *testing.T) {
 		}
 	}
 }
+
+func TestUnitsHashTellsListsApart(t *testing.T) {
+	if a, b := (partition.Config{Units: []string{"a", "bc"}}).UnitsHash(), (partition.Config{Units: []string{"ab", "c"}}).UnitsHash(); a == b {
+		t.Error("two lists, one hash")
+	}
+}

@@ -79,6 +79,25 @@ func TestStopBeforeRun(t *testing.T) {
 	})
 }
 
+// ... nor does it ask a ledger that is away, though its first tick is due by then.
+func TestStopBeforeRunAsksNothing(t *testing.T) {
+	for range 50 { // which of the two came first was a matter of chance
+		synctest.Test(t, func(t *testing.T) {
+			n := newName(t)
+			away := &faulty{Ledger: n.ledger}
+			away.fail(errors.New("connection refused"))
+			a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Ledger = away })
+			a.co.Stop()
+			began := time.Now()
+			a.start(t.Context())
+			<-a.ended
+			if took := time.Since(began); took > 0 || away.calls > 0 {
+				t.Errorf("it took %v, and the ledger was asked %d times", took, away.calls)
+			}
+		})
+	}
+}
+
 // Who leaves without an answer says what nobody took back, and no more than that.
 func TestStopWithTheStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,6 +299,24 @@ func TestOnlyTheRollsKnowOfOthers(t *testing.T) {
 	if _, err := transition.NewCoordinator(cfg); err == nil || strings.Contains(err.Error(), "need") {
 		t.Errorf("with the rolls: %v", err)
 	}
+}
+
+// Tags that nobody could read back would be in a roll that no later one can follow; those in
+// another order than they are kept in are put in it.
+func TestTagsThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		cfg := transition.Config{Ledger: n.ledger, Tags: "gpu/a100"}
+		if _, err := transition.NewCoordinator(cfg); err == nil || !strings.Contains(err.Error(), `tag "gpu/a100"`) {
+			t.Errorf("told is %v", err)
+		}
+		n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Tags = "gpu,eu" }).start(t.Context())
+		pass(3 * time.Second)
+		census, err := n.ledger.Census(t.Context())
+		if err != nil || len(census.Sessions) != 1 || census.Sessions[0].Tags != "eu gpu" {
+			t.Errorf("%+v, %v", census.Sessions, err)
+		}
+	})
 }
 
 // Who has the tags that a partition asks for no other indexer knows: nobody asks for it, from

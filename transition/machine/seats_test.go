@@ -160,3 +160,30 @@ func TestSeatsOfOneID(t *testing.T) {
 		t.Error("one of two came back, and the table is another")
 	}
 }
+
+func TestSeatsOfTheAbsentKeepTheRestInPlace(t *testing.T) {
+	for _, tags := range []partition.Tags{"", "gpu"} {
+		tr := newTroupe(t, "a", "b", "c", "d")
+		for i := range tr.Sessions {
+			tr.Sessions[i].Tags = tags
+		}
+		if tags != "" {
+			tr.Config.Requires = []partition.Requirement{{Last: 63, Tags: tags}}
+		}
+		first := tr.roll(partition.Jump{})
+		tr.leave("b")
+		before := tr.roll(partition.Jump{})
+		for id, was := range first {
+			if was != "b" && before[id] != was {
+				t.Fatalf("tags %q: b went, and %v moved from %s to %s", tags, id, was, before[id])
+			}
+		}
+		tr.Clock += 2 * machine.Reservation
+		tr.roll(partition.Jump{})
+		for id, owner := range tr.roll(partition.Jump{}) {
+			if owner != before[id] {
+				t.Fatalf("tags %q: the reservation of b ended, and %v moved from %s to %s", tags, id, before[id], owner)
+			}
+		}
+	}
+}

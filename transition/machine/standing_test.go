@@ -3,6 +3,7 @@ package machine_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/machine"
@@ -63,5 +64,41 @@ func TestNextRollOfTheUnwell(t *testing.T) {
 	c := moody(func(s []machine.Seat) { s[0].Unwell, s[1].Unwell, s[2].Lease = true, true, -1 })
 	if next, _ := machine.NextRoll(c, partition.Sticky{}); !slices.EqualFunc(shares(next), [][]partition.ID{{0, 1}, {2, 3}}, slices.Equal[[]partition.ID]) {
 		t.Errorf("of the dead among the unwell: %v", shares(next))
+	}
+}
+
+func TestAWeightIsAtLeastOne(t *testing.T) {
+	m := machine.New(machine.Config{Session: "s", Weight: 2, Times: times}, 1)
+	now := machine.Instant(1)
+	weights := []int{}
+	for _, ev := range []machine.Event{machine.Ticked{}, machine.Weigh{Weight: 0}, machine.Ticked{}, machine.Weigh{Weight: -7}, machine.Ticked{}} {
+		for range 30 {
+			for _, e := range m.Step(now, ev) {
+				if s, ok := e.(machine.Sync); ok {
+					weights = append(weights, s.Request.Weight)
+					m.Step(now, machine.Synced{Call: s.Call})
+				}
+			}
+			ev, now = machine.Ticked{}, now.Add(time.Second)
+		}
+	}
+	if slices.Contains(weights, 0) || !slices.Contains(weights, 1) {
+		t.Errorf("weights said: %v", weights)
+	}
+}
+
+func TestAWishIsClaimedInOrder(t *testing.T) {
+	m := machine.New(machine.Config{Session: "s", Times: times, Viewed: true}, 1)
+	m.Step(1, machine.Viewed{View: partition.View{Version: 1, Replicas: 1, Wish: []partition.ID{5, 1, 3, 1}}})
+	var call machine.Sync
+	for now := machine.Instant(1); call.Call == 0 || len(call.Request.Claim) == 0; now = now.Add(time.Second) {
+		for _, e := range m.Step(now, machine.Ticked{}) {
+			if s, ok := e.(machine.Sync); ok {
+				call = s
+			}
+		}
+	}
+	if !slices.Equal(call.Request.Claim, []partition.ID{1, 3, 5}) {
+		t.Errorf("claims %v", call.Request.Claim)
 	}
 }

@@ -178,6 +178,25 @@ func TestSessionNames(t *testing.T) {
 	}
 }
 
+// What could not be read back is not written: one such word would keep all peers from going on.
+func TestTagsAndRequirements(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{Total: 4})
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 4}})
+	if _, err := l.Sync(t.Context(), machine.Request{Session: session(1), Weight: 1, Tags: "gpu/a100"}); err == nil {
+		t.Error("sync with a tag that is none")
+	}
+	if c, err := l.Census(t.Context()); err != nil || len(c.Sessions) != 0 {
+		t.Errorf("there is %v, %v", c.Sessions, err)
+	}
+	if err := redisledger.Require(t.Context(), s.client, s.name, []partition.Requirement{{First: 3, Tags: "gpu"}}); err == nil {
+		t.Error("a requirement of partitions 3 to 0")
+	}
+	if c, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || len(c.Requires) != 0 {
+		t.Errorf("asked for is %v, %v", c.Requires, err)
+	}
+}
+
 func TestNewSaysAllThatIsWrong(t *testing.T) {
 	s, _ := miniStage(t)
 	_, err := redisledger.New(s.client, "no name", redisledger.Config{

@@ -86,3 +86,12 @@ func TestNonsenseIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A seat with tags that another build let through keeps nobody from reading the rest.
+func TestChairsWithTagsThatCannotBeRead(t *testing.T) {
+	var p parser
+	all := p.chairs("0 0 aa gpu/a100 ann\n1 0 bb eu,gpu bob")
+	if p.err != nil || len(all) != 2 || all[0].Tags != "" || all[0].Peer != "ann" || all[1].Tags != "eu gpu" {
+		t.Errorf("%+v, %v", all, p.err)
+	}
+}

@@ -405,7 +405,7 @@ func TestRunToldToStopBeforeTheStart(t *testing.T) {
 
 func TestRunEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
-	f := newFloor(t, 1)
+	f := newFloorOf(t, 1, partition.Config{Total: 8}) // it goes by what stands
 	for command, want := range map[string]int{"exit 0": exit.OK, "exit 3": exit.Failed} {
 		r := f.run("ann", nil, "sh", "-c", command)
 		if code := r.code(t); code != want {

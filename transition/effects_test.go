@@ -5,18 +5,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/transition/machine"
 )
-
-func TestAHintLeavesReportsAlone(t *testing.T) {
-	b := newMailbox()
-	b.put(mail{event: machine.Hinted{}})
-	b.put(mail{event: machine.Hinted{}, report: []Event{HintsLost{}}})
-	b.put(mail{event: machine.Hinted{}})
-	if all := b.take(); len(all) != 2 || len(all[1].report) != 1 {
-		t.Errorf("a hint ate a report: %+v", all)
-	}
-}
 
 func TestALateEndIsOfItsGrantAlone(t *testing.T) {
 	c := &Coordinator{cfg: Config{Observer: func(Event) {}}, grants: map[partition.ID]*holding{3: {grant: partition.Grant{ID: 3, Epoch: 9}, ends: true}}, released: map[partition.Grant]time.Time{}}
