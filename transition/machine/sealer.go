@@ -155,9 +155,13 @@ func living(all []Seat) map[partition.Session]Seat {
 // heirs returns, for members of the roll that are gone, the session under which
 // their peer id came back.
 func heirs(last Roll, present map[partition.Session]Seat) map[partition.Session]partition.Session {
+	enrolled := make(map[partition.Session]bool, len(last.Members))
+	for _, m := range last.Members {
+		enrolled[m.Session] = true
+	}
 	newcomers := make(map[string][]partition.Session) // by peer id
 	for _, session := range sorted(present) {
-		if !slices.ContainsFunc(last.Members, func(m RollMember) bool { return m.Session == session }) {
+		if !enrolled[session] {
 			peer := present[session].Peer
 			newcomers[peer] = append(newcomers[peer], session)
 		}

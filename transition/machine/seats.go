@@ -40,9 +40,19 @@ func chairs(c Census, members []partition.Member) []Chair {
 			taken[seat], seated[m.Session], m.Seat = m, true, seat
 		}
 	}
+	bySession := make(map[partition.Session]*partition.Member, len(members))
+	for i := range members {
+		bySession[members[i].Session] = &members[i]
+	}
 	for _, h := range had {
-		if i := slices.IndexFunc(members, func(m partition.Member) bool { return m.Session == h.Session }); i >= 0 {
-			sit(h.Seat, &members[i])
+		if m := bySession[h.Session]; m != nil {
+			sit(h.Seat, m)
+		}
+	}
+	standing := make(map[string][]*partition.Member) // who has no seat yet, by peer id
+	for i := range members {
+		if m := &members[i]; m.Peer != "" && !seated[m.Session] {
+			standing[m.Peer] = append(standing[m.Peer], m)
 		}
 	}
 	var kept []Chair
@@ -50,10 +60,11 @@ func chairs(c Census, members []partition.Member) []Chair {
 		if taken[h.Seat] != nil {
 			continue
 		}
-		i := slices.IndexFunc(members, func(m partition.Member) bool { return h.Peer != "" && m.Peer == h.Peer && !seated[m.Session] })
+		namesakes := standing[h.Peer]
 		switch {
-		case i >= 0:
-			sit(h.Seat, &members[i])
+		case len(namesakes) > 0:
+			sit(h.Seat, namesakes[0])
+			standing[h.Peer] = namesakes[1:]
 		case h.Since == 0:
 			h.Since = max(c.Clock, 1)
 			kept = append(kept, h)
@@ -61,11 +72,15 @@ func chairs(c Census, members []partition.Member) []Chair {
 			kept = append(kept, h)
 		}
 	}
+	keeps := make(map[int]bool, len(kept))
+	for _, k := range kept {
+		keeps[k.Seat] = true
+	}
 	free := 0
 	for i := range members {
 		m := &members[i]
 		for !seated[m.Session] {
-			if !slices.ContainsFunc(kept, func(k Chair) bool { return k.Seat == free }) {
+			if !keeps[free] {
 				sit(free, m)
 			}
 			free++
