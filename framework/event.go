@@ -210,6 +210,12 @@ type (
 		Took    time.Duration
 		Err     error
 	}
+	// Buried: the source has made dead letters of tasks that no handler was given, since
+	// nobody can read them or they ended their peers too often. A unit's are lines of its list.
+	Buried struct {
+		Consumer string
+		sources.Buried
+	}
 	// Settled: the source has answered for what became of this many tasks.
 	Settled struct {
 		Where
@@ -339,6 +345,7 @@ func (Unblocked) event()      {}
 func (JobTicked) event()      {}
 func (JobsFailed) event()     {}
 func (Handled) event()        {}
+func (Buried) event()         {}
 func (Settled) event()        {}
 func (SettleFailed) event()   {}
 func (Halted) event()         {}
@@ -362,7 +369,7 @@ func Events() []Event {
 		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
 		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{}, Relieved{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, JobTicked{}, JobsFailed{},
-		Handled{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
+		Handled{}, Buried{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},
 		UnitStarted{}, UnitEnded{}, UnitsChanged{}, UnitsTroubled{},
 	}

@@ -105,7 +105,7 @@ var rooms = map[string][]string{
 	"framework/frameworktest":                    {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
 	"framework/frameworkfx":                      {"framework", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
 	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
-	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources/kafkasource",
+	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources", "sources/kafkasource",
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",
@@ -114,7 +114,7 @@ var rooms = map[string][]string{
 	"framework/frameworkfx/unitfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources/unitsource",
 		"transition", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/asynqfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl",
-		"sources/asynqsource", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, asynq, goRedis},
+		"sources", "sources/asynqsource", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, asynq, goRedis},
 }
 
 // mains are the folders of programs: what is in them may import whatever lies

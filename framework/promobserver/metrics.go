@@ -9,7 +9,7 @@ import (
 )
 
 type metrics struct {
-	tasks, fetched, failures, lost, stuck, overdue, lapses, rolls                     *prometheus.CounterVec
+	tasks, buried, fetched, failures, lost, stuck, overdue, lapses, rolls             *prometheus.CounterVec
 	served, blocked, halted, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
 	handler, settle, pause, open, takeover, unmoved                                   *prometheus.HistogramVec
 }
@@ -29,6 +29,7 @@ func newMetrics() metrics {
 	}
 	return metrics{
 		tasks:     counter("tasks_total", "Runs of handlers, by what became of the task.", "partition", "outcome"),
+		buried:    counter("buried_total", "Tasks that became dead letters and that no handler was given."),
 		fetched:   counter("fetched_total", "Tasks fetched.", "partition"),
 		failures:  counter("failures_total", "Calls of stores that failed; they are repeated.", "op"),
 		lost:      counter("lost_total", "Partitions that were taken away from this peer."),
@@ -57,7 +58,7 @@ func newMetrics() metrics {
 
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.tasks, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
+		m.tasks, m.buried, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
 		m.served, m.blocked, m.halted, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
 		m.handler, m.settle, m.pause, m.open, m.takeover, m.unmoved,
 	}

@@ -232,6 +232,21 @@ func TestAPartitionThatIsGoneIsNotBlocked(t *testing.T) {
 	}
 }
 
+// Dead letters that no handler was given are counted one by one, whatever they are told in.
+func TestBuriedTasksAreCounted(t *testing.T) {
+	r := prometheus.NewRegistry()
+	o, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 3} {
+		o.Observe(framework.Buried{Consumer: "n", Buried: sources.Buried{Tasks: n}})
+	}
+	if v := read(t, r, "buried_total", "consumer=n"); v != 4 {
+		t.Errorf("countoff_buried_total is %v, want 4", v)
+	}
+}
+
 // Who does not look after the name any more tells nothing about it: another peer does.
 func TestWhatIsWrongIsToldByWhoLooks(t *testing.T) {
 	r := prometheus.NewRegistry()

@@ -136,6 +136,9 @@ func (o *observer) tasks(e framework.Event) bool {
 		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
 	case framework.Unblocked:
 		o.at(zapcore.InfoLevel, "fetching goes on", e.Where)
+	case framework.Buried:
+		o.at(zapcore.ErrorLevel, "dead letters that no handler was given", framework.Where{Consumer: e.Consumer, Grant: e.Grant},
+			zap.Int("tasks", e.Tasks), zap.String("first_id", e.ID), zap.Int64("first_position", e.Position), zap.String("first_reason", e.Reason))
 	case framework.JobTicked:
 		level := zapcore.DebugLevel
 		if e.Passed {

@@ -55,6 +55,7 @@ func TestLevels(t *testing.T) {
 		{"done", framework.Handled{Task: task, Outcome: sources.Done}, zapcore.DebugLevel},
 		{"failed", framework.Handled{Task: task, Outcome: sources.Retry, Err: errors.New("451")}, zapcore.WarnLevel},
 		{"dead", framework.Handled{Task: task, Outcome: sources.Dead, Err: errors.New("550")}, zapcore.ErrorLevel},
+		{"dead by itself", framework.Buried{Buried: sources.Buried{Tasks: 2, Reason: "no"}}, zapcore.ErrorLevel},
 		{"interrupted", framework.Handled{Task: task, Err: context.Canceled}, zapcore.WarnLevel},
 		{"the store is away", framework.SettleFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
 		{"the partition is another's", framework.SettleFailed{Err: sources.ErrFenced}, zapcore.ErrorLevel},

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 )
 
 // A KeyFunc says which key a task has that names none itself (see [HeaderKey]): tasks
@@ -49,6 +50,9 @@ type Config struct {
 	// Found is told of such a server, each time it is seen, by [Alarm] and [Refuse]
 	// alike. It must not block. Default: nobody is told.
 	Found func(Plain)
+	// Buried is called when tasks were archived that no handler was given. It must not
+	// block. Default: nobody is told.
+	Buried func(sources.Buried)
 }
 
 func (c Config) withDefaults() Config {

@@ -228,14 +228,16 @@ func contract(modest bool) func(t *testing.T) sourcetest.Harness {
 		s := newStore(t)
 		// The scripts are loaded first, so that faults do not hit the loading.
 		warm(t, s)
+		buried := new(sourcetest.Burials)
 		return sourcetest.Harness{
 			Peer: func() sourcetest.Peer {
-				src, l, client := s.peer(t, Config{})
+				src, l, client := s.peer(t, Config{Buried: buried.Tell})
 				src.modest.Store(modest)
 				return sourcetest.Peer{Source: src, Inject: l.Inject, Kill: func() { l.Kill(); client.Close() }}
 			},
 			Push:     s.push,
 			Dead:     s.dead,
+			Buried:   buried,
 			Snapshot: func(ctx context.Context) (func(context.Context) error, error) { return s.snapshot(ctx, 0) },
 		}
 	}

@@ -143,38 +143,38 @@ func TestOpenGivesBack(t *testing.T) {
 		then  []string
 	}{
 		"nobody was there": {
-			nil, 3, "[1 1 [a b]]",
+			nil, 3, "[1 1 [a b] []]",
 			[]string{"fence [a: e:5 n:1 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it closed": {
-			[]string{"hset fence t '' e 4 n 7 a b"}, 3, "[1 8 [a b]]",
+			[]string{"hset fence t '' e 4 n 7 a b"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died": {
-			[]string{"hset fence t 4:w e 4 n 7"}, 3, "[1 8 [a b]]",
+			[]string{"hset fence t 4:w e 4 n 7"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died, and what ran alone had ended": {
-			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 [a b]]",
+			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died while one ran alone": {
-			[]string{"hset fence t 4:w e 4 n 7 a b"}, 3, "[1 8 [a b]]",
+			[]string{"hset fence t 4:w e 4 n 7 a b"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending tried:1]", "suspects [a b]", "tries [b:5 2 99 why]"},
 		},
 		"it died while one ran alone, once too often": {
-			[]string{"hset fence t 4:w e 4 n 7 a b"}, 2, "[1 8 [a]]",
+			[]string{"hset fence t 4:w e 4 n 7 a b"}, 2, "[1 8 [a] [b its peer crashed 2 times while it ran alone]]",
 			[]string{
 				"fence [a: e:5 n:8 t:5:x]", "archived [b:1700000000.000]", "suspects [a]", "pending [e d c a]",
 				"t:b [msg:B:+its peer crashed 2 times while it ran alone state:archived]",
 			},
 		},
 		"what ran alone once too often was deleted by hand": {
-			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 [a]]",
+			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 [a] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a]", "tries [b:5 2 99 why]"},
 		},
 		"it died while one ran alone that was never tried": {
-			[]string{"hset fence t 4:w e 4 n 7 a b", "del tries"}, 3, "[1 8 [a b]]",
+			[]string{"hset fence t 4:w e 4 n 7 a b", "del tries"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending tried:1]", "suspects [a b]", "tries [b:0 1 0 ]"},
 		},
 	} {
@@ -195,7 +195,7 @@ func TestOpenGivesBack(t *testing.T) {
 // token that stands.
 func TestOpenIsOfTheNewest(t *testing.T) {
 	for token, c := range map[string]struct{ epoch, want string }{
-		"9:w": {"9", "[1 7 []]"}, "9:x": {"9", "[0 9]"}, "8:w": {"8", "[0 9]"}, "10:x": {"10", "[1 8 [a]]"},
+		"9:w": {"9", "[1 7 [] []]"}, "9:x": {"9", "[0 9]"}, "8:w": {"8", "[0 9]"}, "10:x": {"10", "[1 8 [a] []]"},
 	} {
 		s := newShelf(t)
 		s.put("hset fence t 9:w e 9 n 7", "rpush active a", "zadd lease 1 a", "hset t:a msg A state active")

@@ -237,8 +237,11 @@ func (s *Source) install(ctx context.Context, k keys, g partition.Grant, tok par
 	if len(reply) == 2 && reply[0] == int64(0) {
 		return o, &sources.FencedError{Grant: g, Stored: partition.Epoch(number(reply, 1))}
 	}
-	if len(reply) != 3 {
+	if len(reply) != 4 {
 		return o, errReply
+	}
+	if buried, _ := reply[3].([]any); len(buried) == 2 && s.cfg.Buried != nil {
+		s.cfg.Buried(sources.Buried{Grant: g, Tasks: 1, ID: fmt.Sprint(buried[0]), Reason: fmt.Sprint(buried[1])})
 	}
 	o = opened{number: number(reply, 1), suspects: make(map[string]bool)}
 	suspects, _ := reply[2].([]any)

@@ -148,7 +148,8 @@ func (s *stream) take(id, raw string, p past) {
 	}
 	if err != nil {
 		// Nobody can run it: asynq's own server would only say so, again and again.
-		s.note(pos, progress.Dead, 0, content{message: archived(raw, err.Error(), time.Now())})
+		seq := s.note(pos, progress.Dead, 0, content{message: archived(raw, err.Error(), time.Now())})
+		s.Bury(seq, sources.Buried{ID: id, Reason: err.Error()})
 		return
 	}
 	if m.born.IsZero() && p.since > 0 {

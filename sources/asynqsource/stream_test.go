@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/sourcetest"
 )
 
 // A trip says how many tasks stay active, of whatever kind its verdicts are: what was taken
@@ -37,6 +39,33 @@ func TestATripKnowsHowManyStayActive(t *testing.T) {
 	}
 	if !st.Compose(time.Now()) || st.trip.known != 2 {
 		t.Errorf("of %d tasks %d stay active, want the one that is retried and the one that runs", n, st.trip.known)
+	}
+}
+
+// What nobody can read is archived with its reason, and told of once the store has answered.
+func TestAStreamTellsWhatNobodyCanRead(t *testing.T) {
+	s := newStore(t)
+	for _, id := range []string{"bad", "good"} {
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(id))
+	}
+	queue := QueueOf(s.name, 0)
+	s.HSet(t.Context(), keysOf(queue).task+"bad", "msg", "no message")
+	buried := new(sourcetest.Burials)
+	src, _, _ := s.peer(t, Config{Buried: buried.Tell})
+	st := s.open(t, src, 0, 1)
+	tasks, err := st.Fetch(t.Context(), 2)
+	if err != nil || len(tasks) != 1 || tasks[0].ID != "good" {
+		t.Fatalf("%+v, %v", tasks, err)
+	}
+	if err := st.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.ZCard(t.Context(), keysOf(queue).archived).Val(); n != 1 {
+		t.Errorf("%d are archived, want the one", n)
+	}
+	want := []sources.Buried{{Grant: st.Grant, Tasks: 1, ID: "bad", Reason: errMessage.Error()}}
+	if told := buried.All(); !slices.Equal(told, want) {
+		t.Errorf("it told of %+v, want %+v", told, want)
 	}
 }
 

@@ -48,8 +48,9 @@ type trip struct {
 	pasts   []string     // of what that brought
 }
 
-// Tend returns when to look again.
+// Tend tells what was buried, and returns when to look again.
 func (s *stream) Tend(context.Context) time.Duration {
+	s.TellBuried(s.source.cfg.Buried)
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	if s.Ended() {

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 )
 
 // A Place is where to read a partition from when nothing else says so.
@@ -97,6 +98,9 @@ type Config struct {
 	// (eight windows, 8,192 at most) wait behind one key that does not get done, and again when
 	// that is over. It must not block. Default: nobody is told.
 	Stuck func(Stuck)
+	// Buried is called when tasks became dead letters that no handler was given. It must
+	// not block. Default: nobody is told.
+	Buried func(sources.Buried)
 	// Warn is told what is worth a look but stops nothing: a commit to the group
 	// that failed, a partition that went on elsewhere (*OutOfRangeError). It must not
 	// block. Default: nobody is told.

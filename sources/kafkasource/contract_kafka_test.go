@@ -109,7 +109,7 @@ func contractInKafka(t *testing.T) sourcetest.Harness {
 		}
 		t.Cleanup(func() { _ = store.Disconnect() })
 		w := &wire{Store: store, base: make(map[partition.ID]int64)}
-		s, err := New(name, w, Config{Topic: topic, Options: broker.Options()})
+		s, err := New(name, w, Config{Topic: topic, Options: broker.Options(), Buried: h.Buried.Tell})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,6 +57,7 @@ func contract(t *testing.T) sourcetest.Harness {
 	topic := broker.Topic(4)
 	producer := broker.Client()
 	name := redistest.Name(t)
+	buried := new(sourcetest.Burials)
 	peer := func() (*Source, *redisline.Line) {
 		client := redistest.Another(t, server)
 		l := redisline.New(client, server, ops())
@@ -64,7 +65,7 @@ func contract(t *testing.T) sourcetest.Harness {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := New(name, store, Config{Topic: topic, Options: broker.Options(), Mirror: 50 * time.Millisecond})
+		s, err := New(name, store, Config{Topic: topic, Options: broker.Options(), Mirror: 50 * time.Millisecond, Buried: buried.Tell})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,6 +103,7 @@ func contract(t *testing.T) sourcetest.Harness {
 		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
 			return snapshot(ctx, server, redisprogress.Elsewhere(name, 0))
 		},
+		Buried:     buried,
 		PushesStay: true,
 		Lacks:      []sourcetest.Ability{sourcetest.RequeueToEnd},
 		Goroutines: []string{ // connections of the client, and kfake's ends of them

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
 	"github.com/countoff/countoff/sources/progress"
 )
@@ -73,6 +74,9 @@ func (s *Source) end(ctx context.Context, g partition.Grant, tok partition.Token
 	}
 	f.Writes = a.Writes
 	f.Ended(r.Offset)
+	if s.cfg.Buried != nil {
+		s.cfg.Buried(sources.Buried{Grant: g, Tasks: 1, Position: r.Offset, Reason: d.reason})
+	}
 	return nil
 }
 

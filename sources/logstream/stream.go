@@ -67,6 +67,7 @@ type Stream struct {
 	callers callers // who waits
 	left    *fetch  // the Fetch that waited when the last trip left
 	stuck   bool    // Stuck has said so
+	graves  []grave // not told of, by verdict
 	full    full    // the log, while a Fetch waits
 	seat    *seat   // for the permit
 	err     error   // why it is over

@@ -45,9 +45,10 @@ func contract(t *testing.T) sourcetest.Harness {
 	admin := redistest.New(t)
 	name := redistest.Name(t)
 	ctx := t.Context()
+	buried := new(sourcetest.Burials)
 	peer := func() (*Source, *redisline.Line, redis.UniversalClient) {
 		client := redistest.Another(t, admin)
-		s, err := New(client, name, Config{Partitions: 4})
+		s, err := New(client, name, Config{Partitions: 4, Buried: buried.Tell})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +98,7 @@ func contract(t *testing.T) sourcetest.Harness {
 			}
 			return list, err
 		},
+		Buried: buried,
 		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
 			return snapshot(ctx, admin, KeysOf(name, 0))
 		},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -16,7 +17,7 @@ import (
 
 // buryCrashed makes dead letters of the tasks that ended their peers too often, and
 // takes them out of o. Opening has just counted the last crash.
-func (s *Source) buryCrashed(ctx context.Context, keys Keys, log *redisprogress.Log, o *redisprogress.Opened) error {
+func (s *Source) buryCrashed(ctx context.Context, g partition.Grant, keys Keys, log *redisprogress.Log, o *redisprogress.Opened) error {
 	for pos, tried := range o.Tried {
 		if tried.Crashes == 0 {
 			continue
@@ -55,6 +56,9 @@ func (s *Source) buryCrashed(ctx context.Context, keys Keys, log *redisprogress.
 		}
 		o.Writes = reply.Writes
 		o.Ended(pos)
+		if s.cfg.Buried != nil {
+			s.cfg.Buried(sources.Buried{Grant: g, Tasks: 1, ID: e.id, Position: pos, Reason: reason.Error()})
+		}
 	}
 	return nil
 }

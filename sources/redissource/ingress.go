@@ -56,6 +56,8 @@ type Ingress struct {
 	// default, the type is Type.
 	TypeField string
 	Type      string
+
+	buried func(sources.Buried) // Config.Buried
 }
 
 func (in *Ingress) validate() error {
@@ -112,7 +114,7 @@ func unitNames(ingress []Ingress) []string {
 // A routed line is what becomes of a line of an ingress list.
 type routed struct {
 	to   partition.ID
-	dead bool
+	dead string // why it is no task; empty: it is one
 	body []byte // the envelope, or the dead letter
 }
 
@@ -127,8 +129,9 @@ func (in *Ingress) route(line string, era, position int64, layout partition.Conf
 		to, err = layout.Hash.Of(e.key, layout.Total)
 	}
 	if err != nil {
-		return routed{to: lostLines, dead: true, body: appendLetter(nil, &letter{
-			position: position, at: now, reason: fmt.Sprintf("ingress %s: %v", in.List, err), raw: true, body: line,
+		why := fmt.Sprintf("ingress %s: %v", in.List, err)
+		return routed{to: lostLines, dead: why, body: appendLetter(nil, &letter{
+			position: position, at: now, reason: why, raw: true, body: line,
 		})}
 	}
 	if e.id == "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
 )
 
@@ -119,7 +120,7 @@ func groups(lines []routed, base int64) []*group {
 			byID[l.to] = g
 			out = append(out, g)
 		}
-		if l.dead {
+		if l.dead != "" {
 			g.dead = append(g.dead, l.body)
 		} else {
 			g.live = append(g.live, l.body)
@@ -145,7 +146,8 @@ func (s *ingressStream) route(lines []string, era int64) []routed {
 // ones, read in the same round trip: they count if the base is still the new one when
 // they are moved. It returns nil if the script did nothing.
 func (s *ingressStream) move(ctx context.Context, lines []string) ([]string, error) {
-	all := groups(s.route(lines, s.era), s.base)
+	routes := s.route(lines, s.era)
+	all := groups(routes, s.base)
 	keys := []string{s.fence, s.unit.List}
 	args := []any{
 		s.token.String(), s.base, len(lines), s.side(), lines[0], lines[len(lines)-1],
@@ -166,11 +168,25 @@ func (s *ingressStream) move(ctx context.Context, lines []string) ([]string, err
 	if a[0] != "OK" || len(a) != 2 {
 		return nil, s.settled(ctx, a)
 	}
+	s.tellBuried(routes)
 	if err := parseInt(&s.base, a[1]); err != nil {
 		return nil, err
 	}
 	lines, err = next.Result()
 	return append([]string{}, s.inOrder(lines)...), err // not nil
+}
+
+// tellBuried tells of the lines at the base that have become dead letters.
+func (s *ingressStream) tellBuried(lines []routed) {
+	var all sources.Buried
+	for i, l := range lines {
+		if l.dead != "" {
+			all.Add(sources.Buried{Grant: s.grant, Tasks: 1, Position: s.base + int64(i), Reason: l.dead})
+		}
+	}
+	if all.Tasks > 0 && s.unit.buried != nil {
+		s.unit.buried(all)
+	}
 }
 
 // askAndRead runs a script and reads the oldest lines after it, in one round trip.

@@ -172,7 +172,11 @@ func (s *ingressStream) push(ctx context.Context, p *ingressPlan, lines []string
 				first = err
 			}
 		}
-		if len(failed) == 0 || !redis.HasErrorPrefix(first, "NOSCRIPT") {
+		if len(failed) == 0 {
+			s.tellBuried(routes)
+			return nil
+		}
+		if !redis.HasErrorPrefix(first, "NOSCRIPT") {
 			return first
 		}
 		all = failed
@@ -196,7 +200,7 @@ func (s *ingressStream) pushArguments(p *ingressPlan, g *group, force bool) ([]s
 		switch {
 		case !head.each:
 			args = append(args, l.body)
-		case l.dead:
+		case l.dead != "":
 			args = append(args, "dead", 0, "", "", l.body)
 		default:
 			args = append(args, "now", 0, "", "", l.body)

@@ -66,6 +66,7 @@ func openIngress(ctx context.Context, s *Source, g partition.Grant, tok partitio
 	for _, unit := range s.cfg.Ingress {
 		if unit.List == layout.Unit(g.ID) {
 			_, single := s.client.(*redis.Client)
+			unit.buried = s.cfg.Buried
 			return startIngress(ctx, s.client, s.name, layout, unit, g, tok, single)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/sourcetest"
 )
 
 func TestIngressMoves(t *testing.T) {
@@ -79,8 +80,13 @@ func TestIngressLosesNoLine(t *testing.T) {
 			lines = append(lines, inboxLine("ann", i), l)
 		}
 		b.push(lines...)
-		b.open(1)
+		buried := new(sourcetest.Burials)
+		b.unit.buried = buried.Tell
+		s := b.open(1)
 		b.arrived(len(lines))
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 		var got []string
 		for _, l := range b.dead(lostLines) {
 			if !l.raw || l.reason == "" || !strings.Contains(l.reason, b.unit.List) {
@@ -90,6 +96,10 @@ func TestIngressLosesNoLine(t *testing.T) {
 		}
 		if !slices.Equal(got, bad) {
 			t.Errorf("dead letters %q, want %q", got, bad)
+		}
+		want := []sources.Buried{{Grant: s.grant, Tasks: len(bad), Position: 1, Reason: b.dead(lostLines)[0].reason}}
+		if told := buried.All(); !slices.Equal(told, want) {
+			t.Errorf("it told of %+v, want %+v", told, want)
 		}
 	})
 }

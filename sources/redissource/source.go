@@ -41,6 +41,9 @@ type Config struct {
 	// Ticked is called when ticks of jobs were fired or passed over, and when they could
 	// not be. It must not block. Default: nobody is told.
 	Ticked func(Ticked)
+	// Buried is called when tasks became dead letters that no handler was given. It must
+	// not block. Default: nobody is told.
+	Buried func(sources.Buried)
 }
 
 func (c Config) withDefaults() Config {
@@ -141,7 +144,7 @@ func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 	log := redisprogress.New(s.client, keys.Keys, g, tok)
 	o, err := log.Open(ctx, 0)
 	if err == nil {
-		err = s.buryCrashed(ctx, keys, log, &o)
+		err = s.buryCrashed(ctx, g, keys, log, &o)
 	}
 	if err != nil {
 		return fail(err)

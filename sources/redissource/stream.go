@@ -82,7 +82,8 @@ func (s *stream) take(pos int64, element string, now time.Time, lifted bool) {
 		s.Log.Named(pos)
 	}
 	if err != nil {
-		s.settle(pos, progress.Dead, 0, redisprogress.Content{Body: buryUnread(pos, element, tried, err, true, now)})
+		seq := s.settle(pos, progress.Dead, 0, redisprogress.Content{Body: buryUnread(pos, element, tried, err, true, now)})
+		s.Bury(seq, sources.Buried{Position: pos, Reason: err.Error()})
 		return
 	}
 	deliver(s.Held.Next(), &e, pos, delivery(&e, tried, had, s.first))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/sourcetest"
 )
 
 // over reports whether an ownership is, so that the partition is to be opened anew.
@@ -206,18 +208,24 @@ func TestStreamNoticesADeletedList(t *testing.T) {
 }
 
 func TestStreamBuriesWhatNobodyCanRead(t *testing.T) {
-	w := newWorld(t, redistest.New(t), Config{})
+	buried := new(sourcetest.Burials)
+	w := newWorld(t, redistest.New(t), Config{Buried: buried.Tell})
 	w.push("a")
 	w.client.RPush(t.Context(), w.keys.Pending, "{not an envelope}")
 	w.push("b")
+	w.client.RPush(t.Context(), w.keys.Pending, "nor this")
 	s := w.open()
 	w.done(s, w.fetch(s, 5, "a", "b")...)
 	w.close(s)
 	letters := w.letters()
-	if len(letters) != 1 || !letters[0].raw || letters[0].body != "{not an envelope}" || !strings.Contains(letters[0].reason, "envelope") {
-		t.Errorf("the letters are %+v", letters)
+	if len(letters) != 2 || !letters[0].raw || letters[0].body != "{not an envelope}" || !strings.Contains(letters[0].reason, "envelope") {
+		t.Fatalf("the letters are %+v", letters)
 	}
 	w.empty(w.keys.Pending, w.keys.Done)
+	want := []sources.Buried{{Grant: s.Grant, Tasks: 2, Position: 1, Reason: letters[0].reason}}
+	if told := buried.All(); !slices.Equal(told, want) {
+		t.Errorf("it told of %+v, want %+v", told, want)
+	}
 }
 
 func (w *world) letters() []letter {

@@ -40,9 +40,10 @@ type trip struct {
 	settled *redis.Cmd
 }
 
-// Tend tells who is to be told that the log is stuck, or is no longer.
+// Tend tells who is to be told that the log is stuck, or is no longer, and what was buried.
 func (s *stream) Tend(ctx context.Context) time.Duration {
 	s.watch(ctx)
+	s.TellBuried(s.source.cfg.Buried)
 	return 0
 }
 

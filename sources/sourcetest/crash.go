@@ -233,7 +233,13 @@ func crashPoison(s *scene) {
 	}
 	letters := s.dead(here)
 	if len(letters) != 1 || name(letters[0].Task) != "t1" || letters[0].Reason == "" {
-		s.Errorf("the dead letters are %+v, want t1 with a reason", letters)
+		s.Fatalf("the dead letters are %+v, want t1 with a reason", letters)
+	}
+	if s.h.Buried == nil {
+		return
+	}
+	if told := s.h.Buried.All(); len(told) != 1 || told[0].Grant.ID != here || told[0].Grant.Epoch != s.epoch || told[0].Tasks != 1 || told[0].Reason != letters[0].Reason {
+		s.Errorf("the sources told of %+v, want of the dead letter when it was made: %+v", told, letters)
 	}
 }
 

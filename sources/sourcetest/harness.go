@@ -2,6 +2,8 @@ package sourcetest
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -21,6 +23,9 @@ type Harness struct {
 	// Dead returns the dead letters of a partition, oldest first. Nil: they cannot
 	// be read.
 	Dead func(ctx context.Context, id partition.ID) ([]DeadLetter, error)
+	// Buried is what the sources of all peers tell of dead letters that no handler was given.
+	// Nil: they tell nobody.
+	Buried *Burials
 	// Snapshot returns a function that makes the store again what it is now: what
 	// was written in between is lost, as in a fail-over to a replica that lags.
 	// Nil: the store cannot be set back.
@@ -52,6 +57,27 @@ type Peer struct {
 	// its calls return. Nil: its streams are used no more, which does for a source
 	// that sends nothing by itself.
 	Kill func()
+}
+
+// Burials are what sources tell of dead letters that no handler was given. Its methods may
+// be called concurrently.
+type Burials struct {
+	mu  sync.Mutex
+	all []sources.Buried
+}
+
+// Tell takes in what a source tells.
+func (b *Burials) Tell(of sources.Buried) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, of)
+}
+
+// All returns what was told.
+func (b *Burials) All() []sources.Buried {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.all)
 }
 
 // A DeadLetter is a task that will not run again.

@@ -20,6 +20,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
@@ -34,8 +35,8 @@ type Config struct {
 	// this consumer and closed after it. Default: the redis.UniversalClient that the
 	// application provides, and closes.
 	URL string
-	// Source is what the source is told: queues, partitions, limits. Its Found need not be
-	// set: events tell of it.
+	// Source is what the source is told: queues, partitions, limits. Its Found and Buried need
+	// not be set: events tell of it.
 	Source asynqsource.Config
 	// Server is what a plain asynq.Server would be made with, for Mux; see
 	// asynqsource.Source.Handler. Its Concurrency counts where the consumer's
@@ -128,6 +129,13 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 		cfg.Source.Found = func(p asynqsource.Plain) {
 			if o := observer.Load(); o != nil && told.news(p) {
 				(*o).Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
+			}
+		}
+	}
+	if cfg.Source.Buried == nil {
+		cfg.Source.Buried = func(b sources.Buried) {
+			if o := observer.Load(); o != nil {
+				(*o).Observe(framework.Buried{Consumer: name, Buried: b})
 			}
 		}
 	}

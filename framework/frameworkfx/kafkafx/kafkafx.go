@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -46,7 +47,7 @@ type Config struct {
 	// The client is opened for this consumer and closed after it. Default: the
 	// redis.UniversalClient that the application provides, and closes.
 	Redis string
-	// Source is what the source is told. Grown, Stuck and Warn need not be set:
+	// Source is what the source is told. Grown, Stuck, Buried and Warn need not be set:
 	// the ledger and the observers are told. Check follows the lease.
 	Source kafkasource.Config
 	// Progress is where it is kept what is done. Default InRedis.
@@ -193,6 +194,9 @@ func (t *told) listen(cfg *kafkasource.Config) {
 				t.observe(framework.Blocked{Where: w, Key: s.Key})
 			}
 		}
+	}
+	if cfg.Buried == nil {
+		cfg.Buried = func(b sources.Buried) { t.observe(framework.Buried{Consumer: t.name, Buried: b}) }
 	}
 	if cfg.Warn == nil {
 		cfg.Warn = func(err error) { t.observe(framework.Warned{Consumer: t.name, Warning: err.Error()}) }

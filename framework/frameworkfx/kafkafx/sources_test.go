@@ -200,6 +200,65 @@ func TestOneHandlerForEverySource(t *testing.T) {
 	}
 }
 
+// What a source buries without a handler is told of to the observers of its consumer.
+func TestWhatNobodyIsHandedIsTold(t *testing.T) {
+	for _, c := range []struct {
+		source string
+		with   func(name string) fx.Option
+		put    func(ctx context.Context, client redis.UniversalClient, name string) error
+	}{
+		{"Redis lists", func(name string) fx.Option { return redisfx.Source(name, redisfx.Config{}) },
+			func(ctx context.Context, client redis.UniversalClient, name string) error {
+				return client.RPush(ctx, redissource.KeysOf(name, 0).Pending, "no task").Err()
+			}},
+		{"asynq", func(name string) fx.Option { return asynqfx.Source(name, asynqfx.Config{}) },
+			func(ctx context.Context, client redis.UniversalClient, name string) error {
+				task := asynqsource.QueueOf(name, 0)
+				if err := client.HSet(ctx, "asynq:{"+task+"}:t:bad", "msg", "no task", "state", "pending").Err(); err != nil {
+					return err
+				}
+				return client.LPush(ctx, "asynq:{"+task+"}:pending", "bad").Err()
+			}},
+	} {
+		t.Run(c.source, func(t *testing.T) {
+			client, name := redistest.New(t), redistest.Name(t)
+			if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.put(t.Context(), client, name); err != nil {
+				t.Fatal(err)
+			}
+			told := make(undertaker, 1)
+			app := fxtest.New(t, frameworkfx.Module, fx.Provide(func() redis.UniversalClient { return client }), c.with(name),
+				fx.Supply(fx.Annotate(told, fx.As(new(framework.Observer)), fx.ResultTags(frameworkfx.ObserverGroup))),
+				frameworkfx.Otherwise(name, func(context.Context, *framework.Task) error { return errNever }),
+				frameworkfx.Configure(name, framework.Config{
+					Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
+					PodGrace: time.Minute,
+				}))
+			app.RequireStart()
+			select {
+			case b := <-told:
+				if b.Consumer != name || b.Tasks != 1 || b.Reason == "" {
+					t.Errorf("it was told %+v", b)
+				}
+			case <-time.After(time.Minute):
+				t.Error("nobody was told")
+			}
+			app.RequireStop()
+		})
+	}
+}
+
+// An undertaker is an observer that hears of burials.
+type undertaker chan framework.Buried
+
+func (u undertaker) Observe(e framework.Event) {
+	if b, ok := e.(framework.Buried); ok {
+		u <- b
+	}
+}
+
 // silent is a logger of asynq that says nothing.
 type silent struct{ *log.Logger }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -44,7 +45,7 @@ type Config struct {
 	// application provides, and closes.
 	URL string
 	// Source is what the source is told: partitions, ingress lists, limits. Its
-	// Stuck and Ticked need not be set: events tell of it. Jobs adds to its Jobs.
+	// Stuck, Ticked and Buried need not be set: events tell of it. Jobs adds to its Jobs.
 	Source redissource.Config
 	// Indexer and, for Interval, how often a peer is counted and what turns its
 	// index into partitions. Default: Roster.
@@ -155,6 +156,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	}
 	if cfg.Source.Ticked == nil {
 		cfg.Source.Ticked = func(e redissource.Ticked) { tell(observer, ticked(name, e)) }
+	}
+	if cfg.Source.Buried == nil {
+		cfg.Source.Buried = func(b sources.Buried) { tell(observer, framework.Buried{Consumer: name, Buried: b}) }
 	}
 	source, err := redissource.New(client, name, cfg.Source)
 	if err := errors.Join(append(errs, err)...); err != nil {

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 fence  2 pending  3 active  4 lease  5 tries  6 suspects  7 archived
 -- ARGV  1 token  2 epoch  3 prefix of task keys  4 crash limit
--- Result  {1, request number, suspects}
+-- Result  {1, request number, suspects, {} | {id, reason} of what was archived}
 --       | {0, epoch}  the same or a greater epoch stands under another token
 -- Cost  O(left over)
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
@@ -12,6 +12,7 @@ local function str(n) return string.format('%.0f', n) end
 local f = redis.call('HMGET', KEYS[1], 't', 'e', 'n', 'a')
 local t, epoch, n, a = f[1] or '', tonumber(f[2] or '0'), f[3] or '0', f[4] or ''
 local now = redis.call('TIME')
+local buried = {}
 
 -- The same token again changes nothing: its owner may be at work, and this call late.
 if t ~= ARGV[1] then
@@ -35,6 +36,7 @@ if t ~= ARGV[1] then
         redis.call('HSET', ARGV[3] .. a, 'msg', msg .. string.char(58, #reason) .. reason, 'state', 'archived')
         redis.call('HDEL', KEYS[5], a)
         redis.call('SREM', KEYS[6], a)
+        buried = {a, reason}
       elseif msg then
         redis.call('HSET', ARGV[3] .. a, 'tried', '1')
       end
@@ -49,4 +51,4 @@ if t ~= ARGV[1] then
   n = str(tonumber(n) + 1)
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'n', n, 'a', '')
 end
-return {1, tonumber(n), redis.call('SMEMBERS', KEYS[6])}
+return {1, tonumber(n), redis.call('SMEMBERS', KEYS[6]), buried}
