@@ -129,50 +129,78 @@ func deadListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := cmd.OutOrStdout()
-			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-			n := 0
-			var unheard error
-			err = redissource.DeadLetters(ctx, client, args[0], ids, func(d redissource.DeadLetter) bool {
-				if n++; limit > 0 && n > limit {
-					return false
-				}
-				if asJSON {
-					unheard = json.NewEncoder(out).Encode(jsonLetter(d, false))
-					return unheard == nil
-				}
-				if n == 1 {
-					fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
-				}
-				id := d.ID
-				if id == "" {
-					id = place(d)
-				}
-				letterRow(table, id, d.Type, d.Key, d.Attempts, d.Died, d.Reason)
-				return true
-			})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return unheard
-			case n == 0:
-				fmt.Fprintln(out, "no dead letters")
-			default:
-				if err := table.Flush(); err != nil {
-					return err
-				}
-				if limit > 0 && n > limit {
-					fmt.Fprintf(out, "… more (--limit 0 lists all)\n")
-				}
-			}
-			return nil
+			l := newLetterList(cmd, limit, asJSON, false)
+			return l.end(redissource.DeadLetters(ctx, client, args[0], ids, l.add))
 		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	topic.bind(cmd)
 	return cmd
+}
+
+// A letterList prints dead letters as they come, a line each.
+type letterList struct {
+	out, notes io.Writer
+	table      *tabwriter.Writer
+	limit      int // 0: none
+	json       bool
+	whole      bool // with payload and headers, in JSON
+	n          int
+	failed     error // of a write
+}
+
+func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *letterList {
+	out := cmd.OutOrStdout()
+	return &letterList{
+		out: out, notes: cmd.ErrOrStderr(), table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), limit: limit, json: asJSON, whole: whole,
+	}
+}
+
+// add prints one, and reports whether more are wanted.
+func (l *letterList) add(d redissource.DeadLetter) bool {
+	if l.n++; l.limit > 0 && l.n > l.limit {
+		return false
+	}
+	if l.json {
+		l.failed = json.NewEncoder(l.out).Encode(jsonLetter(d, l.whole))
+		return l.failed == nil
+	}
+	if l.n == 1 {
+		fmt.Fprintln(l.table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
+	}
+	id := d.ID
+	if id == "" {
+		id = place(d)
+	}
+	fmt.Fprintf(l.table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key),
+		d.Attempts, date(d.Died), oneLine(d.Reason))
+	return true
+}
+
+// end prints what is left to print; err is why there are no more. That there are, JSON has no
+// line for: it is said beside it.
+func (l *letterList) end(err error) error {
+	switch {
+	case err != nil:
+		return err
+	case l.failed != nil:
+		return l.failed
+	case l.n == 0 && !l.json:
+		fmt.Fprintln(l.out, "no dead letters")
+		return nil
+	}
+	if err := l.table.Flush(); err != nil {
+		return err
+	}
+	if l.limit > 0 && l.n > l.limit {
+		to := l.out
+		if l.json {
+			to = l.notes
+		}
+		fmt.Fprintf(to, "… more than %d (--limit 0 lists all)\n", l.limit)
+	}
+	return nil
 }
 
 func deadShowCommand() *cobra.Command {
@@ -363,12 +391,6 @@ func pick(ctx context.Context, client redis.UniversalClient, name string, wanted
 		err = fmt.Errorf("no dead letter of %s is called %s: see countoff dead list %s", name, strings.Join(missing, ", "), name)
 	}
 	return found, err
-}
-
-// letterRow prints a dead letter of a list or a topic as a line of the table.
-func letterRow(table io.Writer, id, typ, key string, attempts int, died time.Time, reason string) {
-	fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(typ), partitionmap.Printable(key),
-		attempts, date(died), oneLine(reason))
 }
 
 func date(t time.Time) string {

@@ -132,6 +132,31 @@ func TestDeadListThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// What a limit leaves out is said, beside the lines of JSON and not among them.
+func TestDeadListSaysThatThereAreMore(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	letters(t, s, []string{"a", "b", "c"}, nil)
+	const more = "more than 2 (--limit 0 lists all)"
+	if out := s.run("dead list n --limit 2"); !strings.Contains(out, more) || strings.Count(out, "\n") != 4 {
+		t.Errorf("with a limit of 2 it lists\n%s", out)
+	}
+	if out := s.run("dead list n --limit 3"); strings.Contains(out, "more than") {
+		t.Errorf("all are listed, and it says\n%s", out)
+	}
+	cmd := Root(nil)
+	cmd.SetArgs([]string{"dead", "list", "n", "--json", "--limit", "2", "--redis", s.url})
+	var out, notes strings.Builder
+	cmd.SetOut(&out)
+	cmd.SetErr(&notes)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(out.String(), "\n") != 2 || strings.Contains(out.String(), "more") || !strings.Contains(notes.String(), more) {
+		t.Errorf("in JSON it lists\n%sand says %q beside it", out.String(), notes.String())
+	}
+}
+
 // Many lines travel together, in their order; one that has come does not wait for the next.
 func TestEnqueueLines(t *testing.T) {
 	t.Parallel()

@@ -3,11 +3,9 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -94,36 +92,8 @@ func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, l
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	n := 0
-	var unheard error
-	err = kafkasource.DeadLetters(ctx, cfg, func(r *kgo.Record) bool {
-		if n++; limit > 0 && n > limit {
-			return false
-		}
-		l := letterOf(r)
-		if asJSON {
-			unheard = json.NewEncoder(out).Encode(jsonLetter(l, true))
-			return unheard == nil
-		}
-		if n == 1 {
-			fmt.Fprintln(table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
-		}
-		letterRow(table, l.ID, l.Type, l.Key, l.Attempts, l.Died, l.Reason)
-		return true
-	})
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return unheard
-	case n == 0:
-		fmt.Fprintln(out, "no dead letters")
-	case limit > 0 && n > limit:
-		fmt.Fprintln(table, "… more (--limit 0 lists all)")
-	}
-	return table.Flush()
+	l := newLetterList(cmd, limit, asJSON, true)
+	return l.end(kafkasource.DeadLetters(ctx, cfg, func(r *kgo.Record) bool { return l.add(letterOf(r)) }))
 }
 
 // letterOf reads the record of a dead letter, as a list has it.
