@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -159,7 +160,9 @@ func CheckPeer(id string) error {
 	ok := id != "" && len(id) <= mostPeer && strings.ToValidUTF8(id, "") == id && strings.TrimSpace(id) == id &&
 		id != "_" // a row of the table of units: see package redisledger
 	for _, r := range id {
-		ok = ok && strconv.IsPrint(r)
+		// Some that count as letters and symbols are blank, and some marks are never drawn.
+		ok = ok && strconv.IsPrint(r) && r != '\u2800' &&
+			!unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 	}
 	if ok {
 		return nil

@@ -156,7 +156,7 @@ func TestCheckPeer(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "_", strings.Repeat("x", 256), strings.Repeat("é", 128), "two\nlines", "tab\t", "nul\x00", "\x1b[2J", "del\x7f", "c1\u009b31m",
-		"\u202eright to left", "zero\u200bwidth", "line\u2028", "no\u00a0break", "\xff", " ann", "ann ",
+		"\u202eright to left", "zero\u200bwidth", "line\u2028", "no\u00a0break", "hangul\u3164", "braille\u2800", "joined\u034f", "chosen\ufe0f", "\xff", " ann", "ann ",
 	} {
 		if err := partition.CheckPeer(bad); err == nil || len(err.Error()) > 400 || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%.40q: %v", bad, err)

@@ -3,6 +3,7 @@ package transition
 import (
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/countoff/countoff/transition/machine"
@@ -137,9 +138,12 @@ func (t Timing) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if need := t.Beat()*5/2 + t.CallTimeout(); t.Validity() < need {
-		errs = append(errs, fmt.Errorf("transition: lease %v is too short for a cancel grace of %v: "+
-			"the least lease is %v", t.Lease, t.CancelGrace, t.leastLease()))
+	if !t.lasts() {
+		advice := fmt.Sprintf("the least lease is %v", t.leastLease())
+		if t.leastLease() > longest {
+			advice = "no lease of a year is long enough"
+		}
+		errs = append(errs, fmt.Errorf("transition: lease %v is too short for a cancel grace of %v: %s", t.Lease, t.CancelGrace, advice))
 	}
 	if t.Settle > t.Lease/2 {
 		errs = append(errs, fmt.Errorf("transition: settle %v: at most half the lease, %v", t.Settle, t.Lease/2))
@@ -147,20 +151,22 @@ func (t Timing) Validate() error {
 	return errors.Join(errs...)
 }
 
-// leastLease solves Validity >= 2.5 Beat + CallTimeout for the lease, rounded up to
-// 100 ms. A cancel grace that follows the lease (the default) is kept in
-// proportion.
+// lasts reports whether what a peer may believe of its lease outlasts two beats and a call,
+// with half a beat to spare.
+func (t Timing) lasts() bool { return t.Validity() >= t.Beat()*5/2+t.CallTimeout() }
+
+// leastLease is the least lease that lasts, rounded up to 100 ms; beyond a year where none of
+// a year does. A cancel grace that follows the lease (the default) is kept in proportion. The
+// longer a lease, the more of it is left beside the rest, so that it can be halved for.
 func (t Timing) leastLease() time.Duration {
 	const step = 100 * time.Millisecond
 	follows := t.CancelGrace == min(t.Lease/10, time.Second)
-	for lease := step; ; lease += step {
+	return step * time.Duration(1+sort.Search(int(longest/step), func(n int) bool {
 		u := t
-		u.Lease = lease
+		u.Lease = step * time.Duration(1+n)
 		if follows {
-			u.CancelGrace = min(lease/10, time.Second)
+			u.CancelGrace = min(u.Lease/10, time.Second)
 		}
-		if u.Validity() >= u.Beat()*5/2+u.CallTimeout() {
-			return lease
-		}
-	}
+		return u.lasts()
+	}))
 }

@@ -71,6 +71,8 @@ func TestTimingRefusals(t *testing.T) {
 	}{
 		{transition.Timing{Lease: time.Second}, "the least lease is "},
 		{transition.Timing{Lease: 5 * time.Second, CancelGrace: 2 * time.Second}, "the least lease is "},
+		{transition.Timing{CancelGrace: 20 * 24 * time.Hour}, "the least lease is "},
+		{transition.Timing{CancelGrace: 360 * 24 * time.Hour}, "no lease of a year is long enough"},
 		{transition.Timing{Settle: 6 * time.Second}, "settle"},
 		{transition.Timing{Drain: -1}, "drain"},
 		{transition.Timing{CancelGrace: 1<<63 - 1}, "cancel grace 2562047h47m16.854775807s: at most a year"},
