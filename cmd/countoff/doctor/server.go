@@ -64,6 +64,9 @@ func (s server) version() Finding {
 		return s.untold("version")
 	}
 	f.What = "Redis " + v
+	if valkey := s.info["valkey_version"]; valkey != "" {
+		f.What = fmt.Sprintf("Valkey %s, which is like Redis %s", valkey, v)
+	}
 	major, _, _ := strings.Cut(v, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 7 {
 		f.Severity, f.Risk, f.Do = Danger, "the scripts are written for, and tested on, Redis 7.0 and later", "upgrade the server"

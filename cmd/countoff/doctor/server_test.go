@@ -54,3 +54,24 @@ func TestReplicasThatAreNotWaitedFor(t *testing.T) {
 		}
 	}
 }
+
+// Valkey says which Redis it is like, and is called by its own name.
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		redis, valkey string
+		severity      Severity
+		what          string
+	}{
+		{"8.0.2", "", Fine, "Redis 8.0.2"},
+		{"7.2.4", "8.1.1", Fine, "Valkey 8.1.1, which is like Redis 7.2.4"},
+		{"6.2.14", "", Danger, "Redis 6.2.14"},
+	} {
+		info := map[string]string{"redis_version": c.redis}
+		if c.valkey != "" {
+			info["valkey_version"] = c.valkey
+		}
+		if f := (server{info: info}).version(); f.Severity != c.severity || f.What != c.what {
+			t.Errorf("%v: want %s, %q, is %+v", info, c.severity, c.what, f)
+		}
+	}
+}
