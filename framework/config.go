@@ -26,9 +26,10 @@ type Config struct {
 	Pass bool
 	// Timing holds the times of the protocol; all peers of a name use the same.
 	Timing transition.Timing
-	// StopTimeout is how long Stop may take in all before it turns hard, if its
-	// context does not say less. Default Timing.Shutdown + Timing.CancelGrace +
-	// 2 s.
+	// StopTimeout is how long Stop may take in all, if its context does not say less: it turns
+	// hard in time for what it cancels then to have the cancel grace, and not before those
+	// that the end of the shutdown cancels have had it. Default Timing.Shutdown +
+	// Timing.CancelGrace + 2 s.
 	StopTimeout time.Duration
 	// PodGrace is how long the platform waits between SIGTERM and SIGKILL.
 	// Default: the environment variable COUNTOFF_GRACE, in seconds or as a

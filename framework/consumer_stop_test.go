@@ -117,6 +117,46 @@ func TestWorkEndedWithinTheCancelGraceIsSettled(t *testing.T) {
 	})
 }
 
+// So it is with every budget that is accepted: a stop turns hard only when those that the end of
+// the shutdown cancels have had their grace.
+func TestAStopTurnsHardAfterTheCancelGrace(t *testing.T) {
+	for what, c := range map[string]struct {
+		cfg  framework.Config
+		ends time.Duration // after its context, less than the cancel grace
+	}{
+		"a cancel grace of 5 s":  {framework.Config{Timing: transition.Timing{Lease: time.Minute, CancelGrace: 5 * time.Second}}, 3 * time.Second},
+		"the least stop timeout": {framework.Config{StopTimeout: 26 * time.Second}, 500 * time.Millisecond},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 4)
+				f.ledger = f.ledger.As(f.layout, c.cfg.Timing)
+				cause := make(chan error, 1)
+				ann := f.consumer("ann", framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+					<-ctx.Done()
+					cause <- context.Cause(ctx)
+					time.Sleep(c.ends)
+					return nil
+				}), framework.WithConfig(c.cfg))
+				f.push(1, 1)
+				if err := ann.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute)
+				if err := ann.Stop(context.Background()); err != nil {
+					t.Errorf("stop: %v", err)
+				}
+				if err := <-cause; !errors.Is(err, framework.ErrDrainOver) {
+					t.Errorf("the handler was told %v, want ErrDrainOver", err)
+				}
+				if n := f.open(); n != 0 {
+					t.Errorf("%d tasks open: the work is done twice", n)
+				}
+			})
+		})
+	}
+}
+
 // mute is a source that does not answer.
 type mute struct {
 	sources.Source

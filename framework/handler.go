@@ -28,7 +28,8 @@ type Moment = sources.Moment
 //
 // ctx ends when the partition is lost ([ErrLost]), its drain time is over
 // ([ErrDrainOver]), the process stops hard ([ErrStopped]) or the handler's own
-// time is over ([ErrTimeout]): context.Cause(ctx) says which. A handler must
+// time is over ([ErrTimeout]): context.Cause(ctx) says which. It does not end when Handle
+// returns, but with a handler timeout: what a handler has begun with it, it ends itself. A handler must
 // return within the cancel grace then; one that does not may run beside the next
 // owner's. An error returned after one of the first three does not count as a try:
 // the task stays where it is, for the next owner.

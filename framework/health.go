@@ -19,6 +19,7 @@ type checkup struct {
 	grace   time.Duration // what a check gets to return in, once nobody asks any more
 	observe func(Event)
 	ill     atomic.Pointer[error] // what check last returned; nil: well, or none yet
+	asked   atomic.Bool           // it has returned, or was late, once
 }
 
 // errLate is what a check that has not returned in its time counts as, whatever it returns.
@@ -37,6 +38,7 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 		} else {
 			c.ill.Store(&err)
 		}
+		c.asked.Store(true)
 		if first || (was == nil) != (err == nil) {
 			c.observe(Checked{Consumer: c.name, Err: err})
 		}
@@ -100,6 +102,9 @@ func runCheck(ctx context.Context, check func(context.Context) error) (err error
 func (c *checkup) healthy() error {
 	if err := c.ill.Load(); err != nil {
 		return fmt.Errorf("unwell: %w", *err)
+	}
+	if c.check != nil && !c.asked.Load() {
+		return errors.New("unwell: the health check has not passed yet") // which is what the others are told
 	}
 	return nil
 }

@@ -38,6 +38,35 @@ func (f *fleet) moody(peer string, opts ...framework.Option) *moody {
 	return m
 }
 
+// A peer that has not been well yet gets nothing, and is not ready: a deploy would go on to stop
+// those that work.
+func TestNotReadyBeforeTheFirstCheckHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		b := f.moody("ben")
+		defer func() { _ = b.Stop(context.Background()) }()
+		time.Sleep(20 * time.Second)
+		well := make(chan struct{})
+		a := f.checked("ann", func(ctx context.Context) error {
+			select {
+			case <-well:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		defer func() { _ = a.Stop(context.Background()) }()
+		for range 300 {
+			time.Sleep(10 * time.Millisecond)
+			if a.Ready() == nil {
+				t.Fatalf("ready before any check has passed, with %+v", a.View())
+			}
+		}
+		close(well)
+		until(t, 30*time.Second, func() bool { return a.served() == 2 && a.Ready() == nil })
+	})
+}
+
 // checked is a peer whose health is what check says.
 func (f *fleet) checked(peer string, check func(context.Context) error) *moody {
 	f.t.Helper()

@@ -51,7 +51,7 @@ var rooms = map[string][]string{
 	"partition":                              {xxhash},
 	"partition/indexertest":                  {"partition"},
 	"partition/intervalindexer":              {"partition"},
-	"partition/intervalindexer/rediscounter": {"partition", "partition/intervalindexer", goRedis},
+	"partition/intervalindexer/rediscounter": {"partition", "partition/intervalindexer", "partition/redisconfig", goRedis},
 	"partition/redisconfig":                  {"partition", goRedis},
 	"partition/redistest":                    {"partition", goRedis, miniRedis},
 	"partition/redisurl":                     {"partition/urltls", goRedis},

@@ -96,6 +96,9 @@ func (l *lane) open() sources.Stream {
 	var again backoff
 	for {
 		s, err := l.pool.source.Open(l.ctxs.fetching, l.where.Grant, l.token)
+		if err == nil && s == nil {
+			err = errNoStream
+		}
 		if err == nil {
 			l.pool.mu.Lock()
 			l.stream = s
@@ -126,6 +129,8 @@ func (l *lane) fetch(s sources.Stream) {
 		tasks, err := s.Fetch(l.ctxs.fetching, limit)
 		if broken := whole(tasks); broken != nil {
 			tasks, err = nil, broken
+		} else if err == nil && len(tasks) == 0 {
+			err = errEmpty
 		}
 		if len(tasks) > 0 {
 			again = backoff{}
@@ -149,15 +154,20 @@ func (l *lane) fetch(s sources.Stream) {
 }
 
 // errBare ends the consumer: such a task cannot be run, and every other will be like it.
-var errBare = errors.New("the source breaks its contract: Fetch returned a task without a Delivery (see sources.Task; package sourcetest " +
-	"finds what else it may break)")
+var errBare = errors.New("the source breaks its contract (see sources.Source; package sourcetest finds what else it may break)")
+
+// errNoStream ends it as well: nothing would ever be worked on.
+var errNoStream = fmt.Errorf("Open returned neither a stream nor an error: %w", errBare)
+
+// errEmpty costs a pause, as every error that may pass: asked again at once it would keep a processor busy.
+var errEmpty = errors.New("the source breaks its contract: Fetch returned no task and no error")
 
 // whole returns an error if one of the tasks lacks what is read of each of them, here and
 // by handlers.
 func whole(tasks []sources.Task) error {
 	for i := range tasks {
 		if t := &tasks[i]; t.Delivery == nil {
-			return fmt.Errorf("task %q with receipt %d: %w", t.ID, t.Receipt, errBare)
+			return fmt.Errorf("Fetch returned task %q, with receipt %d, without a Delivery: %w", t.ID, t.Receipt, errBare)
 		}
 	}
 	return nil

@@ -246,6 +246,39 @@ func TestATaskWithoutADeliveryEndsTheConsumer(t *testing.T) {
 	})
 }
 
+// A source that opens nothing and says nothing would hold its partition for ever without work.
+func TestAStreamThatIsNilEndsTheConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{none: true}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		g := b.grant(0)
+		err := <-b.failed
+		synctest.Wait() // the event comes after
+		if told := of[OpenFailed](b.seen); !errors.Is(err, errNoStream) || len(told) != 1 || told[0].Err != err || told[0].Again != 0 {
+			t.Errorf("the consumer ends with %v, told %+v", err, told)
+		}
+		b.drain(g)
+	})
+}
+
+// A Fetch that returns nothing, and does not wait for it, is asked again after a pause, as one
+// that fails.
+func TestAFetchOfNothingIsTroubleThatMayPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{hollow: true}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		g := b.grant(0)
+		time.Sleep(time.Minute)
+		b.drain(g)
+		told := of[FetchFailed](b.seen)
+		if n := len(told); n == 0 || n > 100 || told[0].Err != errEmpty || told[0].Again == 0 {
+			t.Errorf("in a minute it was told of %d times, first %+v", n, told[:min(n, 1)])
+		}
+	})
+}
+
 func TestALostReplyOfSettleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lose atomic.Int32

@@ -210,7 +210,10 @@ func (s *session) stop(ctx context.Context) error {
 
 // leave begins an orderly stop.
 func (s *session) leave() {
-	soft := s.c.cfg.StopTimeout - s.c.cfg.Timing.CancelGrace // what is left is for cancelled handlers
+	t := s.c.cfg.Timing
+	// What is left after it is for handlers that it cancels. At the end of the shutdown they are cancelled
+	// in any case, and what they do in the cancel grace counts: there is nothing to gain before that is over.
+	soft := max(s.c.cfg.StopTimeout-t.CancelGrace, t.Shutdown+t.CancelGrace)
 	s.mu.Lock()
 	if !s.asked.IsZero() || s.ended {
 		s.mu.Unlock()

@@ -55,7 +55,7 @@ type Share struct {
 	mu      sync.Mutex
 	serving map[partition.ID]*place
 	ending  map[partition.Grant]*place
-	changed chan struct{} // closed, and replaced, when a partition is served
+	awaited map[partition.ID]chan struct{} // closed, and taken out, when the partition is served
 	ran     bool
 	leaving bool
 	over    bool
@@ -82,7 +82,7 @@ func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 	s := &Share{
 		name: name, cfg: cfg,
 		serving: map[partition.ID]*place{}, ending: map[partition.Grant]*place{},
-		changed: make(chan struct{}),
+		awaited: map[partition.ID]chan struct{}{},
 	}
 	var observe func(transition.Event)
 	if cfg.Observer != nil {
@@ -139,7 +139,10 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 	looks.Wait()
 	s.mu.Lock()
 	s.over = true
-	close(s.changed)
+	for _, served := range s.awaited {
+		close(served)
+	}
+	clear(s.awaited)
 	s.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("share %q: %w", s.name, err)
@@ -220,14 +223,13 @@ func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
 // [ErrStopped] when the share is over, or at once that of a key which the hash refuses and
 // which is therefore nobody's (see [partition.Hash.Of]).
 func (s *Share) Await(ctx context.Context, key string) (*Admission, error) {
-	if _, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total); err != nil {
+	id, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total)
+	if err != nil {
 		return nil, fmt.Errorf("share %q: %w", s.name, err)
 	}
 	for {
-		s.mu.Lock()
-		changed, over := s.changed, s.over
-		s.mu.Unlock()
-		if over {
+		served, ok := s.waitFor(id)
+		if !ok {
 			return nil, ErrStopped
 		}
 		if err := ctx.Err(); err != nil {
@@ -236,16 +238,34 @@ func (s *Share) Await(ctx context.Context, key string) (*Admission, error) {
 		if a, ok := s.Admit(ctx, key); ok {
 			return a, nil
 		}
-		look := time.NewTimer(time.Second) // a lease that was about to run out may stand again
+		var look <-chan time.Time
+		if served == nil {
+			look = time.After(time.Second) // a lease that was about to run out may stand again
+		}
 		select {
-		case <-changed:
-		case <-look.C:
+		case <-served:
+		case <-look:
 		case <-ctx.Done():
-			look.Stop()
 			return nil, ctx.Err()
 		}
-		look.Stop()
 	}
+}
+
+// waitFor returns what is closed when the partition id is served next, and nil if it is served. Not
+// ok: the share is over.
+func (s *Share) waitFor(id partition.ID) (served <-chan struct{}, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil, false
+	}
+	if s.serving[id] != nil {
+		return nil, true
+	}
+	if s.awaited[id] == nil {
+		s.awaited[id] = make(chan struct{})
+	}
+	return s.awaited[id], true
 }
 
 // Has reports whether key is this peer's now; a moment later it may not be. See Admit.
@@ -285,8 +305,10 @@ func (t *tenancy) Serve(g partition.Grant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.serving[g.ID] = p
-	close(t.changed)
-	t.changed = make(chan struct{})
+	if served := t.awaited[g.ID]; served != nil {
+		delete(t.awaited, g.ID)
+		close(served)
+	}
 }
 
 // Drain ends the contexts: what no source hands out has no end of its own to wait for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +115,8 @@ func TestShare(t *testing.T) {
 func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSharers(t, 1)
+		patience, over := context.WithTimeout(t.Context(), time.Hour)
+		defer over()
 		ann, err := framework.NewShare("rows", s.cfg("ann"))
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +124,7 @@ func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- ann.Run(ctx) }()
-		a, err := ann.Await(t.Context(), "row")
+		a, err := ann.Await(patience, "row")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +150,7 @@ func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 		waited := make(chan time.Time, 1)
 		go func() {
 			time.Sleep(time.Second / 2)
-			if _, err := ann.Await(t.Context(), "row"); !errors.Is(err, framework.ErrStopped) {
+			if _, err := ann.Await(patience, "row"); !errors.Is(err, framework.ErrStopped) {
 				t.Errorf("who waited for it was told %v", err)
 			}
 			waited <- time.Now()
@@ -164,7 +167,7 @@ func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 		}
 		a.Release()
 		released := time.Now()
-		b, err := bob.Await(t.Context(), "row")
+		b, err := bob.Await(patience, "row")
 		if err != nil || b.Token.Epoch <= a.Token.Epoch {
 			t.Errorf("bob was given %+v, %v, after %v", b, err, a.Token)
 		}
@@ -178,7 +181,7 @@ func TestAnAdmissionEndsBeforeItsPartitionMoves(t *testing.T) {
 		if late := (<-waited).Sub(released); late > 100*time.Millisecond {
 			t.Errorf("who waited was told %v after the end", late)
 		}
-		if _, err := ann.Await(t.Context(), "row"); !errors.Is(err, framework.ErrStopped) {
+		if _, err := ann.Await(patience, "row"); !errors.Is(err, framework.ErrStopped) {
 			t.Errorf("after the end: %v", err)
 		}
 		stopBob()
@@ -272,6 +275,31 @@ func TestAwaitOfAKeyThatIsNobodys(t *testing.T) {
 		}, nil); err != nil || runs != 1 {
 			t.Errorf("one job: %v, after %d runs", err, runs)
 		}
+	})
+}
+
+// Who waits for what is another's sleeps until it is served here: a peer has as many who wait as
+// there are units in the whole name.
+func TestWaitingForWhatIsAnothersCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		layout := partition.Config{Total: 4}
+		share, err := framework.NewShare("sites", framework.ShareConfig{Ledger: memledger.New(layout, transition.Timing{}, memledger.Options{}), Partitions: layout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 100 {
+			go func() { _, _ = share.Await(ctx, fmt.Sprint(i)) }()
+		}
+		synctest.Wait()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		time.Sleep(time.Hour)
+		runtime.ReadMemStats(&after)
+		if n := after.Mallocs - before.Mallocs; n > 10_000 {
+			t.Errorf("100 who wait for an hour allocate %d times", n)
+		}
+		stop()
 	})
 }
 

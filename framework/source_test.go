@@ -21,6 +21,8 @@ type spy struct {
 	afterFetch               func() error // what was fetched comes with it
 	deaf                     bool         // fetches do not hear that their context ended
 	bare                     bool         // tasks come without a Delivery
+	none                     bool         // no stream is opened, and no error says so
+	hollow                   bool         // fetches return nothing, and no error says so
 
 	mu     sync.Mutex
 	calls  []string
@@ -56,6 +58,9 @@ func (s *spy) Open(ctx context.Context, g partition.Grant, tok partition.Token) 
 			return nil, err
 		}
 	}
+	if s.none {
+		return nil, nil
+	}
 	stream, err := s.Source.Open(ctx, g, tok)
 	return &spyStream{s, g, stream}, err
 }
@@ -71,6 +76,13 @@ func (s *spyStream) Fetch(ctx context.Context, limit int) ([]sources.Task, error
 		if err := s.s.onFetch(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if s.s.hollow {
+		s.s.note("fetch nothing")
+		if len(s.s.log()) > 1000 { // asked without a pause: no time would pass any more
+			<-ctx.Done()
+		}
+		return nil, nil
 	}
 	if s.s.deaf {
 		ctx = context.WithoutCancel(ctx)

@@ -398,6 +398,21 @@ func TestNewCoordinatorSaysAllThatIsWrong(t *testing.T) {
 	}
 }
 
+// A ledger keeps a lease for as long as it was made for: a peer that believes in a longer one would
+// work on what others have been given.
+func TestALedgerOfAnotherLeaseIsRefused(t *testing.T) {
+	layout := partition.Config{Total: 4}
+	ledger := memledger.New(layout, transition.Timing{Lease: 20 * time.Second}, memledger.Options{})
+	for lease, refused := range map[time.Duration]bool{0: true, 10 * time.Second: true, time.Minute: true, 20 * time.Second: false} {
+		_, err := transition.NewCoordinator(transition.Config{
+			Ledger: ledger, Config: layout, Timing: transition.Timing{Lease: lease, Drain: time.Hour}, Tenant: new(startler),
+		})
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "a lease of 20s") {
+			t.Errorf("a peer with a lease of %v (0: 10s) at a ledger for one of 20s: %v", lease, err)
+		}
+	}
+}
+
 func TestEventsListsEveryType(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, e := range transition.Events() {

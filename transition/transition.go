@@ -64,6 +64,13 @@ func ReadConfig(ctx context.Context, l Ledger) (partition.Config, error) {
 	return census.Config, err
 }
 
+// A Timed is a Ledger that knows the times of the peer that it was made for. It keeps the peer's lease
+// for as long as they say: a peer that believes in another lease works on what the ledger has given away.
+type Timed interface {
+	// Times returns them, defaults filled in.
+	Times() Timing
+}
+
 // ErrStale means that a roll was not stored, because another one was sealed since
 // it was read, because the ledger is in grace, or because a barrier is closed.
 var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")

@@ -1,6 +1,7 @@
 package promobserver
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,7 +70,9 @@ func (m *metrics) all() []prometheus.Collector {
 func (o *Observer) Watch(c *framework.Consumer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.watched = append(o.watched, c)
+	if !slices.Contains(o.watched, c) { // asked twice, it would spoil every scrape
+		o.watched = append(o.watched, c)
+	}
 }
 
 // A scraper asks the watched consumers.

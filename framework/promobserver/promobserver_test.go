@@ -271,3 +271,27 @@ func TestWhatIsWrongIsToldByWhoLooks(t *testing.T) {
 		t.Errorf("of the one that looks no more: %t, of the other: %t", wrong("n"), wrong("m"))
 	}
 }
+
+// A consumer that is watched twice is asked once: the second answer would spoil every scrape.
+func TestAConsumerIsWatchedOnce(t *testing.T) {
+	r := prometheus.NewRegistry()
+	o, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := partition.Config{Total: 1}
+	store, err := memsource.New(memsource.Config{Partitions: layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := framework.New("x", store, framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil }),
+		framework.WithLedger(memledger.New(layout, transition.Timing{}, memledger.Options{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Watch(c)
+	o.Watch(c)
+	if v := read(t, r, "ready", "consumer=x"); v != 0 {
+		t.Errorf("countoff_ready is %v", v)
+	}
+}

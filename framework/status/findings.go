@@ -146,9 +146,11 @@ func begun(h machine.History) moments {
 	m := moments{make(map[partition.ID]time.Time), make(map[partition.ID]time.Time), make(map[partition.ID]time.Time)}
 	owner := make(map[partition.ID]partition.Session)
 	for _, e := range h {
-		for id, s := range owner {
-			if e.What == machine.Expired && s == e.Session {
-				m.free[id] = e.At
+		if e.What == machine.Expired {
+			for id, s := range owner {
+				if s == e.Session {
+					m.free[id] = e.At
+				}
 			}
 		}
 		for _, p := range e.Grants {

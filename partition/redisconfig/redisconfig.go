@@ -161,28 +161,14 @@ func read(ctx context.Context, client redis.Cmdable, name string) (map[string]st
 	if err := partition.CheckName(name); err != nil {
 		return nil, err
 	}
-	fields, err := readMaster(ctx, client, Key(name))
+	var all *redis.MapStringStringCmd
+	// From a replica a peer would begin with the number of partitions that was before a resize.
+	err := FromMaster(ctx, client, func(c redis.Cmdable) { all = c.HGetAll(ctx, Key(name)) })
+	if err == nil {
+		err = all.Err()
+	}
 	if err != nil {
 		return nil, failed("read", name, err)
-	}
-	return fields, nil
-}
-
-// readMaster reads a hash where it is written. A client of a cluster may be told to read from
-// replicas (ReadOnly, RouteByLatency), which lag: a peer would begin with the number of partitions
-// that was before a resize. A transaction is the master's, and needs no right to write.
-func readMaster(ctx context.Context, client redis.Cmdable, key string) (map[string]string, error) {
-	cluster, ok := client.(*redis.ClusterClient)
-	if !ok || !cluster.Options().ReadOnly {
-		return client.HGetAll(ctx, key).Result()
-	}
-	var all *redis.MapStringStringCmd
-	cmds, err := cluster.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		all = p.HGetAll(ctx, key)
-		return nil
-	})
-	if err != nil {
-		return nil, why(cmds, err)
 	}
 	return all.Val(), nil
 }

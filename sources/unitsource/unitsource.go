@@ -81,11 +81,21 @@ func (s *Source) Units(ctx context.Context) ([]string, error) {
 	return units, nil
 }
 
+// read asks the master: by a replica that has not heard of the list yet every peer would end
+// what it does.
 func (s *Source) read(ctx context.Context, list bool) ([]string, error) {
-	if list {
-		return s.client.LRange(ctx, s.key, 0, -1).Result()
+	var units *redis.StringSliceCmd
+	err := redisconfig.FromMaster(ctx, s.client, func(c redis.Cmdable) {
+		if list {
+			units = c.LRange(ctx, s.key, 0, -1)
+		} else {
+			units = c.SMembers(ctx, s.key)
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return s.client.SMembers(ctx, s.key).Result()
+	return units.Result()
 }
 
 // Add adds units. Those that are there already are left alone. It makes a set if there is

@@ -134,3 +134,24 @@ func TestOneListForAll(t *testing.T) {
 		}
 	})
 }
+
+// A replica that has not heard of the list yet would have every peer end what it does.
+func TestTheListIsReadWhereItIsWritten(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		store, client := redistest.Lagging(t)
+		put := func() error { return store.SAdd(t.Context(), "{town}:units", "a", "b").Err() }
+		if list {
+			put = func() error { return store.RPush(t.Context(), "{town}:units", "a", "b").Err() }
+		}
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := unitsource.New(client, "town", unitsource.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if units, err := s.Units(t.Context()); err != nil || !slices.Equal(units, []string{"a", "b"}) {
+			t.Errorf("list %t: %q, %v: want a and b", list, units, err)
+		}
+	}
+}

@@ -43,6 +43,7 @@ type Ledger struct {
 var (
 	_ transition.Ledger    = (*Ledger)(nil)
 	_ transition.Historian = (*Ledger)(nil)
+	_ transition.Timed     = (*Ledger)(nil)
 )
 
 // New returns the ledger of name, whose keys are prefix/name/… ("" is a prefix too). It
@@ -64,6 +65,9 @@ func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, err
 		memory: memory{now: func() time.Duration { return time.Since(began) }},
 	}, nil
 }
+
+// Times implements transition.Timed.
+func (l *Ledger) Times() transition.Timing { return l.cfg.Timing }
 
 // Make returns what redisfx.Config.Ledger wants: the ledger of a consumer whose tasks stand
 // elsewhere.

@@ -148,6 +148,12 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 	a := ev.Answer
 	m.sync.number = 0
 	if m.sync.state == Gone {
+		for i := range m.parts { // all that it had was taken back
+			if p := &m.parts[i]; p.release != 0 {
+				*out = append(*out, Released{partition.Grant{ID: p.id, Epoch: p.release}})
+				p.release = 0
+			}
+		}
 		m.done = true
 		*out = append(*out, Left{})
 		return

@@ -68,6 +68,7 @@ var (
 	_ transition.Historian = (*Ledger)(nil)
 
 	_ transition.ConfigReader = (*Ledger)(nil)
+	_ transition.Timed        = (*Ledger)(nil)
 )
 
 // As returns another handle to the same store, as a peer with its own
@@ -75,6 +76,9 @@ var (
 func (l *Ledger) As(cfg partition.Config, timing transition.Timing) *Ledger {
 	return &Ledger{config: cfg.WithDefaults(), timing: timing.WithDefaults(), shared: l.shared}
 }
+
+// Times implements transition.Timed.
+func (l *Ledger) Times() transition.Timing { return l.timing }
 
 // Restart ends this run of the store and begins another. What it knew stays.
 func (l *Ledger) Restart() {

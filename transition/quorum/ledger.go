@@ -40,6 +40,7 @@ var (
 	_ transition.Historian = (*Ledger)(nil)
 
 	_ transition.ConfigReader = (*Ledger)(nil)
+	_ transition.Timed        = (*Ledger)(nil)
 )
 
 // Witness returns inner with counter as the witness of its epochs. trouble is called when
@@ -147,6 +148,14 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 
 // Census implements [transition.Ledger].
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) { return l.inner.Census(ctx) }
+
+// Times implements [transition.Timed]: those of the other ledger, zero if it does not tell.
+func (l *Ledger) Times() transition.Timing {
+	if inner, ok := l.inner.(transition.Timed); ok {
+		return inner.Times()
+	}
+	return transition.Timing{}
+}
 
 // ReadConfig implements [transition.ConfigReader].
 func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {

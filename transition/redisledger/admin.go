@@ -94,4 +94,5 @@ var (
 	_ transition.Historian = (*Ledger)(nil)
 
 	_ transition.ConfigReader = (*Ledger)(nil)
+	_ transition.Timed        = (*Ledger)(nil)
 )

@@ -143,6 +143,9 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 	return nil
 }
 
+// Times implements transition.Timed.
+func (l *Ledger) Times() transition.Timing { return l.cfg.Timing }
+
 // terms is what the peer says of itself once.
 func (l *Ledger) terms() machine.Terms { return l.cfg.Timing.Terms(l.cfg.Deployment) }
 

@@ -35,7 +35,7 @@ const ending = 2 * time.Second
 
 // notices are the signals that may tell a command that something has changed.
 var notices = map[string]os.Signal{
-	"none": nil, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT,
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT,
 }
 
 func runCommand() *cobra.Command {

@@ -91,6 +91,9 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 	if err != nil {
 		return Explanation{}, err
 	}
+	if int(id) >= len(s.Partitions) { // of a topic: the ledger was looked at after the partitions
+		return Explanation{}, fmt.Errorf("%s has just got more partitions, %d now: ask again", name, s.Config.Total)
+	}
 	census, err := at.Census(ctx, name)
 	if err != nil {
 		return Explanation{}, err

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/memledger"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -193,5 +195,24 @@ func TestRead(t *testing.T) {
 	if e.Partition.ID != id || e.Partition.Owner != "worker-1" || len(e.Why) != 1 || e.OfKey != 2 ||
 		e.First == nil || e.First.ID != "one" || e.First.Tries != 3 || e.First.Crashes != 1 || e.First.FirstError != "it broke" || e.First.NotBefore == nil {
 		t.Errorf("%+v\n%+v", e, e.First)
+	}
+}
+
+// A topic may get more partitions between the first look and the next.
+func TestATopicThatGrowsMeanwhile(t *testing.T) {
+	ledger := memledger.New(partition.Config{Total: 8}, transition.Timing{}, memledger.Options{})
+	at := status.Place{Ledger: ledger, Config: partition.Config{Total: 4, Hash: partition.XXHash64}}
+	added := 0
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		_, err := Read(t.Context(), at, "x", key)
+		if new := partition.Of(key, 8) >= 4; new != (err != nil) || new && !strings.Contains(err.Error(), "ask again") {
+			t.Errorf("key %s, of partition %v: %v", key, partition.Of(key, 8), err)
+		} else if new {
+			added++
+		}
+	}
+	if added == 0 {
+		t.Error("no key is of an added partition")
 	}
 }

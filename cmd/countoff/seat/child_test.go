@@ -3,11 +3,15 @@
 package seat
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
 )
 
 // A command that writes whatever it likes stops nobody from hearing what comes after it: the
@@ -56,5 +60,23 @@ func TestGuardWhenNothingIsOwnedAnyMore(t *testing.T) {
 	g.obey(order{orderEnd, int64(time.Second)})
 	if want := own + time.Second; g.killAt != want {
 		t.Errorf("in a hurry: killed at %v, now is %v", g.killAt, own)
+	}
+}
+
+// countoff run inside the command of another countoff run: what is left out as too long is not
+// that of the outer one.
+func TestUnitsOfAnOuterRunAreNotHandedOn(t *testing.T) {
+	t.Setenv(unitsVariable, "of the outer run")
+	t.Setenv(tokensVariable, "of the outer run")
+	var many []framework.Unit
+	for i := range 5000 {
+		many = append(many, framework.Unit{Name: fmt.Sprintf("https://example.org/a/long/path/%05d", i), Token: partition.Token{Epoch: 1, Session: "s"}})
+	}
+	for _, units := range [][]framework.Unit{nil, many[:1], many} {
+		for _, v := range environment("inner", 0, 1, units) {
+			if strings.Contains(v, "of the outer run") {
+				t.Errorf("with %d units its command finds %s", len(units), v)
+			}
+		}
 	}
 }

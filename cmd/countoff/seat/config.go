@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,12 @@ var ErrStart = errors.New("the command cannot be started")
 // mostUnits is how long COUNTOFF_UNITS may get: the system takes no longer variable.
 const mostUnits = 100 << 10
 
-// environment is what the command finds in its environment at its start.
+const (
+	unitsVariable  = "COUNTOFF_UNITS"
+	tokensVariable = "COUNTOFF_TOKENS"
+)
+
+// environment is that of the command at its start.
 func environment(name string, index, replicas int, units []framework.Unit) []string {
 	env := []string{
 		"COUNTOFF_NAME=" + name,
@@ -62,12 +68,20 @@ func environment(name string, index, replicas int, units []framework.Unit) []str
 		names = append(names, u.Name)
 		tokens = append(tokens, u.Token.String())
 	}
-	for variable, all := range map[string][]string{"COUNTOFF_UNITS": names, "COUNTOFF_TOKENS": tokens} {
+	for variable, all := range map[string][]string{unitsVariable: names, tokensVariable: tokens} {
 		if text := strings.Join(all, "\n"); len(text) <= mostUnits {
 			env = append(env, variable+"="+text)
 		}
 	}
-	return env
+	return append(inherited(), env...)
+}
+
+// inherited is the environment of this process without the units of the command of another countoff
+// run, which this one may be: where ours are too long, those would stand for them.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, unitsVariable+"=") || strings.HasPrefix(v, tokensVariable+"=")
+	})
 }
 
 // The words of the lines on the command's input.

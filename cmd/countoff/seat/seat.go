@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -247,7 +246,7 @@ func (s *seat) begin() (*child, error) {
 		units = append(units, h.unit)
 	}
 	s.view = s.units.View()
-	c, err := start(s.cfg, append(os.Environ(), environment(s.cfg.Name, s.view.Index, s.view.Replicas, units)...), s.grace, s.units.ValidFor, s.heard)
+	c, err := start(s.cfg, environment(s.cfg.Name, s.view.Index, s.view.Replicas, units), s.grace, s.units.ValidFor, s.heard)
 	if err != nil {
 		return nil, err
 	}

@@ -76,6 +76,9 @@ func Mux(consumer string, cfg Config, h any) fx.Option {
 		}
 		return r
 	}
+	if f, ok := h.(func(context.Context, *asynq.Task) error); ok {
+		h = asynq.HandlerFunc(f)
+	}
 	if h == nil { // of no type: fx would not know what to do with it
 		return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, nil) })
 	}

@@ -68,6 +68,11 @@ func TestTasksOfAsynqAreHandled(t *testing.T) {
 		with func(name string) fx.Option
 	}{
 		{"a mux", func(name string) fx.Option { return asynqfx.Mux(name, asynqfx.Config{Server: quiet}, mux()) }},
+		{"a function", func(name string) fx.Option {
+			return asynqfx.Mux(name, asynqfx.Config{Server: quiet}, func(ctx context.Context, task *asynq.Task) error {
+				return mux().ProcessTask(ctx, task)
+			})
+		}},
 		{"a constructor", func(name string) fx.Option { return asynqfx.Mux(name, asynqfx.Config{Server: quiet}, mux) }},
 		{"the framework's", func(name string) fx.Option {
 			return fx.Options(asynqfx.Source(name, asynqfx.Config{}),

@@ -181,8 +181,11 @@ func (cfg Config) control(t *told, client redis.UniversalClient, timing transiti
 func (t *told) listen(cfg *kafkasource.Config) {
 	if cfg.Grown == nil {
 		cfg.Grown = func(ctx context.Context, total int) error {
-			// A partition was opened, so there is a ledger.
-			return t.ledger.Load().Grow(ctx, total)
+			l := t.ledger.Load()
+			if l == nil { // a partition was opened, so there is one
+				return fmt.Errorf("kafkafx: the topic has %d partitions now, and the ledger of %s is the application's own: set Source.Grown, or start all peers again", total, t.name)
+			}
+			return l.Grow(ctx, total)
 		}
 	}
 	if cfg.Stuck == nil {

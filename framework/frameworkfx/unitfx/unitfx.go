@@ -43,6 +43,9 @@ type Config struct {
 // framework.UnitHandler, or a constructor of one with whatever the application provides as
 // its parameters.
 func Units(name string, cfg Config, h any) fx.Option {
+	if h == nil {
+		h = framework.UnitHandler(nil) // which is listed; of no type, fx would not know what to do with it
+	}
 	if f, ok := h.(func(context.Context, framework.Unit) error); ok {
 		h = framework.UnitHandler(f)
 	}

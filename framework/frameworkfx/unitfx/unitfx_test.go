@@ -164,13 +164,14 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		unitfx.Units("sites", unitfx.Config{}, func(context.Context, framework.Unit) error { return nil }),
 		unitfx.Units("feeds", unitfx.Config{URL: "redis://127.0.0.1:1", Source: unitsource.Config{Partitions: -1}},
 			func() framework.UnitHandler { return nil }),
+		unitfx.Units("roads", unitfx.Config{URL: "redis://127.0.0.1:1"}, nil),
 		unitfx.Units("disks", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() framework.UnitHandler { return nil }),
 	)
 	err := app.Err()
 	if err == nil || frameworkfx.ExitCode(err) != frameworkfx.ExitWrong {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{`"sites": unitfx: no Redis URL`, `"feeds": partition: -1 partitions`, `"disks": framework: no handler`} {
+	for _, want := range []string{`"sites": unitfx: no Redis URL`, `"feeds": partition: -1 partitions`, `"disks": framework: no handler`, `"roads": framework: no handler`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %s: %v", want, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/redisconfig"
 )
 
 // A Counter increments keys of Redis.
@@ -36,14 +37,19 @@ func (c Counter) Incr(ctx context.Context, key string, expiry time.Duration) (in
 	return n.Val(), nil
 }
 
-// Get implements intervalindexer.Counter.
+// Get implements intervalindexer.Counter. It asks the master: a replica that lags has not heard
+// of who was counted just now.
 func (c Counter) Get(ctx context.Context, keys ...string) ([]int64, error) {
-	answers, err := c.client.MGet(ctx, keys...).Result()
+	var got *redis.SliceCmd
+	err := redisconfig.FromMaster(ctx, c.client, func(r redis.Cmdable) { got = r.MGet(ctx, keys...) })
+	if err == nil {
+		err = got.Err()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("rediscounter: get %s and %d more: %w", keys[0], len(keys)-1, err)
 	}
 	values := make([]int64, len(keys))
-	for i, a := range answers {
+	for i, a := range got.Val() {
 		s, ok := a.(string)
 		if !ok {
 			continue // not there

@@ -156,3 +156,15 @@ func TestKeys(t *testing.T) {
 		}
 	})
 }
+
+// A client of a cluster may be told to read from replicas, which lag: here one that has heard nothing.
+func TestCountsAreReadWhereTheyAreWritten(t *testing.T) {
+	_, client := redistest.Lagging(t)
+	c := rediscounter.New(client)
+	if _, err := c.Incr(t.Context(), "{mail}:1", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Get(t.Context(), "{mail}:1", "{mail}:1:0"); err != nil || !slices.Equal(got, []int64{1, 0}) {
+		t.Errorf("read %v, %v; want 1, as Incr has just said, and 0", got, err)
+	}
+}
