@@ -140,6 +140,7 @@ type Settlement struct {
 	// hears of it.
 	Delay time.Duration
 	// Reason is why it failed: Retry keeps the first one, which is that of the Task if it
-	// has one, for an earlier retry may never have been said. Dead keeps it whole.
+	// has one, for an earlier retry may never have been said. Dead keeps it whole, or
+	// in Kafka its first 16 KiB.
 	Reason string
 }

@@ -3,6 +3,7 @@ package asynqsource
 import (
 	"context"
 	_ "embed" // the scripts are files
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ type router struct {
 	total  int
 	batch  []sources.Task // taken and not done
 	count  int64          // of the numbers of plans, the greatest that this owner was told
+	marked bool           // no mark is of a greater epoch than this owner's
 	unique bool           // locks are kept for the task's own end: there is one server
 	full   time.Time      // since when pushes are refused because their server is full; zero: they are not
 }
@@ -64,6 +66,9 @@ func newRouter(s *stream, total int) *router {
 // Fetch moves tasks. It returns only with an error: a unit has no tasks of its own.
 func (r *router) Fetch(ctx context.Context, _ int) ([]sources.Task, error) {
 	for {
+		if err := r.underMarks(ctx); err != nil {
+			return nil, r.Fail("fetch", err)
+		}
 		if len(r.batch) == 0 {
 			tasks, err := r.stream.Fetch(ctx, routeBatch)
 			if err != nil {
@@ -87,6 +92,50 @@ func (r *router) Fetch(ctx context.Context, _ int) ([]sources.Task, error) {
 		}
 		r.batch = nil
 	}
+}
+
+// underMarks sees to it, before anything is planned, that no mark is of a greater epoch than
+// this owner's, as it is where epochs began anew and the partitions have not forgotten: what
+// he plans would be taken for a repetition, by the owners after him as well.
+func (r *router) underMarks(ctx context.Context) error {
+	if r.marked {
+		return nil
+	}
+	pipe := r.source.client.Pipeline()
+	pipe.HDel(ctx, marksOf(r.source.queue(0)), "") // what shares a pipeline with a write is read at the master
+	marks := make([]*redis.StringCmd, r.total)
+	for id := range marks {
+		marks[id] = pipe.HGet(ctx, marksOf(r.source.queue(partition.ID(id))), r.queue)
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for _, mark := range marks {
+		text, err := mark.Result()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e, _, _ := strings.Cut(text, "-")
+		epoch, err := strconv.ParseUint(e, 10, 64)
+		if err != nil {
+			return errReply
+		}
+		if partition.Epoch(epoch) > r.token.Epoch {
+			return r.fenced(epoch)
+		}
+	}
+	r.marked = true
+	return nil
+}
+
+// marksOf is where a queue keeps up to which number each ingress has pushed into it.
+func marksOf(queue string) string { return "{" + queue + "}:marks" }
+
+// fenced is that an owner of that epoch has routed before this one: one of a greater epoch
+// settles it.
+func (r *router) fenced(epoch uint64) error {
+	return &sources.FencedError{Grant: r.Grant, Stored: partition.Epoch(epoch)}
 }
 
 // plan says where each task of the batch goes.
@@ -117,6 +166,12 @@ func (r *router) plan(ctx context.Context) (map[partition.ID][]move, error) {
 		return nil, sources.ErrFenced
 	case 1:
 		return nil, sources.ErrForgot
+	case 3: // an odd number, which no plan has
+		epoch, err := strconv.ParseUint(reply[1], 10, 64)
+		if err != nil {
+			return nil, errReply
+		}
+		return nil, r.fenced(epoch)
 	case 2 * len(r.batch):
 	default:
 		return nil, errReply
@@ -146,7 +201,7 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 		for id, moves := range plan {
 			queue := r.source.queue(id)
 			k := keysOf(queue)
-			args := []any{r.queue, k.task, r.force()}
+			args := []any{r.queue, k.task, r.force(), r.token.Epoch.String()}
 			for _, m := range moves {
 				raw, ok := r.raw(int64(m.task.Receipt))
 				if !ok {
@@ -155,7 +210,7 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 				other := m.task.ID + "-" + m.number
 				args = append(args, m.number, m.task.ID, r.message(raw, queue, m.task.Key), other, appendText(nil, fieldID, other))
 			}
-			routeScript.send(ctx, pipe, []string{k.pending, "{" + queue + "}:marks"}, args, source)
+			routeScript.send(ctx, pipe, []string{k.pending, marksOf(queue)}, args, source)
 			pipe.SAdd(ctx, queuestat.All, queue)
 		}
 		cmds, _ := pipe.Exec(ctx) // each has its own error
@@ -184,6 +239,12 @@ func (r *router) pushed(cmds []redis.Cmder) (err error) {
 		full = full || oom
 		if err == nil {
 			err = cmd.Err()
+		}
+		if routed, ok := cmd.(*redis.Cmd); ok && err == nil {
+			if answer, _ := routed.Slice(); number(answer, 0) < 0 {
+				// A greater epoch than that settles it, whoever has pushed.
+				err = r.fenced(uint64(number(answer, 1)))
+			}
 		}
 	}
 	switch {

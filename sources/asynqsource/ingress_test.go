@@ -296,14 +296,14 @@ func TestAPlanStandsAndAMarkSkips(t *testing.T) {
 	if err := s.HSet(ctx, k.task+"x", "msg", "of somebody else").Err(); err != nil {
 		t.Fatal(err)
 	}
-	again[target][0].number = "3-1"
+	again[target][0].number = "2-1"
 	if err := heir.push(ctx, again); err != nil {
 		t.Fatal(err)
 	}
-	if ids := s.LRange(ctx, k.pending, 0, -1).Val(); len(ids) != 1 || ids[0] != "x-3-1" {
-		t.Errorf("the queue holds %v, want x-3-1", ids)
+	if ids := s.LRange(ctx, k.pending, 0, -1).Val(); len(ids) != 1 || ids[0] != "x-2-1" {
+		t.Errorf("the queue holds %v, want x-2-1", ids)
 	}
-	if m, err := parseMessage(s.HGet(ctx, k.task+"x-3-1", "msg").Val()); err != nil || m.id != "x-3-1" || m.retention != 3600 {
+	if m, err := parseMessage(s.HGet(ctx, k.task+"x-2-1", "msg").Val()); err != nil || m.id != "x-2-1" || m.retention != 3600 {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
 }
@@ -342,5 +342,59 @@ func TestAnIngressThatCannotPush(t *testing.T) {
 	id := s.LRange(ctx, keysOf(queue).pending, 0, -1).Val()[0]
 	if m, err := parseMessage(s.HGet(ctx, keysOf(queue).task+id, "msg").Val()); err != nil || m.retention != 3600 || slices.Contains(locks, m.uniqueKey) != (stand > 0) {
 		t.Errorf("a task that was moved is %+v, %v", m, err)
+	}
+}
+
+// The shard of an ingress comes back with nothing, or its name was destroyed, and epochs begin anew,
+// while the marks of the partitions have not forgotten, or a plan stands that an owner made before.
+// What comes then would be taken for what was moved long ago: its owner is refused with the epoch
+// that he has to be above, and nothing is lost.
+func TestAnIngressWhoseEpochsBeginAnew(t *testing.T) {
+	for what, before := range map[string]func(s *store, in string){
+		"the marks stand": func(s *store, in string) {
+			k := keysOf(in)
+			_, stop := s.ingress(t, 5000, byPayload)
+			until(t, "the first is moved", func() bool { return s.Exists(t.Context(), k.task+"first").Val() == 0 })
+			_ = stop()
+			s.Del(t.Context(), k.fence, k.tries, k.suspects)
+		},
+		"a plan stands": func(s *store, in string) {
+			k := keysOf(in)
+			s.HSet(t.Context(), k.tries, "first", fmt.Sprintf("0 0 0 to 5000-7 %d", partition.Of("key-1", 4)))
+			s.HSet(t.Context(), k.task+"first", "tried", "1")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newStore(t)
+			in := s.name + "-in"
+			client := asynq.NewClientFromRedisClient(s.UniversalClient)
+			add := func(id string) {
+				if _, err := client.Enqueue(asynq.NewTask("t", []byte{1}), asynq.Queue(in), asynq.TaskID(id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			add("first")
+			before(s, in)
+			add("then")
+			src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
+			st, err := src.Open(t.Context(), partition.Grant{ID: partition.FirstUnit, Epoch: 3}, partition.Token{Epoch: 3, Session: "s"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			_, err = st.Fetch(ctx, 1)
+			cancel()
+			var fenced *sources.FencedError
+			if !errors.As(err, &fenced) || fenced.Stored != 5000 {
+				t.Errorf("its owner hears %v, want that 5000 stands", err)
+			}
+			_ = st.Close(ctx) // which has ended: it only frees what it holds
+			_, stop := s.ingress(t, 5001, byPayload)
+			home := keysOf(QueueOf(s.name, partition.Of("key-1", 4)))
+			until(t, "both are moved", func() bool {
+				return s.Exists(t.Context(), home.task+"first", home.task+"then").Val() == 2 && s.LLen(t.Context(), keysOf(in).pending).Val() == 0
+			})
+			_ = stop()
+		})
 	}
 }

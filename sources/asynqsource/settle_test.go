@@ -159,3 +159,42 @@ func TestLargeVerdictsTravelAFewAtATime(t *testing.T) {
 		})
 	}
 }
+
+// asynq keeps at most 10,000 archived tasks of a queue, and none for more than 90 days, and looks
+// with each that it archives. What we archive ourselves would grow for ever.
+func TestTheArchiveIsTrimmed(t *testing.T) {
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("dies"))
+	k := keysOf(QueueOf(s.name, 0))
+	now := time.Now()
+	pipe := s.Pipeline()
+	for i := range 10_020 {
+		at := now.Add(-time.Hour)
+		if i < 10 {
+			at = now.AddDate(0, 0, -100)
+		}
+		id := fmt.Sprintf("%06d", i)
+		pipe.ZAdd(t.Context(), k.archived, redis.Z{Score: float64(at.Unix()), Member: id})
+		pipe.HSet(t.Context(), k.task+id, "msg", "x", "state", "archived")
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(t, s.source(t), 0, 1)
+	tasks, err := st.Fetch(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Settle(t.Context(), sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.ZCard(t.Context(), k.archived).Val(); n != 10_000 {
+		t.Errorf("%d tasks are archived, asynq keeps 10,000", n)
+	}
+	if n := s.Exists(t.Context(), k.task+"000000", k.task+"000019").Val(); n != 0 {
+		t.Error("the messages of what is archived no more are still there")
+	}
+	if err := s.ZScore(t.Context(), k.archived, "dies").Err(); err != nil || s.Exists(t.Context(), k.task+"dies", k.task+"010019").Val() != 2 {
+		t.Errorf("what just died, or died before, is not archived: %v", err)
+	}
+}

@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,5 +123,23 @@ func useAnIDAgain(t *testing.T, modest bool) {
 	}
 	if left := s.HGetAll(t.Context(), k.tries).Val(); len(left) > 0 {
 		t.Errorf("what was known of the former is kept: %v", left)
+	}
+}
+
+// A run that fails between two that end their peer takes nothing back: of what is known of a task
+// asynq's own script, by which it says that it comes again, forgets nothing.
+func TestAFailureForgetsNoCrash(t *testing.T) {
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("poison"))
+	k := keysOf(QueueOf(s.name, 0))
+	s.HSet(t.Context(), k.tries, "poison", "0 2 0 ")
+	s.HSet(t.Context(), k.task+"poison", "tried", "1")
+	p := s.run(t, Config{Partitions: 1}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return errors.New("no luck") }),
+		asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+	o := p.serve(0, 2)
+	until(t, "it has run and waits", func() bool { return s.ZCard(t.Context(), k.retry).Val() == 1 })
+	o.stop()
+	if got := s.HGet(t.Context(), k.tries, "poison").Val(); !strings.Contains(got, " 2 ") {
+		t.Errorf("the store knows %q of it, want that two peers died of it", got)
 	}
 }

@@ -109,14 +109,26 @@ func bury(r *kgo.Record, d death, topic string) *kgo.Record {
 		{HeaderDeadPartition, strconv.Itoa(int(r.Partition))},
 		{HeaderDeadOffset, strconv.FormatInt(r.Offset, 10)},
 		{HeaderDeadBorn, when},
-		{HeaderDeadReason, d.reason},
+		{HeaderDeadReason, cut(d.reason)},
 		{HeaderDeadAttempts, strconv.Itoa(d.attempts)},
 		{HeaderDeadCrashes, strconv.Itoa(d.crashes)},
-		{HeaderDeadFirstError, d.first},
+		{HeaderDeadFirstError, cut(d.first)},
 	} {
 		l.Headers = append(l.Headers, kgo.RecordHeader{Key: h.key, Value: []byte(h.value)})
 	}
 	return l
+}
+
+// mostReason is how much of an error a letter has: the dead topic has no more room than
+// letterRoom beside the record, and a letter that it refuses would hold up the partition for ever.
+const mostReason = letterRoom / 4
+
+// cut is the beginning of an error, which ends between two characters.
+func cut(reason string) string {
+	if len(reason) <= mostReason {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:mostReason], "")
 }
 
 // Alive returns headers without those that a dead letter adds: what the record had

@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
+	"github.com/countoff/countoff/sources/redisprogress"
 )
 
 // A yesStore admits whatever is said to it, and keeps it.
@@ -202,5 +205,91 @@ func TestPlace(t *testing.T) {
 				t.Errorf("told %v", told)
 			}
 		})
+	}
+}
+
+// compacted makes a topic one that is compacted when the broker is told to.
+func (s *stage) compacted() {
+	s.Helper()
+	if s.broker.Cluster == nil {
+		s.Skip("it needs a broker that compacts when it is told to: the embedded one, without COUNTOFF_KAFKA")
+	}
+	compact, zero := "compact", "0"
+	_, err := s.admin.AlterTopicConfigs(s.soon(), []kadm.AlterConfig{
+		{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &compact}, {Op: kadm.SetConfig, Name: "delete.retention.ms", Value: &zero},
+		{Op: kadm.SetConfig, Name: "min.compaction.lag.ms", Value: &zero}, {Op: kadm.SetConfig, Name: "segment.ms", Value: &zero},
+	}, s.topic)
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// A record whose key waits for a retry is lifted, a newer one of its key comes, and compaction takes
+// the older: it becomes a dead letter that says so, and its partition is opened.
+func TestALiftedRecordIsCompactedAway(t *testing.T) {
+	s := newStage(t, 1)
+	s.compacted()
+	s.push(0, "stays", 1, "q") // the log begins where it did, as Kafka's does
+	s.push(0, "old", 1, "a")
+	for i := range 20 {
+		s.push(0, "other", 1, fmt.Sprint("b", i))
+	}
+	src := s.source(Config{Window: 4})
+	st := s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	first := s.take(st, 1)
+	if err := st.Settle(s.soon(), sources.Settlement{Task: &first[0], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "no luck"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.settle(st, sources.Done, s.take(st, 1)...)
+	}
+	s.close(st)
+	s.push(0, "new", 1, "a")
+	s.push(0, "last", 1, "z")
+	s.broker.Cluster.Compact()
+	st, err := s.try(src, 0)
+	if err != nil {
+		t.Fatalf("the partition is opened no more: %v", err)
+	}
+	s.settle(st, sources.Done, s.take(st, 2)...)
+	s.close(st)
+	reason := ""
+	for _, h := range s.records(s.topic+".dead", 0, 1)[0].Headers {
+		if h.Key == HeaderDeadReason {
+			reason = string(h.Value)
+		}
+	}
+	if !strings.Contains(reason, "is compacted") {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+// What is known of the tries of a record that compaction took before it was read again goes with
+// the next owner after the base has passed it.
+func TestTriesOfWhatWasCompactedAway(t *testing.T) {
+	s := newStage(t, 1)
+	s.compacted()
+	s.push(0, "stays", 1, "q")
+	s.push(0, "old", 1, "a")
+	src := s.source(Config{Check: 20 * time.Millisecond})
+	st := s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	tried := s.take(st, 1)
+	if err := st.Settle(s.soon(), sources.Settlement{Task: &tried[0], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "no luck"}); err != nil {
+		t.Fatal(err)
+	}
+	s.close(st)
+	s.push(0, "new", 1, "a")
+	s.push(0, "last", 1, "z")
+	s.broker.Cluster.Compact()
+	st = s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 2)...)
+	k := redisprogress.Elsewhere(s.name, 0)
+	s.until("the base has passed it", func() bool { return s.redis.HGet(t.Context(), k.Fence, "b").Val() == "4" })
+	s.close(st)
+	s.close(s.open(src, 0))
+	if left := s.redis.HGetAll(t.Context(), k.Tries).Val(); len(left) > 0 {
+		t.Errorf("%v is kept for ever", left)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -331,4 +332,40 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 	}
 	cancel()
 	<-joined
+}
+
+// A consumer with Pass goes on with a key while one of its tasks waits for its retry. What ends the
+// peer then is suspect: it waits until the other is over, is charged when it runs alone, and buried
+// after four deaths.
+func TestPoisonBehindWhatIsPassed(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "fails", 1, "a")
+	s.push(0, "poison", 1, "a")
+	buried := make(chan sources.Buried, 1)
+	deaths := 0
+	for len(buried) == 0 {
+		st := s.open(s.source(Config{Buried: func(b sources.Buried) { buried <- b }}), 0)
+		for died := len(buried) > 0; !died; {
+			task := s.take(st, 1)[0]
+			if died = strings.HasPrefix(string(task.Payload), "poison"); died {
+				break
+			}
+			o := sources.Requeue
+			if task.Attempt == 6 {
+				o = sources.Dead
+			}
+			if err := st.Settle(s.soon(), sources.Settlement{Task: &task, Outcome: o, Attempt: task.Attempt, Delay: time.Millisecond, Reason: "no"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if deaths++; deaths > 12 {
+			t.Fatalf("%d peers died of it, and it is still run", deaths)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = st.Close(over) // the peer dies: nothing is said
+	}
+	if b := <-buried; deaths-1 != 4 || b.Position != 1 {
+		t.Errorf("%d peers died, want 4; buried: %+v", deaths-1, b)
+	}
 }

@@ -67,6 +67,7 @@ func (s *stream) requeue(pos int64, d *sources.Settlement, now time.Time) uint64
 		return s.Log.Seq() // it ended
 	}
 	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))})
+	s.Log.Passed(pos)
 	s.passed.put(pos, d, now.Add(d.Delay))
 	return seq
 }

@@ -2,10 +2,14 @@ package kafkasource
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -332,4 +336,29 @@ func TestATransactionThatWasTakenBack(t *testing.T) {
 	}
 	s.push(0, "t", 1)
 	s.want("the first task", s.take(s.open(s.source(Config{}), 0), 1)[0], "t0")
+}
+
+// An error that quotes a large payload makes no letter that no dead topic takes: that would hold up
+// its partition for ever.
+func TestALongReasonIsCut(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 2)
+	st := s.open(s.source(Config{}), 0)
+	tasks := s.take(st, 2)
+	noise := make([]byte, 5<<20) // what a topic takes is less, and it does not get smaller
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	dead := sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1, Reason: "bad payload " + hex.EncodeToString(noise)}
+	if err := st.Settle(s.soon(), dead, sources.Settlement{Task: &tasks[1], Outcome: sources.Done, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	letters := s.records(s.topic+".dead", 0, 1)
+	for _, h := range letters[0].Headers {
+		if v := string(h.Value); (h.Key == HeaderDeadReason || h.Key == HeaderDeadFirstError) && (len(v) > mostReason || !strings.HasPrefix(v, "bad payload ")) {
+			t.Errorf("%s has %d bytes: %.40s", h.Key, len(v), v)
+		}
+	}
+	s.close(st)
+	if got := cut(strings.Repeat("ü", mostReason)); !utf8.ValidString(got) || len(got) != mostReason {
+		t.Errorf("it is cut in the middle of a character, or to %d bytes", len(got))
+	}
 }

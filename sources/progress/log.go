@@ -249,6 +249,23 @@ func (l *Log) Tried(pos int64, tries int, due time.Time) {
 	}
 }
 
+// Passed says that the key of pos, which is open and was tried, goes on without it: so what stands
+// behind it may have begun when the last peer died, and is suspect after all.
+func (l *Log) Passed(pos int64) {
+	e := l.find(pos)
+	if e == nil || !l.hasWaited(e.key) {
+		return
+	}
+	key := e.key
+	delete(l.waited, key)
+	for e := range l.all {
+		if e.key == key && e.state == buffered && e.pos < l.suspects && !e.suspect {
+			e.suspect = true
+			l.held++
+		}
+	}
+}
+
 func (l *Log) hasWaited(key uint64) bool {
 	_, ok := l.waited[key]
 	return ok

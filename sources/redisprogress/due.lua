@@ -1,5 +1,6 @@
 -- Moves delayed tasks whose time has come, by the store's clock, to the end of the
--- list. It needs no fence: it does what a producer does.
+-- list. It needs no fence: it does what a producer does; and like one it does nothing while a
+-- resize has the partition, which counts what is delayed by its place.
 --
 -- KEYS  1 fence  2 pending  3 delayed
 -- ARGV  1 most to move  2 about the most bytes to move: at least one task goes
@@ -7,6 +8,8 @@
 -- Cost  O(moved · log of the delayed); the payloads pass through the script
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
 
+local owner = redis.pcall('HGET', KEYS[1], 't')
+if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return {0, -1} end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local moved, bytes, head = 0, 0

@@ -41,6 +41,10 @@ if t ~= ARGV[1] then
     local k, crashes, due, why = string.match(redis.call('HGET', KEYS[4], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
     redis.call('HSET', KEYS[4], a, k .. ' ' .. str(crashes + 1) .. ' ' .. due .. ' ' .. why)
   end
+  -- What a compacted log has lost was never ended by name, and the base has passed it.
+  for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do
+    if tonumber(x) < b and redis.call('HEXISTS', KEYS[3], x) == 0 then redis.call('HDEL', KEYS[4], x) end
+  end
   n = n + 1
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'b', str(b), 'n', str(n), 'h', str(h), 's', str(s), 'a', '')
   redis.call('HDEL', KEYS[1], 'w')

@@ -89,6 +89,19 @@ func validateIngress(all []Ingress) error {
 	return errors.Join(errs...)
 }
 
+// ownLists refuses lists that are called like a partition of name, or like something of one: their
+// fence would be that partition's, and Destroy would take the list for the partition's.
+func ownLists(name string, all []Ingress) error {
+	var errs []error
+	for i := range all {
+		tag, err := ingressTag(all[i].List)
+		if err == nil && (ofPartition(tag+":fence", name) || ofPartition(all[i].List, name)) {
+			errs = append(errs, fmt.Errorf("redissource: ingress %s: so the keys of a partition of %s are called: take another name for the list", all[i].List, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // ingressTag returns what the keys that go with a list begin with: they are of the
 // same cluster slot.
 func ingressTag(list string) (string, error) {

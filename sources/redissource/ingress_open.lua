@@ -20,11 +20,15 @@ if t ~= ARGV[1] and tonumber(ARGV[2]) <= tonumber(epoch) then return {'FENCED', 
 local here = ''
 local info = redis.pcall('INFO', 'server')
 if type(info) == 'string' then here = string.match(info, 'run_id:(%w+)') or '' end
+-- Where the run id may not be asked for nothing tells what was lost: each opening begins an
+-- era. What was pushed and is still in the list has a plan, which keeps its own. (An emulator,
+-- which has no runs, forgets nothing.)
+local blind = type(info) == 'table' and not string.find(info.err, 'not supported', 1, true)
 
 -- A request of this owner that comes late brings an era that is over: no change.
 if t ~= ARGV[1] or tonumber(ARGV[3]) > tonumber(era) then
   if not base or ARGV[4] == '1' then redis.call('DEL', KEYS[2]) end
-  if not base or ARGV[4] == '1' or run ~= here then era = ARGV[3] end
+  if not base or ARGV[4] == '1' or run ~= here or blind and tonumber(ARGV[3]) > tonumber(era) then era = ARGV[3] end
   base = base or '0'
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'b', base, 'g', era, 'r', here)
 end

@@ -31,6 +31,11 @@ var (
 // be what fills it, and nothing leaves the list while the batch stands.
 const forceAfter = 5 * time.Second
 
+// errOldPlan means that a target has taken lines of a greater era than that of the plan which
+// stands, and will take none of it any more: epochs have begun anew, and were left behind.
+// What other targets have taken of it is pushed again with the next one.
+var errOldPlan = errors.New("the plan is of an era that is over")
+
 // An ingressPlan says where the oldest lines of a list go. It stands in the store
 // from before the first push to a target until the lines are off the list, so that
 // whoever goes on routes them the same way.
@@ -93,7 +98,9 @@ func (s *ingressStream) stepPlanned(ctx context.Context, t *logstream.Trouble) e
 		if sum(lines) != p.sum {
 			return s.install(ctx, true)
 		}
-		if err := s.push(ctx, p, lines, t); err != nil {
+		if err := s.push(ctx, p, lines, t); errors.Is(err, errOldPlan) {
+			return s.install(ctx, true)
+		} else if err != nil {
 			return err
 		}
 		if lines, err = s.trim(ctx, p, lines); err != nil || lines == nil {
@@ -214,8 +221,16 @@ func (s *ingressStream) pushed(a pushAnswer) error {
 	switch {
 	case a.status == "STALE":
 		// A later owner has pushed, or the fence was lost and its epochs begin anew:
-		// a greater epoch settles either.
-		return fmt.Errorf("%w: era %s has pushed to a partition", sources.ErrForgot, a.detail)
+		// a greater epoch than that of the era settles either, at once. It finds the plan
+		// that this one leaves, and makes another.
+		var era int64
+		if err := parseInt(&era, a.detail); err != nil {
+			return s.strange([]string{a.status, a.detail})
+		}
+		if stored := partition.Epoch(era / eras); stored >= s.grant.Epoch {
+			return &sources.FencedError{Grant: s.grant, Stored: stored}
+		}
+		return errOldPlan
 	case a.status != "OK":
 		return s.strange([]string{a.status, a.detail})
 	case strings.Contains(a.detail, "r"):

@@ -330,3 +330,61 @@ func TestIngressOnCluster(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// So it is for the user of docs/operations.md, who may not ask for the run id: where nothing tells
+// what was lost, each opening begins an era.
+func TestIngressFailOverWithoutInfo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	name := redistest.Name(t)
+	user := aclUser(t, server, "~{"+name+"*", "~"+name+"*", "&{"+name+"*", "+@all", "-@admin", "-@dangerous")
+	b := &inbox{
+		t: t, client: struct{ redis.UniversalClient }{user}, name: name, // taken for a cluster: by way of a plan
+		layout: newProducer(t, user, name, ProducerConfig{Partitions: 4}).Config(), unit: Ingress{List: name + ":inbox", KeyField: "to"},
+	}
+	b.push(inboxLine("ann", 0))
+	b.open(1)
+	b.arrived(1)
+	replica := b.fence()
+	b.push(inboxLine("ann", 1), inboxLine("ann", 2))
+	b.arrived(3)
+	if err := b.client.HSet(t.Context(), "{"+b.unit.List+"}:fence", replica).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.push(inboxLine("ann", 3), inboxLine("ann", 4), inboxLine("ann", 5))
+	eventually(t, func() bool { return len(b.counts()) == 6 })
+	for i, n := range b.counts() {
+		if n != 1 {
+			t.Errorf("line %d is there %d times", i, n)
+		}
+	}
+}
+
+// The ledger and the list's shard forgot, so that epochs begin anew, and the partitions have not: an
+// owner is refused with the epoch that he has to be above, and the one who is above it makes another
+// plan than that one left. Nothing is lost; what one partition took of the first plan comes again.
+func TestIngressWhoseEpochsBeginAnew(t *testing.T) {
+	ctx := t.Context()
+	b := newInbox(t, redistest.New(t), 4) // by way of a plan
+	tag := "{" + b.unit.List + "}"
+	b.push(inboxLine("ann", 0))
+	s := b.open(5000)
+	b.arrived(1)
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.client.Del(ctx, tag+":fence", tag+":plan")
+	b.push(inboxLine("ann", 1), inboxLine("bob", 2))
+	s = b.open(3)
+	patience, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var fenced *sources.FencedError
+	if _, err := s.Fetch(patience, 1); !errors.As(err, &fenced) || fenced.Stored != 5000 {
+		t.Fatalf("its owner hears %v, want that 5000 stands", err)
+	}
+	b.open(5001)
+	eventually(t, func() bool { return b.client.LLen(ctx, b.unit.List).Val() == 0 })
+	if n := b.counts(); n[0] != 1 || n[1] != 1 || n[2] < 1 {
+		t.Errorf("the lines are there so often: %v", n)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/redisprogress"
 )
 
 func idle(context.Context) error { return nil }
@@ -439,6 +440,59 @@ func testResizeInstall(t *testing.T, client redis.UniversalClient, prepared func
 		}
 		if n := client.Exists(ctx, keys[1], keys[3], keys[5]).Val(); n != 0 {
 			t.Errorf("%d of what was moved are left", n)
+		}
+	}
+}
+
+// An owner was paused with a trip in hand: move what is due, read, settle. It wakes up while a resize
+// takes the delayed tasks by their place, and moves nothing.
+func TestResizeAndAnOwnerThatWakesUp(t *testing.T) {
+	ctx, server := t.Context(), redistest.Server(t)
+	client, zombie := redistest.Single(t, server.Client()), redistest.Single(t, server.Client())
+	name := redistest.Name(t)
+	var all []Message
+	for i := range 10 {
+		key := fmt.Sprint("key", i)
+		all = append(all, Message{ID: fmt.Sprint("due", i), Key: key, Delay: time.Duration(1+i) * time.Millisecond},
+			Message{ID: fmt.Sprint("later", i), Key: key, Delay: time.Hour})
+	}
+	if _, err := newProducer(t, client, name, ProducerConfig{Partitions: 1}).Enqueue(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	put := client.Time(ctx).Val()
+	eventually(t, func() bool { return client.Time(ctx).Val().Sub(put) > 20*time.Millisecond }) // half of them are due
+	old := redisprogress.New(zombie, KeysOf(name, 0).Keys, partition.Grant{Epoch: 1}, tokenOf(1))
+	if _, err := old.Open(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	woken := false
+	client.AddHook(&scripted{before: func(sha string, _ []redis.Cmder) error {
+		if sha == resizeTrimScript.Hash() && !woken {
+			woken = true
+			pipe := zombie.Pipeline()
+			old.Move(ctx, pipe, moveBatch, true)
+			_, err := pipe.Exec(ctx)
+			return err
+		}
+		return nil
+	}})
+	if _, err := Resize(ctx, client, name, 2, ResizeConfig{Idle: idle}); err != nil || !woken {
+		t.Fatalf("it woke up: %t; %v", woken, err)
+	}
+	seen := make(map[string]int)
+	for id := range partition.ID(2) {
+		k := KeysOf(name, id)
+		for _, element := range append(client.LRange(ctx, k.Pending, 0, -1).Val(), client.ZRange(ctx, k.Delayed, 0, -1).Val()...) {
+			e, err := parseEnvelope(element)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[e.id]++
+		}
+	}
+	for _, m := range all {
+		if seen[m.ID] != 1 {
+			t.Errorf("%s is there %d times", m.ID, seen[m.ID])
 		}
 	}
 }

@@ -87,7 +87,7 @@ type Source struct {
 func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
 	all, err := jobs.Compile(cfg.Jobs...)
-	if err := errors.Join(partition.CheckName(name), cfg.validate(), err); err != nil {
+	if err := errors.Join(partition.CheckName(name), cfg.validate(), ownLists(name, cfg.Ingress), err); err != nil {
 		return nil, err
 	}
 	s := &Source{client: client, name: name, cfg: cfg, jobs: all}

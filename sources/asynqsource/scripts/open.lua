@@ -5,7 +5,7 @@
 -- ARGV  1 token  2 epoch  3 prefix of task keys  4 crash limit
 -- Result  {1, request number, suspects, {} | {id, reason} of what was archived}
 --       | {0, epoch}  the same or a greater epoch stands under another token
--- Cost  O(left over)
+-- Cost  O(left over, and tasks that were tried)
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
 
 local function str(n) return string.format('%.0f', n) end
@@ -47,6 +47,9 @@ if t ~= ARGV[1] then
   giveback(KEYS[2], KEYS[3], KEYS[4], ARGV[3])
   for _, id in ipairs(redis.call('SMEMBERS', KEYS[6])) do
     if redis.call('EXISTS', ARGV[3] .. id) == 0 then redis.call('SREM', KEYS[6], id) end -- asynq's tools deleted it
+  end
+  for _, id in ipairs(redis.call('HKEYS', KEYS[5])) do
+    if redis.call('EXISTS', ARGV[3] .. id) == 0 then redis.call('HDEL', KEYS[5], id) end
   end
   n = str(tonumber(n) + 1)
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'n', n, 'a', '')

@@ -7,12 +7,18 @@
 --       was  4 prefix of task keys, then per task: id, partition
 -- Result  {number, partition, ..}  | {}  the fence is another's  | {'forgot'}  the store
 --         forgot what it had answered: its count would begin again below the marks
+--         | {'above', epoch, ''}  a plan stands of a greater epoch than this owner's: epochs began
+--         anew, and behind it his own numbers would be taken for repetitions
 -- Cost  O(tasks)
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: to move tasks makes the store no fuller
 
 local f = redis.call('HMGET', KEYS[1], 't', 'n', 'e', 'r')
 if f[1] ~= ARGV[1] then return {} end
 if tonumber(f[2]) < tonumber(ARGV[2]) or tonumber(f[4] or '0') < tonumber(ARGV[3]) then return {'forgot'} end
+for i = 5, #ARGV, 2 do
+  local e = string.match(redis.call('HGET', KEYS[2], ARGV[i]) or '', '^%d+ %d+ %d+ to (%d+)%-%d+ %d+$')
+  if e and tonumber(e) > tonumber(f[3]) then return {'above', e, ''} end
+end
 local out = {}
 for i = 5, #ARGV, 2 do
   local n, p = string.match(redis.call('HGET', KEYS[2], ARGV[i]) or '', '^%d+ %d+ %d+ to (%S+) (%d+)$')

@@ -2,9 +2,11 @@
 -- to the mark was pushed before. It needs no fence: whoever says it says the same.
 --
 -- KEYS  1 pending  2 marks
--- ARGV  1 ingress  2 prefix of task keys  3 '1': push although the store is full, then per
---       task: number, id, message, another id, what the message has in addition then
--- Result  tasks that were pushed
+-- ARGV  1 ingress  2 prefix of task keys  3 '1': push although the store is full  4 epoch of
+--       the sender, then per task: number, id, message, another id, what the message has in
+--       addition then
+-- Result  {tasks that were pushed} | {-1, epoch}  a greater epoch has pushed here: a later owner,
+--         or epochs began anew, and new numbers would be taken for repetitions
 -- Cost  O(tasks)
 -- The first write is refused where the store is full, unless it is one that takes no memory.
 if ARGV[3] == '1' then redis.call('HDEL', KEYS[2], '') end
@@ -15,8 +17,13 @@ local function parts(number)
 end
 local mark, pushed = redis.call('HGET', KEYS[2], ARGV[1]) or '0-0', 0
 local me, mn = parts(mark)
+if me > tonumber(ARGV[4]) then return {-1, me} end
+for i = 5, #ARGV, 5 do -- a plan from before epochs began anew: after it the new numbers would be old
+  local e = parts(ARGV[i])
+  if e > tonumber(ARGV[4]) then return {-1, e} end
+end
 local t = redis.call('TIME')
-for i = 4, #ARGV, 5 do
+for i = 5, #ARGV, 5 do
   local e, n = parts(ARGV[i])
   if e > me or e == me and n > mn then
     local id, message = ARGV[i + 1], ARGV[i + 2]
@@ -29,4 +36,4 @@ for i = 4, #ARGV, 5 do
   end
 end
 redis.call('HSET', KEYS[2], ARGV[1], mark)
-return pushed
+return {pushed}

@@ -128,6 +128,21 @@ if ARGV[8] ~= '' then
     end
     i = i + 2
   end
+  if counts[6] > 0 then
+    -- asynq keeps so many, and for so long, and looks with each one that it archives. A few more
+    -- than come, so that what an older build has left goes too.
+    local most = counts[6] + 100
+    clock()
+    local over = redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', time[1] - 90 * 24 * 3600, 'LIMIT', 0, most)
+    local extra = redis.call('ZCARD', KEYS[6]) - #over - 10000
+    if extra > 0 then
+      for _, id in ipairs(redis.call('ZRANGE', KEYS[6], #over, #over + math.min(extra, most) - 1)) do over[#over + 1] = id end
+    end
+    for _, id in ipairs(over) do
+      redis.call('ZREM', KEYS[6], id)
+      redis.call('DEL', prefix .. id)
+    end
+  end
   count(KEYS[10], KEYS[12], processed)
   count(KEYS[11], KEYS[13], failed)
 end

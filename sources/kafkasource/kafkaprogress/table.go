@@ -79,6 +79,12 @@ func (t *table) install(tok partition.Token) bool {
 	} else if !t.token.IsZero() {
 		t.suspects = max(t.suspects, t.gate)
 	}
+	// What a compacted log has lost was never ended by name, and the base has passed it.
+	for x := range t.tries {
+		if !t.open(x) {
+			delete(t.tries, x)
+		}
+	}
 	t.token, t.epoch, t.alone = tok, tok.Epoch, progress.None
 	t.writes++
 	return true
