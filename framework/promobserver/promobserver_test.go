@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -293,5 +295,40 @@ func TestAConsumerIsWatchedOnce(t *testing.T) {
 	o.Watch(c)
 	if v := read(t, r, "ready", "consumer=x"); v != 0 {
 		t.Errorf("countoff_ready is %v", v)
+	}
+}
+
+// The rules for Prometheus ask for metrics that there are.
+func TestAlertsAskForWhatThereIs(t *testing.T) {
+	rules, err := os.ReadFile("../../docs/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := make(map[string]bool)
+	for _, c := range append(o.m.all(), o.scrape()) {
+		described := make(chan *prometheus.Desc, 8)
+		c.Describe(described)
+		close(described)
+		for d := range described {
+			there[regexp.MustCompile(`countoff_\w+`).FindString(d.String())] = true
+		}
+	}
+	asked := 0
+	for line := range strings.Lines(string(rules)) {
+		if strings.Contains(line, "summary:") || strings.HasPrefix(line, "#") {
+			continue
+		}
+		for _, name := range regexp.MustCompile(`countoff_\w+`).FindAllString(line, -1) {
+			if asked++; !there[name] {
+				t.Errorf("%s is asked for, and is no metric: %s", name, line)
+			}
+		}
+	}
+	if asked < 9 {
+		t.Errorf("only %d metrics are asked for", asked)
 	}
 }

@@ -146,6 +146,40 @@ func TestFindingsOfTheDead(t *testing.T) {
 	}
 }
 
+// When all peers have died as one nobody moves the ledger's clock, by which their leases never end.
+// Whoever looks is told all the same that nobody works, once a takeover would be over.
+func TestAFleetThatDiedAsOne(t *testing.T) {
+	_, client, pass := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "")
+	sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1}})
+	for range 20 { // the grace of a new name
+		pass(time.Second)
+		sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1}})
+	}
+	if s := read(t, client, "n"); len(s.Coverage.Unowned) > 0 || !s.Peers[0].Present() {
+		t.Fatalf("while it lives: %+v", s)
+	}
+	bound := transition.Timing{}.WithDefaults().Takeover()
+	pass(bound)
+	if s := read(t, client, "n"); len(s.Findings) > 0 || !s.Peers[0].Present() {
+		t.Errorf("a store that was paused for a moment is told as a fleet that died: %+v", s)
+	}
+	pass(2 * bound)
+	s := read(t, client, "n")
+	if s.Peers[0].Present() || s.Peers[0].State != Expired || len(s.Coverage.Unowned) != 2 {
+		t.Errorf("the peers are %+v, nobody's %v", s.Peers, s.Coverage.Unowned)
+	}
+	if len(s.Findings) != 1 || s.Findings[0].Kind != coverage.Unowned || !strings.Contains(s.Findings[0].Text, "nobody takes part") {
+		t.Errorf("the findings are %+v", s.Findings)
+	}
+	if sealer := census(t, l); sealer.Sessions[0].Lease <= 0 {
+		t.Error("a peer that looks takes the other for dead: it may only have been the store that stood still")
+	}
+}
+
 func census(t *testing.T, l *redisledger.Ledger) machine.Census {
 	t.Helper()
 	c, err := l.Census(t.Context())

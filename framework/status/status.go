@@ -186,7 +186,7 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	}
 	then.ledger, _ = ledger.(transition.Historian)
 	if client == nil {
-		census, err := ledger.Census(ctx)
+		census, err := heard(ctx, ledger)
 		if err != nil {
 			return Status{}, err
 		}
@@ -204,7 +204,7 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	census, err := ledger.Census(ctx) // after the data: then no fence is newer than its grant
+	census, err := heard(ctx, ledger) // after the data: then no fence is newer than its grant
 	if err != nil {
 		return Status{}, err
 	}
@@ -233,10 +233,16 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	return conclude(ctx, then, s, census, stats)
 }
 
-// Census is what the ledger of a name at that place knows.
+// heard is a census for people.
+func heard(ctx context.Context, ledger transition.Ledger) (transition.Census, error) {
+	census, err := ledger.Census(ctx)
+	return coverage.Heard(census), err
+}
+
+// Census is what the ledger of a name at that place knows, as [coverage.Heard] shows it.
 func (at Place) Census(ctx context.Context, name string) (transition.Census, error) {
 	if at.Ledger != nil {
-		return at.Ledger.Census(ctx)
+		return heard(ctx, at.Ledger)
 	}
 	cfg, err := redisconfig.Read(ctx, at.Client, name)
 	if err != nil {
@@ -246,7 +252,7 @@ func (at Place) Census(ctx context.Context, name string) (transition.Census, err
 	if err != nil {
 		return transition.Census{}, err
 	}
-	return ledger.Census(ctx)
+	return heard(ctx, ledger)
 }
 
 // conclude adds to s what its past is asked for.

@@ -258,6 +258,22 @@ func Takeover(c machine.Census) time.Duration {
 	return 0
 }
 
+// Heard returns c as whoever looks from outside should see it. The ledger's clock goes on with
+// the calls of peers, so that by it the leases of a fleet that died as one never end; if nobody
+// has called for longer than a takeover may take, they are over here. Nothing may be decided
+// by it that a peer acts on: a store that was paused is silent as well.
+func Heard(c machine.Census) machine.Census {
+	if c.Silence <= bounds(c).takeover {
+		return c
+	}
+	c.Sessions = slices.Clone(c.Sessions)
+	for i := range c.Sessions {
+		c.Sessions[i].Lease -= c.Silence
+	}
+	c.Grace = max(c.Grace-c.Silence, 0)
+	return c
+}
+
 func refusals(c machine.Census) []Condition {
 	var all []Condition
 	seen := make(map[string]bool)

@@ -113,9 +113,12 @@ type RollMember struct {
 // A Census is what the sealer and people look at: everything the ledger knows. It
 // is read on demand and never part of a Sync.
 type Census struct {
-	Config     partition.Config
-	Count      uint64
-	Clock      time.Duration // the ledger's own
+	Config partition.Config
+	Count  uint64
+	Clock  time.Duration // the ledger's own
+	// Silence is for how long nobody has called the ledger, beyond what Clock reckons of it: its
+	// clock goes on with calls, and by a step at most.
+	Silence    time.Duration
 	Membership uint64
 	Roll       Roll
 	Sessions   []Seat

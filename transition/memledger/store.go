@@ -455,8 +455,11 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 	if err != nil || !s.known {
 		return machine.Census{Config: cfg}, err
 	}
-	clock := s.clock + min(max(c.Now-s.raw, 0), s.step)
+	passed := max(c.Now-s.raw, 0)
+	reckoned := min(passed, s.step)
+	clock := s.clock + reckoned
 	census := machine.Census{
+		Silence:    duration(passed - reckoned),
 		Config:     cfg,
 		Count:      s.count,
 		Clock:      duration(clock),

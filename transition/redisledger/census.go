@@ -111,7 +111,10 @@ func (p *parser) meta(c *machine.Census, meta map[string]string, now uint64) (cl
 		return n
 	}
 	c.Count, c.Membership = uint64(field("count")), uint64(field("membership"))
-	clock = field("clock") + min(max(int64(now)-field("raw"), 0), field("step"))
+	passed := max(int64(now)-field("raw"), 0)
+	reckoned := min(passed, field("step"))
+	clock = field("clock") + reckoned
+	c.Silence = time.Duration(passed-reckoned) * time.Millisecond
 	c.Clock = time.Duration(clock) * time.Millisecond
 	c.Grace = max(time.Duration(field("grace")-clock)*time.Millisecond, 0)
 	return clock

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -36,7 +39,7 @@ work under the name; broken off, it goes on where it was when it is called again
 			}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
 				DryRun: dry,
-				Idle:   func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) },
+				Idle:   func(ctx context.Context) error { return idle(ctx, client, name, cmd.ErrOrStderr()) },
 			})
 			if errors.Is(err, context.Canceled) && out.From > 0 && !dry {
 				return fmt.Errorf("nobody can work under %s until this was called again and has ended: %w", name, err)
@@ -58,6 +61,39 @@ work under the name; broken off, it goes on where it was when it is called again
 	return cmd
 }
 
+// idle returns an error while anybody may work under name. After all peers have died as one
+// nobody moves the ledger's clock, and no lease ends by itself: where nobody has called for
+// longer than a takeover may take, it moves the clock until they are over.
+func idle(ctx context.Context, client redis.UniversalClient, name string, notes io.Writer) error {
+	census, unknown := status.Place{Client: client}.Census(ctx, name) // there is none while its number of partitions changes
+	err := redisledger.Idle(ctx, client, name)
+	if unknown != nil {
+		return err
+	}
+	left := time.Duration(0)
+	for _, s := range census.Sessions {
+		if s.Lease > 0 {
+			return err // somebody has been heard of
+		}
+		left = max(left, s.Lease+census.Silence)
+	}
+	if !errors.Is(err, redisledger.ErrInUse) {
+		return err
+	}
+	fmt.Fprintf(notes, "no peer of %s has been heard of for %v: waiting until their leases are over\n", name, census.Silence.Round(time.Second))
+	look := time.NewTicker(time.Second / 4)
+	defer look.Stop()
+	for end := time.Now().Add(left + time.Second); errors.Is(err, redisledger.ErrInUse) && time.Now().Before(end); {
+		select {
+		case <-look.C:
+			err = redisledger.Idle(ctx, client, name)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
 func destroyCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -73,7 +109,7 @@ key of the store.`,
 			}
 			return nil
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			if err := redisledger.Idle(ctx, client, args[0]); err != nil {
+			if err := idle(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
 				return err
 			}
 			_, unknown := redisconfig.Read(ctx, client, args[0])

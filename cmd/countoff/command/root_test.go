@@ -25,6 +25,9 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
 )
 
 func TestMain(m *testing.M) {
@@ -324,6 +327,29 @@ func TestIndex(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("told to stop: %v", err)
+	}
+}
+
+// After all peers have died as one no lease ends by itself: a resize sees to it, and waits.
+func TestResizeAfterAFleetDied(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	client, layout := s.client(), partition.Config{Total: 4}
+	ledger, err := redisledger.New(client, "n", redisledger.Config{Config: layout, Timing: transition.Timing{Lease: 2500 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Sync(t.Context(), transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live}); err != nil {
+		t.Fatal(err)
+	}
+	s.fails(exit.InUse, "resize n --partitions 8") // it was heard of just now
+	if err := client.HIncrBy(t.Context(), "{n}:meta", "raw", -time.Minute.Milliseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.run("resize n --partitions 8"); !strings.Contains(out, "no peer of n has been heard of for 59s") && !strings.Contains(out, "no peer of n has been heard of for 1m0s") ||
+		!strings.Contains(out, "4 to 8 partitions") {
+		t.Error(out)
 	}
 }
 

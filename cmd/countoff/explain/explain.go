@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,10 +35,12 @@ type Explanation struct {
 	Partition status.Partition `json:"partition"`
 	// Session of the owner, and of who is to have it.
 	Session partition.Session `json:"session,omitempty"`
-	Roll    uint64            `json:"roll"`     // the newest roll; 0: none
-	Named   string            `json:"named"`    // peer that it gives the partition to; empty: nobody
-	GraceMS int64             `json:"grace_ms"` // nobody gains a partition for so long
-	Why     []past.Entry      `json:"why"`      // the last moves of the partition
+	Roll    uint64            `json:"roll"`  // the newest roll; 0: none
+	Named   string            `json:"named"` // peer that it gives the partition to; empty: nobody
+	// NamedGone says that this peer has left, or its lease is over.
+	NamedGone bool         `json:"named_gone,omitempty"`
+	GraceMS   int64        `json:"grace_ms"` // nobody gains a partition for so long
+	Why       []past.Entry `json:"why"`      // the last moves of the partition
 	// Barrier is the one that is closed, before which nobody works on anything.
 	Barrier *status.Barrier `json:"barrier,omitempty"`
 	// Ahead is how many open tasks stand before the first of the key, or before a new
@@ -151,6 +154,9 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 		for _, p := range m.Partitions {
 			if p == id {
 				e.Named = m.Peer
+				e.NamedGone = !slices.ContainsFunc(census.Sessions, func(s machine.Seat) bool {
+					return s.Session == m.Session && s.State != machine.Gone && s.Lease > 0
+				})
 			}
 		}
 	}
@@ -209,6 +215,8 @@ func (e Explanation) Lines() []string {
 		lines = append(lines, "roll       none was sealed yet")
 	case e.Named == "":
 		lines = append(lines, fmt.Sprintf("roll       %d gives it to nobody", e.Roll))
+	case e.NamedGone:
+		lines = append(lines, fmt.Sprintf("roll       %d gave it to %s, who is gone", e.Roll, e.Named))
 	default:
 		lines = append(lines, fmt.Sprintf("roll       %d gives it to %s", e.Roll, e.Named))
 	}

@@ -121,7 +121,13 @@ func TestSituations(t *testing.T) {
 			}
 			census := transition.Census{Roll: machine.Roll{Version: c.roll}}
 			if c.named != "" {
-				census.Roll.Members = []machine.RollMember{{Member: partition.Member{Peer: c.named}, Partitions: []partition.ID{1}}}
+				session := partition.Session("s-" + c.named)
+				census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: session, Peer: c.named}, Partitions: []partition.ID{1}}}
+				seat := machine.Seat{Session: session, Peer: c.named, State: machine.Live, Lease: time.Second}
+				if c.held.State == status.Unowned && c.gate == nil {
+					seat.Lease = -time.Second
+				}
+				census.Sessions = []machine.Seat{seat}
 			}
 			e := assemble(s, census, c.moves, c.queue, 1, "ann", now)
 			if e.First != nil {
