@@ -212,9 +212,9 @@ func TestATopicThatGrowsMeanwhile(t *testing.T) {
 	for i := range 20 {
 		key := fmt.Sprint(i)
 		_, err := Read(t.Context(), at, "x", key)
-		if new := partition.Of(key, 8) >= 4; new != (err != nil) || new && !strings.Contains(err.Error(), "ask again") {
+		if grew := partition.Of(key, 8) >= 4; grew != (err != nil) || grew && !strings.Contains(err.Error(), "ask again") {
 			t.Errorf("key %s, of partition %v: %v", key, partition.Of(key, 8), err)
-		} else if new {
+		} else if grew {
 			added++
 		}
 	}
