@@ -153,11 +153,11 @@ func (l *lane) fetch(s sources.Stream) {
 	}
 }
 
-// errBare ends the consumer: such a task cannot be run, and every other will be like it.
-var errBare = errors.New("the source breaks its contract (see sources.Source; package sourcetest finds what else it may break)")
+// errBroken ends the consumer: what a source does so once, it does each time.
+var errBroken = errors.New("the source breaks its contract (see sources.Source; package sourcetest finds what else it may break)")
 
 // errNoStream ends it as well: nothing would ever be worked on.
-var errNoStream = fmt.Errorf("Open returned neither a stream nor an error: %w", errBare)
+var errNoStream = fmt.Errorf("Open returned neither a stream nor an error: %w", errBroken)
 
 // errEmpty costs a pause, as every error that may pass: asked again at once it would keep a processor busy.
 var errEmpty = errors.New("the source breaks its contract: Fetch returned no task and no error")
@@ -167,7 +167,7 @@ var errEmpty = errors.New("the source breaks its contract: Fetch returned no tas
 func whole(tasks []sources.Task) error {
 	for i := range tasks {
 		if t := &tasks[i]; t.Delivery == nil {
-			return fmt.Errorf("Fetch returned task %q, with receipt %d, without a Delivery: %w", t.ID, t.Receipt, errBare)
+			return fmt.Errorf("Fetch returned task %q, with receipt %d, without a Delivery: %w", t.ID, t.Receipt, errBroken)
 		}
 	}
 	return nil
@@ -184,7 +184,7 @@ func (l *lane) judge(err error, again *backoff) time.Duration {
 	case errors.Is(err, sources.ErrFenced), errors.Is(err, sources.ErrForgot), errors.Is(err, sources.ErrClosed):
 		l.pool.forfeit(l, err)
 		l.pool.gate.Lost(l.where.Grant, err)
-	case errors.Is(err, partition.ErrConfig), errors.Is(err, errBare):
+	case errors.Is(err, partition.ErrConfig), errors.Is(err, errBroken):
 		l.pool.fatal(err)
 	default:
 		return again.next()

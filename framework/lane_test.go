@@ -236,7 +236,7 @@ func TestATaskWithoutADeliveryEndsTheConsumer(t *testing.T) {
 		g := b.grant(0)
 		err := <-b.failed
 		synctest.Wait() // the event comes after
-		if !errors.Is(err, errBare) || !strings.Contains(err.Error(), `"a-0"`) {
+		if !errors.Is(err, errBroken) || !strings.Contains(err.Error(), `"a-0"`) {
 			t.Errorf("the consumer ends with %v", err)
 		}
 		if told := of[FetchFailed](b.seen); len(told) != 1 || told[0].Err != err || told[0].Again != 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
 )
 
 // born is when a record was made: 0 of one without a time, which Kafka says as -1 ms.
@@ -109,10 +110,10 @@ func bury(r *kgo.Record, d death, topic string) *kgo.Record {
 		{HeaderDeadPartition, strconv.Itoa(int(r.Partition))},
 		{HeaderDeadOffset, strconv.FormatInt(r.Offset, 10)},
 		{HeaderDeadBorn, when},
-		{HeaderDeadReason, cut(d.reason)},
+		{HeaderDeadReason, logstream.Cut(d.reason, mostReason)},
 		{HeaderDeadAttempts, strconv.Itoa(d.attempts)},
 		{HeaderDeadCrashes, strconv.Itoa(d.crashes)},
-		{HeaderDeadFirstError, cut(d.first)},
+		{HeaderDeadFirstError, logstream.Cut(d.first, mostReason)},
 	} {
 		l.Headers = append(l.Headers, kgo.RecordHeader{Key: h.key, Value: []byte(h.value)})
 	}
@@ -122,14 +123,6 @@ func bury(r *kgo.Record, d death, topic string) *kgo.Record {
 // mostReason is how much of an error a letter has: the dead topic has no more room than
 // letterRoom beside the record, and a letter that it refuses would hold up the partition for ever.
 const mostReason = letterRoom / 4
-
-// cut is the beginning of an error, which ends between two characters.
-func cut(reason string) string {
-	if len(reason) <= mostReason {
-		return reason
-	}
-	return strings.ToValidUTF8(reason[:mostReason], "")
-}
 
 // Alive returns headers without those that a dead letter adds: what the record had
 // when it was alive.

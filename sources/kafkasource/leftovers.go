@@ -36,12 +36,12 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		t := f.Tried[pos]
 		r, d := read[pos], death{attempts: t.Tries, crashes: t.Crashes, first: t.FirstError}
 		switch {
-		case r == nil && s.cfg.OutOfRange == Fail && (pos < log.start || pos >= log.end):
-			return nil, &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: pos, Start: log.start, End: log.end, Policy: Fail}
 		case r == nil && pos >= log.start && pos < log.end:
 			// Nothing is out of range: a newer record of its key is in the log.
 			d.reason = fmt.Sprintf("the topic %s is compacted and has not got it any more: a newer record of its key is there", s.cfg.Topic)
 			r = &kgo.Record{Partition: int32(g.ID), Offset: pos}
+		case r == nil && s.cfg.OutOfRange == Fail:
+			return nil, &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: pos, Start: log.start, End: log.end, Policy: Fail}
 		case r == nil:
 			d.reason = fmt.Sprintf("the topic %s has not got it any more: it was open for longer than records are kept", s.cfg.Topic)
 			r = &kgo.Record{Partition: int32(g.ID), Offset: pos}

@@ -345,9 +345,9 @@ func TestPoisonBehindWhatIsPassed(t *testing.T) {
 	deaths := 0
 	for len(buried) == 0 {
 		st := s.open(s.source(Config{Buried: func(b sources.Buried) { buried <- b }}), 0)
-		for died := len(buried) > 0; !died; {
+		for len(buried) == 0 {
 			task := s.take(st, 1)[0]
-			if died = strings.HasPrefix(string(task.Payload), "poison"); died {
+			if strings.HasPrefix(string(task.Payload), "poison") {
 				break
 			}
 			o := sources.Requeue

@@ -17,10 +17,13 @@ func FirstError(t *sources.Task, reason string) string {
 // maxError is how much of a first error a store keeps.
 const maxError = 1024
 
-// Short is what a store keeps of a first error. It ends between two characters.
-func Short(reason string) string {
-	if len(reason) <= maxError {
-		return reason
+// Short is what a store keeps of a first error.
+func Short(reason string) string { return Cut(reason, maxError) }
+
+// Cut is the beginning of a text, most bytes at most. It ends between two characters.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(reason[:maxError], "")
+	return strings.ToValidUTF8(text[:most], "")
 }

@@ -166,6 +166,17 @@ func (b *inbox) fence() map[string]string {
 	return b.client.HGetAll(context.Background(), "{"+b.unit.List+"}:fence").Val()
 }
 
+// eachOnce waits until n lines are in the partitions, and checks that each is there once.
+func (b *inbox) eachOnce(n int) {
+	b.t.Helper()
+	eventually(b.t, func() bool { return len(b.counts()) == n })
+	for i, times := range b.counts() {
+		if times != 1 {
+			b.t.Errorf("line %d is there %d times", i, times)
+		}
+	}
+}
+
 // another returns a second client of the same server.
 func (b *inbox) another(single bool) redis.UniversalClient {
 	o, ok := b.client.(interface{ Options() *redis.Options })

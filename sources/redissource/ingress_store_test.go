@@ -39,12 +39,7 @@ func TestIngressFailOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.push(inboxLine("ann", 3), inboxLine("ann", 4), inboxLine("ann", 5))
-		eventually(t, func() bool { return len(b.counts()) == 6 })
-		for i, n := range b.counts() {
-			if n != 1 {
-				t.Errorf("line %d is there %d times", i, n)
-			}
-		}
+		b.eachOnce(6)
 		seen := make(map[string]bool)
 		for _, e := range b.logs()[partition.Of("ann", 4)] {
 			if seen[e.id] {
@@ -352,12 +347,7 @@ func TestIngressFailOverWithoutInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.push(inboxLine("ann", 3), inboxLine("ann", 4), inboxLine("ann", 5))
-	eventually(t, func() bool { return len(b.counts()) == 6 })
-	for i, n := range b.counts() {
-		if n != 1 {
-			t.Errorf("line %d is there %d times", i, n)
-		}
-	}
+	b.eachOnce(6)
 }
 
 // The ledger and the list's shard forgot, so that epochs begin anew, and the partitions have not: an
