@@ -28,20 +28,18 @@ if t ~= ARGV[1] then
   if not b or list and b + redis.call('LLEN', KEYS[5]) < known then
     b = math.max(b or tonumber(ARGV[4]), known)
     for _, x in ipairs(redis.call('HKEYS', KEYS[3])) do b = math.max(b, tonumber(x) + 1) end
-    for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do
-      if redis.call('HEXISTS', KEYS[3], x) == 0 then redis.call('HDEL', KEYS[4], x) end
-    end
     redis.call('DEL', KEYS[2])
   end
   if a == '' then
     if t ~= '' then s = math.max(s, h) end -- who has closed left no suspect, nor among the lifted
-  elseif tonumber(a) >= b or redis.call('HEXISTS', KEYS[3], a) == 1 then -- or it was cut away
+  else
     -- The last owner ran this one, alone, and was not heard of again. Only this
     -- task can have ended it, so nothing else becomes a suspect.
     local k, crashes, due, why = string.match(redis.call('HGET', KEYS[4], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
     redis.call('HSET', KEYS[4], a, k .. ' ' .. str(crashes + 1) .. ' ' .. due .. ' ' .. why)
   end
-  -- What a compacted log has lost was never ended by name, and the base has passed it.
+  -- What was cut away, or lost from a compacted log, was never ended by name, and the base
+  -- has passed it: its tries, and the charge above, are nobody's.
   for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do
     if tonumber(x) < b and redis.call('HEXISTS', KEYS[3], x) == 0 then redis.call('HDEL', KEYS[4], x) end
   end
