@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/fx"
@@ -48,8 +49,11 @@ func ExitCode(err error) int {
 }
 
 // afterCut is what cancelled handlers get beyond their grace before Run gives up
-// waiting for them.
-const afterCut = time.Second
+// waiting for them, lastWord what a stop gets whose time is over, and its handlers' as well.
+const (
+	afterCut = time.Second
+	lastWord = 100 * time.Millisecond
+)
 
 // Run runs an application of Module and opts until SIGINT or SIGTERM, or until a
 // consumer cannot go on, and returns the code to exit with. It says on stderr why,
@@ -72,8 +76,8 @@ func Run(opts ...fx.Option) int {
 func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	locked := zapcore.Lock(zapcore.AddSync(stderr)) // events come from many goroutines
 	stderr = locked
-	var r *framework.Runtime
-	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), fx.Populate(&r), lines(locked)}, opts...)...)
+	p := &process{signals: signals}
+	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
 	fail := func(err error) int {
 		var wrong *StartError
 		if errors.As(err, &wrong) {
@@ -87,7 +91,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	}
 	interrupted, err := start(app, signals)
 	if err != nil {
-		left := abandon(err, r, signals, interrupted)
+		left := p.abandon(err, interrupted)
 		return fail(errors.Join(err, left))
 	}
 	var code int
@@ -101,8 +105,8 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 			code, heard = s.ExitCode, false
 		}
 	}
-	err = stop(app.Stop, r, signals, heard)
-	if err = errors.Join(err, r.Err()); err == nil {
+	err = p.stop(app.Stop, heard)
+	if err = errors.Join(err, p.r.Err()); err == nil {
 		return code
 	}
 	if code == ExitOK {
@@ -112,20 +116,47 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	return code
 }
 
-// abandon stops r after a start that failed with err. An application whose time to start is
-// over stops nothing of what it has started: what the consumers have would wait for the lease.
-func abandon(err error, r *framework.Runtime, signals <-chan os.Signal, interrupted bool) error {
-	if !errors.Is(err, framework.ErrStopped) {
-		return stop(r.Stop, r, signals, interrupted)
-	}
-	return cutAll(r, signals)
+// A process is what ends in several steps.
+type process struct {
+	r       *framework.Runtime
+	signals <-chan os.Signal
+	asked   atomic.Pointer[time.Time] // when the consumers were asked to stop by the application
 }
 
-// cutAll stops r hard.
-func cutAll(r *framework.Runtime, signals <-chan os.Signal) error {
+// hook is called when the runtime has its own hook: fx calls that one right after this.
+func (p *process) hook(l fx.Lifecycle) {
+	l.Append(fx.StopHook(func() {
+		now := time.Now()
+		p.asked.Store(&now)
+	}))
+}
+
+// abandon stops p after a start that failed with err. An application whose time to start is
+// over stops nothing of what it has started: what the consumers have would wait for the lease.
+func (p *process) abandon(err error, interrupted bool) error {
+	if !errors.Is(err, framework.ErrStopped) {
+		return p.stop(p.r.Stop, interrupted)
+	}
+	return p.cutAll(p.patience())
+}
+
+// patience is what handlers that are cancelled now get.
+func (p *process) patience() time.Duration { return p.r.CancelGrace() + afterCut }
+
+// late is what handlers still get when the stop timeout is over. If all of it was theirs they
+// had their grace too: their contexts ended with the shutdown.
+func (p *process) late() time.Duration {
+	if asked := p.asked.Load(); asked != nil {
+		return min(p.patience(), lastWord+time.Until(asked.Add(p.r.StopTimeout())))
+	}
+	return p.patience()
+}
+
+// cutAll stops the consumers hard.
+func (p *process) cutAll(patience time.Duration) error {
 	stopped := make(chan error, 1)
-	go func() { stopped <- r.Stop(context.Background()) }()
-	return cut(r, stopped, signals)
+	go func() { stopped <- p.r.Stop(context.Background()) }()
+	return p.cut(stopped, patience)
 }
 
 // start starts app and reports whether a signal came meanwhile.
@@ -153,10 +184,10 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 	}
 }
 
-// stop stops r by do: softly, at once after another signal, and without waiting after
+// stop stops p by do: softly, at once after another signal, and without waiting after
 // one more. heard says that the signal that began it was taken out of signals.
-func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan os.Signal, heard bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), r.StopTimeout())
+func (p *process) stop(do func(context.Context) error, heard bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.r.StopTimeout())
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- do(ctx) }()
@@ -164,14 +195,14 @@ func stop(do func(context.Context) error, r *framework.Runtime, signals <-chan o
 		select {
 		case err := <-stopped:
 			if err != nil && ctx.Err() != nil && !errors.Is(err, framework.ErrStopped) {
-				err = errors.Join(&lateError{r.StopTimeout(), err}, cutAll(r, signals)) // fx calls no other hook then
+				err = errors.Join(&lateError{p.r.StopTimeout(), err}, p.cutAll(p.late())) // fx calls no other hook then
 			}
 			return err
-		case <-signals:
+		case <-p.signals:
 			again, heard = heard, true
 		}
 	}
-	return cut(r, stopped, signals)
+	return p.cut(stopped, p.patience())
 }
 
 // A lateError is that of a stop whose time was over, whoever in the application it waited for.
@@ -186,19 +217,19 @@ func (e *lateError) Error() string {
 
 func (e *lateError) Unwrap() []error { return []error{framework.ErrStopped, e.err} }
 
-// cut turns the stop of r that is under way hard and returns what that one does, without
-// waiting after another signal.
-func cut(r *framework.Runtime, stopped <-chan error, signals <-chan os.Signal) error {
+// cut turns the stop that is under way hard and returns what that one does, without waiting
+// longer than patience, or after another signal.
+func (p *process) cut(stopped <-chan error, patience time.Duration) error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	go func() { _ = r.Stop(now) }()
-	patience := time.NewTimer(r.CancelGrace() + afterCut)
-	defer patience.Stop()
+	go func() { _ = p.r.Stop(now) }()
+	over := time.NewTimer(patience)
+	defer over.Stop()
 	select {
 	case err := <-stopped:
 		return err
-	case <-patience.C:
-	case <-signals:
+	case <-over.C:
+	case <-p.signals:
 	}
 	return fmt.Errorf("%w at once, with handlers still running", framework.ErrStopped)
 }

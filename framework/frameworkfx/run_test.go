@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/fx"
@@ -69,7 +71,7 @@ func (p *program) exits(t *testing.T, want int, says string) {
 		if want == ExitOK && p.stderr.String() != "" {
 			t.Errorf("said %q although nothing is wrong", p.stderr.String())
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(40 * time.Second):
 		t.Fatal("it does not end")
 	}
 }
@@ -308,6 +310,31 @@ func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	p.exits(t, ExitHard, "with handlers still running")
 	close(release)
 	<-ended
+}
+
+// A platform that was told of the stop timeout kills who takes longer: a handler that was
+// cancelled with the shutdown, and had its grace, is not waited for again.
+func TestAHandlerThatNeverReturnsEndsWithTheStopTimeout(t *testing.T) {
+	// fx listens for signals, and what the first who listens starts must not belong to a bubble.
+	first := make(chan os.Signal, 1)
+	signal.Notify(first, syscall.SIGUSR1)
+	defer signal.Stop(first)
+	synctest.Test(t, func(t *testing.T) {
+		started, release := make(chan struct{}), make(chan struct{})
+		p := launch(consumer(t, func(context.Context, *framework.Task) error {
+			close(started)
+			<-release
+			return nil
+		}))
+		<-started
+		begun := time.Now()
+		p.signals <- syscall.SIGTERM
+		p.exits(t, ExitHard, "has not stopped within 27.25s")
+		if took := time.Since(begun); took > 27250*time.Millisecond+lastWord {
+			t.Errorf("it took %v", took)
+		}
+		close(release)
+	})
 }
 
 // down is a source that does not answer.
