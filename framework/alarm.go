@@ -164,6 +164,11 @@ func (p *pool) scan(now time.Time, limit time.Duration, all []news) []news {
 	if p.alarm.scan.After(now) {
 		return all
 	}
+	if grace := p.cfg.Timing.CancelGrace; !p.alarm.scan.IsZero() && now.Sub(p.alarm.scan) > grace {
+		// This process was frozen, and their time is over for them only now, too.
+		p.alarm.scan = now.Add(grace)
+		return all
+	}
 	p.alarm.scan = now.Add(limit)
 	p.recallAll()
 	for i := range p.runs {

@@ -192,6 +192,40 @@ func TestHandlerTimeout(t *testing.T) {
 	})
 }
 
+// Who wakes up after a freeze has handlers whose time was over meanwhile: they get to know of
+// it now, and are not stuck before they have had their grace.
+func TestAfterAFreezeNobodyIsStuckAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{HandlerTimeout: 5 * time.Second}
+		began, release := make(chan struct{}), make(chan struct{})
+		b := newBench(t, benchConfig{Config: cfg}, func(context.Context, *Task) error {
+			close(began)
+			<-release
+			return nil
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		<-began
+		synctest.Wait()
+		awake := time.Now().Add(time.Minute)
+		for _, c := range []struct {
+			at   time.Time
+			want int
+		}{{awake, 0}, {awake.Add(b.cfg.Timing.CancelGrace), 1}} {
+			b.mu.Lock()
+			told := b.scan(c.at, cfg.HandlerTimeout+b.cfg.Timing.CancelGrace, nil)
+			b.mu.Unlock()
+			b.tell(told)
+			if stuck := len(of[HandlerStuck](b.seen)); stuck != c.want {
+				t.Errorf("%v after it woke up %d handlers were stuck, want %d", c.at.Sub(awake), stuck, c.want)
+			}
+		}
+		close(release)
+		b.drain(g)
+	})
+}
+
 func TestTheNextOwnerGoesOnWhereARetryWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -155,7 +155,7 @@ func TestOpenGivesBack(t *testing.T) {
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died, and what ran alone had ended": {
-			[]string{"hset fence t 4:w e 4 n 7 a z"}, 3, "[1 8 [a b] []]",
+			[]string{"hset fence t 4:w e 4 n 7 a z", "del suspects"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending]", "suspects [a b]", "tries [b:5 1 99 why]"},
 		},
 		"it died while one ran alone": {
