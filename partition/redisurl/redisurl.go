@@ -18,7 +18,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -122,6 +124,11 @@ func parse(raw string) (target, error) {
 		// The error quotes the URL with its password: say what is wanted instead.
 		return target{}, errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
 	}
+	for _, host := range strings.Split(hosts, ",") {
+		if err := checkPort(host); err != nil {
+			return target{}, err
+		}
+	}
 	q := u.Query()
 	own, err := secrets(scheme, q)
 	if err != nil {
@@ -148,6 +155,18 @@ func parse(raw string) (target, error) {
 	u.RawQuery = q.Encode()
 	t.url = u.String()
 	return t, nil
+}
+
+// checkPort says that there is no such port: nothing would answer there, as if the server were down.
+func checkPort(host string) error {
+	_, port, err := net.SplitHostPort(host)
+	if err != nil || port == "" {
+		return nil // without one
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("port %s: want 1 to 65535", port)
+	}
+	return nil
 }
 
 // defaultPort is that of a Sentinel where a master's name says they are Sentinels.

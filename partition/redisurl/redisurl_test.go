@@ -63,6 +63,8 @@ func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 		"127.0.0.1:6379":                                       "want redis://",
 		"http://u:SECRET@h":                                    `scheme "http"`,
 		"redis://u:SECRET@h:port":                              "cannot be read",
+		"redis://u:SECRET@h:70000":                             "port 70000: want 1 to 65535",
+		"redis://a:1,b:0":                                      "port 0",
 		"redis://u:SEC/RET@h":                                  "",
 		"redis://u:SECRET@h/x":                                 "database",
 		"redis://u:SECRET@h?colour=1":                          "colour",

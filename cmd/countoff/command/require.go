@@ -87,8 +87,12 @@ func (at *stand) config(ctx context.Context, name string) (partition.Config, err
 // require says what name, which has cfg, asks of its peers.
 func (at *stand) require(ctx context.Context, name string, cfg partition.Config, list string, all []partition.Requirement, out io.Writer) error {
 	for _, r := range all {
-		if r.Unit == "" && int64(r.First) >= int64(cfg.Total) {
-			fmt.Fprintf(out, "%v asks for nothing: %s has the partitions 0 to %d\n", r, name, cfg.Total-1)
+		switch last := cfg.Total - 1; {
+		case r.Unit != "" || int64(r.Last) <= int64(last):
+		case int64(r.First) > int64(last):
+			fmt.Fprintf(out, "%v asks for nothing: %s has the partitions 0 to %d\n", r, name, last)
+		default:
+			fmt.Fprintf(out, "%v asks for no more than %v to %d: %s has no others\n", r, r.First, last, name)
 		}
 	}
 	all, err := ofUnits(ctx, at.client, name, cfg, list, all, out)

@@ -148,6 +148,9 @@ func TestRequire(t *testing.T) {
 	if out := s.run("require n --none"); !strings.Contains(out, "no partition asks") {
 		t.Error(out)
 	}
+	if out := s.run("require n 2-9=gpu"); !strings.Contains(out, "2-9=gpu asks for no more than 2 to 3: n has no others") {
+		t.Errorf("said %q", out)
+	}
 	if out := s.run("require n 4-9=gpu"); !strings.Contains(out, "4-9=gpu asks for nothing: n has the partitions 0 to 3") {
 		t.Error(out)
 	}
