@@ -23,6 +23,7 @@ const (
 	goRedis    = "github.com/redis/go-redis/v9"
 	miniRedis  = "github.com/alicebob/miniredis/v2"
 	asynq      = "github.com/hibiken/asynq"
+	dig        = "go.uber.org/dig"
 	fx         = "go.uber.org/fx"
 	zap        = "go.uber.org/zap"
 	xxhash     = "github.com/cespare/xxhash/v2"
@@ -103,7 +104,7 @@ var rooms = map[string][]string{
 	"framework/zapobserver":                      {"framework", "partition", "sources", "transition", "transition/coverage", zap},
 	"framework/promobserver":                     {"framework", "partition", "sources", "transition", prometheus},
 	"framework/frameworktest":                    {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
-	"framework/frameworkfx":                      {"framework", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", fx, zap},
+	"framework/frameworkfx":                      {"framework", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", dig, fx, zap},
 	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
 	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources", "sources/kafkasource",
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},

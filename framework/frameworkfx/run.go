@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/dig"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 	"go.uber.org/zap"
@@ -87,7 +88,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 		return ExitCode(err)
 	}
 	if err := app.Err(); err != nil {
-		return fail(err)
+		return fail(wired(err))
 	}
 	interrupted, err := start(app, signals)
 	if err != nil {
@@ -114,6 +115,22 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	}
 	fmt.Fprintln(stderr, err)
 	return code
+}
+
+// wired begins what fx says about a graph that cannot be built with its cause, which fx names
+// last. What is missing, or there twice, is wrong with what was provided; a constructor may
+// have failed for any reason.
+func wired(err error) error {
+	var wrong *StartError
+	cause := dig.RootCause(err)
+	if errors.As(err, &wrong) || cause.Error() == err.Error() {
+		return err
+	}
+	var graph dig.Error
+	if errors.As(cause, &graph) {
+		return &StartError{Faults: []error{cause, fmt.Errorf("which fx found so: %w", err)}}
+	}
+	return fmt.Errorf("cannot start: %v\n  which fx found so: %w", cause, err)
 }
 
 // A process is what ends in several steps.

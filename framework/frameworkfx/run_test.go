@@ -399,6 +399,21 @@ func TestExitCodesSayWhy(t *testing.T) {
 		launch(Otherwise("test", func(context.Context, *framework.Task) error { return nil })).
 			exits(t, ExitWrong, `consumer "test": no source`)
 	})
+	t.Run("nobody provides what a handler needs", func(t *testing.T) {
+		type database struct{}
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			Handle("test", "mail", func(*database) framework.HandlerFunc { return nil }),
+		).exits(t, ExitWrong, "\ncannot start:\n  missing type: *frameworkfx.database\n  which fx found so: could not build")
+	})
+	t.Run("what a handler needs cannot be made", func(t *testing.T) {
+		type database struct{}
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			fx.Provide(func() (*database, error) { return nil, errors.New("no such database") }),
+			Handle("test", "mail", func(*database) framework.HandlerFunc { return nil }),
+		).exits(t, ExitFailed, "\ncannot start: no such database\n  which fx found so: could not build")
+	})
 	t.Run("the name is in use with another configuration", func(t *testing.T) {
 		store, err := memsource.New(memsource.Config{Partitions: partition.Config{Total: 2}})
 		if err != nil {
