@@ -236,8 +236,8 @@ func differs(name string, got, want partition.Config, units bool, gotUnits strin
 		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)), fmt.Sprintf(" (it stays: give this program that one; %s)", anew))
 	}
 	if units && (gotUnits != want.UnitsHash() || !slices.Equal(got.Units, want.Units)) {
-		differ("units", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units),
-			fmt.Sprintf(" (all programs of a name have the same ones, from its first peer or countoff init --unit LIST on; %s)", anew))
+		differ("ingress lists", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units),
+			fmt.Sprintf(" (they stay, from the first peer or countoff init --unit LIST on: give this program those; others want another name, or %s)", anew))
 	}
 	return errors.Join(errs...)
 }

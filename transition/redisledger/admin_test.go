@@ -86,7 +86,7 @@ func TestProducerCameFirst(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrConfig", what, err)
 			continue
 		}
-		for _, says := range []string{"partitions 8, this peer wants 16", `units ["inbox" "outbox"], this peer wants []`,
+		for _, says := range []string{"partitions 8, this peer wants 16", `ingress lists ["inbox" "outbox"], this peer wants []`,
 			"hash xxhash64, this peer wants murmur2 (if nobody has worked under the name yet: countoff destroy " + s.name + " --yes)"} {
 			if !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %q does not say %q", what, err, says)
