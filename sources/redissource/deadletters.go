@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -35,15 +37,15 @@ type DeadLetter struct {
 	Attempts   int    // runs that failed
 	Crashes    int    // runs that a crash of their peer ended
 	Died       time.Time
-	// Raw says that nobody could read it as a task: Payload is what was found, and it
-	// can be dropped but not requeued.
+	// Raw says that nobody could read it as a task: Payload is what was found. It can be
+	// requeued only if it is a line of an [Ingress].
 	Raw bool
 
 	element string // as it stands in its list
 }
 
 // ErrRaw means that a dead letter is no task that could be run.
-var ErrRaw = errors.New("the dead letter is no task: nobody could read it")
+var ErrRaw = errors.New("the dead letter is no task: nobody could read it, and it is no line of an ingress list")
 
 // deadPage is how many dead letters are read at once, at most.
 const deadPage = 500
@@ -98,16 +100,50 @@ func readLetter(id partition.ID, element string) DeadLetter {
 
 // Requeue puts the task of d at the end of its partition's log, as if it had never
 // run, and reports whether it did: false if somebody else has taken the letter.
-// Tasks of its key that came meanwhile stay before it. It returns [ErrRaw] for what
-// is no task, and an error that wraps partition.ErrConfig while the number of partitions is
-// being changed.
+// Tasks of its key that came meanwhile stay before it. A line of an [Ingress] is pushed to its
+// list again, for peers that read it in another way by now; broken off, or called twice at
+// once, it may be there twice. Requeue returns [ErrRaw] for what else is no task, and an error
+// that wraps partition.ErrConfig while the number of partitions is being changed.
 func Requeue(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
 	if d.Raw {
-		return false, fmt.Errorf("redissource: partition %v, position %d: %w", d.Partition, d.Position, ErrRaw)
+		return requeueLine(ctx, client, name, d)
 	}
 	return remove(ctx, client, name, d, string(appendEnvelope(nil, &envelope{
 		id: d.ID, typ: d.Type, key: d.Key, born: sources.MomentOf(d.Born), headers: d.Headers, payload: d.Payload,
 	})))
+}
+
+// requeueLine pushes the line that d is to its list. The letter goes after it: it is of another
+// slot of a cluster, and a line that is there twice is better than one that is nowhere.
+func requeueLine(ctx context.Context, client redis.UniversalClient, name string, d DeadLetter) (bool, error) {
+	what := fmt.Sprintf("redissource: partition %v, position %d", d.Partition, d.Position)
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil && !errors.Is(err, redisconfig.ErrNone) {
+		return false, err
+	}
+	var push func(context.Context, string, ...any) *redis.IntCmd
+	var to string
+	for _, list := range cfg.Units {
+		switch {
+		case strings.HasPrefix(d.Reason, lineReason(list, Right)):
+			push, to = client.LPush, list
+		case strings.HasPrefix(d.Reason, lineReason(list, Left)):
+			push, to = client.RPush, list
+		}
+	}
+	if push == nil {
+		return false, fmt.Errorf("%s: %w", what, ErrRaw)
+	}
+	switch err := client.LPos(ctx, KeysOf(name, d.Partition).Dead, d.element, redis.LPosArgs{}).Err(); {
+	case errors.Is(err, redis.Nil):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := push(ctx, to, d.Payload).Err(); err != nil {
+		return false, fmt.Errorf("%s: push it to %s again: %w", what, to, err)
+	}
+	return remove(ctx, client, name, d, "")
 }
 
 // Drop throws d away and reports whether it did: false if somebody else has taken

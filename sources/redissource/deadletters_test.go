@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 )
@@ -120,6 +121,51 @@ func TestDeadLetters(t *testing.T) {
 	if err := stream.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A line that was no task goes back to its list, where producers push: the next owner may read
+// it. What is in no list that the name has now stays.
+func TestALineIsRequeuedToItsList(t *testing.T) {
+	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
+		for _, side := range []Side{Right, Left} {
+			b.name, b.unit.Oldest = redistest.Name(t), side
+			b.unit.List = b.name + ":inbox"
+			b.push("one", "two", "three")
+			s := b.open(1)
+			b.arrived(3)
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			all := lettersOf(t, b.client, b.name)
+			if len(all) != 3 {
+				t.Fatalf("letters %+v", all)
+			}
+			if _, err := Requeue(t.Context(), b.client, b.name, all[0]); !errors.Is(err, ErrRaw) {
+				t.Errorf("a name of which nothing is known: %v", err)
+			}
+			layout := b.layout
+			layout.Units = []string{b.unit.List}
+			if _, err := redisconfig.Agree(t.Context(), b.client, b.name, layout); err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []bool{true, true, false} {
+				if done, err := Requeue(t.Context(), b.client, b.name, all[i%2]); done != want || err != nil {
+					t.Errorf("%d: %v, %v", i, done, err)
+				}
+			}
+			if left := lettersOf(t, b.client, b.name); len(left) != 1 || string(left[0].Payload) != "three" {
+				t.Errorf("left %+v", left)
+			}
+			b.push("four")
+			want := []string{"four", "two", "one"}
+			if side == Left {
+				slices.Reverse(want)
+			}
+			if got := b.client.LRange(t.Context(), b.unit.List, 0, -1).Val(); !slices.Equal(got, want) {
+				t.Errorf("%v: the list is %q, want %q", side, got, want)
+			}
+		}
+	})
 }
 
 // Where the task of a dead letter cannot go, the letter stays. It can be dropped all the same.

@@ -37,7 +37,7 @@ func (s Side) String() string {
 // other end, or taken out, while a batch is under way may double lines of that batch.
 //
 // The payload of a task is its line. A line that the fields do not fit is not lost: it
-// becomes a dead letter of partition 0.
+// becomes a dead letter of partition 0, which [Requeue] pushes to the list again.
 type Ingress struct {
 	// List is the key of the list, and the name of the unit that peers are granted.
 	List string
@@ -142,7 +142,7 @@ func (in *Ingress) route(line string, era, position int64, layout partition.Conf
 		to, err = layout.Hash.Of(e.key, layout.Total)
 	}
 	if err != nil {
-		why := fmt.Sprintf("ingress %s: %v", in.List, err)
+		why := lineReason(in.List, in.Oldest) + err.Error()
 		return routed{to: lostLines, dead: why, body: appendLetter(nil, &letter{
 			position: position, at: now, reason: why, raw: true, body: line,
 		})}
@@ -152,6 +152,15 @@ func (in *Ingress) route(line string, era, position int64, layout partition.Conf
 	}
 	e.born = sources.MomentOf(now)
 	return routed{to: to, body: appendEnvelope(make([]byte, 0, len(line)+len(e.id)+len(e.typ)+len(e.key)+32), &e)}
+}
+
+// lineReason is what the reason of a dead letter begins with that is a line of list: whoever
+// requeues it has to know where to push it.
+func lineReason(list string, oldest Side) string {
+	if oldest == Left {
+		return fmt.Sprintf("ingress %s, filled by RPUSH: ", list)
+	}
+	return fmt.Sprintf("ingress %s: ", list)
 }
 
 // read takes id, type and key from a line.

@@ -30,7 +30,8 @@ func deadCommand() *cobra.Command {
 		Short: "what could not be done: list, show, requeue, drop",
 		Long: `Dead letters are tasks whose handler gave up or whose tries are over, whole, with the
 reason. They stay until somebody takes them away. An ID is that of the task, or
-PARTITION/POSITION as list prints it for what has none.
+PARTITION/POSITION as list prints it for what has none. A line of an ingress list that was
+no task is requeued to its list: peers that read it in another way by now find it there.
 
 The dead letters of a name that works a topic of Kafka are on a topic too: --kafka says
 where. They are listed one by one, and requeued or dropped all together, since a topic is
@@ -173,8 +174,12 @@ func (l *letterList) add(d redissource.DeadLetter) bool {
 	if id == "" {
 		id = place(d)
 	}
-	fmt.Fprintf(l.table, "%s\t%s\t%s\t%d\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key),
-		d.Attempts, date(d.Died), oneLine(d.Reason))
+	tries := fmt.Sprint(d.Attempts)
+	if d.Crashes > 0 {
+		tries += fmt.Sprintf(", %d crashed", d.Crashes)
+	}
+	fmt.Fprintf(l.table, "%s\t%s\t%s\t%s\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key),
+		tries, date(d.Died), oneLine(d.Reason))
 	return true
 }
 
