@@ -25,7 +25,7 @@ const (
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.
-var ErrNone = errors.New("the name has no configuration yet: it is written by its first peer or producer, or by: countoff init")
+var ErrNone = errors.New("the name has no configuration yet: it is written by its first peer or producer, or by: countoff init (countoff names lists those that are there)")
 
 // Tag returns the name as a cluster's hash tag, "{name}": every key of the name
 // that begins with it is of one slot.

@@ -61,6 +61,7 @@ func Root(stores Stores) *cobra.Command {
 		Short: "who takes part in a task processing, who owns what, what waits",
 		Long: `countoff shows and tends the names of task processings in Redis.
 
+  countoff names                       which there are
   countoff status mail-sender          peers, partitions and what they hold
   countoff watch mail-sender           the same, live
   countoff dead list mail-sender       what could not be done, and why
@@ -72,7 +73,7 @@ func Root(stores Stores) *cobra.Command {
 	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	cmd.PersistentFlags().String("ledger", besideTasks, "where the record of who holds what stands: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; without --redis only the record is looked at then")
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
-	cmd.AddCommand(statusCommand(stores), watchCommand(stores), indexCommand(stores), initCommand(stores), resizeCommand(), destroyCommand(),
+	cmd.AddCommand(namesCommand(), statusCommand(stores), watchCommand(stores), indexCommand(stores), initCommand(stores), resizeCommand(), destroyCommand(),
 		enqueueCommand(), deadCommand(), versionCommand())
 	cmd.AddCommand(historyCommand(stores), explainCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
@@ -102,8 +103,8 @@ func (s span) stopped(err error) error {
 	return err
 }
 
-// onStore runs do with a client of the store that --redis names. The first argument is a name.
-// What is wrong with the command line, of which faults knows what only this command
+// onStore runs do with a client of the store that --redis names. The first argument, if there is one,
+// is a name. What is wrong with the command line, of which faults knows what only this command
 // does, is said at once, and the store is left alone. faults may be nil. It is for
 // commands on tasks: where the ledger stands is nothing to them.
 func onStore(runs span, faults faultFinder, do func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
@@ -133,7 +134,10 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		if err != nil {
 			return err
 		}
-		errs := []error{partition.CheckName(args[0])}
+		var errs []error
+		if len(args) > 0 {
+			errs = append(errs, partition.CheckName(args[0]))
+		}
 		if timeout <= 0 {
 			errs = append(errs, fmt.Errorf("--timeout %v: want more than 0", timeout))
 		}
