@@ -20,6 +20,9 @@ type Tried struct {
 	FirstError     string
 	// Started says that an owner may have started it: its start gate is above.
 	Started bool
+	// Suspect says that it may have ended a former owner: it is started when nothing else of
+	// the partition runs, and Started says whether it was.
+	Suspect bool
 }
 
 // TriedOf reads how far the open task at position of partition id of name has come,
@@ -27,7 +30,7 @@ type Tried struct {
 func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, position int64) (Tried, error) {
 	k := KeysOf(name, id)
 	pipe := client.TxPipeline()
-	fence := pipe.HMGet(ctx, k.Fence, "t", "h")
+	fence := pipe.HMGet(ctx, k.Fence, "t", "h", "s", "a")
 	tries := pipe.HGet(ctx, k.Tries, strconv.FormatInt(position, 10))
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return Tried{}, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
@@ -38,7 +41,14 @@ func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id 
 	if err != nil {
 		return t, fmt.Errorf("redissource: start gate of %s, partition %v: %w", name, id, err)
 	}
-	t.Started = token != "" && position < gate
+	suspects, err := number(fence.Val()[2])
+	if err != nil {
+		return t, fmt.Errorf("redissource: suspects of %s, partition %v: %w", name, id, err)
+	}
+	t.Started, t.Suspect = token != "" && position < gate, position < suspects
+	if t.Suspect {
+		t.Started = t.Started && fence.Val()[3] == strconv.FormatInt(position, 10)
+	}
 	if tries.Val() == "" {
 		return t, nil
 	}

@@ -66,6 +66,7 @@ type Task struct {
 	Position   int64      `json:"position"`
 	Born       time.Time  `json:"born"`
 	Started    bool       `json:"started"` // its owner may be running it
+	Suspect    bool       `json:"suspect"` // may have ended a former owner: it runs alone
 	Tries      int        `json:"tries"`
 	Crashes    int        `json:"crashes"`
 	NotBefore  *time.Time `json:"not_before,omitempty"` // parked until then
@@ -193,7 +194,7 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 }
 
 func (t *Task) tried(r redissource.Tried, now time.Time) {
-	t.Started, t.Tries, t.Crashes, t.FirstError = r.Started, r.Tries, r.Crashes, r.FirstError
+	t.Started, t.Suspect, t.Tries, t.Crashes, t.FirstError = r.Started, r.Suspect, r.Tries, r.Crashes, r.FirstError
 	if r.NotBefore.After(now) {
 		until := r.NotBefore.UTC()
 		t.NotBefore = &until
@@ -283,6 +284,10 @@ func (e Explanation) waits() []string {
 			e.First.ID, times(e.First.Tries), e.First.NotBefore.Sub(e.now).Round(time.Millisecond), e.OfKey-1, e.First.FirstError))
 	case e.First.Started && p.Owner == "":
 		out = append(out, fmt.Sprintf("task %s may have begun at its last owner, and runs again at the next; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+	case e.First.Suspect && e.First.Started:
+		out = append(out, fmt.Sprintf("task %s may be running, alone, since it may have ended a former owner; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+	case e.First.Suspect:
+		out = append(out, fmt.Sprintf("task %s may have ended a former owner: it runs alone, when nothing else of the partition runs; %d of this key wait behind it", e.First.ID, e.OfKey-1))
 	case e.First.Started:
 		out = append(out, fmt.Sprintf("task %s may be running; %d of this key wait behind it", e.First.ID, e.OfKey-1))
 	default:

@@ -69,6 +69,16 @@ func situations() map[string]situation {
 			stat: status.Partition{Pending: 2, InFlight: 1}, queue: []redissource.Queued{task(0, "ann"), task(1, "bob"), task(2, "ann")},
 			tried: redissource.Tried{Started: true},
 		},
+		"suspect": {
+			held: held("worker-2", 9, status.Owned), roll: 8, named: "worker-2", moves: []machine.Move{took},
+			stat: status.Partition{Pending: 1, InFlight: 1}, queue: []redissource.Queued{task(0, "ann"), task(1, "ann")},
+			tried: redissource.Tried{Suspect: true},
+		},
+		"suspect-alone": {
+			held: held("worker-2", 9, status.Owned), roll: 8, named: "worker-2", moves: []machine.Move{took},
+			stat: status.Partition{InFlight: 1}, queue: []redissource.Queued{task(0, "ann")},
+			tried: redissource.Tried{Started: true, Suspect: true, Crashes: 1},
+		},
 		"behind-others": {
 			held: held("worker-2", 9, status.Owned), roll: 8, named: "worker-2", moves: []machine.Move{took},
 			stat: status.Partition{Pending: 3}, queue: []redissource.Queued{task(0, "bob"), {Position: 1, Unread: true}, task(2, "ann")},
