@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
 )
@@ -25,14 +26,15 @@ import (
 // New returns an observer that writes to l.
 func New(l *zap.Logger) framework.Observer {
 	l = l.WithOptions(zap.AddStacktrace(zapcore.DPanicLevel)) // that of who writes the line says nothing of what went wrong
-	return &observer{log: l, silences: make(map[string]*silence)}
+	return &observer{log: l, silences: make(map[string]*silence), configs: make(map[string]partition.Config)}
 }
 
 type observer struct {
 	log *zap.Logger
 
 	mu       sync.Mutex
-	silences map[string]*silence // by consumer; none: the ledger has answered the last call
+	silences map[string]*silence         // by consumer; none: the ledger has answered the last call
+	configs  map[string]partition.Config // by consumer
 }
 
 // Observe writes e.
@@ -80,6 +82,9 @@ func (o *observer) consumer(e framework.Event) bool {
 	switch e := e.(type) {
 	case framework.Started:
 		o.answered(e.Consumer)
+		o.mu.Lock()
+		o.configs[e.Consumer] = e.Config
+		o.mu.Unlock()
 		o.log.Info("peer started", name(e.Consumer), zap.String("peer", e.Peer), zap.String("session", string(e.Session)),
 			zap.Int("partitions", e.Config.Total), zap.Strings("units", e.Config.Units), zap.Duration("takeover_bound", e.Takeover))
 	case framework.StartFailed:
@@ -241,8 +246,21 @@ func (o *observer) handled(e framework.Handled) {
 
 func (o *observer) at(level zapcore.Level, message string, w framework.Where, fields ...zap.Field) {
 	if c := o.log.Check(level, message); c != nil {
-		c.Write(append([]zap.Field{name(w.Consumer), zap.Stringer("grant", w.Grant)}, fields...)...)
+		c.Write(append([]zap.Field{name(w.Consumer), zap.Stringer("grant", w.Grant), o.list(w)}, fields...)...)
 	}
+}
+
+// list names the ingress list of w, whose grant is of a number.
+func (o *observer) list(w framework.Where) zap.Field {
+	if !w.Grant.ID.IsUnit() {
+		return zap.Skip()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if list := o.configs[w.Consumer].Unit(w.Grant.ID); list != "" {
+		return zap.String("ingress", list)
+	}
+	return zap.Skip()
 }
 
 // Log returns a middleware that writes each run of a handler to l: done as debug,

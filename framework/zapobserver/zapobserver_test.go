@@ -45,6 +45,20 @@ func TestWritesEveryEventThereIs(t *testing.T) {
 	}
 }
 
+// The grant of an ingress list has a number, which tells nobody which list it is.
+func TestAnIngressListHasItsName(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	o := zapobserver.New(zap.New(core))
+	o.Observe(framework.Started{Consumer: "mails", Config: partition.Config{Units: []string{"inbox", "outbox"}}})
+	for id, want := range map[partition.ID]any{1: nil, partition.FirstUnit + 1: "outbox", partition.FirstUnit + 2: nil} {
+		lines.TakeAll()
+		o.Observe(framework.FetchFailed{Where: framework.Where{Consumer: "mails", Grant: partition.Grant{ID: id, Epoch: 1}}, Err: errors.New("WRONGTYPE")})
+		if got := lines.All()[0].ContextMap()["ingress"]; got != want {
+			t.Errorf("%v: the list is %v, want %v", id, got, want)
+		}
+	}
+}
+
 func TestLevels(t *testing.T) {
 	task := &framework.Task{ID: "7", Key: "ann", Payload: []byte("secret"), Delivery: &framework.Delivery{Attempt: 1}}
 	for _, c := range []struct {
