@@ -22,6 +22,14 @@ var advices = []struct{ prefix, advice string }{
 	{"CLUSTERDOWN", "part of the cluster is down: it will answer when every slot is served again"},
 }
 
+// ToChangeIngress says how a name gets these ingress lists in the place of others.
+func ToChangeIngress(name string, lists []string) string {
+	if len(lists) == 0 {
+		lists = []string{"--none"}
+	}
+	return fmt.Sprintf("to change them, stop all peers: countoff ingress %s %s", name, strings.Join(lists, " "))
+}
+
 // Forbidden reports whether the user of the client lacks a right. Where it is a script that
 // needs it the prefix tells nothing, and the words are others since Redis 7.2.
 func Forbidden(err error) bool {

@@ -237,7 +237,7 @@ func differs(name string, got, want partition.Config, units bool, gotUnits strin
 	}
 	if units && (gotUnits != want.UnitsHash() || !slices.Equal(got.Units, want.Units)) {
 		differ("ingress lists", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units),
-			fmt.Sprintf(" (they stay, from the first peer or countoff init --unit LIST on: give this program those; others want another name, or %s)", anew))
+			fmt.Sprintf(" (all programs of a name have the same ones, from its first peer or countoff init --unit LIST on; %s)", ToChangeIngress(name, want.Units)))
 	}
 	return errors.Join(errs...)
 }

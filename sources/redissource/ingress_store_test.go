@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -305,6 +306,57 @@ func TestAnOwnerThatSleptPlansNothingForAResizedName(t *testing.T) {
 			b.arrived(1)
 		})
 	}
+}
+
+// A list that goes must not have half of a batch in the partitions, and an owner that slept plans
+// none for it any more. What stays is left alone.
+func TestChangeIngress(t *testing.T) {
+	bothInboxes(t, 2, func(t *testing.T, b *inbox) {
+		ctx, stays := t.Context(), b.name+":stays"
+		was := partition.Config{Total: 2, Units: []string{b.unit.List, stays}}
+		if _, err := redisconfig.Agree(ctx, b.client, b.name, was); err != nil {
+			t.Fatal(err)
+		}
+		var asked [][]string
+		change := func(to ...string) error {
+			_, err := ChangeIngress(ctx, b.client, b.name, to, func(_ context.Context, _ redis.UniversalClient, name string, from, to []string) error {
+				asked = append(asked, []string{name}, from, to)
+				return nil
+			})
+			return err
+		}
+		slept := b.open(1)
+		for _, to := range [][]string{{""}, {stays, stays}, {b.name + ":1"}, {"a}b"}} {
+			if err := change(to...); err == nil {
+				t.Errorf("%q: no error", to)
+			}
+		}
+		if err := change(b.unit.List); err != nil { // nothing is known of what goes
+			t.Error(err)
+		}
+		tag, err := ingressTag(stays)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.client.HSet(ctx, tag+":plan", "k", 1)
+		if err := change(b.unit.List); !errors.Is(err, ErrPlanned) {
+			t.Errorf("half a batch is in the partitions: %v", err)
+		}
+		if err := change(stays); err != nil {
+			t.Error(err)
+		}
+		b.push(inboxLine("ann", 0))
+		if _, err := slept.Fetch(ctx, 1); !errors.Is(err, sources.ErrFenced) {
+			t.Errorf("Fetch: %v", err)
+		}
+		if n := b.client.LLen(ctx, b.unit.List).Val(); n != 1 {
+			t.Errorf("%d lines are left of one", n)
+		}
+		want := [][]string{{b.name}, was.Units, {b.unit.List}, {b.name}, was.Units, {stays}}
+		if !reflect.DeepEqual(asked, want) {
+			t.Errorf("written was %q, want %q", asked, want)
+		}
+	})
 }
 
 func TestIngressOnCluster(t *testing.T) {

@@ -1,5 +1,6 @@
 -- resize_unit takes the fence of an ingress list from an owner that is away, unless a batch
--- is under way: one that wakes up later plans none by the former number of partitions.
+-- is under way: one that wakes up later plans none by the former number of partitions, or of a
+-- list that has no owner any more.
 --
 -- KEYS  1 fence of the list  2 its plan
 -- Result  1; 0 = a batch is under way: nothing done

@@ -51,25 +51,40 @@ func Init(ctx context.Context, client redis.UniversalClient, name string, cfg pa
 // under name. Each call lets the store's clock go on by what passed since the last, so
 // that after all peers crashed it can be asked again until their leases are over.
 func Idle(ctx context.Context, client redis.UniversalClient, name string) error {
-	return idle(ctx, client, name, "0")
+	return idle(ctx, client, name, "look")
 }
 
 // Destroy removes every key of the ledger of name, with its configuration. It is
 // refused like [Idle] while anybody may work under it.
 func Destroy(ctx context.Context, client redis.UniversalClient, name string) error {
-	return idle(ctx, client, name, "1")
+	return idle(ctx, client, name, "remove")
 }
 
-func idle(ctx context.Context, client redis.UniversalClient, name, remove string) error {
+// SetUnits gives name other ingress lists, to in the place of from. It is refused like [Idle] while
+// anybody may work under it: grants go by the number of a list among all of them. Peers that want
+// others are refused from then on. The error wraps partition.ErrConfig if the lists that stand
+// are not from, or the number of partitions is being changed.
+func SetUnits(ctx context.Context, client redis.UniversalClient, name string, from, to []string) error {
+	now, then := partition.Config{Units: from}.WithDefaults(), partition.Config{Units: to}.WithDefaults()
+	if err := then.Validate(); err != nil {
+		return err
+	}
+	return idle(ctx, client, name, "units", now.UnitsHash(), then.UnitsHash(), strings.Join(then.Units, "\n"))
+}
+
+func idle(ctx context.Context, client redis.UniversalClient, name string, do ...any) error {
 	if err := partition.CheckName(name); err != nil {
 		return err
 	}
-	reply, err := strs(idleScript.Run(ctx, client, allKeys(name), remove))
+	reply, err := strs(idleScript.Run(ctx, client, allKeys(name), do...))
 	if err != nil {
 		return explain(ctx, name, "look for sessions", err)
 	}
-	if reply[0] == "idle" {
+	switch reply[0] {
+	case "idle":
 		return nil
+	case "changed":
+		return fmt.Errorf("redisledger: %s: its ingress lists were changed meanwhile, or its number of partitions is being changed: %w", name, partition.ErrConfig)
 	}
 	var peers []string
 	var longest time.Duration

@@ -2,6 +2,7 @@ package redisledger_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,5 +208,56 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v does not say %q", err, says)
 		}
+	}
+}
+
+// Other ingress lists are written only while nobody works under the name: grants go by the number
+// of a list among all. Who wants the former ones is refused from then on, and who wants the new ones
+// is granted them all.
+func TestSetUnits(t *testing.T) {
+	s, _ := miniStage(t)
+	was, next := []string{"inbox", "outbox"}, []string{"outbox", "bulk", "archive"}
+	set := func(from, to []string) error {
+		return redisledger.SetUnits(t.Context(), s.client, s.name, from, to)
+	}
+	if err := set(nil, next); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("a name that nobody has made: %v", err)
+	}
+	cfg := partition.Config{Total: 4, Units: was}
+	makeName(t, s.client, s.name, cfg)
+	old := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	mustSync(t, old, machine.Request{Session: session(1), Peer: "ann", Claim: []partition.ID{partition.FirstUnit, partition.FirstUnit + 1}})
+	if err := set(was, next); !errors.Is(err, redisledger.ErrInUse) {
+		t.Errorf("a peer lives: %v", err)
+	}
+	for range 5 { // ann has crashed
+		s.Advance(someTiming.ClockStep() - 100*time.Millisecond)
+		if err := redisledger.Idle(t.Context(), s.client, s.name); err == nil {
+			break
+		}
+	}
+	if err := set([]string{"inbox"}, next); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("others stand: %v", err)
+	}
+	if err := set(was, []string{"a\nb"}); err == nil {
+		t.Error("a list that cannot be written down")
+	}
+	if err := set(was, next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Sync(t.Context(), machine.Request{Session: session(1), Peer: "ann"}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("who wants the former ones: %v", err)
+	}
+	cfg.Units = next
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	all := cfg.WithDefaults().Units
+	if stands, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || !slices.Equal(stands.Units, all) {
+		t.Errorf("%v, %v", stands.Units, err)
+	}
+	claim := []partition.ID{partition.FirstUnit, partition.FirstUnit + 1, partition.FirstUnit + 2}
+	mustSync(t, l, machine.Request{Session: session(2), Peer: "bob"})
+	answer := mustSync(t, l, machine.Request{Session: session(2), Peer: "bob", Claim: claim})
+	if len(answer.Mine) != len(claim) {
+		t.Errorf("granted %v of %v", answer.Mine, claim)
 	}
 }

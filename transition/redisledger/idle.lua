@@ -1,8 +1,11 @@
--- Finds out whether anybody uses the name, and removes it if nobody does.
+-- Finds out whether anybody uses the name, and removes it if nobody does, or gives it other
+-- ingress lists.
 --
 -- KEYS    as in ledger.lua, and 9 refused (see package redisconfig)
--- ARGV    1 remove: 1 to remove the keys of an idle name
+-- ARGV    1 what to do with an idle name: look, remove its keys, or units
+--         (of units) 2 hash of the names that stand  3 that of those to come  4 these
 -- result  {'idle'}, or {'used', state weight stamp held peer, lease left in ms, ...}
+--         (of units) {'changed'}: others stand, or the number of partitions is being changed
 -- cost    6 commands; O(sessions)
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
@@ -25,5 +28,10 @@ if stored[1] then
 	end
 end
 if #used > 1 then return used end
-if ARGV[1] == '1' then redis.call('DEL', unpack(KEYS)) end
+if ARGV[1] == 'remove' then redis.call('DEL', unpack(KEYS)) end
+if ARGV[1] == 'units' then
+	local protocol, units = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'units'))
+	if not protocol or protocol == 'resizing' or (units or '-') ~= ARGV[2] then return {'changed'} end
+	redis.call('HSET', KEYS[1], 'units', ARGV[3], 'unitnames', ARGV[4])
+end
 return {'idle'}

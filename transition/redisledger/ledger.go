@@ -249,7 +249,7 @@ func (l *Ledger) differs(stands partition.Config) error {
 		differ("hash", stands.Hash, fmt.Sprintf("%s (if nobody has worked under the name yet: countoff destroy %s --yes)", want.Hash, l.name))
 	}
 	if stands.UnitsHash() != want.UnitsHash() {
-		differ("ingress lists", fmt.Sprintf("%q", stands.Units), fmt.Sprintf("%q", want.Units))
+		differ("ingress lists", fmt.Sprintf("%q", stands.Units), fmt.Sprintf("%q (%s)", want.Units, redisconfig.ToChangeIngress(l.name, want.Units)))
 	}
 	return errors.Join(errs...)
 }

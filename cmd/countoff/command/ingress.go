@@ -1,0 +1,76 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func ingressCommand() *cobra.Command {
+	var none bool
+	cmd := &cobra.Command{
+		Use:   "ingress NAME [LIST]...",
+		Short: "which ingress lists NAME has, or give it others",
+		Long: `An ingress list is a plain list whose lines its owner moves to the partitions. All peers of
+a name have the same ones. Named here, the lists take the place of those that stand: stop all
+peers first, it is refused while any live, and start them with the new lists. What is in a
+list that goes stays there.`,
+		Example: `  countoff ingress mail-sender
+  countoff ingress mail-sender mail-sender:inbox mail-sender:bulk
+  countoff ingress mail-sender --none`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: onlyInRedis("start its peers under another name, whose lists are told from the start", onStore(long, func(_ *cobra.Command, args []string) error {
+			if none && len(args) > 1 {
+				return errors.New("--none: no list may be named beside it")
+			}
+			return nil
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			name, lists := args[0], args[1:]
+			if none || len(lists) > 0 {
+				if err := listsOnly(ctx, client, name, "it has no ingress lists", "an ingress of asynq is told by its peers: take another name for other queues"); err != nil {
+					return err
+				}
+				if err := idle(ctx, client, name, cmd.ErrOrStderr()); err != nil {
+					return err
+				}
+				from, err := redissource.ChangeIngress(ctx, client, name, lists, redisledger.SetUnits)
+				if err != nil {
+					return err
+				}
+				for _, list := range lists {
+					if !slices.Contains(from, list) {
+						fmt.Fprintf(cmd.ErrOrStderr(), "%s is new\n", partitionmap.Printable(list))
+					}
+				}
+				for _, list := range from {
+					if !slices.Contains(lists, list) {
+						fmt.Fprintf(cmd.ErrOrStderr(), "%s is no ingress list of %s any more: what is in it stays there\n", partitionmap.Printable(list), name)
+					}
+				}
+			}
+			cfg, err := redisconfig.Read(ctx, client, name)
+			if err != nil {
+				return err
+			}
+			if len(cfg.Units) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: no ingress lists\n", name)
+				return nil
+			}
+			for _, list := range cfg.Units {
+				fmt.Fprintln(cmd.OutOrStdout(), partitionmap.Printable(list))
+			}
+			return nil
+		})),
+	}
+	cmd.Flags().BoolVar(&none, "none", false, "no ingress lists")
+	return cmd
+}
