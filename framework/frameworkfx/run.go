@@ -130,7 +130,7 @@ func wired(err error) error {
 	if errors.As(cause, &graph) {
 		return &StartError{Faults: []error{cause, fmt.Errorf("which fx found so: %w", err)}}
 	}
-	return fmt.Errorf("cannot start: %v\n  which fx found so: %w", cause, err)
+	return fmt.Errorf("cannot start: %w\n  which fx found so: %w", cause, err)
 }
 
 // A process is what ends in several steps.

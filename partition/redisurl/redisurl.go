@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -159,9 +158,10 @@ func parse(raw string) (target, error) {
 
 // checkPort says that there is no such port: nothing would answer there, as if the server were down.
 func checkPort(host string) error {
-	_, port, err := net.SplitHostPort(host)
-	if err != nil || port == "" {
-		return nil // without one
+	i := strings.LastIndex(host, ":")
+	port := host[i+1:]
+	if i < 0 || port == "" || strings.HasSuffix(port, "]") {
+		return nil // without one; [::1] has none either
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fmt.Errorf("port %s: want 1 to 65535", port)

@@ -64,6 +64,7 @@ func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 		"http://u:SECRET@h":                                    `scheme "http"`,
 		"redis://u:SECRET@h:port":                              "cannot be read",
 		"redis://u:SECRET@h:70000":                             "port 70000: want 1 to 65535",
+		"redis://[::1]:65536":                                  "port 65536",
 		"redis://a:1,b:0":                                      "port 0",
 		"redis://u:SEC/RET@h":                                  "",
 		"redis://u:SECRET@h/x":                                 "database",
