@@ -15,41 +15,56 @@ import (
 // Names returns the names that have a configuration in the store, ascending; of a cluster, on
 // all masters. It walks through all keys of the store, a thousand a call.
 func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) {
+	all, err := candidates(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("redisconfig: look for names: %w", Explain(err))
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	var names []string
+	for _, name := range all {
+		// Not of the node that told of it: the slot may have moved meanwhile.
+		fields, err := client.HMGet(ctx, Key(name), fieldProtocol, fieldTotal).Result()
+		switch {
+		case redis.HasErrorPrefix(err, "WRONGTYPE"), err != nil && Forbidden(err):
+		case err != nil:
+			return nil, fmt.Errorf("redisconfig: look at %s: %w", Key(name), Explain(err))
+		case !slices.Contains(fields, nil): // other programs may call a hash so, too
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// candidates are the names whose configuration would be called like a key of the store. One may
+// be told twice.
+func candidates(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		names, err := namesOn(ctx, client)
-		slices.Sort(names)
-		return slices.Compact(names), err
+		return candidatesOn(ctx, client)
 	}
 	var mu sync.Mutex
 	var all []string
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		names, err := namesOn(ctx, master)
+		names, err := candidatesOn(ctx, master)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, names...)
 		return err
 	})
-	slices.Sort(all)
-	return slices.Compact(all), err
+	return all, err
 }
 
-// namesOn are those of one node. A key may be told twice.
-func namesOn(ctx context.Context, node redis.Cmdable) ([]string, error) {
+func candidatesOn(ctx context.Context, node redis.Cmdable) ([]string, error) {
 	var names []string
 	for cursor := uint64(0); ; {
 		keys, next, err := node.ScanType(ctx, cursor, Key("*"), 1000, "hash").Result()
 		if err != nil {
-			return nil, fmt.Errorf("redisconfig: look for names: %w", Explain(err))
+			return nil, err
 		}
 		for _, key := range keys {
 			name := strings.TrimSuffix(strings.TrimPrefix(key, "{"), "}:config")
-			if partition.CheckName(name) != nil || Key(name) != key {
-				continue
-			}
-			// Other programs may call a hash so, too.
-			fields, err := node.HMGet(ctx, key, fieldProtocol, fieldTotal).Result()
-			if err == nil && !slices.Contains(fields, nil) {
+			if partition.CheckName(name) == nil && Key(name) == key {
 				names = append(names, name)
 			}
 		}

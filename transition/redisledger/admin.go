@@ -47,6 +47,16 @@ func Init(ctx context.Context, client redis.UniversalClient, name string, cfg pa
 	return true, nil
 }
 
+// Known reports whether the store has a ledger of name: not where nobody has worked under it yet,
+// or its ledger stands elsewhere.
+func Known(ctx context.Context, client redis.UniversalClient, name string) (bool, error) {
+	n, err := client.Exists(ctx, keys(name)[1]).Result()
+	if err != nil {
+		return false, explain(ctx, name, "look for the ledger", err)
+	}
+	return n == 1, nil
+}
+
 // Idle returns an error that wraps ErrInUse and lists the peers if anybody may work
 // under name. Each call lets the store's clock go on by what passed since the last, so
 // that after all peers crashed it can be asked again until their leases are over.

@@ -3,17 +3,23 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
 )
 
 // A standing name is what --json prints of one.
@@ -25,17 +31,24 @@ type standing struct {
 	Trouble    string   `json:"trouble,omitempty"` // why no more is known
 }
 
-func namesCommand() *cobra.Command {
+func namesCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "names",
 		Short: "which names stand in the store, and how many peers of each live",
 		Long: `Lists the names of task processings in the store. It walks through all of its keys, a
-thousand a call, which disturbs nobody. A name whose ledger is in another store is
-listed where its tasks are, without its peers.`,
+thousand a call, which disturbs nobody. Names whose record of who holds what stands elsewhere
+are listed where their tasks are: with "?" for their peers, unless --ledger says where.`,
 		Args: cobra.NoArgs,
-		RunE: onStore(long, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, _ []string) error {
-			names, err := redisconfig.Names(ctx, client)
+		RunE: onLedger(stores, long, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, _ []string) error {
+			timeout, err := cmd.Flags().GetDuration("timeout")
+			if err != nil {
+				return err
+			}
+			if at.client == nil {
+				return exit.With(exit.Usage, errors.New("names are looked for where the tasks are: give --redis too"))
+			}
+			names, err := redisconfig.Names(ctx, at.client)
 			if err != nil {
 				return err
 			}
@@ -48,25 +61,18 @@ listed where its tasks are, without its peers.`,
 				fmt.Fprintln(table, "NAME\tPARTITIONS\tPEERS\tINGRESS")
 			}
 			for _, name := range names {
-				s := stands(ctx, client, name)
-				if err := ctx.Err(); err != nil {
+				s, err := at.stands(ctx, name, timeout)
+				switch {
+				case err != nil:
+					return errors.Join(table.Flush(), err)
+				case asJSON:
+					err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+				default:
+					s.row(table)
+				}
+				if err != nil {
 					return err
 				}
-				if asJSON {
-					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(s); err != nil {
-						return err
-					}
-					continue
-				}
-				if s.Trouble != "" {
-					fmt.Fprintf(table, "%s\t?\t?\t%s\n", name, oneLine(s.Trouble))
-					continue
-				}
-				peers := "?"
-				if s.Peers != nil {
-					peers = fmt.Sprint(*s.Peers)
-				}
-				fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, s.Partitions, peers, partitionmap.Printable(strings.Join(s.Ingress, "  ")))
 			}
 			return table.Flush()
 		}),
@@ -75,25 +81,62 @@ listed where its tasks are, without its peers.`,
 	return cmd
 }
 
-// stands returns what is known of name.
-func stands(ctx context.Context, client redis.UniversalClient, name string) standing {
+// row prints s as a line of the table.
+func (s standing) row(table io.Writer) {
+	partitions, peers, beside := "?", "?", partitionmap.Printable(strings.Join(s.Ingress, "  "))
+	if s.Partitions > 0 {
+		partitions = fmt.Sprint(s.Partitions)
+	}
+	if s.Peers != nil {
+		peers = fmt.Sprint(*s.Peers)
+	}
+	if s.Trouble != "" {
+		beside = oneLine(s.Trouble)
+	}
+	fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", s.Name, partitions, peers, beside)
+}
+
+// stands returns what is known of name. What cannot be read is trouble of its own; that the store
+// does not answer is an error.
+func (at *stand) stands(ctx context.Context, name string, within time.Duration) (standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	s := standing{Name: name, Ingress: []string{}}
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err != nil {
-		s.Trouble = err.Error()
-		return s
-	}
+	census, cfg, err := at.peers(ctx, name)
 	s.Partitions, s.Ingress = cfg.Total, append(s.Ingress, cfg.Units...)
-	census, err := status.Place{Client: client}.Census(ctx, name)
-	if err != nil {
-		return s
+	var coded *exit.Error
+	switch {
+	case err != nil && errors.As(exit.From(err), &coded) && coded.Code == exit.Unreachable && !redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return s, err
+	case err != nil:
+		s.Trouble = err.Error()
+	case census != nil:
+		live := 0
+		for _, peer := range census.Sessions {
+			if peer.State != machine.Gone && peer.Lease > 0 {
+				live++
+			}
+		}
+		s.Peers = &live
 	}
-	live := 0
-	for _, peer := range census.Sessions {
-		if peer.State != machine.Gone && peer.Lease > 0 {
-			live++
+	return s, nil
+}
+
+// peers returns who takes part in name, nil if nothing is known of that here.
+func (at *stand) peers(ctx context.Context, name string) (*transition.Census, partition.Config, error) {
+	cfg, err := redisconfig.Read(ctx, at.client, name)
+	if err != nil {
+		return nil, cfg, err
+	}
+	if at.store == nil {
+		if known, err := redisledger.Known(ctx, at.client, name); err != nil || !known {
+			return nil, cfg, err
 		}
 	}
-	s.Peers = &live
-	return s
+	place, err := at.of(ctx, name)
+	if err != nil {
+		return nil, cfg, err
+	}
+	census, err := place.Census(ctx, name)
+	return &census, cfg, err
 }

@@ -3,9 +3,13 @@ package command
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2/server"
+
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition/redistest"
 )
 
 func TestNames(t *testing.T) {
@@ -23,12 +27,15 @@ func TestNames(t *testing.T) {
 	client.HSet(t.Context(), "{other}:config", "total", "3", "colour", "red")       // another program's
 	client.HSet(t.Context(), "{worse}:config", "total", "3", "protocol", "977\x1b") // of a build to come
 	client.Set(t.Context(), "{text}:config", "total", 0)
+	client.HSet(t.Context(), "{away}:config", "total", "3", "protocol", "1", "hash", "xxhash64") // its ledger stands elsewhere
+	s.run("init broken --partitions 2")
+	client.HSet(t.Context(), "{broken}:sessions", "s", "garbage")
 
 	ctx, leave := context.WithCancel(t.Context())
 	var stood output
 	ended := make(chan error, 1)
 	go func() { ended <- s.start(ctx, &stood, "index bills --follow --lease 2500ms") }()
-	wait(t, func() bool { return strings.Contains(s.run("names"), "bills  8           1") })
+	wait(t, func() bool { return strings.Contains(strings.Join(strings.Fields(s.run("names")), " "), "bills 8 1") })
 	leave()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -36,9 +43,10 @@ func TestNames(t *testing.T) {
 
 	out := s.run("names")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 4 || strings.Join(strings.Fields(lines[1]), " ") != "bills 8 0" || strings.Join(strings.Fields(lines[2]), " ") != "mails 4 0 inbox" ||
-		!strings.Contains(lines[3], "protocol") || strings.Contains(out, "\x1b") {
-		t.Errorf("said\n%s", out)
+	for i, want := range []string{"NAME PARTITIONS PEERS INGRESS", "away 3 ?", "bills 8 0", "broken 2 ? redisledger: ", "mails 4 0 inbox", "worse ? ? redisconfig: "} {
+		if len(lines) != 6 || !strings.HasPrefix(strings.Join(strings.Fields(lines[i]), " "), want) || strings.Contains(out, "\x1b") {
+			t.Fatalf("want %q, said\n%s", want, out)
+		}
 	}
 	out = s.run("names --json")
 	if !strings.Contains(out, `{"name":"mails","partitions":4,"peers":0,"ingress":["inbox"]}`+"\n") || strings.Contains(out, `"other"`) || strings.Contains(out, `"text"`) {
@@ -84,5 +92,32 @@ func TestIngress(t *testing.T) {
 	}
 	for _, line := range []string{"ingress", "ingress n x --none", "ingress n x --ledger etcd://h:1/p"} {
 		s.fails(exit.Usage, line)
+	}
+}
+
+// A store that goes away in the middle is no list of fewer names.
+func TestNamesOfAStoreThatGoesAway(t *testing.T) {
+	t.Parallel()
+	mini, _ := redistest.Mini(t)
+	s := shell{t: t, url: "redis://" + mini.Addr()}
+	for _, name := range []string{"a", "b", "c"} {
+		s.run("init " + name + " --partitions 1")
+	}
+	for command, after := range map[string]int32{"HMGET": 2, "HGETALL": 2, "EXISTS": 1} {
+		var calls atomic.Int32
+		mini.Server().SetPreHook(func(peer *server.Peer, cmd string, _ ...string) bool {
+			if cmd == command {
+				calls.Add(1)
+			}
+			if calls.Load() < after {
+				return false
+			}
+			peer.Close()
+			return true
+		})
+		var out output
+		if err := s.start(t.Context(), &out, "names"); codeOf(err) != exit.Unreachable {
+			t.Errorf("%s: %v\n%s", command, err, out.String())
+		}
 	}
 }
