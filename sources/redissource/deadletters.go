@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
@@ -43,6 +44,22 @@ type DeadLetter struct {
 
 	element string // as it stands in its list
 }
+
+// Name is what d is called where it has to be told from others that have its ID, or none: its
+// partition and position, as in 3/17. What nobody could read has no position in the log: that of
+// a line is the one in its list, and another line, or none at all, may have it too. A part of a
+// hash of it tells them apart: 0/17-9f86d081.
+func (d DeadLetter) Name() string {
+	place := fmt.Sprintf("%v/%d", d.Partition, d.Position)
+	if d.ID != "" || d.element == "" {
+		return place
+	}
+	return fmt.Sprintf("%s-%08x", place, uint32(xxhash.Sum64String(d.element)))
+}
+
+// Same reports whether d and e stand as one and the same text in their list: either may be taken for
+// the other.
+func (d DeadLetter) Same(e DeadLetter) bool { return d.Partition == e.Partition && d.element == e.element }
 
 // ErrRaw means that a dead letter is no task that could be run.
 var ErrRaw = errors.New("the dead letter is no task: nobody could read it, and it is no line of an ingress list")

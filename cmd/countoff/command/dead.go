@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -30,7 +31,7 @@ func deadCommand() *cobra.Command {
 		Short: "what could not be done: list, show, requeue, drop",
 		Long: `Dead letters are tasks whose handler gave up or whose tries are over, whole, with the
 reason. They stay until somebody takes them away. An ID is that of the task, or
-PARTITION/POSITION as list prints it for what has none. A line of an ingress list that was
+what list prints for what has none, as in 3/17-9f86d081. A line of an ingress list that was
 no task is requeued to its list: peers that read it in another way by now find it there.
 
 The dead letters of a name that works a topic of Kafka are on a topic too: --kafka says
@@ -48,6 +49,7 @@ passed in its order. Times are in UTC, as those of countoff history.`,
 
 // A deadLetter is what --json prints of one.
 type deadLetter struct {
+	Name       string            `json:"name"` // tells it from others that have its id, or none
 	ID         string            `json:"id"`
 	Type       string            `json:"type"`
 	Key        string            `json:"key"`
@@ -67,7 +69,7 @@ type deadLetter struct {
 
 func jsonLetter(d redissource.DeadLetter, whole bool) deadLetter {
 	out := deadLetter{
-		ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Position: d.Position, Reason: d.Reason,
+		Name: d.Name(), ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Position: d.Position, Reason: d.Reason,
 		FirstError: d.FirstError, Attempts: d.Attempts, Crashes: d.Crashes, Born: known(d.Born), Died: known(d.Died), Raw: d.Raw,
 	}
 	if !whole {
@@ -91,10 +93,8 @@ func known(t time.Time) *time.Time {
 
 // called reports whether an argument may call d so.
 func called(d redissource.DeadLetter, id string) bool {
-	return d.ID != "" && d.ID == id || place(d) == id
+	return d.ID != "" && d.ID == id || d.Name() == id || fmt.Sprintf("%v/%d", d.Partition, d.Position) == id
 }
-
-func place(d redissource.DeadLetter) string { return fmt.Sprintf("%v/%d", d.Partition, d.Position) }
 
 // everywhere returns the partitions of name.
 func everywhere(ctx context.Context, client redis.UniversalClient, name string) ([]partition.ID, error) {
@@ -172,7 +172,7 @@ func (l *letterList) add(d redissource.DeadLetter) bool {
 	}
 	id := d.ID
 	if id == "" {
-		id = place(d)
+		id = d.Name()
 	}
 	tries := fmt.Sprint(d.Attempts)
 	if d.Crashes > 0 {
@@ -215,7 +215,7 @@ func deadShowCommand() *cobra.Command {
 		Short: "one dead letter, whole",
 		Args:  cobra.ExactArgs(2),
 		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			found, err := pick(ctx, client, args[0], args[1:])
+			found, err := pick(ctx, client, args[0], args[1:], false)
 			if err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func printLetter(out io.Writer, d redissource.DeadLetter) {
 	row("id", d.ID)
 	row("type", d.Type)
 	row("key", d.Key)
-	row("place", place(d)+" (partition/position)")
+	row("place", d.Name()+" (partition/position)")
 	row("reason", d.Reason)
 	row("first error", d.FirstError)
 	row("tries", fmt.Sprint(d.Attempts))
@@ -302,7 +302,7 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 				fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
 				return err
 			}
-			found, err := pick(ctx, client, args[0], args[1:])
+			found, err := pick(ctx, client, args[0], args[1:], true)
 			if err != nil {
 				return err
 			}
@@ -377,25 +377,60 @@ func deadPage(ctx context.Context, client redis.UniversalClient, name string, id
 	return page, err
 }
 
-// pick returns the dead letters that wanted names. What is named and not there is an error.
-func pick(ctx context.Context, client redis.UniversalClient, name string, wanted []string) (found []redissource.DeadLetter, err error) {
+// pick returns the dead letters that wanted names. What is named and not there is an error, and,
+// with one, what several are called.
+func pick(ctx context.Context, client redis.UniversalClient, name string, wanted []string, one bool) (found []redissource.DeadLetter, err error) {
 	ids, err := everywhere(ctx, client, name)
 	if err != nil {
 		return nil, err
 	}
-	missing := slices.Clone(wanted)
+	by := make(map[string][]redissource.DeadLetter)
 	err = redissource.DeadLetters(ctx, client, name, ids, func(d redissource.DeadLetter) bool {
-		is := func(id string) bool { return called(d, id) }
-		if slices.ContainsFunc(wanted, is) {
+		for _, id := range wanted {
+			if called(d, id) {
+				by[id] = append(by[id], d)
+			}
+		}
+		if slices.ContainsFunc(wanted, func(id string) bool { return called(d, id) }) {
 			found = append(found, d)
-			missing = slices.DeleteFunc(missing, is)
 		}
 		return true
 	})
-	if err == nil && len(missing) > 0 {
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	var errs []error
+	for _, id := range wanted {
+		if len(by[id]) == 0 {
+			missing = append(missing, id)
+		}
+		if one {
+			errs = append(errs, several(id, by[id]))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	if len(missing) > 0 {
 		err = fmt.Errorf("no dead letter of %s is called %s: see countoff dead list %s", name, strings.Join(missing, ", "), name)
 	}
 	return found, err
+}
+
+// several says that more letters than one are called id, and how to name one of them.
+func several(id string, letters []redissource.DeadLetter) error {
+	var names []string
+	for _, d := range letters {
+		if !d.Same(letters[0]) {
+			names = append(names, d.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	names = append([]string{letters[0].Name()}, names...)
+	return fmt.Errorf("%s may be any of %d dead letters: say %s", partitionmap.Printable(id), len(names), strings.Join(names, " or "))
 }
 
 func date(t time.Time) string {

@@ -132,6 +132,44 @@ func TestDeadListThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// What nobody could read has no position in the log: several may have one. A letter is taken only by
+// a name that no other has.
+func TestDeadTakesWhatIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	client := letters(t, s, []string{"a"}, nil)
+	key := redissource.KeysOf("n", 0).Dead
+	client.RPush(t.Context(), key, "one", "two", "twice", "twice")
+	var names []string
+	for line := range strings.Lines(s.run("dead list n")) {
+		names = append(names, strings.Fields(line)[0])
+	}
+	if len(names) != 6 || names[1] != "a" || names[2] == names[3] || names[4] != names[5] || !strings.HasPrefix(names[2], "0/0-") {
+		t.Fatalf("they are called %q", names)
+	}
+	for _, verb := range []string{"drop", "requeue"} {
+		err := s.fails(exit.Usage, "dead "+verb+" n 0/0")
+		if n := client.LLen(t.Context(), key).Val(); n != 5 || !strings.Contains(err, "say 0/0 or "+names[2]+" or "+names[3]) {
+			t.Errorf("%d of 5 are left, and it says %q", n, err)
+		}
+	}
+	if out := s.run("dead show n 0/0"); !strings.Contains(out, "\none\n") || !strings.Contains(out, "\ntwo\n") {
+		t.Errorf("shown was %s", out)
+	}
+	if out := s.run("dead drop n " + names[3]); out != "1 dropped\n" {
+		t.Error(out)
+	}
+	if out := s.run("dead drop n " + names[4]); out != "2 dropped\n" { // one and the same text
+		t.Error(out)
+	}
+	if left := client.LRange(t.Context(), key, 0, -1).Val(); len(left) != 2 || left[1] != "one" {
+		t.Errorf("left are %q", left)
+	}
+	if out := s.run("dead list n --json"); !strings.Contains(out, `{"name":"`+names[2]+`","id":""`) {
+		t.Error(out)
+	}
+}
+
 // What a limit leaves out is said, beside the lines of JSON and not among them.
 func TestDeadListSaysThatThereAreMore(t *testing.T) {
 	t.Parallel()
