@@ -31,7 +31,9 @@ const NoGroup = "-"
 const (
 	HeaderID   = "countoff-id"   // Task.ID; default: topic-partition-offset
 	HeaderType = "countoff-type" // Task.Type; default: none
+	HeaderFor  = "countoff-for"  // the name that it was requeued for: others of the topic pass over it
 
+	HeaderDeadName       = "countoff-dead-name" // whose it is: several names may work one topic
 	HeaderDeadTopic      = "countoff-dead-topic"
 	HeaderDeadPartition  = "countoff-dead-partition"
 	HeaderDeadOffset     = "countoff-dead-offset"
@@ -40,6 +42,7 @@ const (
 	HeaderDeadAttempts   = "countoff-dead-attempts"
 	HeaderDeadCrashes    = "countoff-dead-crashes"
 	HeaderDeadFirstError = "countoff-dead-first-error"
+	HeaderDeadGone       = "countoff-dead-gone" // the record was not there any more: nothing can be run again
 )
 
 // A Config says where the tasks are. Topic and Options (at least the brokers) must be

@@ -43,7 +43,7 @@ func headersOf(r *kgo.Record) map[string]string {
 	var headers map[string]string
 	for i := range r.Headers {
 		h := &r.Headers[i]
-		if h.Key == HeaderID || h.Key == HeaderType {
+		if h.Key == HeaderID || h.Key == HeaderType || h.Key == HeaderFor {
 			continue
 		}
 		if headers == nil {
@@ -93,20 +93,25 @@ func (n *names) id(offset int64) string {
 type death struct {
 	reason, first     string
 	attempts, crashes int
+	gone              bool // the topic has not got the record any more
 }
 
 // bury makes the dead letter of a record: the record, with headers that say where it
 // was and why it is dead. Those of an earlier death are taken off. Its time is that of
 // the death: retention counts from it, and would take away at once what was born long ago.
-func bury(r *kgo.Record, d death, topic string) *kgo.Record {
+func (s *Source) bury(r *kgo.Record, d death) *kgo.Record {
 	when := ""
 	if !born(r).IsZero() {
 		when = r.Timestamp.UTC().Format(time.RFC3339Nano)
 	}
 	l := &kgo.Record{Key: r.Key, Value: r.Value, Partition: r.Partition}
 	l.Headers = append(l.Headers, Alive(r.Headers)...)
+	if d.gone {
+		l.Headers = append(l.Headers, kgo.RecordHeader{Key: HeaderDeadGone, Value: []byte("true")})
+	}
 	for _, h := range [...]struct{ key, value string }{
-		{HeaderDeadTopic, topic},
+		{HeaderDeadName, s.name},
+		{HeaderDeadTopic, s.cfg.Topic},
 		{HeaderDeadPartition, strconv.Itoa(int(r.Partition))},
 		{HeaderDeadOffset, strconv.FormatInt(r.Offset, 10)},
 		{HeaderDeadBorn, when},
@@ -124,12 +129,23 @@ func bury(r *kgo.Record, d death, topic string) *kgo.Record {
 // letterRoom beside the record, and a letter that it refuses would hold up the partition for ever.
 const mostReason = letterRoom / 4
 
-// Alive returns headers without those that a dead letter adds: what the record had
-// when it was alive.
+// foreign reports whether r was requeued for another name than this, which is done with it, or has
+// it where it was before.
+func foreign(r *kgo.Record, name string) bool {
+	for i := range r.Headers {
+		if h := &r.Headers[i]; h.Key == HeaderFor {
+			return string(h.Value) != name
+		}
+	}
+	return false
+}
+
+// Alive returns headers without those that a dead letter adds, and a requeue: what the record
+// had when it was alive.
 func Alive(headers []kgo.RecordHeader) []kgo.RecordHeader {
 	var alive []kgo.RecordHeader
 	for _, h := range headers {
-		if !strings.HasPrefix(h.Key, "countoff-dead-") {
+		if !strings.HasPrefix(h.Key, "countoff-dead-") && h.Key != HeaderFor {
 			alive = append(alive, h)
 		}
 	}

@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,8 @@ func (g *grave) known(ctx context.Context) (kmsg.MetadataResponseTopic, error) {
 const knownAfter = 20 * time.Millisecond
 
 // create makes the dead topic like the topic: as many partitions, so that a letter
-// stays in its own, and room for the largest record and what a letter adds.
+// stays in its own, as many replicas, and room for the largest record and what a letter adds.
+// Letters are kept until somebody takes them away.
 func (g *grave) create(ctx context.Context) error {
 	s := g.source
 	live, err := s.topic(ctx)
@@ -166,17 +168,26 @@ func (g *grave) create(ctx context.Context) error {
 	described, err := prompt.Call(ctx, func() (kadm.ResourceConfigs, error) { return s.admin.DescribeTopicConfigs(ctx, s.cfg.Topic) })
 	if err == nil && len(described) == 1 {
 		for _, c := range described[0].Configs {
-			if n, err := strconv.Atoi(c.MaybeValue()); c.Key == "max.message.bytes" && err == nil {
-				more := strconv.Itoa(min(n+letterRoom, math.MaxInt32))
-				configs[c.Key] = &more
+			switch n, err := strconv.Atoi(c.MaybeValue()); {
+			case err != nil:
+			case c.Key == "max.message.bytes":
+				configs[c.Key] = kadm.StringPtr(strconv.Itoa(min(n+letterRoom, math.MaxInt32)))
+			case c.Key == "min.insync.replicas":
+				configs[c.Key] = c.Value
 			}
 		}
 	}
-	made, err := prompt.Call(ctx, func() (kadm.CreateTopicResponses, error) {
-		return s.admin.CreateTopics(ctx, int32(len(live.Partitions)), -1, configs, s.cfg.DeadTopic)
-	})
-	if err == nil {
-		err = made.Error()
+	create := func(replicas int16) error {
+		made, err := prompt.Call(ctx, func() (kadm.CreateTopicResponses, error) {
+			return s.admin.CreateTopics(ctx, int32(len(live.Partitions)), replicas, configs, s.cfg.DeadTopic)
+		})
+		return cmp.Or(err, made.Error())
+	}
+	configs["retention.ms"], configs["cleanup.policy"] = kadm.StringPtr("-1"), kadm.StringPtr("delete")
+	err = create(int16(len(live.Partitions[0].Replicas)))
+	if errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation) {
+		delete(configs, "retention.ms") // a broker may bound how long records are kept
+		err = create(-1)
 	}
 	if errors.Is(err, kerr.TopicAlreadyExists) {
 		return nil // by another peer

@@ -174,7 +174,7 @@ func TestARefusedAnswerIsNone(t *testing.T) {
 		}
 	}
 	commit(0)
-	if begin, err := src.begin(s.soon(), 0, bounds{0, 3, ""}); begin != 0 || err != nil {
+	if begin, err := src.begin(s.soon(), 0, bounds{start: 0, end: 3}); begin != 0 || err != nil {
 		t.Errorf("it begins at %d, %v, want where the group stands: 0", begin, err)
 	}
 	for _, whole := range []bool{true, false} {
@@ -199,7 +199,7 @@ func TestARefusedAnswerIsNone(t *testing.T) {
 			reply.Groups = append(reply.Groups, g)
 			return reply, nil, true
 		})
-		if begin, err := src.begin(s.soon(), 0, bounds{0, 3, ""}); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+		if begin, err := src.begin(s.soon(), 0, bounds{start: 0, end: 3}); !errors.Is(err, kerr.GroupAuthorizationFailed) {
 			t.Errorf("whole %v: it begins at %d, %v, want the refusal", whole, begin, err)
 		}
 	}
@@ -219,7 +219,31 @@ func (refusingStore) Reset(context.Context, partition.Grant, partition.Token, in
 func TestAResetThatFails(t *testing.T) {
 	src := &Source{store: refusingStore{}, cfg: Config{OutOfRange: Latest}}
 	f := progress.Found{Opened: progress.Opened{Base: 1}}
-	if err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{4, 8, "x"}, &f); !errors.Is(err, errReset) {
+	if err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{start: 4, end: 8, stable: 8, life: "x"}, &f); !errors.Is(err, errReset) {
 		t.Errorf("it is placed at %d, %v", f.Base, err)
+	}
+}
+
+// Letters stay until somebody takes them away, whatever the broker does with topics that say nothing. A
+// broker that bounds it has its way.
+func TestLettersAreKept(t *testing.T) {
+	s := newStage(t, 1) // kafkatest makes topics with retention.ms=-1
+	if _, err := s.source(Config{}).grave.ready(s.soon()); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]string{}
+	for _, topic := range []string{s.topic, s.topic + ".dead"} {
+		c, err := s.admin.DescribeTopicConfigs(s.soon(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range c[0].Configs {
+			if e.Key == "retention.ms" {
+				kept[topic] = e.MaybeValue()
+			}
+		}
+	}
+	if kept[s.topic] != kept[s.topic+".dead"] {
+		t.Errorf("records are kept %s ms, letters %s ms", kept[s.topic], kept[s.topic+".dead"])
 	}
 }

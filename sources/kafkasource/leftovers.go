@@ -39,12 +39,12 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		case r == nil && pos >= log.start && pos < log.end:
 			// Nothing is out of range: a newer record of its key is in the log.
 			d.reason = fmt.Sprintf("the topic %s is compacted and has not got it any more: a newer record of its key is there", s.cfg.Topic)
-			r = &kgo.Record{Partition: int32(g.ID), Offset: pos}
+			r, d.gone = &kgo.Record{Partition: int32(g.ID), Offset: pos}, true
 		case r == nil && s.cfg.OutOfRange == Fail:
 			return nil, &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: pos, Start: log.start, End: log.end, Policy: Fail}
 		case r == nil:
 			d.reason = fmt.Sprintf("the topic %s has not got it any more: it was open for longer than records are kept", s.cfg.Topic)
-			r = &kgo.Record{Partition: int32(g.ID), Offset: pos}
+			r, d.gone = &kgo.Record{Partition: int32(g.ID), Offset: pos}, true
 		case t.Crashes >= s.cfg.CrashLimit:
 			d.reason = fmt.Sprintf("its peer died %d times while it ran alone", t.Crashes)
 		default:
@@ -66,7 +66,7 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 
 // end makes a dead letter of an open record, right after Open.
 func (s *Source) end(ctx context.Context, g partition.Grant, tok partition.Token, f *progress.Found, r *kgo.Record, d death) error {
-	if _, err := s.grave.put(ctx, []*letter{{record: bury(r, d, s.cfg.Topic)}}); err != nil {
+	if _, err := s.grave.put(ctx, []*letter{{record: s.bury(r, d)}}); err != nil {
 		return err
 	}
 	a, err := s.store.Settle(ctx, g, tok, &progress.Request{

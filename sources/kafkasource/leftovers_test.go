@@ -57,7 +57,7 @@ func TestLeftovers(t *testing.T) {
 			5: {Crashes: 2}, 6: {Crashes: 3}, 7: {Crashes: 2}, 8: {Crashes: 2}, 9: {Crashes: 1}, 10: {Crashes: 2},
 		},
 	}
-	records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{0, 12, ""}, f)
+	records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 0, end: 12}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestLeftoversAreReadByOneClient(t *testing.T) {
 	src := s.source(Config{Buffer: 1, Options: append(s.broker.Options(), kgo.WithHooks(&made))})
 	recall := func(wanted ...int64) (connections int32) {
 		before := made.Load()
-		read, err := src.recall(s.soon(), 0, bounds{0, n, ""}, wanted)
+		read, err := src.recall(s.soon(), 0, bounds{start: 0, end: n}, wanted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestLeftoversThatAreGone(t *testing.T) {
 		store := &yesStore{Store: src.store}
 		src.store = store
 		f := &progress.Found{Opened: progress.Opened{Base: 4}, Lifted: []int64{1, 3, 9}}
-		records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{2, 5, ""}, f)
+		records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 2, end: 5}, f)
 		var at []int64
 		for _, r := range records {
 			at = append(at, r.Offset)
@@ -190,7 +190,7 @@ func TestPlace(t *testing.T) {
 			f.Lifted, f.Done, f.Tried, f.Writes = []int64{1}, []int64{9}, map[int64]progress.Tried{1: {Tries: 1}}, 20
 			var told []error
 			src := &Source{store: store, cfg: Config{OutOfRange: c.policy, Warn: func(err error) { told = append(told, err) }}}
-			err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{4, 8, "x"}, &f)
+			err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{start: 4, end: 8, stable: 8, life: "x"}, &f)
 			if c.want == "" {
 				if e := asRange(err); e == nil || e.Base != c.found.Base || len(store.resets)+len(told) > 0 {
 					t.Errorf("it is %+v, %v, reset to %v; want an OutOfRangeError", f, err, store.resets)

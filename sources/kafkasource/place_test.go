@@ -20,6 +20,7 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
+	"github.com/countoff/countoff/sources/redisprogress"
 )
 
 // A partition that nobody has opened begins where the configuration says, or where
@@ -492,4 +493,23 @@ func TestTopicsWithoutIDs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Positions are Kafka's: where the fence is lost, what is left of an older life must not pass what was
+// open. The group knows where to go on.
+func TestTheFenceAloneIsLost(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 10)
+	src := s.source(Config{})
+	st := s.open(src, 0)
+	got := s.take(st, 10)
+	s.settle(st, sources.Done, got[0], got[9]) // 1 to 8 are open
+	s.until("committed", func() bool { return s.committed(s.name, 0) == 1 })
+	k := redisprogress.Elsewhere(s.name, 0)
+	s.redis.Del(s.soon(), k.Fence)
+	_ = st.Close(s.soon())
+	st = s.open(src, 0)
+	s.push(0, "u", 1)
+	again := s.take(st, 1)
+	s.want("the first task of the next owner", again[0], "t1")
 }

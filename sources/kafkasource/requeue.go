@@ -14,22 +14,23 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
-// Requeue writes the dead letters of Topic back to the partitions that they came from, oldest
-// first, so that those of a key keep their order, and returns how many. Where Topic has not got
-// that partition any more they go to the one of their key. It ends with
+// Requeue writes the dead letters of name, which works Topic, back to the partitions that they came
+// from, oldest first, so that those of a key keep their order, and returns how many. Where Topic has
+// not got that partition any more they go to the one of their key. It ends with
 // the letters that were there when it began. match says which; those that it refuses are
-// dropped. Nil: all. So is what is no dead letter of ours; the error says that there
-// was some, after the rest was done. Letters of other topics are left to those.
+// dropped. Nil: all. So is what cannot be run again, since it is no dead letter of ours, or its
+// record was gone before it died; the error says that there was some, after the rest was done.
+// Letters of other names and topics are left to those, and other names that work Topic pass over
+// what is requeued; a consumer of another kind sees it.
 //
 // Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the
-// group DeadTopic + ".requeued" (DeadTopic + "." + Topic + ".requeued" if DeadTopic is not the
-// default), also when a letter could not be written: called again it
+// group DeadTopic + "." + name + ".requeued", also when a letter could not be written: called again it
 // goes on from there. After a crash it may write some a second time. The records get the
 // present time, since retention would take them away otherwise, and keep their id.
-func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
+func Requeue(ctx context.Context, name string, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
 	foreign := 0
 	var first error // why the first of them is
-	err = walk(ctx, "requeue", cfg, true, func(q *walker, r *kgo.Record) error {
+	err = walk(ctx, "requeue", name, cfg, true, func(q *walker, r *kgo.Record) error {
 		if match != nil && !match(r) {
 			return nil
 		}
@@ -51,27 +52,27 @@ func Requeue(ctx context.Context, cfg Config, match func(*kgo.Record) bool) (n i
 		return nil
 	})
 	if first != nil {
-		err = errors.Join(err, fmt.Errorf("kafkasource: requeue passed over %d that are no dead letters of ours, first in %w", foreign, first))
+		err = errors.Join(err, fmt.Errorf("kafkasource: requeue passed over %d that cannot be run again, first in %w", foreign, first))
 	}
 	return n, err
 }
 
-// Drop passes over the dead letters of Topic that are there, and returns how many: they are
+// Drop passes over the dead letters of name that are there, and returns how many: they are
 // neither listed nor requeued any more. What is on the topic stays for as long as its
 // retention says. Of cfg it uses what Requeue does.
-func Drop(ctx context.Context, cfg Config) (n int, err error) {
-	err = walk(ctx, "drop", cfg, true, func(*walker, *kgo.Record) error {
+func Drop(ctx context.Context, name string, cfg Config) (n int, err error) {
+	err = walk(ctx, "drop", name, cfg, true, func(*walker, *kgo.Record) error {
 		n++
 		return nil
 	})
 	return n, err
 }
 
-// DeadLetters gives each the dead letters of Topic that were neither requeued nor dropped, by
+// DeadLetters gives each the dead letters of name that were neither requeued nor dropped, by
 // partition, oldest first, until it returns false. Of cfg it uses what Requeue does. A
 // dead topic that is not there has none.
-func DeadLetters(ctx context.Context, cfg Config, each func(*kgo.Record) bool) error {
-	err := walk(ctx, "dead letters", cfg, false, func(_ *walker, r *kgo.Record) error {
+func DeadLetters(ctx context.Context, name string, cfg Config, each func(*kgo.Record) bool) error {
+	err := walk(ctx, "dead letters", name, cfg, false, func(_ *walker, r *kgo.Record) error {
 		if !each(r) {
 			return errEnough
 		}
@@ -87,9 +88,9 @@ var errEnough = errors.New("enough")
 
 // walk does something with each letter that was not passed yet, up to those that are there
 // now. With pass, what it came past is passed.
-func walk(ctx context.Context, what string, cfg Config, pass bool, do func(*walker, *kgo.Record) error) error {
-	cfg = cfg.withDefaults("requeue")
-	if err := cfg.validate(); err != nil {
+func walk(ctx context.Context, what, name string, cfg Config, pass bool, do func(*walker, *kgo.Record) error) error {
+	cfg = cfg.withDefaults(name)
+	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
 		return err
 	}
 	client, err := kgo.NewClient(cfg.options()...)
@@ -100,27 +101,19 @@ func walk(ctx context.Context, what string, cfg Config, pass bool, do func(*walk
 	if err := consumes(client); err != nil {
 		return err
 	}
-	w := walker{client: client, admin: kadm.NewClient(client), cfg: cfg, group: passedBy(cfg), pass: pass, do: do}
+	w := walker{client: client, admin: kadm.NewClient(client), name: name, cfg: cfg, group: cfg.DeadTopic + "." + name + ".requeued", pass: pass, do: do}
 	if err := w.run(ctx); err != nil {
 		return fmt.Errorf("kafkasource: %s of %s: %w", what, cfg.DeadTopic, explain(err))
 	}
 	return nil
 }
 
-// passedBy is the group that keeps which letters were passed. Topics that share a dead topic have one
-// each: what one has passed the other has not.
-func passedBy(cfg Config) string {
-	if cfg.DeadTopic == deadOf(cfg.Topic) {
-		return cfg.DeadTopic + ".requeued"
-	}
-	return cfg.DeadTopic + "." + cfg.Topic + ".requeued"
-}
-
 type walker struct {
 	client *kgo.Client
 	admin  *kadm.Client
+	name   string
 	cfg    Config
-	group  string
+	group  string // keeps which letters were passed; each name has its own: what one has passed another has not
 	pass   bool
 	do     func(*walker, *kgo.Record) error
 	total  int // partitions of Topic; 0: not asked yet
@@ -195,11 +188,12 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 	return nil
 }
 
-// ours reports whether a letter is of Topic. So may be what does not say: it is no letter, and to be told.
+// ours reports whether a letter is of the name and of Topic. So may be what does not say: it is no
+// letter, and to be told.
 func (w *walker) ours(l *kgo.Record) bool {
 	for _, h := range l.Headers {
-		if h.Key == HeaderDeadTopic {
-			return string(h.Value) == w.cfg.Topic
+		if h.Key == HeaderDeadName && string(h.Value) != w.name || h.Key == HeaderDeadTopic && string(h.Value) != w.cfg.Topic {
+			return false
 		}
 	}
 	return true
@@ -264,6 +258,8 @@ func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
 			r.Partition = int32(p)
 		case HeaderDeadOffset:
 			where.offset = string(h.Value)
+		case HeaderDeadGone:
+			return nil, errors.New("its record was not there any more when it died")
 		case HeaderID:
 			id = true
 		}
@@ -275,5 +271,6 @@ func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
 		name := where.topic + "-" + strconv.Itoa(int(r.Partition)) + "-" + where.offset
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: HeaderID, Value: []byte(name)})
 	}
+	r.Headers = append(r.Headers, kgo.RecordHeader{Key: HeaderFor, Value: []byte(w.name)})
 	return r, nil
 }

@@ -33,7 +33,7 @@ func TestRequeue(t *testing.T) {
 	}
 	requeue := func(want int) {
 		t.Helper()
-		n, err := Requeue(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}, func(r *kgo.Record) bool { return string(r.Value) != "bob1" })
+		n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, func(r *kgo.Record) bool { return string(r.Value) != "bob1" })
 		if err != nil || n != want {
 			t.Fatalf("requeued %d, %v, want %d", n, err, want)
 		}
@@ -60,7 +60,7 @@ func TestDeadLetters(t *testing.T) {
 	list := func(most int) string {
 		t.Helper()
 		var values []string
-		err := DeadLetters(s.soon(), cfg, func(r *kgo.Record) bool {
+		err := DeadLetters(s.soon(), s.name, cfg, func(r *kgo.Record) bool {
 			values = append(values, string(r.Value))
 			return len(values) < most
 		})
@@ -84,14 +84,14 @@ func TestDeadLetters(t *testing.T) {
 	if got := list(2); got != "t0 t1" {
 		t.Errorf("listed %q, two were wanted", got)
 	}
-	if n, err := Drop(s.soon(), cfg); n != 3 || err != nil {
+	if n, err := Drop(s.soon(), s.name, cfg); n != 3 || err != nil {
 		t.Errorf("dropped %d, %v", n, err)
 	}
 	die(1)
 	if got := list(9); got != "t0" {
 		t.Errorf("after the drop there is %q", got)
 	}
-	if n, err := Requeue(s.soon(), cfg, nil); n != 1 || err != nil {
+	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 1 || err != nil {
 		t.Errorf("requeued %d, %v", n, err)
 	}
 	if got := list(9); got != "" {
@@ -131,14 +131,14 @@ func TestLettersInATransaction(t *testing.T) {
 	letters.topic = dead
 	letters.cut(0, 1)
 	var listed []string
-	err := DeadLetters(s.soon(), cfg, func(r *kgo.Record) bool {
+	err := DeadLetters(s.soon(), s.name, cfg, func(r *kgo.Record) bool {
 		listed = append(listed, string(r.Value))
 		return true
 	})
 	if err != nil || fmt.Sprint(listed) != "[t5]" {
 		t.Errorf("listed %q, %v, want t5", listed, err)
 	}
-	if n, err := Requeue(s.soon(), cfg, nil); n != 1 || err != nil {
+	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 1 || err != nil {
 		t.Errorf("requeued %d, %v, want 1", n, err)
 	}
 	task := s.take(s.open(s.source(Config{}), 0), 1)[0]
@@ -153,7 +153,7 @@ func TestLettersOfOthers(t *testing.T) {
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
 	cfg := Config{Topic: s.topic + ".live", DeadTopic: s.topic, Options: s.broker.Options()}
-	if n, err := Requeue(s.soon(), cfg, nil); n != 0 || err == nil || !strings.Contains(err.Error(), "partition 0, offset 0") ||
+	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 0 || err == nil || !strings.Contains(err.Error(), "partition 0, offset 0") ||
 		!strings.Contains(err.Error(), HeaderDeadPartition) {
 		t.Errorf("requeued %d, %v, want that the first is no letter of ours", n, err)
 	}
@@ -173,7 +173,7 @@ func TestLettersOfOthers(t *testing.T) {
 func TestTopicsThatShareADeadTopic(t *testing.T) {
 	s := newStage(t, 1)
 	dead, other := s.broker.Topic(1), *s
-	other.topic = s.broker.Topic(1)
+	other.topic, other.name = s.broker.Topic(1), s.name+"-too"
 	for _, of := range []*stage{s, &other} { // theirs lie between each other's
 		for i := range 2 {
 			of.bury(s.client, dead, fmt.Sprint(i))
@@ -184,18 +184,18 @@ func TestTopicsThatShareADeadTopic(t *testing.T) {
 	want := func(of *stage, n int) {
 		t.Helper()
 		listed := 0
-		if err := DeadLetters(s.soon(), cfg(of), func(*kgo.Record) bool { listed++; return true }); err != nil || listed != n {
+		if err := DeadLetters(s.soon(), of.name, cfg(of), func(*kgo.Record) bool { listed++; return true }); err != nil || listed != n {
 			t.Errorf("%d letters are listed, %v, want %d", listed, err, n)
 		}
 	}
 	want(s, 3)
 	want(&other, 2)
-	if n, err := Requeue(s.soon(), cfg(&other), nil); n != 2 || err != nil {
+	if n, err := Requeue(s.soon(), other.name, cfg(&other), nil); n != 2 || err != nil {
 		t.Errorf("requeued %d, %v, want 2", n, err)
 	}
 	want(&other, 0)
 	want(s, 3)
-	if n, err := Drop(s.soon(), cfg(s)); n != 3 || err != nil {
+	if n, err := Drop(s.soon(), s.name, cfg(s)); n != 3 || err != nil {
 		t.Errorf("dropped %d, %v, want 3", n, err)
 	}
 	want(s, 0)
@@ -222,7 +222,7 @@ func TestARequeueToATopicThatHasShrunk(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.broker.Create(s.topic, 2)
-	if n, err := Requeue(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 3 || err != nil {
+	if n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 3 || err != nil {
 		t.Fatalf("requeued %d, %v, want 3", n, err)
 	}
 	home, err := partition.Murmur2.Of("dan", 2)
@@ -251,7 +251,7 @@ func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
 	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
 	requeue := func(ctx context.Context, want int, says string) {
 		t.Helper()
-		n, err := Requeue(ctx, cfg, nil)
+		n, err := Requeue(ctx, s.name, cfg, nil)
 		if n != want || says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("requeued %d, %v; want %d and %q", n, err, want, says)
 		}
@@ -261,7 +261,7 @@ func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
 	letters.topic = dead
 	letters.push(0, "foreign", 2)
 	s.bury(s.client, dead, "1")
-	requeue(s.soon(), 2, "2 that are no dead letters of ours, first in "+dead+": partition 0, offset 1")
+	requeue(s.soon(), 2, "2 that cannot be run again, first in "+dead+": partition 0, offset 1")
 	requeue(s.soon(), 0, "")
 
 	least := "1000"
@@ -296,7 +296,7 @@ func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(s.soon())
 	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
-	n, err := Requeue(ctx, cfg, func(r *kgo.Record) bool {
+	n, err := Requeue(ctx, s.name, cfg, func(r *kgo.Record) bool {
 		if r.Offset == 2 {
 			cancel()
 		}
@@ -305,7 +305,7 @@ func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
 	if n != 2 || !errors.Is(err, context.Canceled) {
 		t.Errorf("requeued %d, %v, want the two before the interruption", n, err)
 	}
-	if n, err := Requeue(s.soon(), cfg, nil); n != 1 || err != nil {
+	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 1 || err != nil {
 		t.Errorf("then requeued %d, %v, want 1", n, err)
 	}
 }
@@ -316,7 +316,7 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 	st := s.open(s.source(Config{}), 0)
 	s.push(0, "t", 1)
 	s.settle(st, sources.Dead, s.take(st, 1)...)
-	member := s.broker.Client(kgo.ConsumerGroup(s.topic+".dead.requeued"), kgo.ConsumeTopics(s.topic))
+	member := s.broker.Client(kgo.ConsumerGroup(s.topic+".dead."+s.name+".requeued"), kgo.ConsumeTopics(s.topic))
 	joined := make(chan struct{})
 	ctx, cancel := context.WithCancel(s.soon())
 	go func() {
@@ -327,7 +327,7 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 		_, generation := member.GroupMetadata()
 		return generation > 0
 	})
-	if _, err := Drop(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}); err == nil || !strings.Contains(err.Error(), "UNKNOWN_MEMBER_ID") {
+	if _, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}); err == nil || !strings.Contains(err.Error(), "UNKNOWN_MEMBER_ID") {
 		t.Errorf("dropped with %v, want what the group says", err)
 	}
 	cancel()
@@ -368,4 +368,64 @@ func TestPoisonBehindWhatIsPassed(t *testing.T) {
 	if b := <-buried; deaths-1 != 4 || b.Position != 1 {
 		t.Errorf("%d peers died, want 4; buried: %+v", deaths-1, b)
 	}
+}
+
+// Two names work one topic, as two consumer groups do. What one of them gave up is its own: the other
+// neither lists nor drops it, and what is requeued is nothing to who was done with it.
+func TestARequeueIsOfOneName(t *testing.T) {
+	s := newStage(t, 1)
+	other := *s
+	other.name = s.name + "-audit"
+	s.push(0, "t", 2)
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	billing, audit := s.open(s.source(Config{}), 0), other.open(other.source(Config{}), 0)
+	s.settle(billing, sources.Done, s.take(billing, 2)...)
+	got := other.take(audit, 2)
+	other.settle(audit, sources.Done, got[0])
+	other.settle(audit, sources.Dead, got[1])
+	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 0 || err != nil {
+		t.Errorf("%d of the other's were requeued, %v", n, err)
+	}
+	if n, err := Drop(s.soon(), s.name, cfg); n != 0 || err != nil {
+		t.Errorf("%d of the other's were dropped, %v", n, err)
+	}
+	for range 2 { // it dies again
+		if n, err := Requeue(s.soon(), other.name, cfg, nil); n != 1 || err != nil {
+			t.Errorf("%d were requeued, %v", n, err)
+		}
+		again := other.take(audit, 1)
+		other.want("audit gets", again[0], "t1")
+		if len(again[0].Headers) > 0 || again[0].ID != got[1].ID {
+			t.Errorf("it comes as %+v", again[0])
+		}
+		other.settle(audit, sources.Dead, again[0])
+	}
+	s.push(0, "next", 1)
+	s.want("billing, which was done with it, gets", s.take(billing, 1)[0], "next0")
+}
+
+// A letter whose record was gone before it died has nothing to run again. It keeps none of the others.
+func TestALetterWithoutItsRecord(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 40, "k")
+	src := s.source(Config{Window: 4, OutOfRange: Earliest})
+	st := s.open(src, 0)
+	first := s.take(st, 1)
+	if err := st.Settle(s.soon(), sources.Settlement{Task: &first[0], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "no luck"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.settle(st, sources.Done, s.take(st, 1)...)
+	}
+	s.close(st)
+	s.cut(0, 15)
+	st = s.open(src, 0)
+	rest := s.take(st, 19)
+	s.settle(st, sources.Dead, rest[0])
+	s.settle(st, sources.Done, rest[1:]...)
+	n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil)
+	if n != 1 || err == nil || !strings.Contains(err.Error(), "passed over 1 that cannot be run again") {
+		t.Errorf("requeued %d, %v", n, err)
+	}
+	s.want("requeued is", s.take(st, 1)[0], "t21")
 }

@@ -52,9 +52,9 @@ func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
 	r := s.records.at(pos)
 	seq := s.settle(pos, progress.Dead, d.Attempt, progress.Content{})
 	if r != nil { // else it had ended
-		s.letters[seq] = &letter{record: bury(r, death{
+		s.letters[seq] = &letter{record: s.source.bury(r, death{
 			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: logstream.FirstError(d.Task, d.Reason),
-		}, s.source.cfg.Topic)}
+		})}
 	}
 	return seq
 }

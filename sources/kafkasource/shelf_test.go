@@ -63,7 +63,7 @@ func open0(open []int64) int64 {
 // one Delivery.
 func TestTakeAllocations(t *testing.T) {
 	const batch = 256
-	s := &stream{Stream: &logstream.Stream{Log: progress.New(progress.Config{}, progress.Opened{})}, prefix: "orders-7-", first: &sources.Delivery{Attempt: 1}}
+	s := &stream{source: new(Source), Stream: &logstream.Stream{Log: progress.New(progress.Config{}, progress.Opened{})}, prefix: "orders-7-", first: &sources.Delivery{Attempt: 1}}
 	records, all, next := make([]*kgo.Record, batch), make([]int64, batch), int64(0)
 	var tasks []sources.Task
 	through := func() {

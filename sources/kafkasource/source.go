@@ -248,7 +248,7 @@ func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64,
 		}
 	}
 	if s.cfg.Start == Latest && !s.grown(id) {
-		return log.end, nil
+		return log.stable, nil
 	}
 	return log.start, nil
 }
@@ -257,7 +257,7 @@ func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64,
 // each has its beginning, whenever it is opened, and one that has none is younger. Peers may do it side by
 // side: an owner's own commits go on.
 func (s *Source) mark(ctx context.Context) error {
-	ends, err := prompt.Call(ctx, func() (kadm.ListedOffsets, error) { return s.admin.ListEndOffsets(ctx, s.cfg.Topic) })
+	ends, err := prompt.Call(ctx, func() (kadm.ListedOffsets, error) { return s.admin.ListCommittedOffsets(ctx, s.cfg.Topic) })
 	if err == nil {
 		err = ends.Error()
 	}
@@ -282,7 +282,7 @@ func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Tok
 		case Earliest:
 			base = log.start
 		case Latest:
-			base = log.end
+			base = log.stable
 		default:
 			return lost
 		}

@@ -128,7 +128,7 @@ func TestLookingMakesNoTopic(t *testing.T) {
 	st := s.open(src, 0)
 	s.take(st, 1)
 	src.mirror.look(s.soon())
-	if err := DeadLetters(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}, nil); err != nil {
+	if err := DeadLetters(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil); err != nil {
 		t.Error(err)
 	}
 	made, err := s.admin.ListTopics(s.soon())
@@ -241,7 +241,7 @@ func TestOptionsThatConsume(t *testing.T) {
 		if src != nil {
 			src.Close()
 		}
-		if _, err := Drop(s.soon(), Config{Topic: s.topic, Options: append(s.broker.Options(), opt)}); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: append(s.broker.Options(), opt)}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: drop: %v, want that it is refused", name, err)
 		}
 	}
@@ -258,7 +258,31 @@ func TestALetterIsAsSmallAsItsRecord(t *testing.T) {
 	}
 	st := s.open(s.source(Config{}), 0)
 	s.settle(st, sources.Dead, s.take(st, 1)...)
-	if n, err := Requeue(s.soon(), Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 1 || err != nil {
+	if n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 1 || err != nil {
 		t.Errorf("requeued %d, %v", n, err)
 	}
+}
+
+// What a transaction has open when a name begins at the latest comes when it is committed: all of it, as
+// after the last stable offset for any other consumer.
+func TestATransactionThatIsOpenAtTheLatestIsNotSkipped(t *testing.T) {
+	s := newStage(t, 1)
+	p := s.broker.Client(kgo.TransactionalID(s.name + "-tx"))
+	if err := p.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := p.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Partition: 0, Value: fmt.Append(nil, "t", i)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := s.open(s.source(Config{Start: Latest}), 0)
+	if err := p.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Partition: 0, Value: []byte("t3")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.EndTransaction(s.soon(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	got := s.take(st, 1)
+	s.want("the first of a transaction that was committed after the start", got[0], "t0")
 }

@@ -72,7 +72,7 @@ func (s *stream) take(records []*kgo.Record, lifted bool) {
 }
 
 func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
-	if r.Attrs.IsControl() {
+	if r.Attrs.IsControl() || foreign(r, s.source.name) {
 		s.Log.Skip(r.Offset + 1)
 		return
 	}

@@ -273,7 +273,7 @@ func TestRecordWithoutTime(t *testing.T) {
 	if !task.Born.IsZero() {
 		t.Errorf("it was born %v", task.Born)
 	}
-	for _, h := range bury(r, death{}, "orders").Headers {
+	for _, h := range (&Source{cfg: Config{Topic: "orders"}}).bury(r, death{}).Headers {
 		if h.Key == HeaderDeadBorn && len(h.Value) > 0 {
 			t.Errorf("its dead letter says %s of when it was born", h.Value)
 		}

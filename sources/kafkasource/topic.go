@@ -17,6 +17,7 @@ import (
 // bounds are what the topic has of a partition.
 type bounds struct {
 	start, end int64 // the first record, and the one that comes next
+	stable     int64 // the end for who begins there: what a transaction has open comes when it is committed
 	life       string
 }
 
@@ -75,13 +76,14 @@ func (s *Source) bounds(ctx context.Context, p int32) (bounds, error) {
 	b := bounds{life: lifeOf(t.TopicID)}
 	for _, ask := range []struct {
 		timestamp int64
+		isolation int8
 		at        *int64
-	}{{-2, &b.start}, {-1, &b.end}} {
+	}{{-2, 0, &b.start}, {-1, 0, &b.end}, {-1, 1, &b.stable}} {
 		req := kmsg.NewPtrListOffsetsRequest()
 		req.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: s.cfg.Topic, Partitions: []kmsg.ListOffsetsRequestTopicPartition{{
 			Partition: p, CurrentLeaderEpoch: -1, Timestamp: ask.timestamp, MaxNumOffsets: 1,
 		}}}}
-		req.ReplicaID = -1
+		req.ReplicaID, req.IsolationLevel = -1, ask.isolation
 		reply, err := req.RequestWith(ctx, prompt.Client{Client: s.client})
 		if err == nil {
 			*ask.at, err = listed(reply)

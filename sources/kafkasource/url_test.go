@@ -235,7 +235,7 @@ func TestNobodyListens(t *testing.T) {
 	cfg := Config{Topic: "orders", Options: opts}
 	b := &stage{T: t, redis: newRedis(t), name: newName(t), topic: cfg.Topic}
 	_, layout := b.source(cfg).Layout(b.soon())
-	_, requeue := Requeue(b.soon(), cfg, nil)
+	_, requeue := Requeue(b.soon(), "n", cfg, nil)
 	for what, err := range map[string]error{"layout": layout, "requeue": requeue} {
 		for _, word := range append(gone, "connection refused", "start the broker") {
 			if err == nil || !strings.Contains(err.Error(), word) {

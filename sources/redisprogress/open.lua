@@ -19,13 +19,18 @@ local b, n, h, s = tonumber(f[3]), tonumber(f[4] or '0'), tonumber(f[5] or '0'),
 
 if t ~= ARGV[1] then
   if tonumber(ARGV[2]) <= epoch then return {0, epoch} end
-  -- Positions are never used again. Where there is no fence, or the list ends before
+  -- Positions of a list are never used again. Where there is no fence, or the list ends before
   -- what is known of it (somebody has cut it), what is there is counted from beyond
-  -- all that an older life knew, and that is forgotten.
+  -- all that an older life knew, and that is forgotten. Without a list they are the log's own,
+  -- and ARGV[4] is where it goes on: what is left of an older life would pass what is open.
   local known = h
+  if not b and not list then
+    b = tonumber(ARGV[4])
+    redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
+  end
   for _, x in ipairs(redis.call('ZRANGE', KEYS[2], -1, -1)) do known = math.max(known, tonumber(x) + 1) end
   for _, x in ipairs(redis.call('HKEYS', KEYS[4])) do known = math.max(known, tonumber(x) + 1) end
-  if not b or list and b + redis.call('LLEN', KEYS[5]) < known then
+  if list and (not b or b + redis.call('LLEN', KEYS[5]) < known) then
     b = math.max(b or tonumber(ARGV[4]), known)
     for _, x in ipairs(redis.call('HKEYS', KEYS[3])) do b = math.max(b, tonumber(x) + 1) end
     redis.call('DEL', KEYS[2])

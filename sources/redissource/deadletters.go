@@ -59,7 +59,9 @@ func (d DeadLetter) Name() string {
 
 // Same reports whether d and e stand as one and the same text in their list: either may be taken for
 // the other.
-func (d DeadLetter) Same(e DeadLetter) bool { return d.Partition == e.Partition && d.element == e.element }
+func (d DeadLetter) Same(e DeadLetter) bool {
+	return d.Partition == e.Partition && d.element == e.element
+}
 
 // ErrRaw means that a dead letter is no task that could be run.
 var ErrRaw = errors.New("the dead letter is no task: nobody could read it, and it is no line of an ingress list")

@@ -265,7 +265,7 @@ func printLetter(out io.Writer, d redissource.DeadLetter) {
 
 // deadTakeCommand is requeue or drop.
 func deadTakeCommand(use, short, done string, take func(context.Context, redis.UniversalClient, string, redissource.DeadLetter) (bool, error),
-	takeTopic func(context.Context, kafkasource.Config) (int, error),
+	takeTopic func(context.Context, string, kafkasource.Config) (int, error),
 ) *cobra.Command {
 	var all bool
 	var topic deadTopic

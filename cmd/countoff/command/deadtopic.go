@@ -93,7 +93,7 @@ func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, l
 		return err
 	}
 	l := newLetterList(cmd, limit, asJSON, true)
-	return l.end(kafkasource.DeadLetters(ctx, cfg, func(r *kgo.Record) bool { return l.add(letterOf(r)) }))
+	return l.end(kafkasource.DeadLetters(ctx, name, cfg, func(r *kgo.Record) bool { return l.add(letterOf(r)) }))
 }
 
 // letterOf reads the record of a dead letter, as a list has it.
@@ -138,16 +138,16 @@ func letterOf(r *kgo.Record) redissource.DeadLetter {
 }
 
 // take requeues or drops all that is on the dead topic.
-func (d *deadTopic) take(ctx context.Context, cmd *cobra.Command, name, done string, all func(context.Context, kafkasource.Config) (int, error)) error {
+func (d *deadTopic) take(ctx context.Context, cmd *cobra.Command, name, done string, all func(context.Context, string, kafkasource.Config) (int, error)) error {
 	cfg, err := d.config(name)
 	if err != nil {
 		return err
 	}
-	n, err := all(ctx, cfg)
+	n, err := all(ctx, name, cfg)
 	fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
 	return err
 }
 
-func requeueTopic(ctx context.Context, cfg kafkasource.Config) (int, error) {
-	return kafkasource.Requeue(ctx, cfg, nil)
+func requeueTopic(ctx context.Context, name string, cfg kafkasource.Config) (int, error) {
+	return kafkasource.Requeue(ctx, name, cfg, nil)
 }
