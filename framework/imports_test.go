@@ -87,9 +87,10 @@ var rooms = map[string][]string{
 
 	"sources/unitsource": {"partition", "partition/redisconfig", goRedis},
 
-	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/asynqsource/queuestat", "sources/logstream", "sources/progress",
-		asynq, goRedis},
-	"sources/asynqsource/queuestat": {"partition", "partition/redisconfig", goRedis},
+	"sources/asynqsource": {"partition", "partition/redisconfig", "sources", "sources/asynqsource/internal/wire", "sources/asynqsource/queuestat", "sources/logstream",
+		"sources/progress", asynq, goRedis},
+	"sources/asynqsource/internal/wire": {},
+	"sources/asynqsource/queuestat":     {"partition", "partition/redisconfig", "sources/asynqsource/internal/wire", goRedis},
 
 	"framework": {"partition", "sources", "transition", "transition/coverage", "transition/machine"},
 	// For programs: what stands in the store about a name, how it is drawn, and how a

@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/asynqsource/internal/wire"
 	"github.com/countoff/countoff/sources/sourcetest"
 	"github.com/countoff/countoff/sources/sourcetest/redisline"
 )
@@ -127,7 +128,7 @@ func (s *store) dead(ctx context.Context, id partition.ID) ([]sourcetest.DeadLet
 			return nil, err
 		}
 		reason := ""
-		fields(raw, func(field int, _ uint64, s string) error {
+		wire.Fields(raw, func(field int, _ uint64, s string) error {
 			if field == fieldError {
 				reason = s
 			}

@@ -3,11 +3,12 @@ package asynqsource
 import (
 	"encoding/binary"
 	"errors"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/countoff/countoff/sources/asynqsource/internal/wire"
 )
 
 // The headers that [Client] adds to a task. Handlers of asynq see them, a
@@ -51,7 +52,7 @@ var errMessage = errors.New("asynqsource: a task's message cannot be read")
 
 // parseMessage reads an encoded TaskMessage. Fields that are not known are passed over.
 func parseMessage(raw string) (m message, err error) {
-	err = fields(raw, func(field int, n uint64, s string) error {
+	err = wire.Fields(raw, func(field int, n uint64, s string) error {
 		// asynq refuses a message with text that is none, and says so to nobody.
 		if field != fieldPayload && field != fieldHeaders && !utf8.ValidString(s) {
 			return errMessage
@@ -76,16 +77,16 @@ func parseMessage(raw string) (m message, err error) {
 		}
 		return nil
 	})
-	if err == nil && m.id == "" {
-		err = errMessage
+	if err != nil || m.id == "" {
+		return m, errMessage
 	}
-	return m, err
+	return m, nil
 }
 
 // header takes in one entry of the map of headers.
 func (m *message) header(entry string) error {
 	var name, value string
-	err := fields(entry, func(field int, _ uint64, s string) error {
+	err := wire.Fields(entry, func(field int, _ uint64, s string) error {
 		if !utf8.ValidString(s) {
 			return errMessage
 		}
@@ -113,58 +114,6 @@ func (m *message) header(entry string) error {
 	return err
 }
 
-// fields walks over the fields of an encoded message: n is the value of a number, s of
-// everything that has a length.
-func fields(raw string, visit func(field int, n uint64, s string) error) error {
-	for len(raw) > 0 {
-		tag, size := uvarint(raw)
-		if size <= 0 || tag>>3 > math.MaxInt32 {
-			return errMessage
-		}
-		raw = raw[size:]
-		var n uint64
-		var s string
-		switch tag & 7 {
-		case 0:
-			n, size = uvarint(raw)
-		case 1:
-			size = 8
-		case 5:
-			size = 4
-		case 2:
-			length, prefix := uvarint(raw)
-			if prefix <= 0 || length > uint64(len(raw)-prefix) {
-				return errMessage
-			}
-			size = prefix + int(length)
-			s = raw[prefix:size]
-		default:
-			return errMessage
-		}
-		if size <= 0 || size > len(raw) {
-			return errMessage
-		}
-		raw = raw[size:]
-		if err := visit(int(tag>>3), n, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// uvarint is binary.Uvarint of a string.
-func uvarint(s string) (n uint64, size int) {
-	for shift := 0; size < len(s) && size < binary.MaxVarintLen64; shift += 7 {
-		b := s[size]
-		size++
-		n |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			return n, size
-		}
-	}
-	return 0, 0
-}
-
 func appendNumber(b []byte, field int, n uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field)<<3), n)
 }
@@ -180,7 +129,7 @@ func appendHeader(b []byte, name, value string) []byte {
 
 // headersOf returns the headers of raw, as they are encoded.
 func headersOf(raw string) (headers []byte) {
-	_ = fields(raw, func(field int, _ uint64, s string) error { // what cannot be read has none
+	_ = wire.Fields(raw, func(field int, _ uint64, s string) error { // what cannot be read has none
 		if field == fieldHeaders {
 			headers = appendText(headers, fieldHeaders, s)
 		}
