@@ -10,6 +10,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
 // A KeyFunc says which key a task has that names none itself (see [HeaderKey]): tasks
@@ -44,8 +45,8 @@ type Config struct {
 	// Connections is how many empty queues are waited on, each on a connection of its
 	// own; the others are looked at twice a second. Default 64; negative: none.
 	Connections int
-	// Plain says what to do about an asynq.Server of somebody else on these queues: it
-	// asks no fence. Default Refuse.
+	// Plain says what to do about an asynq.Server of somebody else on these queues, a plain
+	// one, which asks no fence, or one of the peers of another name. Default Refuse.
 	Plain PlainPolicy
 	// Found is told of such a server, each time it is seen, by [Alarm] and [Refuse]
 	// alike. It must not block. Default: nobody is told.
@@ -117,7 +118,7 @@ func (c Config) validate(name string) error {
 			errs = append(errs, errors.New("asynqsource: a queue without a name: asynq refuses it"))
 		case strings.ContainsAny(q, "{}\n"):
 			errs = append(errs, fmt.Errorf("asynqsource: queue %q: braces make another hash tag of its keys, asynq does not work with them on a cluster", q))
-		case q == markOf(name):
+		case q == queuestat.Mark(name):
 			errs = append(errs, fmt.Errorf("asynqsource: queue %q: by this name the servers of %s are told from plain ones: it must stay empty", q, name))
 		case i >= len(c.Queues) && ownQueue(name, q):
 			errs = append(errs, fmt.Errorf("asynqsource: ingress %q is a queue that tasks of %s are moved to: only queues of other names can be moved", q, name))

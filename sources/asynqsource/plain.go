@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
 // A PlainPolicy says what to do about an asynq.Server of somebody else that consumes our
@@ -25,26 +26,29 @@ const (
 	Alarm PlainPolicy = "alarm"
 )
 
-// A Plain is an asynq.Server that is not one of countoff's and lists one of our queues.
+// A Plain is an asynq.Server that is not one of our peers and lists one of our queues.
 type Plain struct {
 	ID    string // asynq's id of the server
 	Host  string
 	PID   int
 	Since time.Time
 	Queue string // one of ours that it lists
+	// Peer is the name of countoff's whose peer it is; empty: it is a plain one.
+	Peer string
 }
 
-// A PlainError is the refusal because of a plain server.
+// A PlainError is the refusal because of a plain server, or of a peer of another name.
 type PlainError struct{ Plain Plain }
 
 func (e *PlainError) Error() string {
+	p := e.Plain
+	if p.Peer != "" {
+		return fmt.Sprintf("asynqsource: queue %q is consumed by the peers of the name %s (host %s, pid %d): a queue belongs to one name; stop them, or take the queue out of one",
+			p.Queue, p.Peer, p.Host, p.PID)
+	}
 	return fmt.Sprintf("asynqsource: a plain asynq.Server consumes queue %q (host %s, pid %d, since %s): it asks no fence; stop it (one that was killed stays listed for some ten seconds), or set Plain to %q",
-		e.Plain.Queue, e.Plain.Host, e.Plain.PID, e.Plain.Since.Format(time.RFC3339), Alarm)
+		p.Queue, p.Host, p.PID, p.Since.Format(time.RFC3339), Alarm)
 }
-
-// markOf is the queue by which the servers of countoff are known: they all list it, and
-// nobody fills it.
-func markOf(name string) string { return "countoff-" + name }
 
 // plainEvery is how often plain servers are looked for.
 const plainEvery = time.Minute
@@ -67,27 +71,20 @@ func (s *Source) lookForPlain(ctx context.Context, total int) error {
 	return &PlainError{found[0]}
 }
 
-// plainServers lists the plain servers on our queues.
+// plainServers lists the plain servers on our queues. It asks asynq itself: tools read the
+// same without it (queuestat.Servers).
 func (s *Source) plainServers(total int) ([]Plain, error) {
-	servers, err := asynq.NewInspectorFromRedisClient(s.client).Servers()
+	listed, err := asynq.NewInspectorFromRedisClient(s.client).Servers()
 	if err != nil {
 		return nil, fmt.Errorf("asynqsource: list asynq's servers: %w", err)
 	}
-	ours := make(map[string]bool, total)
-	for _, q := range s.queues(total) {
-		ours[q] = true
+	servers := make([]queuestat.Server, len(listed))
+	for i, l := range listed {
+		servers[i] = queuestat.Server{ID: l.ID, Host: l.Host, PID: l.PID, Since: l.Started, Queues: slices.Collect(maps.Keys(l.Queues))}
 	}
 	var found []Plain
-	for _, server := range servers {
-		if _, marked := server.Queues[s.mark]; marked {
-			continue
-		}
-		for _, q := range slices.Sorted(maps.Keys(server.Queues)) { // the same one each time
-			if ours[q] {
-				found = append(found, Plain{ID: server.ID, Host: server.Host, PID: server.PID, Since: server.Started, Queue: q})
-				break
-			}
-		}
+	for _, p := range queuestat.Strangers(servers, s.name, s.queues(total)) {
+		found = append(found, Plain{ID: p.ID, Host: p.Host, PID: p.PID, Since: p.Since, Queue: p.Queue, Peer: p.Peer})
 	}
 	return found, nil
 }

@@ -3,12 +3,16 @@ package asynqsource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
 // plainServer starts an asynq.Server of somebody else, and waits until it is listed.
@@ -31,7 +35,7 @@ func (s *store) listed(t testing.TB, queue string, want bool) {
 			t.Fatal(err)
 		}
 		for _, server := range servers {
-			if server.Queues[queue] > 0 && server.Queues[markOf(s.name)] == 0 {
+			if server.Queues[queue] > 0 && server.Queues[queuestat.Mark(s.name)] == 0 {
 				return want
 			}
 		}
@@ -97,6 +101,63 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 	defer cancel()
 	if _, err := st.Fetch(ctx, 1); err != nil {
 		t.Errorf("the plain server is gone, and a fetch says %v", err)
+	}
+}
+
+// A server of the peers of another name is no plain one, and nobody is told to run beside it.
+func TestPeersOfAnotherNameAreNoPlainServer(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	queue := s.name + "-shared"
+	other := &store{UniversalClient: s.UniversalClient, name: redistest.Name(t) + "-other"}
+	theirs := other.run(t, Config{Queues: []string{queue}}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{})
+	o := theirs.serve(0, 1)
+	s.listed(t, queue, true)
+
+	src, _, _ := s.peer(t, Config{Queues: []string{queue}})
+	_, err := src.Layout(t.Context())
+	var plain *PlainError
+	if !errors.As(err, &plain) || plain.Plain.Peer != other.name {
+		t.Fatalf("beside the peers of another name it says %v", err)
+	}
+	if says := err.Error(); !strings.Contains(says, fmt.Sprintf("queue %q is consumed by the peers of the name %s (host ", queue, other.name)) ||
+		strings.Contains(says, string(Alarm)) || strings.Contains(says, "a plain asynq.Server") {
+		t.Errorf("it says %s", says)
+	}
+	o.stop()
+	s.listed(t, queue, false)
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Errorf("they are gone, and it says %v", err)
+	}
+}
+
+// What a tool reads of asynq's servers without asynq's code is what asynq reads.
+func TestServersAreThoseOfAsynq(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	queue := QueueOf(s.name, 1)
+	server := s.plainServer(t, queue)
+	find := func() (found []queuestat.Stranger) {
+		t.Helper()
+		servers, err := queuestat.Servers(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return queuestat.Strangers(servers, s.name, []string{QueueOf(s.name, 0), queue})
+	}
+	src, _, _ := s.peer(t, Config{})
+	want, err := src.plainServers(4)
+	if err != nil || len(want) != 1 {
+		t.Fatalf("asynq lists %+v, %v", want, err)
+	}
+	if got := find(); len(got) != 1 || got[0].ID != want[0].ID || got[0].Host != want[0].Host || got[0].PID != want[0].PID ||
+		!got[0].Since.Equal(want[0].Since) || got[0].Queue != queue || got[0].Peer != "" {
+		t.Errorf("read is %+v, asynq lists %+v", got, want)
+	}
+	server.Shutdown()
+	s.listed(t, queue, false)
+	if got := find(); len(got) != 0 {
+		t.Errorf("it is gone, and read is %+v", got)
 	}
 }
 

@@ -54,7 +54,7 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 		return nil, err
 	}
 	return &Source{
-		client: client, name: name, cfg: cfg, mark: markOf(name),
+		client: client, name: name, cfg: cfg, mark: queuestat.Mark(name),
 		library: new(library), streams: make(map[string]*stream),
 	}, nil
 }
