@@ -20,8 +20,8 @@ func doctorCommand(stores Stores) *cobra.Command {
 		Short: "what of the store or the name may cost tasks or time, and what to do",
 		Long: `Examines the store (version, persistence, memory, replicas, clock, cluster) and the name
 in it (coverage, peers that were refused, two deployments, the peers' times, queues of
-asynq that nobody fills). It changes nothing. It ends with 7 if something is a danger,
-with --strict also for a warning.`,
+asynq that nobody fills, and who else consumes them). It changes nothing. It ends with 7
+if something is a danger, with --strict also for a warning.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			of := func(ctx context.Context) (status.Place, error) { return at.of(ctx, args[0]) }

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +226,85 @@ func TestQueuesThatNobodyFilled(t *testing.T) {
 	if found := of(examine(t, client, name), "queues"); len(found) > 0 {
 		t.Errorf("all are filled, and told is %v", found)
 	}
+}
+
+// A source that is told no queues has queues by key: what waits in default, which a server that
+// was told none consumed, waits for ever.
+func TestQueuesThatAreForgotten(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := initName(t, client)
+	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	none := func(when string) {
+		t.Helper()
+		if found := of(examine(t, client, name), "queues"); len(found) > 0 {
+			t.Errorf("%s, and told is %v", when, found)
+		}
+	}
+	none("asynq knows no queue")
+	fill := func(queues ...any) {
+		t.Helper()
+		if err := client.SAdd(t.Context(), queuestat.All, queues...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill("default", "low")
+	all := examine(t, client, name)
+	wants(t, all, "queues", doctor.Warning, "no task was ever enqueued to the queues by key, "+name+":0 .. "+name+":1; other queues that asynq knows: default, low")
+	wants(t, all, "queues", doctor.Warning, "is Source.Queues or Ingress missing in its peers?")
+	fill(name + ":1")
+	none("one is filled by key")
+}
+
+// list lists an asynq.Server, as it does itself.
+func list(t *testing.T, client redis.UniversalClient, id string, queues ...string) {
+	t.Helper()
+	text := func(b []byte, field byte, s string) []byte {
+		return append(append(b, field<<3|2, byte(len(s))), s...)
+	}
+	said := text(append(text(nil, 1, "host-"+id), 2<<3, 42), 3, id)
+	for _, q := range queues {
+		said = text(said, 5, string(append(text(nil, 1, q), 2<<3, 1)))
+	}
+	said = text(said, 8, string(binary.AppendUvarint([]byte{1 << 3}, 1_700_000_000)))
+	key := queuestat.AllServers + ":{" + id + "}"
+	if err := client.Set(t.Context(), key, said, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Member: key}).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever else consumes a queue of the name is told of: its own peers say so in their log alone.
+func TestWhoElseConsumesItsQueues(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := initName(t, client)
+	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "critical\ndefault").Err(); err != nil {
+		t.Fatal(err)
+	}
+	list(t, client, "ours", "critical", "default", queuestat.Mark(name))
+	list(t, client, "elsewhere", "low")
+	all := examine(t, client, name)
+	if found := slices.Concat(of(all, "plain-server"), of(all, "shared-queue")); len(found) > 0 {
+		t.Errorf("nobody else consumes them, and told is %v", found)
+	}
+	list(t, client, "plain", "low", "default")
+	list(t, client, "theirs", "critical", queuestat.Mark("n1"))
+	all = examine(t, client, name)
+	wants(t, all, "plain-server", doctor.Danger, `a plain asynq.Server consumes queue "default" (host host-plain, pid 42, since 2023-11-14T22:13:20Z)`)
+	wants(t, all, "shared-queue", doctor.Danger, `queue "critical" is consumed by the peers of the name n1 (host host-theirs, pid 42, since `)
+	if err := client.Del(t.Context(), queuestat.AllServers+":{plain}").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := of(examine(t, client, name), "plain-server"); len(found) > 0 {
+		t.Errorf("what it said of itself has expired, and told is %v", found)
+	}
+	if err := client.Set(t.Context(), queuestat.AllServers+":{theirs}", "\xff", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "plain-server", doctor.Note, "the store does not tell")
 }
 
 // What status finds about the partitions is examined too.

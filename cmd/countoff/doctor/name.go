@@ -29,7 +29,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
-	queues, err := unfilled(ctx, client, name, s.Config.Units)
+	queues, err := ofQueues(ctx, client, name, s.Config)
 	if err != nil {
 		return nil, err
 	}

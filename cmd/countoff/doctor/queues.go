@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,10 +13,8 @@ import (
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
-// unfilled tells of the queues of asynq that a name consumes and that no task was ever put
-// into: a name that is written in another way here than where tasks are enqueued looks like a
-// queue that has nothing to do.
-func unfilled(ctx context.Context, client redis.UniversalClient, name string, ingress []string) ([]Finding, error) {
+// ofQueues examines the queues of asynq that a name consumes.
+func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) ([]Finding, error) {
 	if client == nil {
 		return nil, nil
 	}
@@ -23,15 +22,54 @@ func unfilled(ctx context.Context, client redis.UniversalClient, name string, in
 	if err != nil || !ok {
 		return nil, err
 	}
-	ours := slices.Clone(ingress)
-	for id := partition.ID(0); q.Named() && q.Of(id) != ""; id++ {
-		ours = append(ours, q.Of(id))
+	var partitions []string
+	for id := partition.ID(0); int(id) < cfg.Total && q.Of(id) != ""; id++ {
+		partitions = append(partitions, q.Of(id))
 	}
+	all := strangers(ctx, client, name, slices.Concat(cfg.Units, partitions))
 	known, err := client.SMembers(ctx, queuestat.All).Result()
 	if err != nil {
-		return []Finding{unknown("queues", err)}, nil
+		return append(all, unknown("queues", err)), nil
 	}
 	slices.Sort(known)
+	named := slices.Clone(cfg.Units)
+	if q.Named() {
+		named = append(named, partitions...)
+	}
+	if len(named) > 0 {
+		return append(all, unfilled(known, named)...), nil
+	}
+	return append(all, forgotten(known, name, partitions)...), nil
+}
+
+// strangers tells of who consumes the queues of a name beside its peers. These look once a
+// minute, and say it in their log alone.
+func strangers(ctx context.Context, client redis.UniversalClient, name string, queues []string) []Finding {
+	servers, err := queuestat.Servers(ctx, client)
+	if err != nil {
+		return []Finding{unknown("plain-server", err)}
+	}
+	var all []Finding
+	for _, s := range queuestat.Strangers(servers, name, queues) {
+		where := fmt.Sprintf("(host %s, pid %d, since %s)", s.Host, s.PID, s.Since.Format(time.RFC3339))
+		if s.Peer != "" {
+			all = append(all, Finding{Check: "shared-queue", Severity: Danger,
+				What: fmt.Sprintf("queue %q is consumed by the peers of the name %s %s", s.Queue, s.Peer, where),
+				Risk: "a queue belongs to one name: its tasks may run twice and out of order, and who sees peers of the other name fetches nothing while they are there",
+				Do:   "stop them, or take the queue out of one of the two names"})
+			continue
+		}
+		all = append(all, Finding{Check: "plain-server", Severity: Danger,
+			What: fmt.Sprintf("a plain asynq.Server consumes queue %q %s", s.Queue, where),
+			Risk: "it asks no fence: tasks run twice and out of order, and the peers fetch nothing while it is there, unless they are to sound the alarm only",
+			Do:   "stop it; one that was killed stays listed for some ten seconds"})
+	}
+	return all
+}
+
+// unfilled tells of queues that no task was ever put into: a name that is written in another
+// way here than where tasks are enqueued looks like a queue that has nothing to do.
+func unfilled(known, ours []string) []Finding {
 	var without []string
 	for _, queue := range ours {
 		if !slices.Contains(known, queue) {
@@ -39,7 +77,7 @@ func unfilled(ctx context.Context, client redis.UniversalClient, name string, in
 		}
 	}
 	if len(without) == 0 {
-		return nil, nil
+		return nil
 	}
 	others := slices.DeleteFunc(known, func(queue string) bool { return slices.Contains(ours, queue) })
 	do := "compare it with what producers say (asynq.Queue); it is well if they have not begun"
@@ -49,7 +87,31 @@ func unfilled(ctx context.Context, client redis.UniversalClient, name string, in
 	return []Finding{{
 		Check: "queues", Severity: Warning, What: "no task was ever enqueued to " + some(without),
 		Risk: "if it is misspelt, tasks wait in a queue that nobody consumes", Do: do,
-	}}, nil
+	}}
+}
+
+// forgotten tells of queues that have tasks where a name has queues by key, and none of those
+// was ever filled: a server that was told no queues consumed default, and a source that is told
+// none does not.
+func forgotten(known []string, name string, ours []string) []Finding {
+	if len(known) == 0 || slices.ContainsFunc(known, func(queue string) bool { return slices.Contains(ours, queue) }) {
+		return nil
+	}
+	return []Finding{{
+		Check: "queues", Severity: Warning,
+		What: fmt.Sprintf("no task was ever enqueued to the queues by key, %s; other queues that asynq knows: %s", span(ours), some(known)),
+		Risk: "only asynqsource.NewClient fills queues by key: tasks in the others are not worked by " + name,
+		Do: fmt.Sprintf("is Source.Queues or Ingress missing in its peers? Then stop them, countoff destroy %s --yes (which leaves the queues of asynq and their tasks as they are), and start them with it; it is well if producers have not begun",
+			name),
+	}}
+}
+
+// span is a list that is numbered.
+func span(list []string) string {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return list[0] + " .. " + list[len(list)-1]
 }
 
 // some are the first of a list, and how many more there are.
