@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -83,6 +85,40 @@ func TestAClientForNamedQueuesIsRefused(t *testing.T) {
 	other, _, _ := s.peer(t, Config{Queues: []string{s.name + "-low", s.name + "-critical"}})
 	if _, err := other.Layout(t.Context()); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("a peer with another order of queues is told %v", err)
+	}
+}
+
+// Who wants one more queue is told of the queues, not of the number of partitions, which
+// countoff resize would not change for it, and the peers that are there hear of it.
+func TestAnotherQueueIsRefusedWithTheWayThere(t *testing.T) {
+	s := newStore(t)
+	src, _, _ := s.peer(t, Config{Queues: []string{"critical", "low"}})
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		cfg  Config
+		want []string
+	}{
+		"one more": {Config{Queues: []string{"critical", "low", "reports"}}, []string{
+			`the queues ["critical" "low"] stand there, this program wants ["critical" "low" "reports"]`,
+			"countoff destroy " + s.name + " --yes, which leaves queues of asynq and their tasks as they are", "countoff init " + s.name + " --partitions 3)"}},
+		"by key":  {Config{Partitions: 2}, []string{s.name + ":0, " + s.name + ":1 ... by key"}},
+		"ingress": {Config{Partitions: 2, Ingress: []string{"default"}}, []string{"--partitions 2 --unit default)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other, _, _ := s.peer(t, c.cfg)
+			_, err := other.Layout(t.Context())
+			if !errors.Is(err, partition.ErrConfig) || strings.Contains(err.Error(), "resize") {
+				t.Errorf("it says %v", err)
+			}
+			refused, _ := s.LIndex(t.Context(), redisconfig.RefusedKey(s.name), 0).Result()
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) || !strings.Contains(refused, want) {
+					t.Errorf("%q is not said in %v, or not left for the peers in %s", want, err, refused)
+				}
+			}
+		})
 	}
 }
 

@@ -116,9 +116,13 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	if known.Total > 0 {
 		return known, nil
 	}
-	c, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{
-		Total: max(s.cfg.Partitions, len(s.cfg.Queues)), Hash: s.cfg.Hash, Units: s.cfg.Ingress,
-	})
+	// The list of queues comes first: of another one the number of partitions would say no more
+	// than that there is one more or less.
+	err := s.compareQueues(ctx)
+	var c partition.Config
+	if err == nil {
+		c, err = redisconfig.Agree(ctx, s.client, s.name, s.wants())
+	}
 	if err == nil {
 		err = s.agreeQueues(ctx)
 	}
@@ -137,32 +141,72 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	return c, nil
 }
 
+// wants is the configuration that the peers of the name are to agree on.
+func (s *Source) wants() partition.Config {
+	return partition.Config{Total: max(s.cfg.Partitions, len(s.cfg.Queues)), Hash: s.cfg.Hash, Units: s.cfg.Ingress}
+}
+
+// compareQueues compares the list of queues with what stands, if one does.
+func (s *Source) compareQueues(ctx context.Context) error {
+	got, ok, err := standingField(ctx, s.client, s.name)
+	if err != nil || !ok {
+		return err
+	}
+	return s.sameQueues(ctx, got)
+}
+
 // agreeQueues compares the list of queues with what stands: a peer that counts them in
 // another order would work on what another has.
 func (s *Source) agreeQueues(ctx context.Context) error {
-	want, key := strings.Join(s.cfg.Queues, "\n"), redisconfig.Key(s.name)
-	got, err := agreeField(ctx, s.client, s.name, want)
+	got, err := agreeField(ctx, s.client, s.name, strings.Join(s.cfg.Queues, "\n"))
 	if err != nil {
 		return err
 	}
-	if got != want {
-		return fmt.Errorf("asynqsource: %s: the queues are %q there, this program has %q: %w",
-			key, strings.Split(got, "\n"), s.cfg.Queues, partition.ErrConfig)
+	return s.sameQueues(ctx, got)
+}
+
+// sameQueues is the refusal if another list of queues stands.
+func (s *Source) sameQueues(ctx context.Context, stands string) error {
+	want := strings.Join(s.cfg.Queues, "\n")
+	if stands == want {
+		return nil
 	}
-	return nil
+	said := func(queues string) string {
+		if queues == "" {
+			return fmt.Sprintf("%s, %s ... by key", QueueOf(s.name, 0), QueueOf(s.name, 1))
+		}
+		return fmt.Sprintf("%q", strings.Split(queues, "\n"))
+	}
+	layout := s.wants().WithDefaults()
+	begin := fmt.Sprintf("countoff init %s --partitions %d", s.name, layout.Total)
+	for _, list := range layout.Units {
+		begin += " --unit " + list
+	}
+	err := fmt.Errorf("the queues %s stand there, this program wants %s (all peers have the same ones in the same order; to change them, stop all peers, then countoff destroy %s --yes, which leaves queues of asynq and their tasks as they are, and %s): %w",
+		said(stands), said(want), s.name, begin, partition.ErrConfig)
+	redisconfig.NoteRefused(ctx, s.client, s.name, err)
+	return fmt.Errorf("asynqsource: %s: %w", redisconfig.Key(s.name), err)
+}
+
+// standingField returns the list of queues that stands, and whether one does.
+func standingField(ctx context.Context, client redis.UniversalClient, name string) (got string, ok bool, err error) {
+	got, err = client.HGet(ctx, redisconfig.Key(name), queuestat.Field).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("asynqsource: read %s: %w", redisconfig.Key(name), err)
+	}
+	return got, true, nil
 }
 
 // agreeField returns the list of queues that stands, and writes want where none does. It
 // reads first: a full store refuses writes, and a peer must be able to start there.
 func agreeField(ctx context.Context, client redis.UniversalClient, name, want string) (string, error) {
+	if got, ok, err := standingField(ctx, client, name); err != nil || ok {
+		return got, err
+	}
 	key := redisconfig.Key(name)
-	got, err := client.HGet(ctx, key, queuestat.Field).Result()
-	if err == nil {
-		return got, nil
-	}
-	if !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("asynqsource: read %s: %w", key, err)
-	}
 	// Behind a write it is read where that went: a client of a cluster that reads from replicas
 	// asks one that lags.
 	pipe := client.Pipeline()
