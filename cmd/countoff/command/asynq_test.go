@@ -45,9 +45,26 @@ func TestQueuesOfAsynq(t *testing.T) {
 			t.Errorf("%s says %q", line, said)
 		}
 	}
+	for line, anew := range map[string]string{
+		"resize named --partitions 3": "countoff init named --partitions 3, ", "ingress n default": "countoff init n with the --partitions it has and a --unit for each, ",
+	} {
+		name := strings.Fields(line)[1]
+		if said := s.fails(exit.Config, line); !strings.Contains(said, "countoff destroy "+name+" --yes, which leaves queues of asynq and their tasks as they are, "+anew) {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
 	for line, code := range map[string]int{"enqueue n {}": exit.Config, "resize n --partitions 4": exit.Config, "explain named ann": exit.Failed} {
 		if said := s.fails(code, line); !strings.Contains(said, "queues of asynq") {
 			t.Errorf("%s says %q", line, said)
 		}
+	}
+	for name, keeps := range map[string]string{"n": "n:0 .. n:1", "named": "critical, low"} {
+		if out := s.run("destroy " + name + " --yes"); !strings.Contains(out, "its queues of asynq keep their tasks, "+keeps+"; ") ||
+			!strings.Contains(out, "asynq queue rm --force") {
+			t.Errorf("destroy %s says %q", name, out)
+		}
+	}
+	if n := client.LLen(t.Context(), queuestat.Pending("n:0")).Val(); n != 3 {
+		t.Errorf("destroy left %d of 3 tasks", n)
 	}
 }

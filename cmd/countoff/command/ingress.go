@@ -36,7 +36,7 @@ list that goes stays there.`,
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name, lists := args[0], args[1:]
 			if none || len(lists) > 0 {
-				if err := listsOnly(ctx, client, name, "it has no ingress lists", "an ingress of asynq is told by its peers: take another name for other queues"); err != nil {
+				if err := listsOnly(ctx, client, name, "it has no ingress lists", "for other ingresses, "+beginAnew(name, "with the --partitions it has and a --unit for each")); err != nil {
 					return err
 				}
 				if err := idle(ctx, client, name, cmd.ErrOrStderr()); err != nil {

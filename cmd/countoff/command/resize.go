@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -34,7 +38,7 @@ work under the name; broken off, it goes on where it was when it is called again
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if err := listsOnly(ctx, client, name, "give that one more partitions, and the peers share them out",
-				"let the peers finish them, and take another name for another number"); err != nil {
+				fmt.Sprintf("for other Queues, each of which is a partition, %s; where tasks go by key, let the peers finish them first", beginAnew(name, fmt.Sprintf("--partitions %d", partitions)))); err != nil {
 				return err
 			}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
@@ -59,6 +63,13 @@ work under the name; broken off, it goes on where it was when it is called again
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many there are to be")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move")
 	return cmd
+}
+
+// beginAnew says how a name that works queues of asynq gets what stands about it changed: what
+// it forgets with destroy is no task.
+func beginAnew(name, with string) string {
+	return fmt.Sprintf("stop all peers, countoff destroy %s --yes, which leaves queues of asynq and their tasks as they are, countoff init %s %s, and start the peers",
+		name, name, with)
 }
 
 // idle returns an error while anybody may work under name. After all peers have died as one
@@ -100,8 +111,9 @@ func destroyCommand() *cobra.Command {
 		Use:   "destroy NAME --yes",
 		Short: "remove NAME with all its tasks; refused while peers live under it",
 		Long: `Removes the ledger of NAME, its configuration and all its tasks, waiting, delayed and
-dead. Ingress lists and lists of units stay: they are their producers'. It looks at every
-key of the store.`,
+dead. Ingress lists and lists of units stay: they are their producers'. Queues of asynq
+stay with all their tasks: asynq queue rm --force QUEUE removes one. It looks at every key
+of the store.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis alone", onStore(long, func(*cobra.Command, []string) error {
 			if !yes {
@@ -112,7 +124,8 @@ key of the store.`,
 			if err := idle(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
 				return err
 			}
-			_, unknown := redisconfig.Read(ctx, client, args[0])
+			queues, ofAsynq, _ := queuestat.Read(ctx, client, args[0]) // what cannot be read is no reason to keep the rest
+			cfg, unknown := redisconfig.Read(ctx, client, args[0])
 			n, err := redissource.Destroy(ctx, client, args[0])
 			if err != nil {
 				return err
@@ -128,9 +141,21 @@ key of the store.`,
 				return nil
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is gone, with %d keys of its partitions\n", args[0], n)
+			if ofAsynq {
+				fmt.Fprintf(cmd.OutOrStdout(), "its queues of asynq keep their tasks, %s; to remove one with its tasks: asynq queue rm --force QUEUE\n", kept(queues, cfg))
+			}
 			return nil
 		})),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "yes, remove it")
 	return cmd
+}
+
+// kept are the queues of asynq of a name and of its ingresses.
+func kept(queues queuestat.Queues, cfg partition.Config) string {
+	names := queues.Names(cfg.Total)
+	if !queues.Named() && len(names) > 1 {
+		names = []string{names[0] + " .. " + names[len(names)-1]}
+	}
+	return partitionmap.Printable(strings.Join(append(names, cfg.Units...), ", "))
 }

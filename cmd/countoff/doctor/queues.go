@@ -22,10 +22,7 @@ func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cf
 	if err != nil || !ok {
 		return nil, err
 	}
-	var partitions []string
-	for id := partition.ID(0); int(id) < cfg.Total && q.Of(id) != ""; id++ {
-		partitions = append(partitions, q.Of(id))
-	}
+	partitions := q.Names(cfg.Total)
 	all := strangers(ctx, client, name, slices.Concat(cfg.Units, partitions))
 	known, err := client.SMembers(ctx, queuestat.All).Result()
 	if err != nil {

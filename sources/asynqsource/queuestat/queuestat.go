@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -53,6 +54,18 @@ func (q Queues) Of(id partition.ID) string {
 		return q.named[id]
 	}
 	return ""
+}
+
+// Names are the queues of all partitions, of which there are total where they go by number.
+func (q Queues) Names(total int) []string {
+	if q.Named() {
+		return slices.Clone(q.named)
+	}
+	names := make([]string, total)
+	for id := range names {
+		names[id] = q.Of(partition.ID(id))
+	}
+	return names
 }
 
 // All is the key of the set in which asynq lists the queues that tasks were put into.
