@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"log"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,55 @@ func TestTasksOfAsynqAreHandled(t *testing.T) {
 			app.RequireStop()
 		})
 	}
+}
+
+// The way to another queue, as the refusal tells it: the ledger is begun anew, and the queues
+// with their tasks, and with fences of later epochs, stay.
+func TestANameIsBegunAnewWithAnotherQueue(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	producer := asynq.NewClientFromRedisClient(client)
+	enqueue := func(queue string) {
+		t.Helper()
+		if _, err := producer.Enqueue(asynq.NewTask("t", []byte(queue)), asynq.Queue(queue)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handled := make(chan string, 4)
+	work := func(queues ...string) {
+		t.Helper()
+		if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: len(queues)}); err != nil {
+			t.Fatal(err)
+		}
+		app := fxtest.New(t, frameworkfx.Module, fx.Provide(func() redis.UniversalClient { return client }), frameworkfx.Configure(name, quick),
+			asynqfx.Mux(name, asynqfx.Config{Server: quiet, Source: asynqsource.Config{Queues: queues}}, func(_ context.Context, task *asynq.Task) error {
+				handled <- string(task.Payload())
+				return nil
+			}))
+		app.RequireStart()
+		defer app.RequireStop()
+		open := slices.Clone(queues)
+		late := time.After(30 * time.Second)
+		for len(open) > 0 {
+			select {
+			case queue := <-handled:
+				open = slices.DeleteFunc(open, func(q string) bool { return q == queue })
+			case <-late:
+				t.Fatalf("nothing of %q was handled", open)
+			}
+		}
+	}
+	critical, reports := name+"-critical", name+"-reports"
+	enqueue(critical)
+	for range 2 { // a fence of the second epoch
+		work(critical)
+		enqueue(critical)
+	}
+	if err := redisledger.Destroy(t.Context(), client, name); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(reports)
+	work(critical, reports)
 }
 
 // What old producers put into an ordinary queue goes to the partition of its key, and
