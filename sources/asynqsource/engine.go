@@ -82,9 +82,9 @@ var (
 )
 
 // Handler makes the engine of a source: h is what a plain asynq.Server would run, cfg
-// what it would be made with. Of cfg, Concurrency, TaskCheckInterval,
-// DelayedTaskCheckInterval and ShutdownTimeout are not used: they are the consumer's.
-// Queues need not be there; one that is and that the source does not consume is an
+// what it would be made with. Of cfg, TaskCheckInterval, DelayedTaskCheckInterval and
+// ShutdownTimeout are not used: they are the consumer's. So is Concurrency, which asynqfx
+// takes where the consumer's configuration says none. Queues need not be there; one that is and that the source does not consume is an
 // error, and so is StrictPriority. Their weights are not used.
 //
 // A source has at most one engine, and needs none for handlers of the framework. It
@@ -357,6 +357,9 @@ func (e *Engine) sweep(quit chan struct{}) {
 // the settlement that follows.
 func (r *run) outcome() error {
 	err := r.err
+	if errors.Is(err, errPanic) {
+		err = r.native.panicked()
+	}
 	switch {
 	case errors.Is(err, errPaused):
 		return r.again(err) // whatever asynq makes of it: the handler was not called

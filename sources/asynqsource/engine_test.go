@@ -97,6 +97,36 @@ func TestAFailedTaskKeepsItsKey(t *testing.T) {
 	}
 }
 
+// What a handler panicked with, and where, is in the error of its run: the consumer's events and
+// the reasons of dead letters say it.
+func TestAPanicIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("retried"))
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("archived"), asynq.MaxRetry(0))
+	src, _, _ := s.peer(t, Config{})
+	e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { panic("oh no") }), silent(asynq.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]sources.Outcome{"retried": sources.Retry, "archived": sources.Dead}
+	for _, task := range s.open(t, src, 0, 1).all(t, 2) {
+		err := e.Handle(t.Context(), &task)
+		if o, _ := sources.Asked(err); o != want[task.ID] {
+			t.Errorf("%s: the outcome is %v", task.ID, o)
+		}
+		if says := fmt.Sprint(err); !strings.Contains(says, "the handler panicked: panic [") || !strings.Contains(says, "engine_test.go:") ||
+			!strings.HasSuffix(says, "]: oh no") {
+			t.Errorf("%s: it says %s", task.ID, says)
+		}
+	}
+	// asynq had said that its time was over, and the handler panicked then.
+	late := &native{args: []any{"1", appendText(nil, fieldError, "context deadline exceeded")}}
+	if err := late.panicked(); err != errPanic {
+		t.Errorf("of a panic that asynq does not tell of it says %v", err)
+	}
+}
+
 // asynq before v0.26 drops the headers of what it changes.
 func TestHeadersAreRestored(t *testing.T) {
 	raw := string(appendHeader(appendText(nil, fieldID, "1"), HeaderKey, "ann"))

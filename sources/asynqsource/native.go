@@ -2,10 +2,14 @@ package asynqsource
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/sources/asynqsource/internal/wire"
 )
 
 // A native is one of asynq's own scripts with asynq's own arguments: what it wanted to
@@ -29,6 +33,25 @@ func (n *native) message() string {
 		}
 	}
 	return ""
+}
+
+// panicked is the error of a handler that panicked. The panic goes through to asynq, which
+// alone says what it was and where it came from.
+func (n *native) panicked() error {
+	if n == nil {
+		return errPanic
+	}
+	text := ""
+	_ = wire.Fields(n.message(), func(field int, _ uint64, s string) error { // what cannot be read says nothing
+		if field == fieldError {
+			text = s
+		}
+		return nil
+	})
+	if !strings.HasPrefix(text, "panic") { // said before it panicked, because its time was over
+		return errPanic
+	}
+	return fmt.Errorf("%w: %s", errPanic, strings.TrimPrefix(text, "panic error cause by: "))
 }
 
 // restore puts the headers of raw back into the message. asynq before v0.26 does not know
