@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
@@ -70,7 +71,7 @@ type deadLetter struct {
 func jsonLetter(d redissource.DeadLetter, whole bool) deadLetter {
 	out := deadLetter{
 		Name: d.Name(), ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Position: d.Position, Reason: d.Reason,
-		FirstError: d.FirstError, Attempts: d.Attempts, Crashes: d.Crashes, Born: known(d.Born), Died: known(d.Died), Raw: d.Raw,
+		FirstError: d.FirstError, Attempts: d.Attempts, Crashes: d.Crashes, Born: past.Known(d.Born), Died: past.Known(d.Died), Raw: d.Raw,
 	}
 	if !whole {
 		return out
@@ -82,13 +83,6 @@ func jsonLetter(d redissource.DeadLetter, whole bool) deadLetter {
 		out.Bytes = d.Payload
 	}
 	return out
-}
-
-func known(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // called reports whether an argument may call d so.

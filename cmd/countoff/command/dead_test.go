@@ -2,11 +2,13 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -270,6 +272,22 @@ func TestDeadLettersAreNotObeyedByTheTerminal(t *testing.T) {
 		var b strings.Builder
 		if printLetter(&b, redissource.DeadLetter{Payload: []byte(payload)}); !strings.HasSuffix(b.String(), want) {
 			t.Errorf("%q", b.String())
+		}
+	}
+}
+
+// JSON has no years but 0 to 9999: one odd time, of whoever wrote it, must not hide the letters behind it.
+func TestJSONOfAnOddTime(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[time.Time]bool{
+		{}: false,
+		time.Date(-1, 12, 31, 23, 0, 0, 0, time.UTC): false, time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC): true,
+		time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC): true, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC): false,
+	} {
+		data, err := json.Marshal(jsonLetter(redissource.DeadLetter{Born: at, Died: at}, true))
+		var got struct{ Born, Died *time.Time }
+		if err = errors.Join(err, json.Unmarshal(data, &got)); err != nil || (got.Born != nil) != want || (got.Died != nil) != want {
+			t.Errorf("%v: %s, %v", at, data, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
@@ -94,9 +95,9 @@ type job struct {
 }
 
 func jsonJob(s redissource.JobState) job {
-	j := job{Entry: s.Entry, Partition: s.Partition, Key: s.Key, Spec: s.Spec, Zone: s.Zone, Fired: s.Fired, Last: known(s.Last.UTC())}
+	j := job{Entry: s.Entry, Partition: s.Partition, Key: s.Key, Spec: s.Spec, Zone: s.Zone, Fired: s.Fired, Last: past.Known(s.Last.UTC())}
 	if schedule, err := jobs.Schedule(s.Spec, s.Zone); err == nil {
-		j.Next = known(schedule.Next(s.Upto).UTC())
+		j.Next = past.Known(schedule.Next(s.Upto).UTC())
 	}
 	return j
 }

@@ -55,3 +55,21 @@ func TestJobs(t *testing.T) {
 		t.Errorf("it was forgotten:\n%s", got)
 	}
 }
+
+// A tick in a year that JSON does not have is null, and the jobs behind it are printed.
+func TestJobsOfAnOddTime(t *testing.T) {
+	s := newShell(t)
+	s.run("init billing --partitions 1")
+	if err := s.client().HSet(t.Context(), "{billing:0}:jobs",
+		"a", `300000000000000 {"spec":"@every 1h","zone":"UTC","key":"a","tick":"9999-12-31T23:00:00-02:00","fired":1}`,
+		"b", `1772334000000 {"spec":"0 3 * * *","zone":"UTC","key":"b","tick":"2026-03-01T03:00:00Z","fired":31}`).Err(); err != nil {
+		t.Fatal(err)
+	}
+	out := json.NewDecoder(strings.NewReader(s.run("jobs billing --json")))
+	for _, want := range []map[string]any{{"entry": "a"}, {"entry": "b", "last_tick": "2026-03-01T03:00:00Z", "next_tick": "2026-03-02T03:00:00Z"}} {
+		var j map[string]any
+		if err := out.Decode(&j); err != nil || j["entry"] != want["entry"] || j["last_tick"] != want["last_tick"] || j["next_tick"] != want["next_tick"] {
+			t.Errorf("%v, %v, want %v", j, err, want)
+		}
+	}
+}

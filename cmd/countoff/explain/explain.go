@@ -64,13 +64,15 @@ type Explanation struct {
 type Task struct {
 	ID         string     `json:"id"`
 	Position   int64      `json:"position"`
-	Born       time.Time  `json:"born"`
+	Born       *time.Time `json:"born"`    // null: unknown
 	Started    bool       `json:"started"` // its owner may be running it
 	Suspect    bool       `json:"suspect"` // may have ended a former owner: it runs alone
 	Tries      int        `json:"tries"`
 	Crashes    int        `json:"crashes"`
 	NotBefore  *time.Time `json:"not_before,omitempty"` // parked until then
 	FirstError string     `json:"first_error,omitempty"`
+
+	parked time.Time // NotBefore, also in a year that JSON does not have
 }
 
 // Read explains key of name at that place.
@@ -177,7 +179,7 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 			}
 		default:
 			if e.OfKey++; e.First == nil {
-				e.First = &Task{ID: q.ID, Position: q.Position, Born: q.Born.UTC()}
+				e.First = &Task{ID: q.ID, Position: q.Position, Born: past.Known(q.Born.UTC())}
 			}
 		}
 	}
@@ -196,8 +198,8 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 func (t *Task) tried(r redissource.Tried, now time.Time) {
 	t.Started, t.Suspect, t.Tries, t.Crashes, t.FirstError = r.Started, r.Suspect, r.Tries, r.Crashes, r.FirstError
 	if r.NotBefore.After(now) {
-		until := r.NotBefore.UTC()
-		t.NotBefore = &until
+		t.parked = r.NotBefore.UTC()
+		t.NotBefore = past.Known(t.parked)
 	}
 }
 
@@ -279,9 +281,9 @@ func (e Explanation) waits() []string {
 		out = append(out, fmt.Sprintf("for its turn in queue %q: the tools of asynq show what is in it", e.Queue))
 	case e.First == nil:
 		out = append(out, fmt.Sprintf("nothing of this key is open; a task put in now would stand behind %d of others", e.Ahead))
-	case e.First.NotBefore != nil:
+	case !e.First.parked.IsZero():
 		out = append(out, fmt.Sprintf("parked: task %s failed %s, runs again in %v; the %d behind it of this key wait with it (%s)",
-			e.First.ID, times(e.First.Tries), e.First.NotBefore.Sub(e.now).Round(time.Millisecond), e.OfKey-1, e.First.FirstError))
+			e.First.ID, times(e.First.Tries), e.First.parked.Sub(e.now).Round(time.Millisecond), e.OfKey-1, e.First.FirstError))
 	case e.First.Started && p.Owner == "":
 		out = append(out, fmt.Sprintf("task %s may have begun at its last owner, and runs again at the next; %d of this key wait behind it", e.First.ID, e.OfKey-1))
 	case e.First.Suspect && e.First.Started:

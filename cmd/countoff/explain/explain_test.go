@@ -179,6 +179,22 @@ func TestTwoOfOneID(t *testing.T) {
 	}
 }
 
+// Times in years that JSON does not have are left out of it. People are told what they mean all the same.
+func TestOddTimes(t *testing.T) {
+	far := now.AddDate(20_000, 0, 0)
+	moves := []machine.Move{{Entry: machine.Entry{At: far, What: machine.Forgot}}}
+	s := status.Status{Config: partition.Config{Total: 1}.WithDefaults(), Partitions: []status.Partition{{}}}
+	e := assemble(s, transition.Census{}, moves, []redissource.Queued{{ID: "t", Key: "key", Born: far}}, 0, "key", now)
+	e.First.tried(redissource.Tried{Started: true, Tries: 1, NotBefore: far}, now)
+	data, err := json.Marshal(e)
+	if err != nil || !strings.Contains(string(data), `"born":null`) || strings.Contains(string(data), "not_before") || !strings.Contains(string(data), `"at":null`) {
+		t.Errorf("%s, %v", data, err)
+	}
+	if text := strings.Join(e.Lines(), "\n"); !strings.Contains(text, "parked: task t failed once") {
+		t.Errorf("it says\n%s", text)
+	}
+}
+
 // TestRead explains a key of a real store.
 func TestRead(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)

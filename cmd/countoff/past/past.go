@@ -10,9 +10,18 @@ import (
 	"github.com/countoff/countoff/transition/machine"
 )
 
+// Known returns t for JSON: nil if it is not known, or in none of the years 0 to 9999. JSON has no
+// others, and one odd time would take all that is printed with it.
+func Known(t time.Time) *time.Time {
+	if y := t.Year(); t.IsZero() || y < 0 || y > 9999 {
+		return nil
+	}
+	return &t
+}
+
 // An Entry is what --json prints of one entry.
 type Entry struct {
-	At         time.Time         `json:"at"`
+	At         *time.Time        `json:"at"`
 	What       machine.Change    `json:"what"`
 	Peer       string            `json:"peer,omitempty"`
 	Session    partition.Session `json:"session,omitempty"`
@@ -36,7 +45,7 @@ type Passed struct {
 // EntryOf returns e for --json.
 func EntryOf(e machine.Entry) Entry {
 	out := Entry{
-		At: e.At.UTC(), What: e.What, Peer: e.Peer, Session: e.Session, From: e.OtherPeer, FromOf: e.Other,
+		At: Known(e.At.UTC()), What: e.What, Peer: e.Peer, Session: e.Session, From: e.OtherPeer, FromOf: e.Other,
 		SilentMS: e.Silent.Milliseconds(), Roll: e.Version, Replicas: e.Replicas,
 	}
 	for _, p := range e.Grants {
@@ -151,15 +160,10 @@ type Tenure struct {
 
 // TenureOf returns t for --json.
 func TenureOf(id partition.ID, at time.Time, t machine.Tenure) Tenure {
-	out := Tenure{
+	return Tenure{
 		At: at.UTC(), Partition: id, Known: t.Known, Owner: t.Peer, Session: t.Session, Epoch: t.Grant.Epoch,
-		How: t.How, From: t.From, Dead: t.Dead,
+		Since: Known(t.Since.UTC()), How: t.How, From: t.From, Dead: t.Dead,
 	}
-	if !t.Since.IsZero() {
-		since := t.Since.UTC()
-		out.Since = &since
-	}
-	return out
 }
 
 // TenureLine says in one line who owned partition id at the instant at.
