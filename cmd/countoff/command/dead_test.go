@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -246,6 +248,50 @@ func TestEnqueueLines(t *testing.T) {
 	}
 	if fmt.Sprint(sizes) != "[1 3 1 3]" {
 		t.Errorf("lines travel together as %v", sizes)
+	}
+}
+
+// xs is a line without an end.
+type xs struct{}
+
+func (xs) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}
+
+// Half a line is no payload: where the read fails, what came of the last line is not enqueued, and
+// the error says which line that is. What ends without a line break is a line.
+func TestEnqueueOfATornLine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		in   io.Reader
+		put  string
+		says string
+		is   error
+	}{
+		"torn":           {io.MultiReader(strings.NewReader("a\nb\nhal"), iotest.ErrReader(errFull)), `["a" "b"]`, "line 3 and all after it", errFull},
+		"between two":    {io.MultiReader(strings.NewReader("a\n"), iotest.ErrReader(errFull)), `["a"]`, "line 2 and all after it", errFull},
+		"with the error": {iotest.DataErrReader(io.MultiReader(strings.NewReader("a\nb\nhal"), iotest.ErrReader(errFull))), `["a" "b"]`, "line 3 and all after it", errFull},
+		"broken off":     {io.MultiReader(strings.NewReader("a\nhal"), iotest.ErrReader(io.ErrUnexpectedEOF)), `["a"]`, "line 2 and all after it", io.ErrUnexpectedEOF},
+		"too long":       {io.MultiReader(strings.NewReader("a\nb\n"), xs{}), `["a" "b"]`, "line 3 and all after it", bufio.ErrTooLong},
+		"whole":          {strings.NewReader("a\nb"), `["a" "b"]`, "", nil},
+		"whole at once":  {iotest.DataErrReader(strings.NewReader("a\nb")), `["a" "b"]`, "", nil},
+	} {
+		put := []string{}
+		err := enqueueLines(c.in, func(lines ...[]byte) ([]redissource.Result, error) {
+			for _, line := range lines {
+				put = append(put, string(line))
+			}
+			return nil, nil
+		})
+		if fmt.Sprintf("%q", put) != c.put || !errors.Is(err, c.is) {
+			t.Errorf("%s: it enqueued %q, and says %v", name, put, err)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "not enqueued: "+c.says+": ") {
+			t.Errorf("%s: it says %v, want %q", name, err, c.says)
+		}
 	}
 }
 

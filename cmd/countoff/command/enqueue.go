@@ -120,19 +120,34 @@ func until(ctx context.Context, r io.Reader) *io.PipeReader {
 // mostTogether is how many lines are enqueued at once, at most.
 const mostTogether = 500
 
+// A lineReader knows whether its input has come to its end: what stands after the last line break is a
+// line then, and half of one where a read has failed.
+type lineReader struct {
+	in    io.Reader
+	whole bool
+}
+
+func (r *lineReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.whole = err == io.EOF
+	return n, err
+}
+
 // enqueueLines puts each line: as many together as have come, so that a line never waits for the
 // next one. The first goes alone: what the flags have wrong is said of one line, not of hundreds.
 func enqueueLines(in io.Reader, put func(payloads ...[]byte) ([]redissource.Result, error)) error {
 	more := false // the next line is there
-	s := bufio.NewScanner(in)
+	r := &lineReader{in: in}
+	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 256<<10), 64<<20)
 	s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		advance, line, err := bufio.ScanLines(data, atEOF)
+		advance, line, err := bufio.ScanLines(data, atEOF && r.whole)
 		more = bytes.IndexByte(data[advance:], '\n') >= 0
 		return advance, line, err
 	})
 	var lines [][]byte
-	for done := 0; s.Scan(); {
+	done := 0
+	for s.Scan() {
 		lines = append(lines, bytes.Clone(s.Bytes()))
 		if more && done > 0 && len(lines) < mostTogether {
 			continue
@@ -144,7 +159,10 @@ func enqueueLines(in io.Reader, put func(payloads ...[]byte) ([]redissource.Resu
 		done += len(lines)
 		lines = lines[:0]
 	}
-	return s.Err()
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("not enqueued: line %d and all after it: %w", done+1, err)
+	}
+	return nil
 }
 
 // failed names the lines that failed, of n after the first done ones.
