@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
@@ -60,7 +63,6 @@ func With(code int, err error) error {
 func From(err error) error {
 	var coded *Error
 	var reply redis.Error
-	var network net.Error
 	switch {
 	case err == nil || errors.As(err, &coded):
 		return err
@@ -68,10 +70,30 @@ func From(err error) error {
 		return With(Config, err)
 	case errors.Is(err, redisledger.ErrInUse):
 		return With(InUse, err)
-	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.As(err, &reply):
+	case ofNetwork(err), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.As(err, &reply):
 		return With(Unreachable, err)
 	}
 	return With(Failed, err)
+}
+
+// ofNetwork reports whether err came over the network. A net.Error alone says little: each number of
+// the operating system is one, of a file or a process as well as of a connection, where an OpError
+// is around it.
+func ofNetwork(err error) bool {
+	var connection *net.OpError
+	var file *fs.PathError
+	var link *os.LinkError
+	var call *os.SyscallError
+	var program *exec.Error
+	var number syscall.Errno
+	var network net.Error
+	switch {
+	case errors.As(err, &connection):
+		return true
+	case errors.As(err, &file), errors.As(err, &link), errors.As(err, &call), errors.As(err, &program), errors.As(err, &number):
+		return false
+	}
+	return errors.As(err, &network)
 }
 
 // ErrSaid is the error of a program that has said on stderr already why it ends.

@@ -1,9 +1,15 @@
 package exit_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -30,5 +36,33 @@ func TestMainIsNotObeyedByTheTerminal(t *testing.T) {
 	said, err := os.ReadFile(file.Name())
 	if want := "program: köln\ta\ufffd[2J\ufffd31m\ufffd\ufffd\ufffd\nsecond\n"; err != nil || string(said) != want {
 		t.Errorf("it says %q, want %q; %v", said, want, err)
+	}
+}
+
+// What the operating system refuses is the store's fault only where it was asked for a connection.
+func TestFromTellsTheStoreFromTheSystem(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{&os.PathError{Op: "read", Path: "/dev/stdin", Err: syscall.EIO}, exit.Failed},
+		{&os.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded}, exit.Failed},
+		{&os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.EXDEV}, exit.Failed},
+		{os.NewSyscallError("fork", syscall.EAGAIN), exit.Failed},
+		{&exec.Error{Name: "mailer", Err: syscall.EACCES}, exit.Failed},
+		{syscall.ESRCH, exit.Failed},
+		{refused, exit.Unreachable},
+		{&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)}, exit.Unreachable},
+		{&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, exit.Unreachable},
+		{&net.DNSError{Err: "no such host", Name: "redis", IsNotFound: true}, exit.Unreachable},
+		{errors.Join(&os.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, refused), exit.Unreachable},
+		{context.DeadlineExceeded, exit.Unreachable},
+		{io.EOF, exit.Unreachable},
+	} {
+		var coded *exit.Error
+		if err := exit.From(fmt.Errorf("do it: %w", c.err)); !errors.As(err, &coded) || coded.Code != c.want {
+			t.Errorf("%v (%T) ends with %+v, want code %d", c.err, c.err, coded, c.want)
+		}
 	}
 }
