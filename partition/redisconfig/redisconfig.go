@@ -98,6 +98,16 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (parti
 	return parse(name, fields)
 }
 
+// UnitNames returns the names of the units that stand under name, and looks at nothing else: also while the
+// number of partitions is being changed, and where Read refuses what stands. There may be none.
+func UnitNames(ctx context.Context, client redis.UniversalClient, name string) ([]string, error) {
+	fields, err := read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	return unitNames(fields), nil
+}
+
 func agree(ctx context.Context, client redis.UniversalClient, name string, want partition.Config, units bool) (partition.Config, error) {
 	// A plain read first: a full store refuses writes, also those that would
 	// change nothing, and a peer must be able to start there.
@@ -193,15 +203,20 @@ func parse(name string, fields map[string]string) (partition.Config, error) {
 	}
 	total, err := strconv.Atoi(fields[fieldTotal])
 	c := partition.Config{Total: total, Hash: partition.Hash(fields[fieldHash])}
-	if names := fields[fieldUnitNames]; names != "" {
-		c.Units = strings.Split(names, "\n")
-	}
+	c.Units = unitNames(fields)
 	requires, errRequires := parseRequires(fields[fieldRequires])
 	c.Requires = requires
 	if err = errors.Join(err, errRequires, c.Validate()); err != nil {
 		return partition.Config{}, fmt.Errorf("redisconfig: %s cannot be read: %w", Key(name), err)
 	}
 	return c, nil
+}
+
+func unitNames(fields map[string]string) []string {
+	if fields[fieldUnitNames] == "" {
+		return nil
+	}
+	return strings.Split(fields[fieldUnitNames], "\n")
 }
 
 // PrintRequires prints requirements as the field has them, one a line.

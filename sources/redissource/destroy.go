@@ -2,7 +2,6 @@ package redissource
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 )
 
@@ -28,15 +26,14 @@ func Destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 }
 
 func destroy(ctx context.Context, client redis.UniversalClient, name string) (int, error) {
-	if err := partition.CheckName(name); err != nil {
+	removed := 0
+	// No more of the configuration than that: one that cannot be read, or whose resize was broken off, is no
+	// reason to keep anything.
+	lists, err := redisconfig.UnitNames(ctx, client, name)
+	if err != nil {
 		return 0, err
 	}
-	removed := 0
-	c, err := redisconfig.Read(ctx, client, name)
-	if err != nil && !errors.Is(err, redisconfig.ErrNone) && !errors.Is(err, partition.ErrConfig) {
-		return 0, err // a configuration that cannot be read is no reason to keep the rest
-	}
-	for _, list := range c.Units {
+	for _, list := range lists {
 		tag, err := ingressTag(list)
 		if err != nil {
 			return removed, err

@@ -329,6 +329,28 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
+// A resize that was broken off has closed the name. The fences of its ingress lists go all the same: a
+// name that is made anew would find itself refused by them.
+func TestDestroyAfterABrokenResize(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	inbox := name + ":inbox"
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 4, Units: []string{inbox}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"{" + inbox + "}:fence", "{" + inbox + "}:plan"} {
+		client.HSet(ctx, key, "t", "1:s")
+	}
+	if _, err := redisconfig.BeginResize(ctx, client, name, 8, "id"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Destroy(ctx, client, name); err != nil || n != 2 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if left := redistest.Keys(t, client, "*"+inbox+"*"); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
 // A command of a mover is done where the fence is its own, also in a full store.
 func TestResizeDoCompares(t *testing.T) {
 	server := redistest.Server(t)
