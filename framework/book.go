@@ -65,16 +65,22 @@ func (b *book) wait(i, first slot) {
 // admit lets i, the earliest of its key, be started, or parks it until it may.
 func (b *book) admit(i slot, now time.Time) {
 	if due := b.entries.at(i).task.NotBefore; due.After(now) {
-		b.lay(i, due)
+		b.lay(i, now, due)
 		return
 	}
 	b.entries.push(&b.ready, i)
 }
 
+// longWait is the shortest wait for which a payload is copied.
+const longWait = time.Second
+
 // lay parks i and its key until due.
-func (b *book) lay(i slot, due time.Time) {
+func (b *book) lay(i slot, now, due time.Time) {
 	heap.Push(&b.parked, parked{due, i})
 	e := b.entries.at(i)
+	if due.Sub(now) >= longWait {
+		e.detach()
+	}
 	e.parked = true
 	b.asleep += 1 + e.waiting.n
 	e.keep()
@@ -125,8 +131,8 @@ func (b *book) finish(i slot, now time.Time) {
 	b.admit(next, now)
 }
 
-// park keeps i for a later try, as the task again: nothing of its key starts before.
-func (b *book) park(i slot, again *Task, due time.Time) {
+// park keeps i for a later try, as the task again, which nobody else has: nothing of its key starts before.
+func (b *book) park(i slot, again *Task, now, due time.Time) {
 	b.active--
 	if b.over { // the next owner tries again
 		b.drop(i)
@@ -134,7 +140,7 @@ func (b *book) park(i slot, again *Task, due time.Time) {
 	}
 	e := b.entries.at(i)
 	e.active, e.again = false, again
-	b.lay(i, due)
+	b.lay(i, now, due)
 }
 
 // mostSpare is how many entries a lane without tasks keeps. Where keys were stuck it held

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unsafe"
 	"weak"
 
 	"pgregory.net/rapid"
@@ -103,7 +105,7 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 				if task(e).Key == "" {
 					loose++
 				}
-				b.park(e, nil, due)
+				b.park(e, nil, now, due)
 			},
 			"back": func(t *rapid.T) {
 				e := pick(t)
@@ -186,7 +188,7 @@ func TestABookThatIsOverKeepsNothing(t *testing.T) {
 		}
 	}
 	b.back(active[1])
-	b.park(active[2], nil, later)
+	b.park(active[2], nil, now, later)
 	b.finish(active[3], now)
 	b.finish(active[4], now)
 	b.unpark(later)
@@ -253,6 +255,71 @@ func TestALaneWithoutTasksKeepsLittle(t *testing.T) {
 	}
 }
 
+// What waits for long lets go of the memory that it was read into, with all that was read beside it,
+// whether it has run before or waits from the start.
+func TestWhatWaitsForLongKeepsNoBuffer(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		name string
+		wait func(b *book, task *Task)
+	}{
+		{"after its first run", func(b *book, task *Task) {
+			b.add(task, now)
+			i := b.next()
+			b.park(i, again(task, "down"), now, now.Add(time.Hour))
+		}},
+		{"after a run that waited a moment", func(b *book, task *Task) {
+			b.add(task, now)
+			i := b.next()
+			b.park(i, again(task, "down"), now, now.Add(time.Millisecond))
+			b.unpark(now.Add(time.Second))
+			i = b.next()
+			b.park(i, again(b.entries.at(i).run(), "down"), now, now.Add(time.Second))
+		}},
+		{"from the start", func(b *book, task *Task) {
+			task.NotBefore = now.Add(time.Hour)
+			b.add(task, now)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBook()
+			buffer, text := make([]byte, 4096), strings.Repeat("idtypekey", 1024)
+			read, said := weak.Make(&buffer[0]), weak.Make(unsafe.StringData(text))
+			buffer[9] = 'x'
+			c.wait(&b, &Task{ID: text[:2], Type: text[2:6], Key: text[6:9], Payload: buffer[9:10], Delivery: &Delivery{}})
+			runtime.GC()
+			if read.Value() != nil || said.Value() != nil {
+				t.Error("what was read with it is still there")
+			}
+			b.unpark(now.Add(2 * time.Hour))
+			task := b.entries.at(b.next()).run()
+			if task.ID != "id" || task.Type != "type" || task.Key != "key" || string(task.Payload) != "x" {
+				t.Errorf("it runs as %+v", task)
+			}
+		})
+	}
+}
+
+// A task is copied for its wait, and not changed: others have it as it was, and so does who settles it.
+func TestWhatWaitsForLongIsLeftToOthers(t *testing.T) {
+	now := time.Now()
+	b := newBook()
+	payload := []byte("x")
+	task := &Task{Payload: payload, Delivery: &Delivery{NotBefore: now.Add(time.Minute)}}
+	b.add(task, now)
+	b.unpark(task.NotBefore)
+	i := b.next()
+	first := b.entries.at(i).run()
+	mine := &first.Payload[0]
+	b.park(i, again(first, "down"), task.NotBefore, task.NotBefore.Add(time.Minute))
+	if &task.Payload[0] != &payload[0] || &first.Payload[0] != mine {
+		t.Error("the payload of a task that was handed out was replaced")
+	}
+	if b.entries.at(i).task == first {
+		t.Error("what the handler had is what waits")
+	}
+}
+
 func TestTheFirstErrorStands(t *testing.T) {
 	shared := &Delivery{Attempt: 1}
 	task := again(again(&Task{Delivery: shared}, "first"), "second")
@@ -282,7 +349,7 @@ func TestWhatIsParkedKeepsNoOther(t *testing.T) {
 	}
 	for n, i := range active {
 		if n == 0 {
-			b.park(i, again(b.entries.at(i).task, ""), now.Add(time.Hour)) // another of its key waits behind it
+			b.park(i, again(b.entries.at(i).task, ""), now, now.Add(time.Hour)) // another of its key waits behind it
 		} else {
 			b.finish(i, now)
 		}

@@ -1,5 +1,10 @@
 package framework
 
+import (
+	"bytes"
+	"strings"
+)
+
 // A slot is the place of an entry among those of its lane, counted from 1; 0 is none.
 type slot uint32
 
@@ -28,6 +33,19 @@ func (e *entry) keep() {
 	if !e.kept {
 		own := *e.task
 		e.task, e.kept = &own, true
+	}
+}
+
+// detach gives a task that will stay for long its text and its payload to itself, too: as the
+// source read them they may lie in a buffer with all that was read beside them. Others may still
+// have the task as it was, so it is copied, and not changed.
+func (e *entry) detach() {
+	own := *e.task
+	own.ID, own.Type, own.Key = strings.Clone(own.ID), strings.Clone(own.Type), strings.Clone(own.Key)
+	own.Payload = bytes.Clone(own.Payload)
+	e.task, e.kept = &own, true
+	if e.again != nil {
+		e.again.ID, e.again.Type, e.again.Key, e.again.Payload = own.ID, own.Type, own.Key, own.Payload
 	}
 }
 

@@ -188,7 +188,7 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 			if l.over() {
 				l.phase.shed++ // the next owner tries again
 			}
-			l.book.park(t.slot, again(t.task, v.reason), now.Add(v.delay))
+			l.book.park(t.slot, again(t.task, v.reason), now, now.Add(v.delay))
 		} else {
 			l.book.finish(t.slot, now)
 		}

@@ -20,7 +20,7 @@ type Task struct {
 	ID      string // unique within the name; the same in every delivery
 	Type    string // picks the handler; may be empty
 	Key     string // tasks of one key run one at a time, in order; empty: unordered
-	Payload []byte
+	Payload []byte // may lie in one piece of memory with those of many others: who keeps it for long copies it
 	Born    Moment // when it was enqueued, by the producer's clock; zero: not known
 	Receipt Receipt
 
