@@ -2,7 +2,10 @@ package kafkasource
 
 import (
 	"errors"
+	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
@@ -42,6 +45,8 @@ func (s *stream) settle(pos int64, o progress.Outcome, attempt int, c progress.C
 	if o != progress.Retry {
 		s.records.remove(pos)
 		s.passed.forget(pos)
+	} else if c.Delay >= longWait {
+		s.records.keep(pos)
 	}
 	return seq
 }
@@ -68,7 +73,7 @@ func (s *stream) requeue(pos int64, d *sources.Settlement, now time.Time) uint64
 	}
 	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))})
 	s.Log.Passed(pos)
-	s.passed.put(pos, d, now.Add(d.Delay))
+	s.passed.put(pos, d, s.records.at(pos), now.Add(d.Delay))
 	return seq
 }
 
@@ -97,8 +102,8 @@ func (a *redeliveries) position(r sources.Receipt) (pos int64, ok bool) {
 	return int64(r), !later
 }
 
-// put makes the task of a settlement come again at an instant.
-func (a *redeliveries) put(pos int64, d *sources.Settlement, at time.Time) {
+// put makes the task of a settlement, which is that of r, come again at an instant.
+func (a *redeliveries) put(pos int64, d *sources.Settlement, r *kgo.Record, at time.Time) {
 	if a.of == nil {
 		a.current, a.of = make(map[int64]sources.Receipt), make(map[sources.Receipt]int64)
 	}
@@ -107,6 +112,7 @@ func (a *redeliveries) put(pos int64, d *sources.Settlement, at time.Time) {
 	a.current[pos], a.of[a.last] = a.last, pos
 	t := d.Task.Copy()
 	t.Receipt, t.Attempt, t.FirstError, t.NotBefore = a.last, d.Attempt+1, logstream.FirstError(d.Task, d.Reason), time.Time{}
+	t.ID, t.Type, t.Key, t.Payload = strings.Clone(t.ID), strings.Clone(t.Type), strings.Clone(t.Key), r.Value
 	i := len(a.waiting)
 	for i > 0 && a.waiting[i-1].at.After(at) {
 		i--

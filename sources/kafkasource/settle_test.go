@@ -203,9 +203,9 @@ func TestRedeliveries(t *testing.T) {
 	if pos, ok := a.position(7); pos != 7 || !ok {
 		t.Errorf("the first delivery is of %d, %v", pos, ok)
 	}
-	a.put(7, &sources.Settlement{Task: &task, Attempt: 3, Reason: "no"}, now.Add(time.Second))
+	a.put(7, &sources.Settlement{Task: &task, Attempt: 3, Reason: "no"}, &kgo.Record{}, now.Add(time.Second))
 	other := sources.Task{Receipt: 9, Delivery: &sources.Delivery{Attempt: 1}}
-	a.put(9, &sources.Settlement{Task: &other, Attempt: 1}, now)
+	a.put(9, &sources.Settlement{Task: &other, Attempt: 1}, &kgo.Record{}, now)
 	if tasks := a.take(now, 5); len(tasks) != 1 || !a.due().Equal(now.Add(time.Second)) {
 		t.Fatalf("%d come at once, the next is due at %v", len(tasks), a.due())
 	}
@@ -222,7 +222,7 @@ func TestRedeliveries(t *testing.T) {
 	if pos, ok := a.position(again[0].Receipt); pos != 7 || !ok {
 		t.Errorf("the second delivery is of %d, %v", pos, ok)
 	}
-	a.put(7, &sources.Settlement{Task: &again[0], Attempt: 4}, now)
+	a.put(7, &sources.Settlement{Task: &again[0], Attempt: 4}, &kgo.Record{}, now)
 	if _, ok := a.position(again[0].Receipt); ok {
 		t.Error("the receipt of the second delivery counts")
 	}

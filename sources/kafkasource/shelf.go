@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -37,6 +38,43 @@ func (s *shelf) at(pos int64) *kgo.Record {
 		return s.row[i].record
 	}
 	return nil
+}
+
+// longWait is the shortest wait for which a record is copied: what comes again sooner soon lets go
+// of what was fetched with it.
+const longWait = time.Second
+
+// keep replaces the record of a position, if it is there, by one with memory of its own.
+func (s *shelf) keep(pos int64) {
+	if i, ok := s.find(pos); ok && s.row[i].record != nil {
+		s.row[i].record = apart(s.row[i].record)
+	}
+}
+
+// apart returns a copy of r with memory of its own. The client's records lie in that of their batch,
+// and so do their keys, their values and those of their headers: one that waits for an hour would keep
+// all of it, a megabyte for a record of a hundred bytes, and no limit counts that.
+func apart(r *kgo.Record) *kgo.Record {
+	size := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		size += len(r.Headers[i].Value)
+	}
+	own := make([]byte, 0, size)
+	take := func(b []byte) []byte {
+		if b == nil {
+			return nil // a tombstone stays one
+		}
+		at := len(own)
+		own = append(own, b...)
+		return own[at:len(own):len(own)]
+	}
+	c := *r
+	c.Context = nil // who gives the client a pool finds the batch there
+	c.Key, c.Value, c.Headers = take(r.Key), take(r.Value), slices.Clone(r.Headers)
+	for i := range c.Headers {
+		c.Headers[i].Value = take(c.Headers[i].Value)
+	}
+	return &c
 }
 
 // remove takes the record of a position away, if it is there.

@@ -89,6 +89,9 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 	}
 	if had {
 		s.Log.Tried(r.Offset, tried.Tries, tried.NotBefore)
+		if time.Until(tried.NotBefore) >= longWait {
+			r = apart(r)
+		}
 	}
 	if tried.Crashes > 0 {
 		s.Log.Accused(r.Offset)
