@@ -36,7 +36,7 @@ type mirror struct {
 
 	mu    sync.Mutex
 	open  map[*stream]struct{}
-	final map[int32]int64     // of streams that were closed, not committed yet
+	final map[int32]word      // of streams that were closed, not committed yet
 	last  map[int32]committed // as committed last
 	soon  chan struct{}       // holds a value if there is something final
 	quit  context.CancelFunc  // ends the goroutine; nil: there is none
@@ -45,14 +45,40 @@ type mirror struct {
 
 func newMirror(s *Source) mirror {
 	return mirror{
-		source: s, open: make(map[*stream]struct{}), final: make(map[int32]int64), last: make(map[int32]committed),
+		source: s, open: make(map[*stream]struct{}), final: make(map[int32]word), last: make(map[int32]committed),
 		soon: make(chan struct{}, 1),
 	}
 }
 
-type committed struct {
+// A word is how far a partition is, and in which life of the topic.
+type word struct {
 	at   int64
+	life string // empty: not known
+}
+
+type committed struct {
+	word
 	when time.Time
+}
+
+// lifeMark begins the metadata of an offset that a mirror commits; the life of its topic follows.
+const lifeMark = "countoff-life:"
+
+// metadata is what is committed beside the offset.
+func (w word) metadata() string {
+	if w.life == "" {
+		return ""
+	}
+	return lifeMark + w.life
+}
+
+// ofAnother reports whether an offset was committed of another life of the topic than this one: the
+// topic is deleted, which takes its offsets along, and made anew; an owner that has not noticed commits
+// how far it was; Redis is lost, or the name destroyed, and who begins it anew would go on there. An
+// offset that does not say of which life it is was committed by another consumer, or by hand, and counts.
+func ofAnother(o kadm.OffsetResponse, life string) bool {
+	was, said := strings.CutPrefix(o.Metadata, lifeMark)
+	return said && life != "" && was != life
 }
 
 func (m *mirror) add(s *stream) {
@@ -74,7 +100,7 @@ func (m *mirror) remove(ctx context.Context, s *stream) {
 	m.mu.Lock()
 	delete(m.open, s)
 	if sound {
-		m.final[int32(s.Grant.ID)] = low
+		m.final[int32(s.Grant.ID)] = word{low, s.life}
 	}
 	over, ended := len(m.open) == 0, m.ended
 	if over {
@@ -116,26 +142,26 @@ func (m *mirror) run(ctx context.Context, ended chan struct{}) {
 }
 
 // news returns what is to be committed.
-func (m *mirror) news() map[int32]int64 {
+func (m *mirror) news() map[int32]word {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.final
-	m.final = make(map[int32]int64)
+	m.final = make(map[int32]word)
 	now := time.Now()
 	for s := range m.open {
 		p := int32(s.Grant.ID)
-		low := s.lowest()
+		is := word{s.lowest(), s.life}
 		was := m.last[p] // at the instant zero if it was never said
-		stale := was.at != low || now.Sub(was.when) >= mirrorAge || now.Sub(s.opened) < mirrorYoung
+		stale := was.word != is || now.Sub(was.when) >= mirrorAge || now.Sub(s.opened) < mirrorYoung
 		if s.sound(now) && stale {
-			at[p] = low
+			at[p] = is
 		}
 	}
 	return at
 }
 
 // commit commits; what fails is told, and said again when there is more to say.
-func (m *mirror) commit(at map[int32]int64) {
+func (m *mirror) commit(at map[int32]word) {
 	if len(at) == 0 || m.source.cfg.Group == NoGroup {
 		return
 	}
@@ -155,7 +181,7 @@ func (m *mirror) commit(at map[int32]int64) {
 // is to be committed. It has not by what peers say, so it was somebody else, or the store has
 // forgotten: what lies between runs again, and told is to be said before the commit takes the group
 // back. A group that does not answer is not taken back.
-func (m *mirror) ahead(at map[int32]int64) (told, err error) {
+func (m *mirror) ahead(at map[int32]word) (told, err error) {
 	var first []int32
 	m.mu.Lock()
 	for p := range at {
@@ -176,8 +202,8 @@ func (m *mirror) ahead(at map[int32]int64) (told, err error) {
 	slices.Sort(first)
 	var where []string
 	for _, p := range first {
-		if o, ok := group[p]; ok && o.At > at[p] {
-			where = append(where, fmt.Sprintf("%d at %d instead of %d", p, o.At, at[p]))
+		if o, ok := group[p]; ok && o.At > at[p].at && !ofAnother(o, at[p].life) {
+			where = append(where, fmt.Sprintf("%d at %d instead of %d", p, o.At, at[p].at))
 		}
 	}
 	if where == nil {
@@ -189,11 +215,11 @@ func (m *mirror) ahead(at map[int32]int64) (told, err error) {
 }
 
 // write commits.
-func (m *mirror) write(ctx context.Context, at map[int32]int64) error {
+func (m *mirror) write(ctx context.Context, at map[int32]word) error {
 	cfg := &m.source.cfg
 	offsets := make(kadm.Offsets)
-	for p, o := range at {
-		offsets.AddOffset(cfg.Topic, p, o, -1)
+	for p, w := range at {
+		offsets.Add(kadm.Offset{Topic: cfg.Topic, Partition: p, At: w.at, LeaderEpoch: -1, Metadata: w.metadata()})
 	}
 	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
@@ -209,8 +235,8 @@ func (m *mirror) write(ctx context.Context, at map[int32]int64) error {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for p, o := range at {
-		m.last[p] = committed{o, now}
+	for p, w := range at {
+		m.last[p] = committed{w, now}
 	}
 	return nil
 }
@@ -278,9 +304,10 @@ func (s *stream) lowest() int64 {
 
 // sound reports whether the stream owned its partition when the store last spoke, and
 // that is not long ago: an owner that was paused first asks for its fence, before it
-// says how far it had come then.
+// says how far it had come then. One whose topic is gone says nothing more: its name is that of
+// another topic by now, which takes the position for its own.
 func (s *stream) sound(now time.Time) bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	return !s.Lost() && now.Sub(s.said) < 2*s.check()
+	return !s.Lost() && !s.gone && now.Sub(s.said) < 2*s.check()
 }

@@ -59,7 +59,7 @@ func TestMirrorRepeatsAtFirst(t *testing.T) {
 	}
 	src.mirror.mu.Lock()
 	last := src.mirror.last[0]
-	src.mirror.last[0] = committed{last.at, last.when.Add(-mirrorAge)}
+	src.mirror.last[0] = committed{last.word, last.when.Add(-mirrorAge)}
 	src.mirror.mu.Unlock()
 	if news := src.mirror.news(); len(news) != 1 {
 		t.Errorf("an owner with nothing new for long says %v, want it again, so that no broker forgets", news)
@@ -67,7 +67,7 @@ func TestMirrorRepeatsAtFirst(t *testing.T) {
 	src.mirror.commit(src.mirror.news())
 	s.push(0, "t", 1)
 	s.settle(st, sources.Done, s.take(st, 1)...)
-	if news := src.mirror.news(); len(news) != 1 || news[0] != 1 {
+	if news := src.mirror.news(); len(news) != 1 || news[0].at != 1 {
 		t.Errorf("an owner that has come to 1 says %v", news)
 	}
 }
@@ -122,7 +122,7 @@ func TestMirrorThatIsRefused(t *testing.T) {
 	member.Close()
 	s.close(st)
 
-	s.source(Config{Group: NoGroup}).mirror.commit(map[int32]int64{0: 1})
+	s.source(Config{Group: NoGroup}).mirror.commit(map[int32]word{0: {at: 1}})
 	if at := s.committed(NoGroup, 0); at != -1 {
 		t.Errorf("a group %q has %d", NoGroup, at)
 	}

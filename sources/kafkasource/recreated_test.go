@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
 )
@@ -71,6 +72,66 @@ func TestATopicMadeAnewBeforeTheFirstFetch(t *testing.T) {
 			s.close(st)
 			src.store = store
 			s.want("the next owner", s.take(s.open(src, 0), 1)[0], "again0")
+		})
+	}
+}
+
+// The group is not told how far an owner was in a topic that is gone: it would take that for the
+// position in the one that was made anew.
+func TestTheLastWordIsNotOfATopicThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.push(0, "t", 6)
+	soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
+	src := s.source(Config{Mirror: time.Hour, Options: append(s.broker.Options(), soon)})
+	st := s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 6)...)
+	recreate(9)(s)
+	if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+		t.Fatalf("fetch of the topic that is gone: %v, want ErrForgot", err)
+	}
+	if news := src.mirror.news(); len(news) > 0 {
+		t.Errorf("who has read a topic that is gone says %v", news)
+	}
+	s.close(st)
+	if at := s.committed(s.name, 0); at != -1 {
+		t.Errorf("the last word of who has read a topic that is gone is %d", at)
+	}
+}
+
+// What an owner that has not noticed says of the topic that is gone is no beginning in the one that was
+// made anew, and nobody is told that the group was farther: neither in the partition itself, nor
+// as that of a name that has begun.
+func TestALateWordOfATopicThatIsGone(t *testing.T) {
+	for start, first := range map[Place]string{Earliest: "again0", Latest: "new0"} {
+		t.Run(string(start), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, 1)
+			s.push(0, "t", 6)
+			src := s.source(Config{Mirror: time.Hour})
+			st := s.open(src, 0)
+			s.settle(st, sources.Done, s.take(st, 3)...)
+			late := src.mirror.news()
+			late[1] = late[0]
+			s.close(st)
+			recreate(9)(s)
+			s.broker.Grow(s.topic, 2)
+			// Brokers before 4.1 know the topic by its name only, as this client does.
+			if err := s.source(Config{}).mirror.write(s.soon(), late); err != nil {
+				t.Fatal(err)
+			}
+			redistest.Forget(t, s.redis, "*"+s.name+"*") // Redis has lost everything
+			s.epoch = 0
+			var warned []error
+			src = s.source(Config{Start: start, Mirror: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+			st = s.open(src, 0)
+			s.push(0, "new", 1)
+			s.want("the first task", s.take(st, 1)[0], first)
+			src.mirror.commit(src.mirror.news())
+			s.close(st)
+			if len(warned) > 0 {
+				t.Errorf("warned of %v", warned)
+			}
 		})
 	}
 }

@@ -122,7 +122,7 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 // rights asks for what would be missed only later: the group, and the dead topic.
 func (s *Source) rights(ctx context.Context) error {
 	if s.cfg.Group != NoGroup {
-		if _, _, err := s.committed(ctx, 0); err != nil {
+		if _, _, err := s.committed(ctx, 0, ""); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64,
 		return 0, err
 	}
 	if s.cfg.Group != NoGroup {
-		at, others, err := s.committed(ctx, int32(id))
+		at, others, err := s.committed(ctx, int32(id), log.life)
 		if err != nil {
 			return 0, err
 		}
@@ -241,7 +241,7 @@ func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64,
 			return at, nil // out of range or not, place will say
 		}
 		if s.cfg.Start == Latest && !others {
-			err = s.mark(ctx)
+			err = s.mark(ctx, log.life)
 		}
 		if err != nil || others {
 			return log.start, err
@@ -256,7 +256,7 @@ func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64,
 // mark commits where all partitions end now, at the first one of a name that begins at the latest. So
 // each has its beginning, whenever it is opened, and one that has none is younger. Peers may do it side by
 // side: an owner's own commits go on.
-func (s *Source) mark(ctx context.Context) error {
+func (s *Source) mark(ctx context.Context, life string) error {
 	ends, err := prompt.Call(ctx, func() (kadm.ListedOffsets, error) { return s.admin.ListCommittedOffsets(ctx, s.cfg.Topic) })
 	if err == nil {
 		err = ends.Error()
@@ -264,9 +264,9 @@ func (s *Source) mark(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("kafkasource: where the partitions end: %w", explain(err))
 	}
-	at := make(map[int32]int64)
+	at := make(map[int32]word)
 	for p, o := range ends[s.cfg.Topic] {
-		at[p] = o.Offset
+		at[p] = word{o.Offset, life}
 	}
 	return s.mirror.write(ctx, at)
 }

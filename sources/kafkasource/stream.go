@@ -42,6 +42,7 @@ type stream struct {
 	passed  redeliveries                // tasks that come again
 	said    time.Time                   // when the store last answered
 	readErr error                       // why nothing is read; told to the next Fetch
+	gone    bool                        // the topic has not got any more what was read
 }
 
 func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record) *stream {
@@ -141,6 +142,7 @@ func (s *stream) readFailed(err error) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	if gone(err) {
+		s.gone = true
 		s.End(errors.Join(sources.ErrForgot, err))
 		return
 	}

@@ -106,14 +106,17 @@ func listed(reply *kmsg.ListOffsetsResponse) (int64, error) {
 }
 
 // committed returns what the group of the mirror has for partition p, -1 if nothing, and whether it
-// has anything for another.
-func (s *Source) committed(ctx context.Context, p int32) (at int64, others bool, err error) {
+// has anything for another. What it has of another life of the topic is nothing.
+func (s *Source) committed(ctx context.Context, p int32, life string) (at int64, others bool, err error) {
 	all, err := s.offsets(ctx)
 	if err != nil {
 		return 0, false, err
 	}
 	at = -1
 	for q, o := range all {
+		if ofAnother(o, life) {
+			continue
+		}
 		if q == p {
 			at = o.At
 		} else if o.At >= 0 {
