@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/partition"
@@ -134,6 +135,33 @@ func TestALateWordOfATopicThatIsGone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A topic that is made anew under an owner is noticed wherever the progress is: the brokers forget the
+// offsets with the topic, but the owner says again what it knows, and of which topic.
+func TestATopicMadeAnewUnderAnOwner(t *testing.T) {
+	t.Parallel()
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 6)
+		soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
+		options := append(s.broker.Options(), soon)
+		src := s.source(Config{Options: options})
+		st := s.open(src, 0)
+		s.settle(st, sources.Done, s.take(st, 6)...)
+		recreate(9)(s)
+		var offsets kadm.TopicsSet
+		offsets.Add(s.topic, 0)
+		_, _ = s.admin.DeleteOffsets(s.soon(), s.name, offsets) // as Kafka has done
+		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+			s.Fatalf("fetch of the topic that is gone: %v, want ErrForgot", err)
+		}
+		s.close(st)
+		if _, err := s.try(src, 0); asRange(err) == nil || !asRange(err).Recreated {
+			s.Errorf("opened with %v, want that the topic is another one", err)
+		}
+		src = s.source(Config{Options: options, OutOfRange: Earliest})
+		s.want("the next owner", s.take(s.open(src, 0), 1)[0], "again0")
+	})
 }
 
 // openLate is a store before whose Open something happens.
