@@ -56,6 +56,7 @@ var rooms = map[string][]string{
 	"partition/redisconfig":                  {"partition", goRedis},
 	"partition/redistest":                    {"partition", goRedis, miniRedis},
 	"partition/redisurl":                     {"partition/urltls", goRedis},
+	"partition/strategytest":                 {"partition"},
 	"partition/urltls":                       {},
 
 	"transition/machine":            {"partition"},
@@ -129,7 +130,7 @@ var mains = map[string][]string{
 // testRooms may be imported by the tests of every package: references, conformance
 // suites and servers for tests, and the modules made for tests.
 var testRooms = []string{
-	"partition/indexertest", "partition/redistest", "partition/intervalindexer", // measured beside the rolls
+	"partition/indexertest", "partition/strategytest", "partition/redistest", "partition/intervalindexer", // measured beside the rolls
 	"transition/ledgertest", "transition/memledger",
 	"sources/sourcetest", "sources/memsource", "sources/progress/progresstest", "framework/frameworktest",
 	"sources/sourcetest/redisline", "sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,

@@ -127,7 +127,8 @@ func Assign(s Strategy, c Config, members []Member, previous Table) Table {
 		groups[asks] = append(groups[asks], id)
 	}
 	table := make(Table)
-	for asks, ids := range groups {
+	for _, asks := range slices.Sorted(maps.Keys(groups)) {
+		ids := groups[asks]
 		// Who is nobody's session stands for a seat that is free: it keeps the others in their
 		// places in each group.
 		eligible := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Session != "" && !m.Tags.Has(asks) })

@@ -2,9 +2,7 @@ package partition_test
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/strategytest"
 )
 
 var everyStrategy = []partition.Strategy{
@@ -66,53 +65,17 @@ func drawTable(t *rapid.T, ids []partition.ID, members []partition.Member) parti
 	return table
 }
 
-// Each id gets exactly one member that is not down; with nobody, nothing; the order
-// in which members and ids come does not matter; what goes in is left alone.
-func TestStrategiesGiveEachIDOneOwner(t *testing.T) {
-	unnamed := []partition.Strategy{partition.First{}, partition.Even{Busy: []partition.ID{7, 3, 3, 3, 0, 55, partition.FirstUnit, 7, 99}}}
-	for _, s := range slices.Concat(everyStrategy, unnamed) {
-		t.Run(s.Name(), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				c := partition.Config{
-					Total: rapid.IntRange(1, 60).Draw(t, "total"),
-					Units: slices.Repeat([]string{"u"}, rapid.IntRange(0, 5).Draw(t, "units")),
-				}
-				ids, members := c.IDs(), drawMembers(t, 12)
-				previous := drawTable(t, ids, members)
-				idsWere, membersWere, previousWas := slices.Clone(ids), slices.Clone(members), maps.Clone(previous)
-
-				table := s.Assign(ids, members, previous)
-
-				if !slices.Equal(ids, idsWere) || !slices.Equal(members, membersWere) || !maps.Equal(previous, previousWas) {
-					t.Fatal("its arguments were changed")
-				}
-				up := map[partition.Session]bool{}
-				for _, m := range members {
-					if !m.Down {
-						up[m.Session] = true
-					}
-				}
-				want := len(ids)
-				if len(up) == 0 {
-					want = 0
-				}
-				if len(table) != want {
-					t.Fatalf("%d of %d ids have an owner", len(table), want)
-				}
-				for id, owner := range table {
-					if !up[owner] || !slices.Contains(ids, id) {
-						t.Fatalf("%v went to %q", id, owner)
-					}
-				}
-				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-				r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-				r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-				if again := s.Assign(ids, members, previous); !maps.Equal(again, table) {
-					t.Fatalf("another order, another table: %v, %v", table, again)
-				}
-			})
-		})
+// What every strategy promises. None moves anything while nobody comes or goes, but Even, which
+// may where a partition has several pieces.
+func TestStrategiesKeepTheirContract(t *testing.T) {
+	for _, s := range append(slices.Clone(everyStrategy), partition.First{}) {
+		t.Run(s.Name(), func(t *testing.T) { strategytest.Run(t, func() partition.Strategy { return s }, strategytest.Stays) })
 	}
+	t.Run("even", func(t *testing.T) {
+		strategytest.Run(t, func() partition.Strategy {
+			return partition.Even{Busy: []partition.ID{7, 3, 3, 3, 0, 55, partition.FirstUnit, 7, 99}}
+		})
+	})
 }
 
 // What each member got, partitions and units apart.

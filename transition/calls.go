@@ -49,7 +49,7 @@ func (c *Coordinator) seal(ctx context.Context, e machine.Seal) {
 	defer cancel()
 	began := time.Now()
 	m := mail{event: machine.SealEnded{Call: e.Call, OK: true}}
-	next, due, err := c.nextRoll(ctx)
+	next, fault, due, err := c.nextRoll(ctx)
 	if due {
 		err = c.cfg.Ledger.Seal(ctx, next)
 	}
@@ -59,21 +59,31 @@ func (c *Coordinator) seal(ctx context.Context, e machine.Seal) {
 		m.event = machine.SealEnded{Call: e.Call}
 		m.report = []Event{SealFailed{err}}
 	case due:
-		m.report = []Event{Sealed{On: next.Version, Replicas: len(next.Members), Took: time.Since(began)}}
+		m.report = c.sealed(next, fault, began)
 	}
 	c.mailbox.put(m)
 }
 
-func (c *Coordinator) nextRoll(ctx context.Context) (next Roll, due bool, err error) {
+// sealed returns what there is to tell of a roll that this peer has sealed: also that its strategy
+// is broken, once for each roll, since whoever seals is who knows.
+func (c *Coordinator) sealed(r Roll, fault string, began time.Time) []Event {
+	events := []Event{Sealed{On: r.Version, Replicas: len(r.Members), Took: time.Since(began)}}
+	if fault != "" {
+		events = append(events, StrategyFailed{Strategy: c.cfg.Strategy.Name(), What: fault})
+	}
+	return events
+}
+
+func (c *Coordinator) nextRoll(ctx context.Context) (next Roll, fault string, due bool, err error) {
 	census, err := c.cfg.Ledger.Census(ctx)
 	if err != nil {
-		return Roll{}, false, fmt.Errorf("read the ledger to seal a roll: %w", err)
+		return Roll{}, "", false, fmt.Errorf("read the ledger to seal a roll: %w", err)
 	}
 	if !c.claims && machine.Claimed(census) {
-		return Roll{}, false, nil // those who work on the partitions may share them out by another strategy
+		return Roll{}, "", false, nil // those who work on the partitions may share them out by another strategy
 	}
-	next, due = machine.NextRoll(census, c.cfg.Strategy)
-	return next, due, nil
+	next, fault, due = machine.NextRoll(census, c.cfg.Strategy)
+	return next, fault, due, nil
 }
 
 // Reshare has the partitions shared out anew though nobody has come or gone, for strategies
@@ -86,7 +96,7 @@ func (c *Coordinator) Reshare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the ledger to share out anew: %w", err)
 	}
-	next, news := machine.Reshare(census, c.cfg.Strategy)
+	next, fault, news := machine.Reshare(census, c.cfg.Strategy)
 	if !news {
 		return nil
 	}
@@ -95,7 +105,7 @@ func (c *Coordinator) Reshare(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("share out anew: %w", err)
 	default:
-		c.mailbox.put(mail{event: machine.Hinted{}, report: []Event{Sealed{On: next.Version, Replicas: len(next.Members), Took: time.Since(began)}}})
+		c.mailbox.put(mail{event: machine.Hinted{}, report: c.sealed(next, fault, began)})
 	}
 	return nil
 }

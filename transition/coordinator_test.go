@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -439,6 +440,50 @@ func TestSealStale(t *testing.T) {
 		}
 		a.co.Stop()
 		a.ends()
+	})
+}
+
+// silent is a strategy that gives nothing to anybody.
+type silent struct{ partition.Sticky }
+
+func (silent) Name() string { return "silent" }
+
+func (silent) Assign([]partition.ID, []partition.Member, partition.Table) partition.Table { return nil }
+
+// TestStrategyFails: a strategy that breaks its contract stops no work, and whoever seals by it says
+// so with each roll.
+func TestStrategyFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		own := func(_ *peer, cfg *transition.Config) { cfg.Strategy = silent{} }
+		a := n.peer("a", own).start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		b := n.peer("b", own).start(t.Context())
+		pass(20 * time.Second)
+		n.shares(a, b)
+		sealed, blamed := 0, 0
+		for _, p := range []*peer{a, b} {
+			p.saw(func(e transition.Event) bool {
+				switch e := e.(type) {
+				case transition.Sealed:
+					sealed++
+				case transition.StrategyFailed:
+					blamed++
+					if e.Strategy != "silent" || !strings.Contains(e.What, "no living member") {
+						t.Errorf("%+v", e)
+					}
+				}
+				return false
+			})
+		}
+		if sealed == 0 || blamed != sealed {
+			t.Errorf("%d rolls were sealed, and the strategy is blamed %d times", sealed, blamed)
+		}
+		for _, p := range []*peer{a, b} {
+			p.co.Stop()
+			<-p.ended
+		}
 	})
 }
 

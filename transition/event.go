@@ -78,6 +78,10 @@ type (
 	// SealFailed: a roll was due and could not be sealed. Another peer does, or this
 	// one tries again.
 	SealFailed struct{ Err error }
+	// StrategyFailed: the strategy broke its contract while this peer sealed a roll: it panicked,
+	// or gave partitions to nobody who lives. partition.Sticky shared those out instead. What
+	// says what it did. It comes right after Sealed.
+	StrategyFailed struct{ Strategy, What string }
 )
 
 // Events of a grant, in the order in which they come.
@@ -108,33 +112,34 @@ type (
 	}
 )
 
-func (Joined) event()        {}
-func (Renamed) event()       {}
-func (Synced) event()        {}
-func (SyncFailed) event()    {}
-func (ConfigRefused) event() {}
-func (Lapsed) event()        {}
-func (GraceOpened) event()   {}
-func (HintsLost) event()     {}
-func (Declared) event()      {}
-func (Left) event()          {}
-func (RollSeen) event()      {}
-func (BarrierClosed) event() {}
-func (Sealed) event()        {}
-func (SealFailed) event()    {}
-func (Served) event()        {}
-func (Draining) event()      {}
-func (DrainOverdue) event()  {}
-func (Aborted) event()       {}
-func (Drained) event()       {}
-func (Released) event()      {}
+func (Joined) event()         {}
+func (Renamed) event()        {}
+func (Synced) event()         {}
+func (SyncFailed) event()     {}
+func (ConfigRefused) event()  {}
+func (Lapsed) event()         {}
+func (GraceOpened) event()    {}
+func (HintsLost) event()      {}
+func (Declared) event()       {}
+func (Left) event()           {}
+func (RollSeen) event()       {}
+func (BarrierClosed) event()  {}
+func (Sealed) event()         {}
+func (SealFailed) event()     {}
+func (StrategyFailed) event() {}
+func (Served) event()         {}
+func (Draining) event()       {}
+func (DrainOverdue) event()   {}
+func (Aborted) event()        {}
+func (Drained) event()        {}
+func (Released) event()       {}
 
 // Events returns one zero value of every type of Event, so that a listener can be
 // tested for having forgotten none.
 func Events() []Event {
 	return []Event{
 		Joined{}, Renamed{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Declared{}, Left{},
-		RollSeen{}, BarrierClosed{}, Sealed{}, SealFailed{},
+		RollSeen{}, BarrierClosed{}, Sealed{}, SealFailed{}, StrategyFailed{},
 		Served{}, Draining{}, DrainOverdue{}, Aborted{}, Drained{}, Released{},
 	}
 }

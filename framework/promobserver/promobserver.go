@@ -5,7 +5,7 @@
 //	countoff_fetched_total{consumer,partition}         tasks that came in
 //	countoff_handler_seconds{consumer,outcome}         how long handlers take
 //	countoff_settle_seconds{consumer}                  how long the source takes to answer for a batch
-//	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, jobs, sync, seal, hints, count, epochs, unit, units
+//	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, jobs, sync, seal, strategy, hints, count, epochs, unit, units
 //	countoff_served{consumer,partition}                1 while it is served here
 //	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for one key
 //	countoff_halted{consumer,partition}                1 while nothing of it starts, because the source does not answer for what ended
@@ -218,6 +218,8 @@ func (o *Observer) coordinated(name string, e transition.Event) bool {
 		o.m.rolls.WithLabelValues(name, "sealed").Inc()
 	case transition.SealFailed:
 		o.m.failures.WithLabelValues(name, "seal").Inc()
+	case transition.StrategyFailed:
+		o.m.failures.WithLabelValues(name, "strategy").Inc()
 	case transition.SyncFailed:
 		o.m.failures.WithLabelValues(name, "sync").Inc()
 	case transition.HintsLost:

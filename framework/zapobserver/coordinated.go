@@ -114,6 +114,8 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		log.Info("sealed a roll", zap.Uint64("on", e.On), zap.Int("replicas", e.Replicas), took(e.Took))
 	case transition.SealFailed:
 		log.Debug("a roll was not sealed", zap.Error(e.Err))
+	case transition.StrategyFailed:
+		log.Error("the strategy broke its contract: sticky shared out what it left", zap.String("strategy", e.Strategy), zap.String("what", e.What))
 	default:
 		return false
 	}

@@ -77,6 +77,7 @@ func TestLevels(t *testing.T) {
 		{"the store forgot", framework.FetchFailed{Err: sources.ErrForgot}, zapcore.ErrorLevel},
 		{"the source breaks its contract", framework.FetchFailed{Err: errors.New("bare")}, zapcore.ErrorLevel},
 		{"the store is away from fetches", framework.FetchFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
+		{"the strategy breaks its contract", framework.Coordinated{Event: transition.StrategyFailed{Strategy: "own", What: "Assign panicked"}}, zapcore.ErrorLevel},
 		{"stopped", framework.Stopped{}, zapcore.InfoLevel},
 		{"ended", framework.Stopped{Err: errors.New("no")}, zapcore.ErrorLevel},
 	} {

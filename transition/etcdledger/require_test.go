@@ -48,7 +48,7 @@ func TestRequire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		roll, due := machine.NextRoll(c, partition.Sticky{})
+		roll, _, due := machine.NextRoll(c, partition.Sticky{})
 		if !due {
 			t.Fatal("no roll is due")
 		}

@@ -28,22 +28,26 @@ import (
 // keeps its index and gets nothing. Where all are who are eligible for a partition, whoever
 // of them has it keeps it, and otherwise it is nobody's: work that fails everywhere is not
 // moved around, and the tasks of what nobody has do not use up their tries.
-func NextRoll(c Census, s partition.Strategy) (Roll, bool) {
+//
+// What s gives to nobody who lives goes where [partition.Sticky] says, and fault tells what s
+// did; "" is that it kept its contract.
+func NextRoll(c Census, s partition.Strategy) (next Roll, fault string, due bool) {
 	if c.Grace > 0 || c.Membership == c.Roll.Membership {
-		return Roll{}, false
+		return Roll{}, "", false
 	}
-	return roll(c, s), true
+	next, fault = roll(c, s)
+	return next, fault, true
 }
 
 // Reshare returns a roll for the members of the one in c that shares out otherwise, ready for
 // the ledger's Seal; false means that s would share out as it was, or that a roll is due
 // anyhow. It is for strategies that look at more than the members.
-func Reshare(c Census, s partition.Strategy) (Roll, bool) {
+func Reshare(c Census, s partition.Strategy) (next Roll, fault string, news bool) {
 	if c.Grace > 0 || c.Membership != c.Roll.Membership {
-		return Roll{}, false
+		return Roll{}, "", false
 	}
-	next := roll(c, s)
-	return next, !maps.Equal(tableOf(next), tableOf(c.Roll))
+	next, fault = roll(c, s)
+	return next, fault, !maps.Equal(tableOf(next), tableOf(c.Roll))
 }
 
 func tableOf(r Roll) partition.Table {
@@ -56,8 +60,8 @@ func tableOf(r Roll) partition.Table {
 	return table
 }
 
-// roll shares out by s among those who are there.
-func roll(c Census, s partition.Strategy) Roll {
+// roll shares out by s among those who are there; fault is what s did against its contract.
+func roll(c Census, s partition.Strategy) (next Roll, fault string) {
 	present := living(c.Sessions)
 	heir := heirs(c.Roll, present)
 	members := seated(c.Roll, present, heir)
@@ -67,7 +71,8 @@ func roll(c Census, s partition.Strategy) Roll {
 		members[i].Down = !takes
 	}
 	seats := chairs(c, members)
-	table := partition.Assign(s, c.Config, withAbsent(members, seats), basis(c, fit, heir))
+	w := &watched{Strategy: s}
+	table := partition.Assign(w, c.Config, withAbsent(members, seats), basis(c, fit, heir))
 	if len(fit) < len(takers) {
 		for id, session := range basis(c, takers, heir) {
 			if _, given := table[id]; !given && takers[session].Tags.Has(c.Config.Asks(id)) {
@@ -76,7 +81,7 @@ func roll(c Census, s partition.Strategy) Roll {
 		}
 	}
 
-	next := Roll{Version: c.Roll.Version, Membership: c.Membership, Chairs: seats}
+	next = Roll{Version: c.Roll.Version, Membership: c.Membership, Chairs: seats}
 	place := make(map[partition.Session]int, len(members))
 	for i, m := range members {
 		place[m.Session] = i
@@ -88,7 +93,7 @@ func roll(c Census, s partition.Strategy) Roll {
 			m.Partitions = append(m.Partitions, id)
 		}
 	}
-	return next
+	return next, w.fault
 }
 
 // Claimed reports whether somebody takes part who claims partitions.

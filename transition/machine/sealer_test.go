@@ -138,7 +138,7 @@ func TestNextRoll(t *testing.T) {
 					})
 				}
 			}
-			next, ok := machine.NextRoll(census, partition.Sticky{})
+			next, _, ok := machine.NextRoll(census, partition.Sticky{})
 			if !ok {
 				t.Fatal("no roll is due")
 			}
@@ -152,11 +152,11 @@ func TestNextRoll(t *testing.T) {
 
 func TestNextRollOnlyWhenDue(t *testing.T) {
 	census := machine.Census{Config: partition.Config{Total: 8}, Membership: 7, Roll: machine.Roll{Version: 5, Membership: 7}}
-	if _, ok := machine.NextRoll(census, partition.Sticky{}); ok {
+	if _, _, ok := machine.NextRoll(census, partition.Sticky{}); ok {
 		t.Error("a roll is due although the membership is the one of the last")
 	}
 	census.Membership, census.Grace = 9, 1
-	if _, ok := machine.NextRoll(census, partition.Sticky{}); ok {
+	if _, _, ok := machine.NextRoll(census, partition.Sticky{}); ok {
 		t.Error("a roll is due in a grace")
 	}
 }
@@ -169,16 +169,16 @@ func TestReshare(t *testing.T) {
 		census.Sessions = append(census.Sessions, machine.Seat{Session: s, State: machine.Live, Weight: 1})
 	}
 	even := partition.Even{Busy: []partition.ID{0, 1}}
-	if _, ok := machine.Reshare(census, even); ok {
+	if _, _, ok := machine.Reshare(census, even); ok {
 		t.Error("shared out anew where a roll is due anyhow")
 	}
-	next, _ := machine.NextRoll(census, partition.Sticky{})
+	next, _, _ := machine.NextRoll(census, partition.Sticky{})
 	next.Membership, next.Version = census.Membership, 8
 	census.Roll = next // 0 and 1 are both the first's
-	if _, ok := machine.Reshare(census, partition.Sticky{}); ok {
+	if _, _, ok := machine.Reshare(census, partition.Sticky{}); ok {
 		t.Error("shared out anew as it was")
 	}
-	again, ok := machine.Reshare(census, even)
+	again, _, ok := machine.Reshare(census, even)
 	if !ok || again.Version != 8 || again.Membership != 7 {
 		t.Fatalf("not shared out anew: %+v, %v", again, ok)
 	}
@@ -188,7 +188,7 @@ func TestReshare(t *testing.T) {
 		}
 	}
 	census.Grace = 1
-	if _, ok := machine.Reshare(census, even); ok {
+	if _, _, ok := machine.Reshare(census, even); ok {
 		t.Error("shared out anew in a grace")
 	}
 }
@@ -199,7 +199,7 @@ func TestNextRollByWeight(t *testing.T) {
 		s.State = machine.Live
 		census.Sessions = append(census.Sessions, s)
 	}
-	next, _ := machine.NextRoll(census, partition.Sticky{})
+	next, _, _ := machine.NextRoll(census, partition.Sticky{})
 	if a, b := len(next.Members[0].Partitions), len(next.Members[1].Partitions); a != 2 || b != 6 {
 		t.Errorf("weights 1 and 3 share 8 partitions as %d and %d", a, b)
 	}
@@ -230,7 +230,7 @@ func TestNextRollOfMembersForTheIndexAlone(t *testing.T) {
 			},
 		} {
 			c.Config, c.Membership = partition.Config{Total: 8}, 9
-			next, _ := machine.NextRoll(c, strategy)
+			next, _, _ := machine.NextRoll(c, strategy)
 			if len(next.Members) != 2 || next.Members[0].Session != c.Roll.Members[0].Session {
 				t.Fatalf("%s, %s: %+v", name, why, next.Members)
 			}
@@ -248,7 +248,7 @@ func TestNextRollOfMembersForTheIndexAlone(t *testing.T) {
 		}
 		return all
 	}
-	next, _ := machine.NextRoll(machine.Census{
+	next, _, _ := machine.NextRoll(machine.Census{
 		Config: partition.Config{Total: 8}, Membership: 9,
 		Sessions: []machine.Seat{seat("i", 0), seat("v", 1), seat("w", 1)},
 		Roll:     machine.Roll{Version: 1, Membership: 1, Members: []machine.RollMember{{Member: partition.Member{Session: "i", Peer: "i"}, Partitions: []partition.ID{0, 1, 2, 3, 4, 5, 6, 7}}}},

@@ -42,7 +42,7 @@ func (tr *troupe) leave(peer string) {
 func (tr *troupe) roll(s partition.Strategy) map[partition.ID]string {
 	tr.t.Helper()
 	tr.Membership++
-	next, due := machine.NextRoll(tr.Census, s)
+	next, _, due := machine.NextRoll(tr.Census, s)
 	if !due {
 		tr.t.Fatal("no roll is due")
 	}

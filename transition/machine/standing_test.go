@@ -44,7 +44,7 @@ func TestNextRollOfTheUnwell(t *testing.T) {
 		"one has weight 4":       {func(s []machine.Seat) { s[0].Weight = 4 }, [][]partition.ID{{0, 1, 3, 5}, {2}, {4}}},
 		"for the index, and ill": {func(s []machine.Seat) { s[0].Weight, s[1].Unwell, s[2].Unwell = 0, true, true }, [][]partition.ID{nil, {2, 3}, {4, 5}}},
 	} {
-		next, due := machine.NextRoll(moody(c.change), partition.Sticky{})
+		next, _, due := machine.NextRoll(moody(c.change), partition.Sticky{})
 		if !due || !slices.EqualFunc(shares(next), c.want, slices.Equal[[]partition.ID]) {
 			t.Errorf("%s: %v, want %v", what, shares(next), c.want)
 		}
@@ -57,12 +57,12 @@ func TestNextRollOfTheUnwell(t *testing.T) {
 	// The one that is eligible is unwell, and does not have it: nor may who has it keep it.
 	asked := moody(func(s []machine.Seat) { s[1].Unwell, s[1].Tags = true, "gpu" })
 	asked.Config.Requires = []partition.Requirement{{First: 0, Last: 0, Tags: "gpu"}, {First: 2, Last: 2, Tags: "gpu"}}
-	if next, _ := machine.NextRoll(asked, partition.Sticky{}); !slices.EqualFunc(shares(next), [][]partition.ID{{1, 3}, {2}, {4, 5}}, slices.Equal[[]partition.ID]) {
+	if next, _, _ := machine.NextRoll(asked, partition.Sticky{}); !slices.EqualFunc(shares(next), [][]partition.ID{{1, 3}, {2}, {4, 5}}, slices.Equal[[]partition.ID]) {
 		t.Errorf("of those who have the tags: %v", shares(next))
 	}
 	// Nobody is well, and one has died: what it had is nobody's.
 	c := moody(func(s []machine.Seat) { s[0].Unwell, s[1].Unwell, s[2].Lease = true, true, -1 })
-	if next, _ := machine.NextRoll(c, partition.Sticky{}); !slices.EqualFunc(shares(next), [][]partition.ID{{0, 1}, {2, 3}}, slices.Equal[[]partition.ID]) {
+	if next, _, _ := machine.NextRoll(c, partition.Sticky{}); !slices.EqualFunc(shares(next), [][]partition.ID{{0, 1}, {2, 3}}, slices.Equal[[]partition.ID]) {
 		t.Errorf("of the dead among the unwell: %v", shares(next))
 	}
 }

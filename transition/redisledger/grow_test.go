@@ -31,7 +31,7 @@ func TestGrow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		roll, ok := machine.NextRoll(c, partition.Sticky{})
+		roll, _, ok := machine.NextRoll(c, partition.Sticky{})
 		if !ok {
 			return nil
 		}
@@ -83,7 +83,7 @@ func TestGrowWhileARollIsMade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		roll, _ := machine.NextRoll(c, partition.Sticky{})
+		roll, _, _ := machine.NextRoll(c, partition.Sticky{})
 		if err := l.Seal(t.Context(), roll); err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestRequire(t *testing.T) {
 		if c.Sessions[0].Tags != r.Tags {
 			t.Errorf("it said that it has %q, the seat has %q", r.Tags, c.Sessions[0].Tags)
 		}
-		roll, due := machine.NextRoll(c, partition.Sticky{})
+		roll, _, due := machine.NextRoll(c, partition.Sticky{})
 		if !due {
 			t.Fatal("no roll is due")
 		}

@@ -138,7 +138,7 @@ func (w *World) answer(call, ev event) {
 
 // sealOnTop makes the next roll of a census.
 func (w *World) sealOnTop(p *peer, ev event) {
-	next, due := machine.NextRoll(*ev.census, w.mix.strategy())
+	next, _, due := machine.NextRoll(*ev.census, w.mix.strategy())
 	if !due || !ev.ok {
 		w.step(p, machine.SealEnded{Call: ev.call, OK: ev.ok})
 		return

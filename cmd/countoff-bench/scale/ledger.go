@@ -154,7 +154,7 @@ func (p *plane) roll(ctx context.Context) (machine.Roll, error) {
 	if err != nil {
 		return machine.Roll{}, err
 	}
-	roll, ok := machine.NextRoll(census, partition.Sticky{})
+	roll, _, ok := machine.NextRoll(census, partition.Sticky{})
 	if !ok {
 		return roll, errors.New("no roll is due")
 	}
