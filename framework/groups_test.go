@@ -55,3 +55,30 @@ func TestGroupsOfPeers(t *testing.T) {
 		c.stop()
 	})
 }
+
+// Where a source has no survey the ledger is watched all the same, and work that waits and is
+// handed over is not taken for a fault.
+func TestWithoutASurveyTheLedgerIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		f.ledger.Require(partition.Requirement{First: 0, Last: 0, Tags: "gpu"})
+		f.push(300, 8)
+		a := f.moody("a")
+		told := func() map[coverage.Kind]bool {
+			kinds := map[coverage.Kind]bool{}
+			for _, e := range append(eventsOf[framework.Uncovered](f, "a"), eventsOf[framework.Uncovered](f, "b")...) {
+				kinds[e.Finding.Kind] = true
+			}
+			return kinds
+		}
+		until(t, time.Minute, func() bool { return told()[coverage.NoneEligible] })
+		b := f.moody("b")
+		until(t, time.Minute, func() bool { return b.served() > 0 })
+		time.Sleep(5 * time.Minute)
+		if kinds := told(); len(kinds) != 1 {
+			t.Errorf("told: %v, want %s alone", kinds, coverage.NoneEligible)
+		}
+		a.stop()
+		b.stop()
+	})
+}

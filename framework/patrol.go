@@ -18,9 +18,12 @@ type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, err
 
 // WithSurvey lets the peer with index 0 look once in a beat whether every partition
 // has one owner, whether all peers belong together and whether somebody was refused,
-// and tell it as [Uncovered] and [Covered]. Default: nobody looks; `countoff status`
-// does when it is asked.
+// and tell it as [Uncovered] and [Covered]. Default: it looks at the ledger alone, and only if
+// there is an observer; two owners at the data and partitions that nobody opens are not seen.
 func WithSurvey(s Survey) Option { return func(c *Consumer) { c.survey = s } }
+
+// dataless is the survey where the ledger says all that is known.
+func dataless(context.Context, []partition.ID) ([]coverage.Datum, error) { return nil, nil }
 
 // surveyed is how many partitions and units one look asks the data for; more take several looks,
 // in turn.

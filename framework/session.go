@@ -153,10 +153,14 @@ func (s *session) work() error {
 	s.observe(Started{Consumer: s.c.name, Peer: found.peer, Session: s.id, Config: found.layout, Takeover: s.c.cfg.Timing.Takeover()})
 	looking, enough := context.WithCancel(s.run)
 	var looks sync.WaitGroup
-	if s.c.survey != nil {
+	survey := s.c.survey
+	if survey == nil && s.c.observer != nil { // else nobody would hear of it
+		survey = dataless
+	}
+	if survey != nil {
 		looks.Go(func() {
 			p := patrol{
-				name: s.c.name, ledger: found.ledger, survey: s.c.survey, timing: s.c.cfg.Timing,
+				name: s.c.name, ledger: found.ledger, survey: survey, timing: s.c.cfg.Timing,
 				layout: found.layout, view: co.View, observe: s.observe,
 			}
 			p.run(looking)

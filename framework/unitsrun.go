@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/transition/coverage"
 )
 
 // A unitsSession is one run of a Units, from Start until the last goroutine has returned.
@@ -296,7 +295,7 @@ func (s *unitsSession) patrol(ctx context.Context, share *Share) {
 	p := patrol{
 		name: s.u.name, ledger: share.cfg.Ledger, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
 		view: share.View, observe: s.u.observe,
-		survey: func(context.Context, []partition.ID) ([]coverage.Datum, error) { return nil, nil }, // units have no data
+		survey: dataless, // units have no data
 	}
 	p.run(ctx)
 }

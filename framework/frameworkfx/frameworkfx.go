@@ -42,7 +42,8 @@ type Source struct {
 	// Control makes the consumer's control for its timing. Nil: the consumer's
 	// setting has one among its options.
 	Control func(transition.Timing) framework.Control
-	// Survey lets a peer watch over the coverage; see framework.WithSurvey. Nil: none.
+	// Survey lets whoever watches over the coverage look at the data too; see
+	// framework.WithSurvey. Nil: at the ledger alone.
 	Survey framework.Survey
 	// Listen is given the consumer's observer, for what the source itself has to
 	// tell. Nil: nothing.
