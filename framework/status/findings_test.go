@@ -146,6 +146,35 @@ func TestFindingsOfTheDead(t *testing.T) {
 	}
 }
 
+// The last peer leaves in good order, and nobody is there to take note that its lease ends: it is
+// gone, and has not died. A grant or a wish in its name would be nobody's all the same.
+func TestWhoLeftInGoodOrderDoesNotExpire(t *testing.T) {
+	_, client, pass := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "")
+	sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live})
+	sync(t, l, transition.Request{Session: "aa", Peer: "ann", State: machine.Gone})
+	pass(3 * transition.Timing{}.WithDefaults().Takeover())
+	if p := read(t, client, "n").Peers[0]; p.State != machine.Gone.String() || p.Present() || p.LeaseMS > 0 {
+		t.Errorf("it has left in good order and is told as %+v", p)
+	}
+
+	peers := peersOf(transition.Census{Sessions: []machine.Seat{
+		{Session: "aa", Peer: "ann", State: machine.Gone, Lease: -1}, {Session: "bb", Peer: "ben", State: machine.Live, Lease: time.Second},
+	}})
+	grants := map[partition.ID]machine.Ownership{
+		0: {Grant: partition.Grant{ID: 0, Epoch: 1}, Session: "aa"},
+		1: {Grant: partition.Grant{ID: 1, Epoch: 2}, Session: "bb", Waiter: "aa"},
+	}
+	for id, want := range []string{Unowned, Owned} {
+		if h := held(partition.ID(id), grants, peers, partition.Token{}, false); h.State != want {
+			t.Errorf("%d is %s, of %q, want %s", id, h.State, h.Owner, want)
+		}
+	}
+}
+
 // When all peers have died as one nobody moves the ledger's clock, by which their leases never end.
 // Whoever looks is told all the same that nobody works, once a takeover would be over.
 func TestAFleetThatDiedAsOne(t *testing.T) {

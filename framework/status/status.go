@@ -374,7 +374,7 @@ func held(id partition.ID, grants map[partition.ID]machine.Ownership, peers map[
 	h := Held{ID: id, State: Unowned, Fence: fence}
 	g, granted := grants[id]
 	owner := peers[g.Session]
-	if !granted || owner == nil || owner.State == Expired {
+	if !granted || !alive(owner) {
 		return h
 	}
 	if !id.IsUnit() {
@@ -395,7 +395,8 @@ func held(id partition.ID, grants map[partition.ID]machine.Ownership, peers map[
 	return h
 }
 
-func alive(p *Peer) bool { return p != nil && p.State != Expired }
+// alive reports whether the lease of p stands, of who is gone too.
+func alive(p *Peer) bool { return p != nil && p.Lease() > 0 }
 
 // peersOf returns the sessions of census as peers, without what they own.
 func peersOf(census transition.Census) map[partition.Session]*Peer {
@@ -415,7 +416,7 @@ func peersOf(census transition.Census) map[partition.Session]*Peer {
 		} else if seat.State == machine.Live {
 			p.State = Joining
 		}
-		if seat.Lease <= 0 {
+		if seat.Lease <= 0 && seat.State != machine.Gone { // who left in good order has not died
 			p.State = Expired
 		}
 		peers[seat.Session] = p
