@@ -44,7 +44,8 @@ func Bind(flags *pflag.FlagSet, prefix string, own map[string][]string) {
 }
 
 // Apply sets the flags of cmd that the command line left out from their variables.
-// It says everything that cannot be read at once.
+// It says everything that cannot be read at once. A variable that is set to nothing is a text
+// that is empty, as --http= is; to a flag of another type, which cannot be, it is not set.
 func Apply(cmd *cobra.Command) error {
 	var errs []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -53,7 +54,7 @@ func Apply(cmd *cobra.Command) error {
 		}
 		for _, name := range f.Annotations[names] {
 			value, ok := os.LookupEnv(name)
-			if !ok || value == "" {
+			if !ok || value == "" && f.Value.Type() != "string" {
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, value); err != nil {

@@ -33,6 +33,7 @@ func TestFlagsWinOverVariablesOverDefaults(t *testing.T) {
 		{"work", map[string]string{"SHARED_REDIS_URL": "env", "APP_LEASE_TIME": "3s"}, "env", 3 * time.Second},
 		{"work --redis flag --lease-time 4s", map[string]string{"SHARED_REDIS_URL": "env", "APP_LEASE_TIME": "3s"}, "flag", 4 * time.Second},
 		{"work", map[string]string{"APP_REDIS": "not this one"}, "default", time.Second},
+		{"work", map[string]string{"SHARED_REDIS_URL": "", "APP_LEASE_TIME": ""}, "", time.Second}, // none, as --redis= says
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			for name, value := range c.env {
