@@ -276,6 +276,7 @@ func TestAHandlerTimeoutThatAStopMayCut(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1)
+			f.ledger = memledger.New(f.layout, c.cfg.Timing, memledger.Options{})
 			c.cfg.PodGrace = time.Hour
 			a := f.consumer("a", f.handler("a", 0), framework.WithConfig(c.cfg))
 			if err := a.Start(t.Context()); err != nil {

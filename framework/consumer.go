@@ -24,6 +24,7 @@ type Consumer struct {
 	handler  Handler
 	cfg      Config
 	control  Control
+	ledger   transition.Ledger // if it is there already
 	survey   Survey
 	observer Observer
 	peer     string // empty: the host's name
@@ -55,7 +56,9 @@ func WithConfig(cfg Config) Option { return func(c *Consumer) { c.cfg = cfg } }
 type Control func(layout partition.Config) (transition.Ledger, partition.Indexer, error)
 
 // WithControl sets the control. It, or WithLedger, is required.
-func WithControl(control Control) Option { return func(c *Consumer) { c.control = control } }
+func WithControl(control Control) Option {
+	return func(c *Consumer) { c.control, c.ledger = control, nil }
+}
 
 // WithLedger is WithControl for a ledger that is there already, with the ledger's
 // rolls as the indexer.
@@ -63,7 +66,10 @@ func WithLedger(l transition.Ledger) Option {
 	if l == nil {
 		return WithControl(nil)
 	}
-	return WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) { return l, nil, nil })
+	return func(c *Consumer) {
+		c.control = func(partition.Config) (transition.Ledger, partition.Indexer, error) { return l, nil, nil }
+		c.ledger = l
+	}
 }
 
 // WithObserver adds an observer. Several are called in the order they were added.
@@ -144,7 +150,8 @@ func WithRandom(f func() float64) Option {
 
 // New makes a consumer of the tasks of source, which are those of name. It says
 // all that is wrong at once: a bad name, a missing source, handler or ledger,
-// numbers out of range, budgets that do not fit. It calls nobody; Start does.
+// numbers out of range, budgets that do not fit, a ledger that was made for another lease. It
+// calls nobody; Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
 	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
 	errs := []error{partition.CheckName(name)}
@@ -178,7 +185,7 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 			c.warnings = append(c.warnings, warning)
 		}
 	}
-	errs = append(errs, c.cfg.Validate())
+	errs = append(errs, c.cfg.Validate(), transition.CheckTimes(c.ledger, c.cfg.Timing))
 	if err := errors.Join(errs...); err != nil {
 		return nil, named(fmt.Sprintf("consumer %q", name), err)
 	}

@@ -173,11 +173,7 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	if cfg.Ledger == nil {
 		errs = append(errs, errors.New("transition: no ledger"))
 	}
-	if l, ok := cfg.Ledger.(Timed); ok {
-		if keeps, want := l.Times().Lease, cfg.Timing.WithDefaults().Lease; keeps != 0 && keeps != want {
-			errs = append(errs, fmt.Errorf("transition: the ledger was made for a lease of %v, and the peer has one of %v: give both the same Timing", keeps, want))
-		}
-	}
+	errs = append(errs, CheckTimes(cfg.Ledger, cfg.Timing))
 	if cfg.Tenant == nil && claims {
 		errs = append(errs, errors.New("transition: no tenant"))
 	}

@@ -3,6 +3,7 @@ package transition
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/machine"
@@ -69,6 +70,23 @@ func ReadConfig(ctx context.Context, l Ledger) (partition.Config, error) {
 type Timed interface {
 	// Times returns them, defaults filled in.
 	Times() Timing
+}
+
+// ErrTimes means that a ledger was made for another lease than its peer has.
+var ErrTimes = errors.New("give both the same Timing")
+
+// CheckTimes returns an error that wraps ErrTimes if l is Timed and was made for another lease
+// than that of t.
+func CheckTimes(l Ledger, t Timing) error {
+	timed, ok := l.(Timed)
+	if !ok {
+		return nil
+	}
+	keeps, want := timed.Times().Lease, t.WithDefaults().Lease
+	if keeps == 0 || keeps == want {
+		return nil
+	}
+	return fmt.Errorf("transition: the ledger was made for a lease of %v, and the peer has one of %v: %w", keeps, want, ErrTimes)
 }
 
 // ErrStale means that a roll was not stored, because another one was sealed since

@@ -42,6 +42,8 @@ type Source struct {
 	// Control makes the consumer's control for its timing. Nil: the consumer's
 	// setting has one among its options.
 	Control func(transition.Timing) framework.Control
+	// Ledger is the ledger, if it is there already: then Control is not asked.
+	Ledger transition.Ledger
 	// Survey lets whoever watches over the coverage look at the data too; see
 	// framework.WithSurvey. Nil: at the ledger alone.
 	Survey framework.Survey
@@ -246,7 +248,10 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 		setting.Config.Concurrency = source.Concurrency
 	}
 	opts := []framework.Option{framework.WithConfig(setting.Config)}
-	if source.Control != nil {
+	switch {
+	case source.Ledger != nil:
+		opts = append(opts, framework.WithLedger(source.Ledger))
+	case source.Control != nil:
 		opts = append(opts, framework.WithControl(source.Control(setting.Config.Timing)))
 	}
 	if source.Survey != nil {

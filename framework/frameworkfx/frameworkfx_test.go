@@ -321,6 +321,7 @@ func TestTwoOfOneNameAreListedAtOnce(t *testing.T) {
 		unitsOf("sites", units), unitsOf("sites", units), unitsOf("sites", units),
 		unitsOf("mails", units),
 		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick}),
 		frameworkfx.Otherwise("mails", done),
 		frameworkfx.Otherwise("bills", done),
 	)

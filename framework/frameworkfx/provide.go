@@ -92,14 +92,8 @@ func Configure(consumer string, cfg framework.Config, opts ...framework.Option) 
 // From makes s the source of consumer, and l the ledger it counts off with. Packages
 // of concrete sources, such as redisfx, have functions of their own.
 func From(consumer string, s sources.Source, l transition.Ledger) fx.Option {
-	control := func(transition.Timing) framework.Control {
-		if l == nil {
-			return nil
-		}
-		return func(partition.Config) (transition.Ledger, partition.Indexer, error) { return l, nil, nil }
-	}
 	return fx.Provide(fx.Annotate(
-		func() Source { return Source{Consumer: consumer, Source: s, Control: control} },
+		func() Source { return Source{Consumer: consumer, Source: s, Ledger: l} },
 		fx.ResultTags(SourceGroup)))
 }
 

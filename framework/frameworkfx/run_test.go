@@ -427,6 +427,21 @@ func TestExitCodesSayWhy(t *testing.T) {
 			Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
 		).exits(t, ExitConfig, partition.ErrConfig.Error())
 	})
+	other := memledger.New(layout, transition.Timing{Lease: 2 * timing.Lease}, memledger.Options{})
+	t.Run("the ledger was made for another lease", func(t *testing.T) {
+		launch(consumerOf(t, other, func(context.Context, *framework.Task) error { return nil })).
+			exits(t, ExitWrong, "\ncannot start:\n  consumer \"test\": transition: the ledger was made for a lease of")
+	})
+	t.Run("the ledger that is made later was made for another lease", func(t *testing.T) {
+		control := func(partition.Config) (transition.Ledger, partition.Indexer, error) { return other, nil, nil }
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
+				all[0].Options = append(all[0].Options, framework.WithControl(control))
+				return all
+			}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup))),
+		).exits(t, ExitWrong, "\nconsumer \"test\": transition: the ledger was made for a lease of")
+	})
 	t.Run("a unit's handler outlasts the stop", func(t *testing.T) {
 		if code := ExitCode(fmt.Errorf("stop units: %w", &transition.StuckError{})); code != ExitHard {
 			t.Errorf("exit code %d", code)
