@@ -165,6 +165,9 @@ func TestName(t *testing.T) {
 	wants(t, all, "two-deployments", doctor.Danger, `"ours" (peer-aa) and "theirs" (peer-bb)`)
 	wants(t, all, "two-strategies", doctor.Warning, `by "jump" (peer-bb) and "sticky" (peer-aa)`)
 	wants(t, all, "refused", doctor.Warning, "total 2 stands there, this program wants 4")
+	if f := of(all, "refused")[0]; !strings.Contains(f.Do, "the line says what differs") { // it may be a barrier as well
+		t.Errorf("who was refused is to do this: %s", f.Do)
+	}
 	wants(t, all, "budgets", doctor.Warning, "10s (peer-aa); 5s (peer-bb)")
 	if !slices.IsSortedFunc(all, func(a, b doctor.Finding) int {
 		ranks := []doctor.Severity{doctor.Danger, doctor.Warning, doctor.Note, doctor.Fine}
