@@ -197,7 +197,7 @@ func TestWithoutAMajority(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := c.Next(t.Context()); !errors.Is(err, ErrEmpty) {
+		if _, err := c.Next(t.Context()); !errors.Is(err, ErrEmpty) || strings.Count(err.Error(), "--admit sets up") != 1 {
 			t.Errorf("before they are admitted: %v", err)
 		}
 		if _, err := c.Admit(t.Context()); err != nil {
@@ -217,7 +217,7 @@ func TestWithoutAMajority(t *testing.T) {
 			"admit": func() error { _, err := c.Admit(t.Context()); return err },
 		} {
 			err := call()
-			if few, ok := errors.AsType[*MajorityError](err); !ok || few.Answered > 1 || few.Of != 3 || !errors.Is(err, errGone) {
+			if few, ok := errors.AsType[*MajorityError](err); !ok || few.Answered > 1 || few.Of != 3 || !errors.Is(err, errGone) || strings.Contains(err.Error(), "--admit") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

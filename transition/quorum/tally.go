@@ -73,6 +73,9 @@ func (e *MajorityError) Error() string {
 	if silent := e.Of - e.Answered - len(e.failed); e.ended != nil && silent > 0 {
 		fmt.Fprintf(&b, "; %d silent: %v", silent, e.ended)
 	}
+	if errors.Is(e, ErrEmpty) {
+		b.WriteString(" (countoff epochs NAME --masters URL,URL,URL --admit sets up those that are empty)")
+	}
 	return b.String()
 }
 

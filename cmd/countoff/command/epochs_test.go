@@ -29,6 +29,9 @@ func TestEpochsLooksAtTheMastersAlone(t *testing.T) {
 			t.Errorf("it does not say %q: %v", want, err)
 		}
 	}
+	if err := epochs("--masters", "redis://a:1"); codeOf(err) != exit.Usage || !strings.Contains(err.Error(), "want three or five") {
+		t.Errorf("with one master: %v", err)
+	}
 	t.Setenv("COUNTOFF_REDIS_URL", "redis://nobody.invalid")
 	var urls []string
 	for range 3 {

@@ -80,13 +80,19 @@ type Quorum struct {
 	registers []*Register
 }
 
-// Open returns the counter of name over the masters at urls (see package redisurl). It
-// says all that is wrong with them at once, and does not talk to them. The caller must
-// Close it.
+// fewest is how many masters have a minority to lose.
+const fewest = 3
+
+// Open returns the counter of name over the masters at urls (see package redisurl), three or
+// five of them. It says all that is wrong with them at once, and does not talk to them. The
+// caller must Close it.
 func Open(name string, urls []string, cfg quorum.Config) (*Quorum, error) {
 	q := &Quorum{}
 	var registers []quorum.Register
 	var errs []error
+	if len(urls) < fewest {
+		errs = append(errs, fmt.Errorf("redisquorum: %d of the masters that witness the epochs: want three or five, so that one may be lost", len(urls)))
+	}
 	seen := map[string]bool{}
 	for _, url := range urls {
 		place := redisurl.Redacted(url)
@@ -146,7 +152,7 @@ func (q *Quorum) Examine(ctx context.Context) []Risk {
 			risks = append(risks, Risk{r.place, fmt.Sprintf(format, args...)})
 		}
 		if _, err := r.Raise(ctx, 0); errors.Is(err, quorum.ErrEmpty) {
-			say("holds no number: it was never set up, or has lost its memory; it takes no part until it is admitted")
+			say("holds no number: it was never set up, or has lost its memory; it takes no part until it is admitted (countoff epochs NAME --masters URL,URL,URL --admit)")
 		} else if err != nil {
 			say("does not answer: %v", err)
 			continue

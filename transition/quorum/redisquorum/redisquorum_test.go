@@ -161,7 +161,12 @@ func TestOpenSaysAllThatIsWrong(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "twice") || !strings.Contains(err.Error(), "http") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
-	_, err = redisquorum.Open("mails", []string{"redis://a:1", "redis://b:1"}, quorum.Config{})
+	for _, few := range [][]string{nil, {"redis://a:1"}, {"redis://a:1", "redis://b:1"}} {
+		if _, err = redisquorum.Open("mails", few, quorum.Config{}); err == nil || !strings.Contains(err.Error(), "want three or five") {
+			t.Errorf("%v", err)
+		}
+	}
+	_, err = redisquorum.Open("mails", []string{"redis://a:1", "redis://b:1", "redis://c:1", "redis://d:1"}, quorum.Config{})
 	if err == nil || !strings.Contains(err.Error(), "odd number") {
 		t.Errorf("%v", err)
 	}
