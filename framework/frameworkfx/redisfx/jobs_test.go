@@ -102,7 +102,7 @@ func TestJobsThatNobodyFiresAreRefused(t *testing.T) {
 		opts []fx.Option
 	}{
 		{`consumer "bills" has jobs, and no source that fires them`, []fx.Option{
-			frameworkfx.From("bills", nowhere{}, memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{})),
+			frameworkfx.From("bills", nowhere{}, memledger.New(partition.Config{Total: 1}, quick.Timing, memledger.Options{})),
 			redisfx.Jobs("bills", jobs.Entry{Name: "x", Spec: "@daily", Zone: "UTC", Missed: jobs.Skip}),
 		}},
 		{"consumer \"bills\": job \"x\": zone \"\": say the time zone, as in UTC or Europe/Berlin\n  consumer \"bills\": job \"x\": missed 0", []fx.Option{
