@@ -7,37 +7,51 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/countoff/countoff/transition"
 )
 
 // A child is a command under its guard.
 type child struct {
 	cfg      Config
+	grace    time.Duration // what the command has to end in when the ownership is lost
 	validFor func() time.Duration
+	clock    transition.Clock
 	cmd      *exec.Cmd // the guard
-	control  *os.File  // to the guard; see guard.go
+	input    *queue    // to the command
+	orders   *queue    // to the guard; see guard.go
 	ended    chan struct{}
 	code     int   // of the command; read it after ended
 	failed   error // it could not be started
 
 	mu      sync.Mutex
-	lines   []string // for the command's input
-	wake    *sync.Cond
-	closed  bool
 	ordered bool      // it was told to end
 	awaited int       // units that it was told to release, and has not
 	poked   time.Time // when it was last signalled, because a unit left or came
+
+	// What the guard knows, by clock.
+	until  time.Duration // the ownership stands
+	killAt time.Duration // the command is to be dead
+	last   *time.Timer   // of standIn; nil: the guard has ended
+	late   bool          // standIn had to kill the command
 }
+
+// never is later than anything that happens.
+const never = time.Duration(math.MaxInt64 / 2)
 
 // start starts a command.
 func start(cfg Config, env []string, grace time.Duration, validFor func() time.Duration, heard func(*child, string)) (*child, error) {
-	c := &child{cfg: cfg, validFor: validFor, ended: make(chan struct{})}
-	c.wake = sync.NewCond(&c.mu)
+	c := &child{
+		cfg: cfg, grace: grace, validFor: validFor, clock: transition.NewClock(),
+		input: newQueue(), orders: newQueue(), ended: make(chan struct{}), until: never, killAt: never,
+	}
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
@@ -63,7 +77,6 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 		return nil, err
 	}
 	files = append(files, orders)
-	c.control = control
 
 	args := append(append(cfg.Guard[1:len(cfg.Guard):len(cfg.Guard)], grace.String(), "--"), cfg.Command...)
 	c.cmd = exec.Command(cfg.Guard[0], args...)
@@ -80,9 +93,11 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 		control.Close()
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
+	c.last = time.AfterFunc(never, c.standIn)
 	c.live()
 	var all sync.WaitGroup
-	all.Go(func() { c.write(in) })
+	all.Go(func() { c.input.write(in) })
+	all.Go(func() { c.orders.write(control) })
 	all.Go(func() {
 		listen(answers, func(text string) {
 			switch text {
@@ -102,14 +117,16 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 		// Whatever the command has left behind is not to go on.
 		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 		c.mu.Lock()
-		c.closed = true
-		c.wake.Broadcast()
+		c.last.Stop()
+		c.last = nil
 		c.mu.Unlock()
-		in.Close()                                               // frees the writer, if nobody reads
+		c.input.close()
+		c.orders.close()
+		in.Close() // frees the writer, if nobody reads
+		control.Close()
 		_ = answers.SetReadDeadline(time.Now().Add(time.Second)) // it ends by itself, unless somebody has left the group
 		all.Wait()
 		answers.Close()
-		control.Close()
 		c.code = c.cmd.ProcessState.ExitCode()
 		var exit *exec.ExitError
 		if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
@@ -145,36 +162,21 @@ func listen(r io.Reader, heard func(string)) {
 }
 
 // say puts a line on the command's input. It does not wait for a command that does not read.
-func (c *child) say(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lines = append(c.lines, text)
-	c.wake.Signal()
-}
-
-func (c *child) write(in *os.File) {
-	for {
-		c.mu.Lock()
-		for len(c.lines) == 0 && !c.closed {
-			c.wake.Wait()
-		}
-		lines, closed := c.lines, c.closed
-		c.lines = nil
-		c.mu.Unlock()
-		if closed {
-			return
-		}
-		if _, err := io.WriteString(in, strings.Join(lines, "\n")+"\n"); err != nil {
-			return // it does not listen any more
-		}
-	}
-}
+func (c *child) say(text string) { c.input.put(text) }
 
 // live lets the guard know until when the ownership stands.
 func (c *child) live() {
-	now := bootNow() // before what is left is asked for
-	if left := c.validFor(); left > 0 {
-		c.order(fmt.Sprintf("%s %d", orderUntil, (now + left).Nanoseconds()))
+	now, at := bootNow(), c.clock(time.Now()) // before what is left is asked for
+	left := c.validFor()
+	c.mu.Lock()
+	c.lapse()
+	if left > 0 {
+		c.until = at + left
+	}
+	c.rearm()
+	c.mu.Unlock()
+	if left > 0 {
+		c.orders.instead(order{orderUntil, (now + left).Nanoseconds()})
 	}
 }
 
@@ -187,31 +189,68 @@ func (c *child) notify(s os.Signal) {
 	c.mu.Lock()
 	c.poked = time.Now()
 	c.mu.Unlock()
-	c.order(fmt.Sprintf("%s %d", orderSignal, int(n)))
+	c.orders.instead(order{orderSignal, int64(n)})
 }
 
 // end asks the command to end, and ends it after grace. why is said, if it is said at all.
 func (c *child) end(grace time.Duration, why string) {
-	if c.due() && why != "" {
+	c.orders.put(order{orderEnd, grace.Nanoseconds()}.String())
+	c.mu.Lock()
+	news := !c.ordered
+	c.ordered = true
+	c.killAt = min(c.killAt, c.clock(time.Now())+grace)
+	c.rearm()
+	c.mu.Unlock()
+	if news && why != "" {
 		fmt.Fprintf(c.cfg.Err, "countoff run: the command has to end: %s\n", why)
 	}
-	c.order(fmt.Sprintf("%s %d", orderEnd, grace.Nanoseconds()))
 }
 
 // free is the end of a command whose peer owns nothing any more: no lease is left that could
 // run out before grace.
 func (c *child) free(grace time.Duration) {
-	c.due()
-	c.order(fmt.Sprintf("%s %d", orderFree, grace.Nanoseconds()))
-}
-
-// due notes that the command is told to end, and reports whether that is news.
-func (c *child) due() bool {
+	c.orders.put(order{orderFree, grace.Nanoseconds()}.String())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news := !c.ordered
 	c.ordered = true
-	return news
+	c.until, c.killAt = never, c.clock(time.Now())+grace
+	c.rearm()
+}
+
+// lapse notes that the ownership has run out, as far as the guard knows. The caller holds mu.
+func (c *child) lapse() {
+	if now := c.clock(time.Now()); now >= c.until {
+		c.until, c.killAt = never, min(c.killAt, now+c.grace)
+	}
+}
+
+// overdue is when the peer kills the command in the guard's place: after the guard should have,
+// and before the cancel grace is over. The caller holds mu.
+func (c *child) overdue() time.Duration { return c.killAt + c.grace/2 }
+
+// rearm sets the timer of standIn. The caller holds mu.
+func (c *child) rearm() {
+	if c.last != nil {
+		c.last.Reset(min(c.until, c.overdue()) - c.clock(time.Now()))
+	}
+}
+
+// standIn kills the command if its guard should have: that may stand still. Then nobody else
+// ends the command; this peer waits for its end, and when the lease has run out the next owner
+// does not.
+func (c *child) standIn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		return // the timer ran out as the guard ended
+	}
+	c.lapse()
+	if c.clock(time.Now()) < c.overdue() {
+		c.rearm()
+		return
+	}
+	c.late = true
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 }
 
 // await says that the command has n more units to release.
@@ -243,8 +282,4 @@ func (c *child) signalled() int {
 		return 128 + int(n)
 	}
 	return -1
-}
-
-func (c *child) order(text string) {
-	_, _ = io.WriteString(c.control, text+"\n") // fails when the guard has ended
 }

@@ -47,6 +47,8 @@ type order struct {
 	number int64
 }
 
+func (o order) String() string { return fmt.Sprintf("%s %d", o.word, o.number) }
+
 // Guard is the life of a guard, in a process of its own: args are the cancel grace, "--" and
 // the command. It returns the code to end with.
 //
@@ -62,8 +64,10 @@ func Guard(args []string) int {
 		fmt.Fprintln(os.Stderr, "countoff run:", err)
 		return codeStart
 	}
-	// Caught and not ignored: what is ignored would be ignored by the command, too.
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// Caught and not ignored: what is ignored would be ignored by the command, too. A command
+	// that reads from its terminal stops its whole group, but not who is to end it.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE,
+		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP)
 	answer := os.NewFile(answerFD, "answers")
 	syscall.CloseOnExec(answerFD)
 	runtime.LockOSThread() // the command dies with the thread that started it: this one

@@ -307,6 +307,9 @@ func (s *seat) buried(ctx context.Context, c *child) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.child = nil
+	if c.late {
+		fmt.Fprintln(s.cfg.Err, "countoff run: the guard of the command did not end it in time: both were killed")
+	}
 	left := 0
 	for _, h := range s.held {
 		if h.told == c {
