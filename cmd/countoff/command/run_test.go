@@ -417,6 +417,17 @@ func TestRunEndsWithItsCommand(t *testing.T) {
 	}
 }
 
+// A command that kills its whole group has killed its guard: that is its end, like any other,
+// and no reason to start it again at once, again and again.
+func TestRunEndsWithACommandThatKillsItsGuard(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 1)
+	r := f.run("ann", nil, "sh", "-c", "kill -9 0")
+	if code := r.code(t); code != exit.Failed || !strings.Contains(r.log.String(), "the guard of the command was killed") {
+		t.Errorf("it ended with %d and says %q", code, r.log.String())
+	}
+}
+
 // What others have put in the store is one line, which no terminal obeys.
 func TestTroubleIsNotObeyedByTheTerminal(t *testing.T) {
 	var out output

@@ -33,6 +33,7 @@ type child struct {
 
 	mu      sync.Mutex
 	ordered bool      // it was told to end
+	guarded bool      // its guard has told it to end, of its own accord or as it was told
 	awaited int       // units that it was told to release, and has not
 	poked   time.Time // when it was last signalled, because a unit left or came
 
@@ -105,7 +106,7 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 				c.failed = ErrStart
 			case saidEnded:
 				c.mu.Lock()
-				c.ordered = true
+				c.guarded = true
 				c.mu.Unlock()
 			default:
 				heard(c, text)
@@ -264,7 +265,16 @@ func (c *child) await(n int) {
 func (c *child) asked() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ordered || c.awaited > 0 || c.code < 0 // its guard was killed, and it with that
+	return c.ordered || c.guarded || c.late || c.awaited > 0
+}
+
+// unguarded is why a command ended whose guard was killed: it died with that, or did it, as
+// kill -9 0 does. Nil: its guard was not.
+func (c *child) unguarded() error {
+	if c.code >= 0 {
+		return nil
+	}
+	return fmt.Errorf("the guard of the command was killed, and the command with it (%v)", c.cmd.ProcessState)
 }
 
 // mistook reports whether the command, which has ended, may have taken its signal for the

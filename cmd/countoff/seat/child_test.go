@@ -169,7 +169,7 @@ func TestAGuardThatDoesNotRead(t *testing.T) {
 // What the keys of a terminal and the terminal itself send to the group of the command neither
 // stops the guard nor ends it.
 func TestTheGuardIsNotStoppedWithItsCommand(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP} {
+	for _, s := range []syscall.Signal{syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP, syscall.SIGQUIT} {
 		t.Run(s.String(), func(t *testing.T) {
 			r := try(t, time.Second, `trap '' TTIN TTOU TSTP QUIT; trap 'echo told >&3; exit 7' TERM; echo begun >&3; while :; do sleep 0.02; done`)
 			if err := syscall.Kill(-r.cmd.Process.Pid, s); err != nil {
@@ -182,6 +182,17 @@ func TestTheGuardIsNotStoppedWithItsCommand(t *testing.T) {
 				t.Errorf("it ended with %d", r.code)
 			}
 		})
+	}
+}
+
+// A guard that kills its command, and itself with that, has said before that it has to end: it
+// was not killed by somebody else.
+func TestAGuardSaysWhomItKills(t *testing.T) {
+	r := try(t, time.Second, deaf)
+	r.orders.put(order{orderEnd, int64(50 * time.Millisecond)}.String()) // as where its own clock says so
+	r.ends()
+	if r.code >= 0 || !r.asked() {
+		t.Errorf("it ended with %d, asked for: %t", r.code, r.asked())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -30,7 +31,7 @@ const (
 // What the guard says where the command answers.
 const (
 	saidNoStart = "guard nostart" // there is no such command
-	saidEnded   = "guard ended"   // the command was told to end
+	saidEnded   = "guard ended"   // the command has to end
 )
 
 // codeStart is the code of a guard that could not start its command.
@@ -66,7 +67,7 @@ func Guard(args []string) int {
 	}
 	// Caught and not ignored: what is ignored would be ignored by the command, too. A command
 	// that reads from its terminal stops its whole group, but not who is to end it.
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE,
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE,
 		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP)
 	answer := os.NewFile(answerFD, "answers")
 	syscall.CloseOnExec(answerFD)
@@ -91,11 +92,11 @@ func Guard(args []string) int {
 	os.Stdin.Close() // the command alone reads it: the peer is to learn when nobody does
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	g := &guard{cmd: cmd, grace: grace, clock: transition.NewClock(), shared: bootNow}
+	g := &guard{cmd: cmd, grace: grace, answer: answer, told: make(chan struct{}), clock: transition.NewClock(), shared: bootNow}
 	g.obey(first)
 	code := g.watch(orders, ended)
 	if g.killAt > 0 {
-		fmt.Fprintln(answer, saidEnded)
+		<-g.told
 	}
 	if g.alone {
 		_ = syscall.Kill(-syscall.Getpgrp(), syscall.SIGKILL) // the peer would do so
@@ -106,6 +107,8 @@ func Guard(args []string) int {
 type guard struct {
 	cmd    *exec.Cmd
 	grace  time.Duration
+	answer io.Writer
+	told   chan struct{}        // closed when the peer was told that the command has to end
 	clock  transition.Clock     // its own, which never goes back
 	shared func() time.Duration // bootNow, by which the peer speaks
 	until  time.Duration        // the ownership stands
@@ -170,8 +173,16 @@ func (g *guard) end(grace time.Duration) {
 	if g.killAt == 0 {
 		_ = syscall.Kill(-syscall.Getpgrp(), syscall.SIGTERM) // which this process ignores
 		g.killAt = at
+		go g.tell()
 	}
 	g.killAt = min(g.killAt, at)
+}
+
+// tell tells the peer that the command has to end: before that is killed, since nobody is left
+// to say so then. A peer that does not read is not waited for.
+func (g *guard) tell() {
+	fmt.Fprintln(g.answer, saidEnded)
+	close(g.told)
 }
 
 // kill ends the command, with everything that it has started and this process: nobody is left

@@ -324,6 +324,8 @@ func (s *seat) buried(ctx context.Context, c *child) error {
 		return c.failed
 	case c.asked(), ctx.Err() != nil:
 		return nil
+	case c.unguarded() != nil:
+		return c.unguarded()
 	case c.mistook():
 		if c.code != 0 && c.code != c.signalled() {
 			fmt.Fprintf(s.cfg.Err, "countoff run: the command ended with code %d soon after it was signalled: it is started again with the %d units left\n", c.code, left)
