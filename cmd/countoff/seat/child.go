@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,7 +48,26 @@ type child struct {
 // never is later than anything that happens.
 const never = time.Duration(math.MaxInt64 / 2)
 
-// start starts a command.
+// errNotNow means that the command could not be started, and may be another time.
+var errNotNow = errors.New("the command cannot be started now")
+
+// lasting reports whether a start that failed with err would fail again: there is no such
+// command. Anything else may pass: a file that is being written, a machine without memory,
+// processes or descriptors to spare.
+func lasting(err error) bool {
+	return slices.ContainsFunc([]error{exec.ErrNotFound, syscall.ENOENT, syscall.EACCES, syscall.ENOEXEC}, func(is error) bool {
+		return errors.Is(err, is)
+	})
+}
+
+func startFault(err error) error {
+	if lasting(err) {
+		return fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	return fmt.Errorf("%w: %w", errNotNow, err)
+}
+
+// start starts a command. The error is ErrStart or errNotNow.
 func start(cfg Config, env []string, grace time.Duration, validFor func() time.Duration, heard func(*child, string)) (*child, error) {
 	c := &child{
 		cfg: cfg, grace: grace, validFor: validFor, clock: transition.NewClock(),
@@ -62,20 +82,20 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 	pipe := func() (r, w *os.File, err error) { return os.Pipe() }
 	input, in, err := pipe()
 	if err != nil {
-		return nil, err
+		return nil, startFault(err)
 	}
 	files = append(files, input)
 	answers, answer, err := pipe()
 	if err != nil {
 		in.Close()
-		return nil, err
+		return nil, startFault(err)
 	}
 	files = append(files, answer)
 	orders, control, err := pipe()
 	if err != nil {
 		in.Close()
 		answers.Close()
-		return nil, err
+		return nil, startFault(err)
 	}
 	files = append(files, orders)
 
@@ -92,7 +112,7 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 		in.Close()
 		answers.Close()
 		control.Close()
-		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+		return nil, startFault(err)
 	}
 	c.last = time.AfterFunc(never, c.standIn)
 	c.live()
@@ -101,9 +121,11 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 	all.Go(func() { c.orders.write(control) })
 	all.Go(func() {
 		listen(answers, func(text string) {
-			switch text {
+			switch said, why, _ := strings.Cut(text, ": "); said {
 			case saidNoStart:
-				c.failed = ErrStart
+				c.failed = fmt.Errorf("%w: %s", ErrStart, why)
+			case saidNotNow:
+				c.failed = fmt.Errorf("%w: %s", errNotNow, why)
 			case saidEnded:
 				c.mu.Lock()
 				c.guarded = true

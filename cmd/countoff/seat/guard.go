@@ -30,7 +30,8 @@ const (
 
 // What the guard says where the command answers.
 const (
-	saidNoStart = "guard nostart" // there is no such command
+	saidNoStart = "guard nostart" // guard nostart: WHY; there is no such command
+	saidNotNow  = "guard notnow"  // guard notnow: WHY; the command may start later
 	saidEnded   = "guard ended"   // the command has to end
 )
 
@@ -85,8 +86,11 @@ func Guard(args []string) int {
 	cmd.ExtraFiles = []*os.File{answer}
 	cmd.SysProcAttr = dieWithGuard()
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "countoff run:", err)
-		fmt.Fprintln(answer, saidNoStart)
+		said := saidNotNow
+		if lasting(err) {
+			said = saidNoStart
+		}
+		fmt.Fprintf(answer, "%s: %v\n", said, err)
 		return codeStart
 	}
 	os.Stdin.Close() // the command alone reads it: the peer is to learn when nobody does

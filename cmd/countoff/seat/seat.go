@@ -28,6 +28,7 @@ type seat struct {
 	first    time.Time      // since when units have come one soon after the other; zero: none have
 	last     time.Time      // when the last one came
 	signal   bool           // the child is to be signalled because of units that came
+	again    time.Time      // not before a command is started; see postpone
 	stopping bool
 	stopBy   time.Time     // when the child of a peer that stops is to have ended
 	free     bool          // everything was handed over
@@ -228,7 +229,7 @@ func (s *seat) tend(ctx, now context.Context) error {
 func (s *seat) begin() (*child, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || s.units.ValidFor() == 0 || !s.settled() {
+	if s.stopping || s.units.ValidFor() == 0 || time.Now().Before(s.again) || !s.settled() {
 		return nil, nil
 	}
 	var holds []*hold
@@ -248,7 +249,7 @@ func (s *seat) begin() (*child, error) {
 	s.view = s.units.View()
 	c, err := start(s.cfg, environment(s.cfg.Name, s.view.Index, s.view.Replicas, units), s.grace, s.units.ValidFor, s.heard)
 	if err != nil {
-		return nil, err
+		return nil, s.postpone(err)
 	}
 	s.child, s.signal = c, false
 	c.say(fmt.Sprintf("%s %d %d", wordPlace, s.view.Index, s.view.Replicas))
@@ -257,6 +258,19 @@ func (s *seat) begin() (*child, error) {
 		c.say(line(wordAdded, h.unit))
 	}
 	return c, nil
+}
+
+// patience is how long a command that could not be started now is waited with.
+const patience = time.Second
+
+// postpone returns err, if it is not of a start that is to be tried again. The caller holds mu.
+func (s *seat) postpone(err error) error {
+	if !errors.Is(err, errNotNow) {
+		return err
+	}
+	s.again = time.Now().Add(patience)
+	fmt.Fprintf(s.cfg.Err, "countoff run: %v; it is tried again in %v\n", err, patience)
+	return nil
 }
 
 // watch returns when c has ended: with an error if it did so by itself.
@@ -321,7 +335,7 @@ func (s *seat) buried(ctx context.Context, c *child) error {
 	}
 	switch {
 	case c.failed != nil:
-		return c.failed
+		return s.postpone(c.failed)
 	case c.asked(), ctx.Err() != nil:
 		return nil
 	case c.unguarded() != nil:
