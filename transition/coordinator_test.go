@@ -123,6 +123,43 @@ func TestStoreForgets(t *testing.T) {
 	})
 }
 
+// TestStoreForgetsALongLease: when the store forgets, a peer with a lease of 60 s does not reach it for a
+// while. One with a lease of 3 s, which does, knows of the other.
+func TestStoreForgetsALongLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		with := func(lease time.Duration) (*faulty, func(*peer, *transition.Config)) {
+			timing := transition.Timing{Lease: lease}
+			l := &faulty{Ledger: n.ledger.As(partition.Config{Total: total}, timing)}
+			return l, func(_ *peer, cfg *transition.Config) { cfg.Timing, cfg.Ledger = timing, l }
+		}
+		network, long := with(time.Minute)
+		a := n.peer("a", long).start(t.Context())
+		pass(15 * time.Second)
+		_, short := with(3 * time.Second)
+		b := n.peer("b", short).start(t.Context())
+		pass(15 * time.Second)
+		n.shares(a, b)
+		before := a.holds()
+		network.fail(errors.New("cut off"))
+		n.ledger.Forget()
+		for range 60 {
+			pass(500 * time.Millisecond)
+			n.shares(a, b)
+		}
+		network.fail(nil)
+		pass(time.Minute)
+		n.shares(a, b)
+		if !maps.Equal(a.holds(), before) {
+			t.Errorf("a served %v, now %v: something moved", before, a.holds())
+		}
+		a.co.Stop()
+		b.co.Stop()
+		<-a.ended
+		<-b.ended
+	})
+}
+
 func TestFencedGetsAGreaterEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newName(t)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/etcdledger"
 	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
 	"github.com/countoff/countoff/transition/machine"
@@ -22,8 +23,8 @@ func same(got, want machine.Entry) bool {
 	return reflect.DeepEqual(got, want)
 }
 
-// TestSameAsReference sends random calls of several sessions through several ledgers to etcd,
-// and to the reference, whose time is the same, and wants the same answers: what is kept
+// TestSameAsReference sends random calls of several sessions through several ledgers, one of them
+// with a shorter lease, to etcd, and to the reference, whose time is the same, and wants the same answers: what is kept
 // between two calls, in etcd and in a ledger that remembers it, is all that matters.
 func TestSameAsReference(t *testing.T) {
 	server := etcdtest.Start(t)
@@ -36,8 +37,11 @@ func TestSameAsReference(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := newStage(t, server, fmt.Sprint("reference-", seed))
 		var ledgers []*etcdledger.Ledger
-		for range 3 {
-			l, _ := s.ledger()
+		for _, lease := range []time.Duration{3 * time.Second, s.timing.Lease, s.timing.Lease} {
+			of := *s
+			of.timing = transition.Timing{Lease: lease}.WithDefaults()
+			l, _ := of.ledger()
+			l.SetClock(func() time.Duration { return s.now })
 			ledgers = append(ledgers, l)
 		}
 		call := memledger.Call{Config: s.cfg.WithDefaults(), Timing: s.timing, Run: "one"}
@@ -45,7 +49,7 @@ func TestSameAsReference(t *testing.T) {
 		made.Now = 1
 		made.Timing.Lease = 96 * time.Hour
 		ref := memledger.NewStore(made)
-		view, top := make(map[partition.Session]uint64), uint64(0)
+		view, top, longest := make(map[partition.Session]uint64), uint64(0), time.Duration(0)
 		mine := make(map[partition.Session][]partition.Grant)
 		var sent []machine.Request
 		for range 120 {
@@ -66,6 +70,7 @@ func TestSameAsReference(t *testing.T) {
 			}
 			call.Now = 1 + s.now.Milliseconds()
 			l := ledgers[r.IntN(len(ledgers))]
+			call.Timing = l.Times()
 			if r.IntN(8) == 0 {
 				seen, _ := ref.Census(call)
 				next := machine.Roll{Version: seen.Roll.Version, Membership: seen.Membership}
@@ -87,7 +92,7 @@ func TestSameAsReference(t *testing.T) {
 				session := partition.Session(fmt.Sprint("s", r.IntN(5)))
 				q := machine.Request{
 					Session: session, Peer: "p " + string(session), Weight: r.IntN(3), Unwell: r.IntN(5) == 0, State: machine.Live,
-					View: view[session], Top: top,
+					View: view[session], Top: top, Longest: longest,
 				}
 				if r.IntN(12) == 0 {
 					q.State = machine.Leaving + machine.State(r.IntN(2))
@@ -110,6 +115,11 @@ func TestSameAsReference(t *testing.T) {
 					q = sent[r.IntN(len(sent))] // late, or once more
 				}
 				sent = append(sent, q)
+				l = ledgers[1+r.IntN(len(ledgers)-1)]
+				if q.Session == "s0" {
+					l = ledgers[0]
+				}
+				call.Timing = l.Times()
 				log = append(log, fmt.Sprintf("sync %+v", q))
 				got, err := l.Sync(t.Context(), q)
 				if err != nil {
@@ -119,7 +129,7 @@ func TestSameAsReference(t *testing.T) {
 				if !reflect.DeepEqual(got, want) {
 					fails("etcd answers         %+v %+v\nthe reference says %+v %+v", got, got.Line, want, want.Line)
 				}
-				mine[q.Session], top = nil, max(top, want.Count)
+				mine[q.Session], top, longest = nil, max(top, want.Count), want.Longest
 				for _, h := range want.Mine {
 					mine[q.Session] = append(mine[q.Session], h.Grant)
 				}

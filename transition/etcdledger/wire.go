@@ -47,6 +47,7 @@ type (
 		Changed    int64  `json:"changed"`
 		Grace      int64  `json:"grace"`
 		Step       int64  `json:"step"`
+		Longest    int64  `json:"longest,omitempty"`
 		Barrier    string `json:"barrier,omitempty"`
 		Barred     bool   `json:"barred,omitempty"`
 		Clear      int64  `json:"clear,omitempty"`
@@ -101,7 +102,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	}
 	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units, Requires: s.Config.Requires})
 	put(metaKey, wireMeta{
-		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step,
+		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step, Longest: s.Longest,
 		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear,
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
@@ -162,7 +163,7 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 	get(rollKey, &roll)
 	s = memledger.State{
 		Config: config,
-		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step,
+		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step, Longest: meta.Longest,
 		Count: meta.Count, Membership: meta.Membership, Changed: meta.Changed, Grace: meta.Grace,
 		Barrier: meta.Barrier, Barred: meta.Barred, Clear: meta.Clear,
 		Sessions: make(map[partition.Session]memledger.Seat),

@@ -35,8 +35,7 @@ var graceClauses = []clause{
 		}
 	}},
 	{"a grace is never cut short", canRestart, func(tb *table) {
-		long := tb.timing
-		long.Lease *= 2
+		long := tb.long()
 		a, b := tb.peerWith("a", long), tb.peer("b")
 		tb.h.Restart(true)
 		a.join()
@@ -44,6 +43,50 @@ var graceClauses = []clause{
 		if got := b.join().Grace; got < long.Grace()-long.ClockStep() {
 			tb.Fatalf("%v are left of a grace of %v after another restart", got, long.Grace())
 		}
+	}},
+	{"a grace lasts as long as the longest lease of all who are known", canRestart, func(tb *table) {
+		long := tb.long()
+		a, b := tb.peerWith("a", long), tb.peer("b")
+		g := a.gets(3)
+		b.join()
+		tb.restart(true) // one with a short lease is the first to notice
+		tb.wantGrace(b.sync(machine.Request{Claim: []partition.ID{3}}), long)
+		tb.wantGrants(a.sync(machine.Request{Hold: []partition.Grant{g}}), g)
+	}},
+	{"a grace lasts as long as the longest lease that was heard of before", canForget, func(tb *table) {
+		long := tb.long()
+		a, b := tb.peerWith("a", long), tb.peer("b")
+		a.gets(3)
+		longest := b.join().Longest
+		if longest != long.Lease {
+			tb.Fatalf("the longest lease is said to be %v, want %v", longest, long.Lease)
+		}
+		tb.restart(false)
+		if got := tb.peer("c").join(); got.Grace > tb.timing.Grace() {
+			tb.Fatalf("nobody has told of a longer lease, and the grace has %v left", got.Grace)
+		}
+		for range 2 { // the second time it is nothing new
+			tb.wantGrace(b.sync(machine.Request{Longest: longest, Claim: []partition.ID{3}}), long)
+		}
+		tb.pass(long.Lease / 2)
+		if got := b.sync(machine.Request{Longest: longest}); got.Grace > long.Grace()/2+tb.slack() {
+			tb.Fatalf("%v of the grace are left after half of it", got.Grace)
+		}
+	}},
+	{"the longest lease counts for as long as who keeps it is known", canRestart, func(tb *table) {
+		long := tb.long()
+		a, b := tb.peerWith("a", long), tb.peer("b")
+		a.join()
+		for range 3 { // a says nothing for longer than its lease
+			tb.pass(long.Lease / 2)
+			b.join()
+		}
+		// What b has heard is old: only one whom the store has forgotten could make it true.
+		if got := b.sync(machine.Request{Longest: long.Lease}).Longest; got != tb.timing.Lease {
+			tb.Fatalf("the longest lease is said to be %v, want %v", got, tb.timing.Lease)
+		}
+		tb.restart(true)
+		tb.wantGrace(b.join(), tb.timing)
 	}},
 	{"nobody is asked to come before the end of a grace", canRestart, func(tb *table) {
 		a := tb.peer("a")
@@ -150,4 +193,20 @@ var graceClauses = []clause{
 			tb.Fatalf("%v of the grace are left after half of it", got)
 		}
 	}},
+}
+
+// long returns times with twice the lease of the others.
+func (tb *table) long() transition.Timing {
+	long := tb.timing
+	long.Lease *= 2
+	return long
+}
+
+// wantGrace wants a grace that has just begun, in which nobody with such times is forgotten.
+func (tb *table) wantGrace(a machine.Answer, t transition.Timing) {
+	tb.Helper()
+	tb.wantGrants(a)
+	if a.Grace < t.Grace()-t.ClockStep() || a.Grace > t.Grace() {
+		tb.Fatalf("the grace has %v left, want %v", a.Grace, t.Grace())
+	}
 }

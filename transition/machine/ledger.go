@@ -39,8 +39,11 @@ type Request struct {
 	Unwell  bool   // the sender claims nothing for now
 	Tags    partition.Tags
 	State   State
-	View    uint64            // version of the newest roll known; 0 knows none
-	Top     uint64            // highest number ever seen: the ledger lifts its count to it
+	View    uint64 // version of the newest roll known; 0 knows none
+	Top     uint64 // highest number ever seen: the ledger lifts its count to it
+	// Longest is what the last answer said of it: a ledger that may have forgotten somebody
+	// lets nobody gain anything for as long. 0: not known.
+	Longest time.Duration
 	Hold    []partition.Grant // worked on now
 	Release []partition.Grant // given up
 	Claim   []partition.ID    // wished and not held; whoever claims waits for no other partition
@@ -78,6 +81,9 @@ type Answer struct {
 	// Grace is what is left of the time in which nobody gains a partition,
 	// because the store restarted, failed over or lost its memory.
 	Grace time.Duration
+	// Longest is the longest lease of all sessions, as far as the ledger knows; 0: it does
+	// not say.
+	Longest time.Duration
 }
 
 // Held is a grant of the sender, and whether a live peer waits for it.

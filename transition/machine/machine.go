@@ -93,10 +93,11 @@ type Machine struct {
 
 	now        Instant
 	state      State
-	top        uint64  // highest number ever seen
-	validUntil Instant // 0: the lease is not valid
-	parts      []part  // ascending by id
-	working    int     // how many of them are not none
+	top        uint64        // highest number ever seen
+	longest    time.Duration // lease of all peers, as was heard last
+	validUntil Instant       // 0: the lease is not valid
+	parts      []part        // ascending by id
+	working    int           // how many of them are not none
 	view       view
 	inGrace    bool
 	done       bool

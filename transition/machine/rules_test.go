@@ -322,6 +322,26 @@ func TestHintsAreSpaced(t *testing.T) {
 	}
 }
 
+// TestLongestLeaseIsSaidAgain: a request says what the last answer said of the longest lease, also once that
+// is shorter.
+func TestLongestLeaseIsSaidAgain(t *testing.T) {
+	now := machine.Instant(time.Hour)
+	m := machine.New(machine.Config{Session: "s", Times: times, Seed: 1}, now)
+	var said []time.Duration
+	for _, longest := range []time.Duration{time.Minute, 10 * time.Second, 0} {
+		for _, e := range m.Step(now, machine.Ticked{}) {
+			if call, ok := e.(machine.Sync); ok {
+				said = append(said, call.Request.Longest)
+				m.Step(now, machine.Synced{Call: call.Call, Answer: machine.Answer{Count: 1, Longest: longest}})
+			}
+		}
+		now, _ = m.Wake()
+	}
+	if want := []time.Duration{0, time.Minute, 10 * time.Second}; !slices.Equal(said, want) {
+		t.Errorf("said %v, want %v", said, want)
+	}
+}
+
 // TestRollIsNotAskedForAtOnce: the peers of a large roll spread their Syncs.
 func TestRollIsNotAskedForAtOnce(t *testing.T) {
 	const peers = 2000

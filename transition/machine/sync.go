@@ -95,6 +95,7 @@ func (m *Machine) request() Request {
 		State:   m.state,
 		View:    m.view.version,
 		Top:     m.top,
+		Longest: m.longest,
 		Claim:   m.claims(),
 		Barrier: m.cfg.Barrier,
 		Arrived: m.barrier.arrived,
@@ -160,6 +161,7 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 	}
 	m.validUntil = m.sync.sent.Add(m.cfg.Times.Validity)
 	m.top = max(m.top, a.Count)
+	m.longest = a.Longest // not the longest ever: those who kept it may be gone
 	if (a.Grace > 0) != m.inGrace {
 		m.inGrace = a.Grace > 0
 		if m.inGrace {

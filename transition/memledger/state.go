@@ -13,6 +13,7 @@ type State struct {
 	Run        string // the run of the database that was the last to be seen
 	Clock      int64
 	Step       int64 // most the clock advances in one call
+	Longest    int64 // lease of all
 	Count      uint64
 	Membership uint64
 	Changed    int64  // the first change that the roll does not know
@@ -51,7 +52,7 @@ func Restore(state State) *Store {
 	s := &Store{
 		known:  true,
 		config: state.Config, run: state.Run,
-		raw: state.Clock, clock: state.Clock, step: state.Step,
+		raw: state.Clock, clock: state.Clock, step: state.Step, longest: state.Longest,
 		count: state.Count, membership: state.Membership, changed: state.Changed, grace: state.Grace,
 		barrier: state.Barrier, barred: state.Barred, clear: state.Clear,
 		sessions: make(map[partition.Session]seat, len(state.Sessions)),
@@ -60,6 +61,7 @@ func Restore(state State) *Store {
 		roll:     state.Roll,
 	}
 	for id, x := range state.Sessions {
+		s.longest = max(s.longest, millis(x.Terms.Lease)) // older builds do not keep it
 		s.sessions[id] = seat{peer: x.Peer, weight: x.Weight, unwell: x.Unwell, tags: x.Tags, state: x.State, arrived: x.Arrived, deadline: x.Deadline, terms: x.Terms, strategy: x.Strategy}
 	}
 	for id, g := range state.Grants {
@@ -76,7 +78,7 @@ func (s *Store) State() (State, bool) {
 	}
 	state := State{
 		Config: s.config, Run: s.run,
-		Clock: s.clock, Step: s.step,
+		Clock: s.clock, Step: s.step, Longest: s.longest,
 		Count: s.count, Membership: s.membership, Changed: s.changed, Grace: s.grace,
 		Barrier: s.barrier, Barred: s.barred, Clear: s.clear,
 		Sessions: make(map[partition.Session]Seat, len(s.sessions)),

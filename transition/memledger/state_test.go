@@ -3,6 +3,7 @@ package memledger_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
@@ -59,5 +60,22 @@ func TestStateIsAllThatAStoreKnows(t *testing.T) {
 		if got, _ := parted.Census(call); !reflect.DeepEqual(got, want2) {
 			t.Errorf("census %d: got  %+v\nwant %+v", i, got, want2)
 		}
+	}
+}
+
+// An older build keeps no longest lease: it is that of the sessions.
+func TestStateOfAnOlderBuild(t *testing.T) {
+	long := transition.Timing{Lease: time.Minute}.WithDefaults()
+	call := memledger.Call{Now: 1, Run: "a", Config: partition.Config{Total: 4}.WithDefaults(), Timing: long}
+	s := memledger.NewStore(call)
+	if _, _, err := s.Sync(call, machine.Request{Session: "a", Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	state, _ := s.State()
+	state.Longest = 0
+	call.Run, call.Timing = "b", transition.Timing{}.WithDefaults()
+	a, _, err := memledger.Restore(state).Sync(call, machine.Request{Session: "b", Weight: 1})
+	if err != nil || a.Grace != long.Grace() {
+		t.Errorf("the grace has %v left, error %v; want %v", a.Grace, err, long.Grace())
 	}
 }

@@ -44,6 +44,7 @@ type Store struct {
 	raw        int64 // wall clock at the last call
 	clock      int64 // the store's own clock: integrated, never back, no jumps
 	step       int64 // most the clock advances in one call
+	longest    int64 // lease of all; 0: nobody has one
 	count      uint64
 	membership uint64 // number of the last membership change
 	changed    int64  // clock at the first change the roll does not know
@@ -83,7 +84,7 @@ type grant struct {
 func NewStore(c Call) *Store {
 	s := &Store{}
 	s.init(c)
-	s.grace = s.clock
+	s.grace, s.longest = s.clock, 0 // nobody has a lease yet
 	s.notes = nil
 	s.told(machine.Entry{What: machine.Made})
 	s.keep()
@@ -109,6 +110,7 @@ func (s *Store) init(c Call) {
 	s.sessions = make(map[partition.Session]seat)
 	s.grants = make(map[partition.ID]grant)
 	s.ghosts = make(map[partition.Session]string)
+	s.longest = millis(c.Timing.Lease)
 	s.grace = s.clock + millis(c.Timing.Grace())
 	s.told(machine.Entry{What: machine.Forgot})
 }
@@ -131,9 +133,11 @@ func (s *Store) prologue(c Call) (opened bool, err error) {
 	s.step = min(s.step, millis(c.Timing.ClockStep()))
 	s.clock += min(max(c.Now-s.raw, 0), s.step)
 	s.raw = c.Now
+	s.hear(c.Timing.Lease)
 	if c.Run != s.run || c.Suspect {
 		s.run = c.Run
-		s.grace = max(s.grace, s.clock+millis(c.Timing.Grace()))
+		// What was forgotten may be a grant of whoever has the longest lease.
+		s.grace = max(s.grace, s.clock+s.longest)
 		s.told(machine.Entry{What: machine.Restarted})
 	}
 	if !s.inGrace() {
@@ -165,6 +169,18 @@ func (s *Store) behind() int {
 	return n
 }
 
+// hear takes in that somebody has such a lease. If the store may have forgotten him, the grace
+// must last for as long as he trusts it.
+func (s *Store) hear(lease time.Duration) {
+	if millis(lease) <= s.longest {
+		return
+	}
+	s.longest = millis(lease)
+	if s.inGrace() {
+		s.grace = max(s.grace, s.clock+s.longest)
+	}
+}
+
 // agreeOn lets the peers of a name go from roll to roll in one way: by the barrier, or
 // each partition for itself. The first decides, and again when all have left. Who claims
 // nothing has no part in it.
@@ -193,8 +209,8 @@ func (s *Store) agreeOn(r machine.Request) error {
 }
 
 // reap removes sessions past their deadline. Their grants stay where they are: a
-// grant whose session is unknown is free. Nobody trusts a lease that is over: the clock step
-// becomes the least of the caller, who keeps t, and of those that are left.
+// grant whose session is unknown is free. Nobody trusts a lease that is over: the least clock
+// step and the longest lease become those of the caller, who keeps t, and of all that are left.
 func (s *Store) reap(t transition.Timing) {
 	var over []partition.Session
 	for id, seat := range s.sessions {
@@ -222,9 +238,10 @@ func (s *Store) reap(t transition.Timing) {
 		s.waitFor(id, nil)
 	}
 	if len(over) > 0 {
-		s.step = millis(t.ClockStep())
+		s.step, s.longest = millis(t.ClockStep()), millis(t.Lease)
 		for _, seat := range s.sessions {
 			s.step = min(s.step, millis(transition.TimingOf(seat.terms).ClockStep()))
+			s.longest = max(s.longest, millis(seat.terms.Lease))
 		}
 	}
 }
@@ -246,6 +263,9 @@ func (s *Store) Sync(c Call, r machine.Request) (machine.Answer, Hints, error) {
 		return machine.Answer{}, Hints{}, err
 	}
 	defer s.keep()
+	if s.inGrace() { // else all who trust their lease are known, and what was heard of others is old
+		s.hear(r.Longest)
+	}
 	if err := s.agreeOn(r); err != nil {
 		return machine.Answer{}, Hints{}, err
 	}
@@ -359,7 +379,7 @@ func (s *Store) yield(id partition.ID, h *Hints) {
 }
 
 func (s *Store) answer(c Call, r machine.Request) machine.Answer {
-	a := machine.Answer{Count: s.count, Expiry: s.expiry()}
+	a := machine.Answer{Count: s.count, Expiry: s.expiry(), Longest: duration(s.longest)}
 	for _, id := range s.held(r.Session) {
 		g := s.grants[id]
 		a.Mine = append(a.Mine, machine.Held{

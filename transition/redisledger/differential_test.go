@@ -13,6 +13,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/memledger"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -20,8 +21,8 @@ import (
 
 var seed = flag.Uint64("ledger.seed", 0, "compare with the reference under this seed only")
 
-// TestSameAsReference sends random calls of several sessions, repeated and late ones among them, to
-// Redis and to the reference, whose clocks, restarts, losses and setbacks are the
+// TestSameAsReference sends random calls of several sessions with several leases, repeated and late ones
+// among them, to Redis and to the reference, whose clocks, restarts, losses and setbacks are the
 // same, and wants the same answers.
 func TestSameAsReference(t *testing.T) {
 	s, _ := miniStage(t)
@@ -60,7 +61,7 @@ type comparison struct {
 	*testing.T
 	*rand.Rand
 	stage   *stage
-	ledger  *redisledger.Ledger
+	ledgers map[time.Duration]*redisledger.Ledger // by lease
 	ref     *memledger.Store
 	run     int
 	restart func(context.Context)
@@ -68,13 +69,26 @@ type comparison struct {
 
 	ids      []partition.ID
 	sessions []*caller
-	sent     []machine.Request // to be repeated
-	kept     *memledger.Store  // what a setback goes back to
+	sent     []sent           // to be repeated
+	kept     *memledger.Store // what a setback goes back to
 	log      []string
+}
+
+// sent is a request of one with such times.
+type sent struct {
+	machine.Request
+	times transition.Timing
+}
+
+// otherTimings are what a deployment that changes the lease leaves beside someTiming.
+var otherTimings = []transition.Timing{
+	someTiming, transition.Timing{Lease: 3 * time.Second}.WithDefaults(), transition.Timing{Lease: 40 * time.Second}.WithDefaults(),
 }
 
 type caller struct {
 	session partition.Session
+	times   transition.Timing
+	longest time.Duration
 	peer    string
 	state   machine.State
 	view    uint64
@@ -92,7 +106,10 @@ func compare(t *testing.T, s *stage, seed uint64, restart func(context.Context))
 	c.barrier = seed%2 == 0
 	c.ids = cfg.WithDefaults().IDs()
 	c.drop()
-	c.ledger = newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	c.ledgers = make(map[time.Duration]*redisledger.Ledger)
+	for _, times := range otherTimings {
+		c.ledgers[times.Lease] = newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: times})
+	}
 	for i := range 5 {
 		c.sessions = append(c.sessions, c.newcomer(i))
 	}
@@ -108,17 +125,23 @@ func compare(t *testing.T, s *stage, seed uint64, restart func(context.Context))
 func (c *comparison) newcomer(i int) *caller {
 	return &caller{
 		session: partition.Session(fmt.Sprintf("%032x", c.Uint64())),
+		times:   c.times(),
 		peer:    fmt.Sprintf("peer %d", i), // a space is legal
 		state:   machine.Live,
 	}
 }
 
-func (c *comparison) call() memledger.Call {
+// times are the same for most.
+func (c *comparison) times() transition.Timing {
+	return otherTimings[max(c.IntN(5)-2, 0)]
+}
+
+func (c *comparison) call(times transition.Timing) memledger.Call {
 	return memledger.Call{
 		Now:    c.stage.now.UnixMilli(),
 		Run:    fmt.Sprint(c.run),
 		Config: partition.Config{Total: 8, Units: []string{"inbox"}}.WithDefaults(),
-		Timing: someTiming,
+		Timing: times,
 	}
 }
 
@@ -174,17 +197,17 @@ func (c *comparison) pass() {
 	c.stage.Advance(d)
 }
 
-func (c *comparison) request() machine.Request {
+func (c *comparison) request() sent {
 	p := c.sessions[c.IntN(len(c.sessions))]
 	if c.IntN(2) == 0 && p.last.Session != "" {
-		p.last.Top = p.top
-		return p.last // most beats have nothing new to say
+		p.last.Top, p.last.Longest = p.top, p.longest
+		return sent{p.last, p.times} // most beats have nothing new to say
 	}
 	if c.IntN(20) == 0 && p.state < machine.Gone {
 		p.state++
 	}
 	r := machine.Request{
-		Session: p.session, Peer: p.peer, Weight: c.IntN(3), Unwell: c.IntN(4) == 0, Tags: []partition.Tags{"", "", "eu gpu"}[c.IntN(3)], State: p.state, View: p.view, Top: p.top,
+		Session: p.session, Peer: p.peer, Weight: c.IntN(3), Unwell: c.IntN(4) == 0, Tags: []partition.Tags{"", "", "eu gpu"}[c.IntN(3)], State: p.state, View: p.view, Top: p.top, Longest: p.longest,
 	}
 	if c.IntN(10) == 0 {
 		r.View += uint64(c.IntN(3))
@@ -218,17 +241,17 @@ func (c *comparison) request() machine.Request {
 		}
 	}
 	p.last = r
-	return r
+	return sent{r, p.times}
 }
 
 func (c *comparison) id() partition.ID { return c.ids[c.IntN(len(c.ids))] }
 
-func (c *comparison) sync(ctx context.Context, r machine.Request) {
+func (c *comparison) sync(ctx context.Context, r sent) {
 	c.Helper()
-	c.note("sync %+v", r)
+	c.note("sync with a lease of %v %+v", r.times.Lease, r.Request)
 	c.sent = append(c.sent, r)
-	got, err := c.ledger.Sync(ctx, r)
-	want, _, refused := c.ref.Sync(c.call(), r)
+	got, err := c.ledgers[r.times.Lease].Sync(ctx, r.Request)
+	want, _, refused := c.ref.Sync(c.call(r.times), r.Request)
 	if errors.Is(refused, partition.ErrConfig) && errors.Is(err, partition.ErrConfig) {
 		c.note("  refused")
 		return
@@ -245,7 +268,7 @@ func (c *comparison) sync(ctx context.Context, r machine.Request) {
 		if p.session != r.Session {
 			continue
 		}
-		p.top, p.mine = max(p.top, want.Count), nil
+		p.top, p.longest, p.mine = max(p.top, want.Count), want.Longest, nil
 		for _, h := range want.Mine {
 			p.mine = append(p.mine, h.Grant)
 		}
@@ -256,7 +279,8 @@ func (c *comparison) sync(ctx context.Context, r machine.Request) {
 }
 
 func (c *comparison) seal(ctx context.Context) {
-	seen, err := c.ref.Census(c.call())
+	times := c.times()
+	seen, err := c.ref.Census(c.call(times))
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -279,9 +303,9 @@ func (c *comparison) seal(ctx context.Context) {
 		}
 		next.Members = append(next.Members, m)
 	}
-	c.note("seal %+v", next)
-	got := c.ledger.Seal(ctx, next)
-	_, want := c.ref.Seal(c.call(), next)
+	c.note("seal with a lease of %v %+v", times.Lease, next)
+	got := c.ledgers[times.Lease].Seal(ctx, next)
+	_, want := c.ref.Seal(c.call(times), next)
 	if !errors.Is(got, want) || (got == nil) != (want == nil) {
 		c.Errorf("seal: redis says %v, the reference %v", got, want)
 	}
@@ -289,16 +313,17 @@ func (c *comparison) seal(ctx context.Context) {
 
 func (c *comparison) census(ctx context.Context) {
 	c.Helper()
-	got, err := c.ledger.Census(ctx)
+	ledger := c.ledgers[someTiming.Lease]
+	got, err := ledger.Census(ctx)
 	if err != nil {
 		c.Errorf("census: %v", err)
 		return
 	}
-	want, err := c.ref.Census(c.call())
+	want, err := c.ref.Census(c.call(someTiming))
 	if err != nil {
 		c.Fatal(err)
 	}
-	past, err := c.ledger.History(ctx, machine.HistoryKept)
+	past, err := ledger.History(ctx, machine.HistoryKept)
 	if err != nil {
 		c.Errorf("history: %v", err)
 		return

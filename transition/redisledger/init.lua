@@ -12,6 +12,7 @@ if refusal then return refusal end
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'stands'} end
 begin(true)
 set('grace', 0)
+set('longest', 0) -- nobody has a lease yet
 told = {}
 note('made', '', '', '', '', '')
 commit()

@@ -86,8 +86,10 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		return transition.Answer{}, err
 	}
 	before := l.quiet.of(r.Session)
+	common := l.common()
+	common[2] = max(l.cfg.Timing.Grace(), r.Longest).Milliseconds()
 	if before.same(r) {
-		reply, err := l.run(ctx, sameScript, l.common(), string(r.Session), before.stamp, top(r))
+		reply, err := l.run(ctx, sameScript, common, string(r.Session), before.stamp, top(r))
 		if err != nil {
 			return transition.Answer{}, l.explain(ctx, "sync", err)
 		}
@@ -98,7 +100,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 	if _, err := partition.ParseTags(string(r.Tags)); err != nil {
 		return transition.Answer{}, fmt.Errorf("redisledger: %w", err)
 	}
-	reply, err := l.run(ctx, syncScript, l.common(), append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy)...)
+	reply, err := l.run(ctx, syncScript, common, append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy)...)
 	short := few(err) && reply[0] == "full" && r.State != machine.Gone
 	switch {
 	case err != nil && !short:

@@ -3,7 +3,8 @@
 --
 -- KEYS  1 config  2 meta  3 sessions  4 leases  5 roll  6 transition; but for a quiet
 --       Sync, which is to stay small, also 7 history  8 peers
--- ARGV  1 lease ms  2 clock step ms  3 grace ms  4 settle ms
+-- ARGV  1 lease ms  2 clock step ms  3 longest lease ms that the caller knows of
+--       4 settle ms
 --       5 doubt: why this may be another run of the store than the one that answered
 --         the caller last: 0 nothing, 1 it lost a connection or a call, 2 the server
 --         did not know the script
@@ -13,7 +14,7 @@
 --         (7 to 12 only where agree is called)
 --
 -- meta         raw (TIME at the last call, ms) clock (the store's own, ms) step (least
---              clock step of all) count (last number given out) stamp (last
+--              clock step of all) longest (lease of all, ms) count (last number given out) stamp (last
 --              stamp given out) membership (number of its last change) changed (clock at
 --              the first change no roll knows) grace (clock at its end) held (grants)
 --              arrived (sessions at a barrier or past one) behind (those of them that stand
@@ -36,7 +37,7 @@
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
-local numbers = {'raw', 'clock', 'step', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold',
+local numbers = {'raw', 'clock', 'step', 'longest', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold',
 	'arrived', 'behind', 'clear'}
 local meta, touched = {}, false
 local run, since
@@ -167,20 +168,38 @@ local function expired(s, r)
 	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks', s .. '.strategy')
 end
 
--- widen makes the clock step the least of the caller and of all sessions: nobody trusts a lease
--- that is over. It stays as it is if somebody has not told his lease.
-local function widen()
-	local step = tonumber(ARGV[2])
-	if step <= meta.step then return end
+-- hear takes in that somebody has such a lease. If the store may have forgotten him, the grace
+-- must last for as long as he trusts it.
+local function hear(lease)
+	if lease <= meta.longest then return end
+	set('longest', lease)
+	if graceful() then set('grace', math.max(meta.grace, meta.clock + lease)) end
+end
+
+-- leases returns the least and the longest lease of all sessions; the least is 0 if somebody
+-- has not told his. O(sessions)
+local function leases()
+	local least, longest = math.huge, 0
 	local all = redis.call('ZRANGE', KEYS[4], 0, -1)
 	for i = 1, #all, 500 do -- unpack has a limit
 		for _, terms in ipairs(redis.call('HMGET', KEYS[8], unpack(all, i, math.min(i + 499, #all)))) do
-			local lease = string.match(terms or '', '^%d+')
-			if not lease then return end
-			step = math.min(step, math.floor(tonumber(lease) / 4))
+			local lease = tonumber(string.match(terms or '', '^%d+') or '0')
+			least, longest = math.min(least, lease), math.max(longest, lease)
 		end
 	end
-	set('step', step)
+	return least, longest
+end
+
+-- widen makes the least clock step and the longest lease those of the caller and of all
+-- sessions: nobody trusts a lease that is over. They stay as they are if somebody has not told
+-- his lease.
+local function widen()
+	local lease, step = tonumber(ARGV[1]), tonumber(ARGV[2])
+	if step <= meta.step and lease >= meta.longest then return end
+	local least, longest = leases()
+	if least == 0 then return end
+	set('step', math.min(step, math.floor(least / 4)))
+	set('longest', math.max(lease, longest))
 end
 
 -- reap removes sessions past their lease, a few at a time. What they held stays where
@@ -220,11 +239,18 @@ local function lost()
 end
 
 -- remember tells what a quiet Sync could not, and forgets whom a store without memory
--- knew.
+-- knew. Who is known after a restart may have come with an older build, which keeps no
+-- longest lease.
 local function remember()
 	if #told == 0 and meta.untold > 0 then note(meta.untold == 2 and 'forgot' or 'restarted', '', '', '', '', '') end
 	if meta.untold > 0 then set('untold', 0) end
-	if #told > 0 and told[1].what == 'forgot' then redis.call('DEL', KEYS[8]) end
+	if #told == 0 then return end
+	if told[1].what == 'forgot' then
+		redis.call('DEL', KEYS[8])
+	else
+		local _, longest = leases()
+		hear(longest)
+	end
 end
 
 -- overdue reports whether there is somebody to reap.
@@ -235,7 +261,7 @@ end
 -- begin reads the store's state, advances its clock, looks whether its memory can be
 -- trusted, and reaps. A caller that is given nothing need not be thorough. 8 or 11
 -- commands, O(log n) of n sessions; 3 more for each session whose lease ran out, and O(n)
--- then if somebody had a shorter lease than the caller.
+-- then if somebody had another lease than the caller, and after a restart.
 local function begin(thorough)
 	local time = redis.call('TIME')
 	local raw = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -261,6 +287,7 @@ local function begin(thorough)
 		note('forgot', '', '', '', '', '')
 	end
 	meta.raw = raw
+	hear(tonumber(ARGV[1]))
 
 	-- A store that was restarted or failed over may have forgotten the last grants. Its
 	-- run id tells; a user who may not ask for it has the doubts of his client; an
@@ -275,10 +302,13 @@ local function begin(thorough)
 		doubt = ARGV[5] ~= '0'
 	end
 	if not whole or (thorough and lost()) or doubt then
-		set('grace', math.max(meta.grace, meta.clock + tonumber(ARGV[3])))
+		-- What was forgotten may be a grant of whoever has the longest lease.
+		set('grace', math.max(meta.grace, meta.clock + math.max(meta.longest, tonumber(ARGV[3]))))
 		since = str(math.max(raw, tonumber(since or 0) + 1))
 		if #told == 0 then note('restarted', '', '', '', '', '') end
 	end
+	-- Else all who trust their lease are known, and what the caller has heard of others is old.
+	if graceful() then hear(tonumber(ARGV[3])) end
 
 	local head = redis.call('HGET', KEYS[5], '_')
 	if head then
@@ -319,7 +349,8 @@ local function stamp(s)
 end
 
 -- times returns the count and what depends on the clock: in how many ms a roll is due,
--- or '' if none is, as while somebody is behind: one more roll would help nobody; in how many ms the next lease has run out; what is left of the grace.
+-- or '' if none is, as while somebody is behind: one more roll would help nobody; in how many ms the next lease has run out; what is left of the grace;
+-- and the longest lease of all.
 local function times()
 	local due, left = '', 0
 	if graceful() then
@@ -330,7 +361,7 @@ local function times()
 	local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 	-- Reaped is what is past its lease, not at its end.
 	local expiry = math.max(tonumber(first[2] or meta.clock) + 1 - meta.clock, left, 1)
-	return str(meta.count), due, str(expiry), str(left)
+	return str(meta.count), due, str(expiry), str(left), str(meta.longest)
 end
 
 -- tell publishes a hint. A user who may not publish loses time, not the call.

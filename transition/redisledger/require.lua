@@ -13,11 +13,8 @@ if protocol == 'resizing' then return {'resizing'} end
 if (requires or '') == ARGV[8] then return {'stands'} end
 redis.call('HSET', KEYS[1], 'protocol', ARGV[7], 'requires', ARGV[8])
 -- Whoever says this is no peer, and has no times. A store that knows nothing, or nothing any
--- more, is for the first peer to begin. If he is the first whom a restarted one hears, nobody
--- may gain anything for as long as the peers trust their leases: four clock steps of theirs.
-local step = tonumber(redis.call('HGET', KEYS[2], 'step') or '0')
-if step == 0 then return {'required'} end
-if step < tonumber(ARGV[2]) then ARGV[3] = str(math.max(tonumber(ARGV[3]), 4 * step)) end
+-- more, is for the first peer to begin.
+if redis.call('HEXISTS', KEYS[2], 'raw') == 0 then return {'required'} end
 begin(true)
 moved(meta.clock)
 commit()

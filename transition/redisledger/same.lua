@@ -5,7 +5,7 @@
 -- KEYS    1 to 6 as in ledger.lua
 -- ARGV    1 to 6 as in ledger.lua
 --         7 session  8 stamp of that answer  9 highest number known
--- result  {'same', count, due, expiry, grace}, or {'say'}
+-- result  {'same', count, due, expiry, grace, longest lease}, or {'say'}
 -- cost    ~12 commands, whatever the number of peers and partitions
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write

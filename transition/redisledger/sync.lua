@@ -14,7 +14,7 @@
 --         26 its strategy, or ''
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
 --         its peers go from roll to roll in another way; or
---         {'full', stamp, count, due, expiry, grace, behind,
+--         {'full', stamp, count, due, expiry, grace, longest lease, behind,
 --          mine: p@e p@e* ... (* somebody live waits), ascending
 --          [, version, membership, replicas, line: 'index: partitions' or '']}
 -- cost    ~15 commands, one HMGET over the partitions listed, one HSET or HDEL for each

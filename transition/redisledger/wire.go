@@ -204,6 +204,7 @@ func (p *parser) times(a *machine.Answer) {
 	}
 	a.Expiry = p.millis()
 	a.Grace = p.millis()
+	a.Longest = p.millis()
 }
 
 // line prints a member as the roll shows it: "0: 0-3 7 9".
