@@ -88,6 +88,21 @@ var graceClauses = []clause{
 		tb.restart(true)
 		tb.wantGrace(b.join(), tb.timing)
 	}},
+	{"a longer lease than that of who removes a session counts on", canRestart, func(tb *table) {
+		long := tb.long()
+		a, b := tb.peerWith("a", long), tb.peer("b")
+		a.join()
+		tb.peer("c").join()
+		for range 3 { // a and c say nothing, c for longer than its lease
+			tb.pass(tb.timing.Lease / 2)
+			b.join()
+		}
+		if got := b.join().Longest; got != long.Lease {
+			tb.Fatalf("the longest lease is said to be %v, want %v", got, long.Lease)
+		}
+		tb.restart(true)
+		tb.wantGrace(b.join(), long)
+	}},
 	{"nobody is asked to come before the end of a grace", canRestart, func(tb *table) {
 		a := tb.peer("a")
 		a.join()
