@@ -74,7 +74,7 @@ func (t Timing) Validity() time.Duration {
 }
 
 // Grace is how long nobody gains a partition after the store restarted, failed
-// over or lost its memory.
+// over or lost its memory: that of the peer with the longest lease counts.
 func (t Timing) Grace() time.Duration { return t.Lease }
 
 // Times returns t as the machine wants it.
