@@ -24,6 +24,7 @@ const (
 	burst        = 4                      // Syncs that a ration lets follow each other at once
 	hintSpread   = 100 * time.Microsecond // for each peer of the roll: not all ask at once
 	sealStep     = 50 * time.Millisecond  // index i seals i of these after a roll is due
+	sealSpread   = 2 * time.Millisecond   // for each peer of the roll, where the index does not say who seals
 )
 
 // Times are the times of a peer. See transition.Timing, which they come from.
@@ -127,6 +128,7 @@ type call struct {
 	// State and arrived are what the request said.
 	state   State
 	arrived uint64
+	hinted  bool // a hint asked for it
 }
 
 // New returns the machine of a peer that starts at now. Its first Wake is at once.
@@ -140,7 +142,7 @@ func New(cfg Config, now Instant) *Machine {
 	m.pace.phase = now.Add(m.random(0, cfg.Times.Beat))
 	m.pace.soon = now
 	m.pace.beat = m.nextBeat()
-	m.seal.jitter = m.random(0, 2*sealStep)
+	m.seal.luck = m.draw()
 	return m
 }
 
@@ -238,15 +240,19 @@ func (m *Machine) Wake() (Instant, bool) {
 // if it may not.
 func (m *Machine) ValidUntil() Instant { return m.validUntil }
 
-// random returns a duration in [from, to): splitmix64.
+// random returns a duration in [from, to).
 func (m *Machine) random(from, to time.Duration) time.Duration {
 	if to <= from {
 		return from
 	}
+	return from + time.Duration(m.draw()%uint64(to-from))
+}
+
+// draw returns any number: splitmix64.
+func (m *Machine) draw() uint64 {
 	m.rand += 0x9e3779b97f4a7c15
 	z := m.rand
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
-	z ^= z >> 31
-	return from + time.Duration(z%uint64(to-from))
+	return z ^ z>>31
 }

@@ -76,7 +76,7 @@ func (m *Machine) syncIfDue(out *[]Effect) {
 	}
 	m.calls++
 	m.arrive()
-	m.sync = call{number: m.calls, sent: m.now, state: m.state, arrived: m.barrier.arrived}
+	m.sync = call{number: m.calls, sent: m.now, state: m.state, arrived: m.barrier.arrived, hinted: m.pace.hints.wants}
 	m.pace.hints.spend(m.now, hintSpacing)
 	m.pace.drains.spend(m.now, drainSpacing)
 	m.pace.soon, m.pace.notBefore = 0, 0
