@@ -3,6 +3,7 @@ package partition
 import (
 	"cmp"
 	"slices"
+	"sort"
 )
 
 // Jump places partitions by jump consistent hash (Lamping and Veach, 2014) over the
@@ -36,14 +37,16 @@ func bySeat(a, b Member) int {
 // jumpTo returns the living member of key. Of several that are down only those the
 // key falls on are taken out: when one more goes down, only its own share moves.
 func jumpTo(key uint64, members []Member) Member {
-	rest := members
+	var out []int // the places of those taken out, ascending
 	for {
-		i := jump(key, len(rest))
-		if !rest[i].Down {
-			return rest[i]
+		i := jump(key, len(members)-len(out)) // among those that are left
+		before := sort.Search(len(out), func(j int) bool { return out[j]-j > i })
+		i += before
+		if !members[i].Down {
+			return members[i]
 		}
-		rest = slices.Delete(slices.Clone(rest), i, i+1)
-		key = mix(key ^ uint64(len(rest)))
+		out = slices.Insert(out, before, i)
+		key = mix(key ^ uint64(len(members)-len(out)))
 	}
 }
 
