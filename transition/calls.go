@@ -43,15 +43,19 @@ func (c *Coordinator) sync(ctx context.Context, e machine.Sync) {
 	}
 }
 
-// seal makes and stores the next roll, if one is due.
+// seal makes and stores the next roll, if one is due. A strategy may take longer than the
+// machine waits: its roll counts all the same, if no other was sealed meanwhile, and until
+// it is done no second one is begun beside it.
 func (c *Coordinator) seal(ctx context.Context, e machine.Seal) {
-	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Timing.CallTimeout())
-	defer cancel()
+	if !c.sealing.TryLock() {
+		return
+	}
+	defer c.sealing.Unlock()
 	began := time.Now()
 	m := mail{event: machine.SealEnded{Call: e.Call, OK: true}}
 	next, fault, due, err := c.nextRoll(ctx)
 	if due {
-		err = c.cfg.Ledger.Seal(ctx, next)
+		err = c.store(ctx, next)
 	}
 	switch {
 	case errors.Is(err, ErrStale): // another peer was faster
@@ -74,7 +78,15 @@ func (c *Coordinator) sealed(r Roll, fault string, began time.Time) []Event {
 	return events
 }
 
+func (c *Coordinator) store(ctx context.Context, next Roll) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Timing.CallTimeout())
+	defer cancel()
+	return c.cfg.Ledger.Seal(ctx, next)
+}
+
 func (c *Coordinator) nextRoll(ctx context.Context) (next Roll, fault string, due bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Timing.CallTimeout())
+	defer cancel()
 	census, err := c.cfg.Ledger.Census(ctx)
 	if err != nil {
 		return Roll{}, "", false, fmt.Errorf("read the ledger to seal a roll: %w", err)

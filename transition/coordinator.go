@@ -119,6 +119,7 @@ type Coordinator struct {
 	validUntil atomic.Int64
 	ran        atomic.Bool
 	resting    atomic.Bool // the clock is not looked at before there is something to do
+	sealing    sync.Mutex  // held while a roll is made and stored
 	claims     bool        // false: a member for the index alone
 	strategy   string      // told to the other peers
 

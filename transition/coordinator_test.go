@@ -562,3 +562,37 @@ func TestAbortCrossesDrained(t *testing.T) {
 		<-b.ended
 	})
 }
+
+// slow is a strategy that takes its time.
+type slow struct {
+	partition.Strategy
+	takes        time.Duration
+	running, ran atomic.Int32
+	most         atomic.Int32
+}
+
+func (s *slow) Assign(ids []partition.ID, members []partition.Member, previous partition.Table) partition.Table {
+	s.most.Store(max(s.most.Load(), s.running.Add(1)))
+	defer s.running.Add(-1)
+	s.ran.Add(1)
+	time.Sleep(s.takes) // virtual: in a bubble
+	return s.Strategy.Assign(ids, members, previous)
+}
+
+// TestSlowStrategy: a strategy that takes longer than the machine waits for a Seal has not
+// reckoned in vain, and not twice at once.
+func TestSlowStrategy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		strategy := &slow{Strategy: partition.Sticky{}, takes: 9 * time.Second}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Strategy = strategy }).start(t.Context())
+		pass(15 * time.Second)
+		n.shares(a)
+		if most, ran := strategy.most.Load(), strategy.ran.Load(); most > 1 || ran > 1 {
+			t.Errorf("the strategy ran %d times for one roll, %d times at once", ran, most)
+		}
+		a.co.Stop()
+		a.ends()
+		pass(10 * time.Second)
+	})
+}
