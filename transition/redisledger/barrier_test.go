@@ -129,24 +129,102 @@ func TestBarrierTellsThatItIsOpen(t *testing.T) {
 	}
 	told := listen(t, l, session(1))
 	for range 2 {
-		before, err := l.Census(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Seal(t.Context(), machine.Roll{Version: before.Roll.Version, Membership: before.Membership}); err != nil {
-			t.Fatal(err)
-		}
+		version := reseal(t, l)
 		expect(t, told) // of the roll
-		after, err := l.Census(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, r := range peers {
-			r.View, r.Arrived = after.Roll.Version, after.Roll.Version
+			r.View, r.Arrived = version, version
 			mustSync(t, l, r)
 		}
 	}
 	expect(t, told) // nobody was behind the first one, two were behind the second
+}
+
+// reseal seals a roll without members and returns its version.
+func reseal(t testing.TB, l *redisledger.Ledger) uint64 {
+	t.Helper()
+	seen, err := l.Census(t.Context())
+	if err == nil {
+		err = l.Seal(t.Context(), machine.Roll{Version: seen.Roll.Version, Membership: seen.Membership})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen, err = l.Census(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return seen.Roll.Version
+}
+
+// closed makes a name of so many peers that all stand before its newest roll, and know it.
+func closed(t testing.TB, client redis.UniversalClient, name string, peers int) (l *redisledger.Ledger, all []machine.Request, version uint64) {
+	t.Helper()
+	makeName(t, client, name, partition.Config{})
+	l = newLedger(t, client, name, redisledger.Config{Timing: transition.Timing{Lease: time.Hour}})
+	for i := range peers {
+		all = append(all, machine.Request{Session: session(i), Weight: 1, Barrier: true})
+		mustSync(t, l, all[i])
+	}
+	first := reseal(t, l)
+	for i := range all {
+		all[i].View, all[i].Arrived = first, first
+		mustSync(t, l, all[i])
+	}
+	version = reseal(t, l)
+	for i := range all {
+		all[i].View = version
+		mustSync(t, l, all[i])
+	}
+	return l, all, version
+}
+
+// An arrival costs the same for any number of peers, and those who wait hear of it in quiet
+// Syncs: a thousand arrive at once.
+func TestArrivalCostsTheSameForAll(t *testing.T) {
+	t.Parallel()
+	h := &traffic{}
+	client := redistest.Server(t).Client()
+	client.AddHook(h)
+	measure := func(peers int) (cost int64) {
+		l, all, version := closed(t, client, fmt.Sprint("gate-", peers), peers)
+		waits := all[0]
+		waits.Arrived = version
+		mustSync(t, l, waits)
+		for i := 1; i < 4; i++ {
+			all[i].Arrived = version
+			before := commands(t, client)
+			own := commands(t, client) - before // what asking costs
+			mustSync(t, l, all[i])
+			cost = commands(t, client) - before - 2*own
+			h.took()
+			if a := mustSync(t, l, waits); a.Behind != peers-1-i {
+				t.Errorf("%d of %d have arrived: %d are behind", i+1, peers, a.Behind)
+			}
+			if _, _, _, answers := h.took(); answers != "same" {
+				t.Errorf("one has arrived, and another hears of it with %q, want same", answers)
+			}
+		}
+		return cost
+	}
+	if small, large := measure(5), measure(600); small != large { // more than a script asks for at once
+		t.Errorf("an arrival costs %d commands among 5 peers and %d among 600", small, large)
+	}
+}
+
+// The roll alone is lost, an evicted key, while peers stand before it: they stand before none,
+// and the next can be sealed.
+func TestRollLostAtAClosedBarrier(t *testing.T) {
+	s, _ := miniStage(t)
+	l, all, _ := closed(t, s.client, s.name, 3)
+	if err := s.client.Del(t.Context(), "{"+s.name+"}:roll").Err(); err != nil {
+		t.Fatal(err)
+	}
+	version := reseal(t, l)
+	for i := range all {
+		all[i].View, all[i].Arrived = version, version
+		if a := mustSync(t, l, all[i]); a.Behind != len(all)-1-i {
+			t.Errorf("%d have arrived: %d are behind", i+1, a.Behind)
+		}
+	}
 }
 
 // BenchmarkPause measures for how long partitions stand still when one of three or four

@@ -89,7 +89,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 	common := l.common()
 	common[2] = max(l.cfg.Timing.Grace(), r.Longest).Milliseconds()
 	if before.same(r) {
-		reply, err := l.run(ctx, sameScript, common, string(r.Session), before.stamp, top(r))
+		reply, err := l.run(ctx, sameScript, common, string(r.Session), before.stamp, top(r), number(r.View))
 		if err != nil {
 			return transition.Answer{}, l.explain(ctx, "sync", err)
 		}

@@ -122,12 +122,31 @@ local function agree()
 	return nil
 end
 
--- unarrive forgets at which roll session s has arrived.
-local function unarrive(s)
-	if meta.arrived > 0 then set('arrived', meta.arrived - redis.call('HDEL', KEYS[6], 'arrived:' .. s)) end
+-- arrival returns the roll that session s has arrived at; 0: none.
+local function arrival(s)
+	return meta.arrived > 0 and tonumber(redis.call('HGET', KEYS[6], 'arrived:' .. s) or 0) or 0
 end
 
--- look finds out who is behind. Only where there is a barrier; O(sessions).
+-- await notes that n are behind.
+local function await(n)
+	if n == meta.behind then return end
+	if n == 0 then
+		set('clear', meta.clock)
+		opened = true
+	end
+	set('behind', n)
+end
+
+-- unarrive forgets at which roll session s has arrived.
+local function unarrive(s)
+	local at = arrival(s)
+	if at == 0 then return end
+	set('arrived', meta.arrived - redis.call('HDEL', KEYS[6], 'arrived:' .. s))
+	if at < version then await(meta.behind - 1) end
+end
+
+-- look counts anew who is behind, where the roll is another. Only where there is a
+-- barrier; O(sessions). Else each arrival keeps the count: thousands arrive at once.
 local function look()
 	local behind = 0
 	local all = meta.arrived > 0 and redis.call('ZRANGE', KEYS[4], 0, -1) or {}
@@ -137,12 +156,7 @@ local function look()
 			if at and tonumber(at) < version then behind = behind + 1 end
 		end
 	end
-	if behind == meta.behind then return end
-	if behind == 0 then
-		set('clear', meta.clock)
-		opened = true
-	end
-	set('behind', behind)
+	await(behind)
 end
 
 -- unask takes session s off all that it waits for.
@@ -318,7 +332,7 @@ local function begin(thorough)
 	if not KEYS[7] then return end
 	remember()
 	if not graceful() then reap() end
-	if meta.behind > 0 then look() end
+	if meta.behind > 0 and not head then look() end -- the roll was lost: nobody is before an older one
 end
 
 -- commit writes what changed.
@@ -343,10 +357,13 @@ local function commit()
 	redis.call('HSET', KEYS[2], unpack(args))
 end
 
--- stamp names everything an answer to s depends on beside the clock.
+-- stamp names everything an answer to s depends on beside the clock and who is behind.
 local function stamp(s)
-	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(meta.behind) .. ':' .. str(row(s).stamp)
+	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(row(s).stamp)
 end
+
+-- awaited returns how many are behind, for one who knows the roll view.
+local function awaited(view) return str(view > version and meta.behind + 1 or meta.behind) end
 
 -- times returns the count and what depends on the clock: in how many ms a roll is due,
 -- or '' if none is, as while somebody is behind: one more roll would help nobody; in how many ms the next lease has run out; what is left of the grace;

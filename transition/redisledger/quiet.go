@@ -68,11 +68,12 @@ func (s said) granted(hold []partition.Grant) bool {
 	return !slices.ContainsFunc(hold, func(g partition.Grant) bool { return !mine[g] })
 }
 
-// again returns the answer once more, with what depends on the clock from the reply of
-// same.lua.
+// again returns the answer once more, with what depends on the clock, and on who is
+// behind, from the reply of same.lua.
 func (s said) again(reply []string) (machine.Answer, error) {
 	a := copied(s.answer)
 	p := parser{words: reply[1:]}
+	a.Behind = int(p.number())
 	p.times(&a)
 	return a, p.wrong("quiet answer")
 }

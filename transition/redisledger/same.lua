@@ -5,7 +5,8 @@
 -- KEYS    1 to 6 as in ledger.lua
 -- ARGV    1 to 6 as in ledger.lua
 --         7 session  8 stamp of that answer  9 highest number known
--- result  {'same', count, due, expiry, grace, longest lease}, or {'say'}
+--         10 version of the newest roll known
+-- result  {'same', behind, count, due, expiry, grace, longest lease}, or {'say'}
 -- cost    ~12 commands, whatever the number of peers and partitions
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
@@ -18,4 +19,4 @@ end
 if top > meta.count then set('count', top) end
 redis.call('ZADD', KEYS[4], str(meta.clock + tonumber(ARGV[1])), me)
 commit()
-return {'same', times()}
+return {'same', awaited(tonumber(ARGV[10])), times()}

@@ -95,12 +95,14 @@ if now ~= was and now ~= 'live' then
 end
 
 -- Arrivals only rise: a late call of the sender's earlier life takes nothing back.
+local stood, stands = arrival(me), tonumber(ARGV[25]) or 0
 if now == 'gone' then
 	unarrive(me)
-elseif ARGV[25] ~= '-' and tonumber(ARGV[25]) > tonumber(redis.call('HGET', KEYS[6], 'arrived:' .. me) or 0) then
+elseif stands > stood then
 	set('arrived', meta.arrived + redis.call('HSET', KEYS[6], 'arrived:' .. me, ARGV[25]))
+	local was, is = stood > 0 and stood < version, stands < version
+	if was ~= is then await(meta.behind + (is and 1 or -1)) end
 end
-if meta.behind > 0 or tonumber(ARGV[25]) then look() end
 
 -- The sender knows a roll that the store does not: the store was set back. Only a new
 -- roll, with a number above all that was seen, makes them agree again.
@@ -279,7 +281,7 @@ for i, p in ipairs(list) do
 	if g.waiter ~= me and live(g.waiter) then list[i] = list[i] .. '*' end
 end
 local answer = {'full', stamp(me), times()}
-answer[#answer + 1] = str(view > version and meta.behind + 1 or meta.behind)
+answer[#answer + 1] = awaited(view)
 answer[#answer + 1] = table.concat(list, ' ')
 if version > view then
 	answer[#answer + 1] = str(version)
