@@ -51,6 +51,9 @@ const (
 	Abandon
 )
 
+// unknownCrowd is how many are reckoned with at most where no roll says how many there are.
+const unknownCrowd = 1000
+
 // A Config describes the peer of a Machine.
 type Config struct {
 	Session partition.Session

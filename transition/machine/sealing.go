@@ -48,8 +48,12 @@ func (m *Machine) turn() time.Duration {
 // as many takers as the next: whoever goes first is nearly alone, be they ten or a
 // thousand, and few go before they hear of its roll.
 func (m *Machine) place() time.Duration {
-	places := max(bits.Len(uint(m.view.replicas)), 1)
-	room := (min(m.cfg.Times.Beat/4, time.Duration(m.view.replicas)*sealSpread) + 2*sealStep) / time.Duration(places)
+	n := m.view.replicas
+	if n == 0 {
+		n = int(min(m.top, unknownCrowd)) // there is no roll yet: who joins takes a number
+	}
+	places := max(bits.Len(uint(n)), 1)
+	room := (min(m.cfg.Times.Beat/4, time.Duration(n)*sealSpread) + 2*sealStep) / time.Duration(places)
 	back := min(bits.LeadingZeros64(m.seal.luck), places-1)
 	return time.Duration(places-1-back)*room + time.Duration(m.seal.luck%uint64(room))
 }

@@ -12,12 +12,18 @@ import (
 // turn returns how long a peer with that index waits before it seals a roll that is due.
 func turn(t *testing.T, seed uint64, index, replicas int) time.Duration {
 	t.Helper()
+	return waits(t, seed, machine.Answer{Count: 2, Line: &machine.Line{Version: 2, Index: index, Replicas: replicas}})
+}
+
+// waits returns how long a peer that is answered so waits before it seals a roll that is due.
+func waits(t *testing.T, seed uint64, a machine.Answer) time.Duration {
+	t.Helper()
 	began := machine.Instant(time.Hour)
 	now := began
 	m := machine.New(machine.Config{Session: "s", Peer: "p", Times: times, Seed: seed}, began)
 	m.Step(began, machine.Ticked{})
-	line := &machine.Line{Version: 2, Index: index, Replicas: replicas}
-	out := m.Step(began, machine.Synced{Call: 1, Answer: machine.Answer{Count: 2, Line: line, Sealing: true, Expiry: time.Hour}})
+	a.Sealing, a.Expiry = true, time.Hour
+	out := m.Step(began, machine.Synced{Call: 1, Answer: a})
 	for range 100 {
 		for _, e := range out {
 			if _, ok := e.(machine.Seal); ok {
@@ -27,7 +33,7 @@ func turn(t *testing.T, seed uint64, index, replicas int) time.Duration {
 		now, _ = m.Wake()
 		out = m.Step(now, machine.Ticked{})
 	}
-	t.Fatalf("index %d of %d never seals", index, replicas)
+	t.Fatalf("it never seals: %+v", a)
 	return 0
 }
 
@@ -68,5 +74,20 @@ func TestFewSealAtOnce(t *testing.T) {
 				t.Errorf("%d seal within 100 ms of the first", mean)
 			}
 		})
+	}
+}
+
+// Where there is no roll yet nobody knows how many they are, only how many joined before.
+func TestFewSealTheFirstRoll(t *testing.T) {
+	turns := make([]time.Duration, 1000)
+	for i := range turns {
+		turns[i] = waits(t, uint64(i), machine.Answer{Count: uint64(i + 1)})
+	}
+	slices.Sort(turns)
+	if n, _ := slices.BinarySearch(turns, turns[0]+100*time.Millisecond); n > 60 {
+		t.Errorf("%d seal within 100 ms of the first", n)
+	}
+	if one := waits(t, 1, machine.Answer{Count: 1}); one > 110*time.Millisecond {
+		t.Errorf("alone it waits %v", one)
 	}
 }
