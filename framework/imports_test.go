@@ -152,7 +152,7 @@ var pure = map[string][]string{
 		"context",     // the Indexer contract has it in a signature
 		"sync/atomic", // Filter is asked before every start, without a lock
 	},
-	"transition/machine": {"cmp", "errors", "fmt", "iter", "maps", "math", "slices", "sort", "strconv", "strings", "time"},
+	"transition/machine": {"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time"},
 	"sources/jobs/ticks": {"slices", "time"},
 	"sources/progress":   {"cmp", "container/heap", "errors", "fmt", "iter", "maps", "math", "slices", "sort", "strconv", "strings", "time"},
 }
