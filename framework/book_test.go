@@ -349,7 +349,7 @@ func TestWhatIsParkedKeepsNoOther(t *testing.T) {
 	}
 	for n, i := range active {
 		if n == 0 {
-			b.park(i, again(b.entries.at(i).task, ""), now, now.Add(time.Hour)) // another of its key waits behind it
+			b.park(i, again(b.entries.at(i).task, ""), now, now.Add(longWait/2)) // another of its key waits behind it
 		} else {
 			b.finish(i, now)
 		}
