@@ -26,7 +26,7 @@ var seed = flag.Uint64("ledger.seed", 0, "compare with the reference under this 
 // same, and wants the same answers.
 func TestSameAsReference(t *testing.T) {
 	s, _ := miniStage(t)
-	compareAll(t, s, 20, func(ctx context.Context) {
+	compareAll(t, s, 60, func(ctx context.Context) {
 		if err := s.client.ScriptFlush(ctx).Err(); err != nil { // its runs have no ids
 			t.Fatal(err)
 		}
