@@ -161,32 +161,6 @@ func closeUnits(ctx context.Context, client redis.UniversalClient, lists []strin
 	return nil
 }
 
-// ChangeIngress gives name the ingress lists to and returns those it had. Stop all peers first: set, as
-// redisledger.SetUnits, writes the new ones, and has to refuse while anybody may work under the
-// name. Lines in a list that goes stay where they are. It returns [ErrPlanned] if a batch of such a
-// list is under way, and an error that wraps partition.ErrConfig while the number of
-// partitions is being changed.
-func ChangeIngress(ctx context.Context, client redis.UniversalClient, name string, to []string,
-	set func(ctx context.Context, client redis.UniversalClient, name string, from, to []string) error,
-) (from []string, err error) {
-	lists := make([]Ingress, len(to))
-	for i, list := range to {
-		lists[i].List = list
-	}
-	if err := errors.Join(validateIngress(lists), ownLists(name, lists)); err != nil {
-		return nil, err
-	}
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err != nil {
-		return nil, err
-	}
-	gone := slices.DeleteFunc(slices.Clone(cfg.Units), func(list string) bool { return slices.Contains(to, list) })
-	if err := closeUnits(ctx, client, gone); err != nil {
-		return cfg.Units, fmt.Errorf("redissource: ingress lists of %s: %w", name, redisconfig.Explain(err))
-	}
-	return cfg.Units, set(ctx, client, name, cfg.Units, to)
-}
-
 // countMoving counts what a resize would find, in pages.
 func countMoving(ctx context.Context, client redis.UniversalClient, name string, to int) (Resized, error) {
 	c, err := redisconfig.Read(ctx, client, name)
