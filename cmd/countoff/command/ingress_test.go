@@ -24,7 +24,7 @@ func TestIngress(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var stood output
 	ended := make(chan error, 1)
-	go func() { ended <- s.start(ctx, &stood, "index n --follow --lease 2500ms") }()
+	go func() { ended <- s.start(ctx, &stood, "index n --follow --lease 60s") }()
 	wait(t, func() bool { return strings.Contains(stood.String(), "0 1") })
 	s.fails(exit.InUse, "ingress n other")
 	leave()

@@ -34,7 +34,7 @@ func TestNames(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var stood output
 	ended := make(chan error, 1)
-	go func() { ended <- s.start(ctx, &stood, "index bills --follow --lease 2500ms") }()
+	go func() { ended <- s.start(ctx, &stood, "index bills --follow --lease 60s") }()
 	wait(t, func() bool { return strings.Contains(strings.Join(strings.Fields(s.run("names")), " "), "bills 8 1") })
 	leave()
 	if err := <-ended; err != nil {
