@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -265,7 +267,22 @@ func (e *Engine) process(ctx context.Context, t *asynq.Task) error {
 		err = context.Cause(r.ctx)
 	case elapsed(r.begun) < hopTime:
 		err = errPanic
-		err = e.call(ctx, r, t)
+		err = sayable(e.call(ctx, r, t))
+	}
+	return err
+}
+
+// An unsayable is an error whose text is not UTF-8.
+type unsayable struct{ error }
+
+func (u unsayable) Error() string { return strings.ToValidUTF8(u.error.Error(), "?") }
+func (u unsayable) Unwrap() error { return u.error }
+
+// sayable is err with a text that asynq can write into a message. Of another it says nothing to
+// anybody: the run would never count.
+func sayable(err error) error {
+	if err != nil && !utf8.ValidString(err.Error()) {
+		return unsayable{err}
 	}
 	return err
 }
@@ -365,6 +382,8 @@ func (r *run) outcome() error {
 		return r.again(err) // whatever asynq makes of it: the handler was not called
 	case r.native == nil && err == nil:
 		return nil
+	case r.native == nil && errors.Is(err, errPanic) && !errors.Is(r.ctx.Err(), context.Canceled):
+		return r.unsaid(err)
 	case r.native == nil:
 		return r.again(fmt.Errorf("%w: %w", errDropped, err))
 	case errors.Is(r.ctx.Err(), context.Canceled) && err != nil && !r.wanted():
@@ -385,6 +404,20 @@ func (r *run) outcome() error {
 		return &sources.DeadError{Err: err}
 	}
 	return r.again(errNotStarted)
+}
+
+// unsaid is the verdict on a run that panicked and of which asynq says nothing, since what it
+// panicked with is no text: what asynq would have said.
+func (r *run) unsaid(err error) error {
+	m, _ := parseMessage(r.raw) // it was read before
+	if m.retried >= m.most {
+		return &sources.DeadError{Err: err}
+	}
+	delay := r.stream.source.engine.cfg.RetryDelayFunc
+	if delay == nil {
+		delay = asynq.DefaultRetryDelayFunc
+	}
+	return &sources.RetryError{After: max(0, delay(m.retried, err, asynq.NewTask(m.typ, m.payload))), Err: err, Counted: true}
 }
 
 // again is the verdict on a run that does not count: the task stays as it is.

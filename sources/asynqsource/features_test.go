@@ -186,6 +186,35 @@ var features = []struct {
 		}
 		until(s.T, "it runs again by hand", func() bool { return runs.Load() == 9 })
 	}},
+	{"an error that is no text", func(s *stage) {
+		var runs, heard atomic.Int32
+		bad := errors.New("bad: \xff\xfe")
+		s.cfg.IsFailure = func(err error) bool {
+			heard.Add(1)
+			return errors.Is(err, bad)
+		}
+		s.handle("t", func(context.Context, *asynq.Task) error { runs.Add(1); return bad })
+		s.serve()
+		got := s.becomes(s.add(asynq.NewTask("t", nil), asynq.MaxRetry(1)), asynq.TaskStateArchived)
+		if runs.Load() != 2 || got.Retried != 1 || got.LastErr != "bad: ?" || heard.Load() != 1 {
+			s.Errorf("it ran %d times, %d of them again, %d failures were asked for; the last error is %q", runs.Load(), got.Retried, heard.Load(), got.LastErr)
+		}
+	}},
+	{"a panic that is no text", func(s *stage) {
+		var runs, asked atomic.Int32
+		s.cfg.RetryDelayFunc = func(n int, _ error, task *asynq.Task) time.Duration {
+			if n == 0 && string(task.Payload()) == "p" {
+				asked.Add(1)
+			}
+			return 0
+		}
+		s.handle("t", func(context.Context, *asynq.Task) error { runs.Add(1); panic("bad: \xff\xfe") })
+		s.serve()
+		got := s.becomes(s.add(asynq.NewTask("t", []byte("p")), asynq.MaxRetry(1)), asynq.TaskStateArchived)
+		if runs.Load() != 2 || got.Retried != 1 || got.LastErr != errPanic.Error() || asked.Load() == 0 {
+			s.Errorf("it ran %d times, %d of them again; the last error is %q; the delay was asked for %d times", runs.Load(), got.Retried, got.LastErr, asked.Load())
+		}
+	}},
 	{"failures that are none", func(s *stage) {
 		var runs atomic.Int32
 		s.cfg.IsFailure = func(err error) bool { return err.Error() != "busy" }

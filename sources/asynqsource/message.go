@@ -27,6 +27,7 @@ const (
 	fieldPayload     = 2
 	fieldID          = 3
 	fieldQueue       = 4
+	fieldMost        = 5
 	fieldRetried     = 6
 	fieldError       = 7
 	fieldUniqueKey   = 10
@@ -44,7 +45,7 @@ type message struct {
 	key            string
 	born           time.Time
 	uniqueKey      string
-	retried        int
+	retried, most  int   // how often it was tried again, and may be
 	retention      int64 // seconds
 }
 
@@ -66,6 +67,8 @@ func parseMessage(raw string) (m message, err error) {
 			m.id = s
 		case fieldQueue:
 			m.queue = s
+		case fieldMost:
+			m.most = int(int32(n))
 		case fieldRetried:
 			m.retried = int(int32(n))
 		case fieldUniqueKey:
