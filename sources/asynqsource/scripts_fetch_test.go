@@ -70,6 +70,29 @@ func TestFetchTakes(t *testing.T) {
 			},
 		},
 		"all were deleted by hand": {[]string{fence, "rpush pending b a"}, 4, 0, "0", 100, "[1 -1 0]", []string{ours}},
+		"one is there twice": { // its hash was deleted, and it was enqueued again
+			[]string{fence, "rpush pending b a c a b", task("a"), task("b"), task("c")}, 9, 0, "0", 100, "[1 -1 0 b Bb 1b a Aa 1a c Cc 1c]",
+			[]string{
+				ours, "active [c a b]", "lease [a:1700000030.000 b:1700000030.000 c:1700000030.000]",
+				"t:a [msg:Aa state:active]", "t:b [msg:Bb state:active]", "t:c [msg:Cc state:active]",
+			},
+		},
+		"one is active": {
+			[]string{fence, "rpush pending b a", "rpush active z a", "hset t:a msg Aa state active", task("b")}, 9, 2, "0", 100, "[1 -1 0 b Bb 1b]",
+			[]string{
+				ours, "active [b z a]", "lease [b:1700000030.000]", "t:a [msg:Aa state:active]", "t:b [msg:Bb state:active]",
+			},
+		},
+		"one is said to be active and is not": {
+			[]string{fence, "rpush pending a", "hset t:a msg Aa state active"}, 9, 0, "0", 100, "[1 -1 0 a Aa ]",
+			[]string{ours, "active [a]", "lease [a:1700000030.000]", "t:a [msg:Aa state:active]"},
+		},
+		"the key of one holds something else": {
+			[]string{fence, "rpush pending c b a", task("a"), "set t:b x", task("c")}, 9, 0, "0", 100, "[1 -1 0 a Aa 1a c Cc 1c]",
+			[]string{
+				ours, "active [c a]", "lease [a:1700000030.000 c:1700000030.000]", "t:a [msg:Aa state:active]", "t:b x", "t:c [msg:Cc state:active]",
+			},
+		},
 		"paused": {
 			append(slices.Clone(pending), "set paused 1"), 2, 0, "0", 100, "[1 -1 1]",
 			[]string{
@@ -108,6 +131,10 @@ func TestFetchTakes(t *testing.T) {
 				"t:b [group:grp msg:Bb pending_since:1b state:aggregating]", "t:c [group: msg:Cc state:active]",
 				"t:d [msg:Dd pending_since:~ state:pending]", "t:h [msg:Hh pending_since:1h state:pending]",
 			},
+		},
+		"what is due has a key that holds something else": {
+			[]string{fence, "zadd scheduled 1 a 2 b", task("b"), "set t:a x"}, 2, 0, "1", 100, "[1 -1 0 b Bb ~]",
+			[]string{ours, "active [b]", "lease [b:1700000030.000]", "t:a x", "t:b [msg:Bb state:active]"},
 		},
 		"what comes first is scheduled": {
 			[]string{fence, "zadd scheduled 1700000001 a 1700000009 b", "zadd retry 1700000002 c"}, 1, 0, "1", 100, "[1 988 0]",
@@ -150,6 +177,44 @@ func TestFetchSaysThatMoreIsDue(t *testing.T) {
 				if got, want := s.fetch(paused, 0, "1", 100), fmt.Sprint([]int{1, ends, paused + flag}); got != want {
 					t.Errorf("%d of %s are due, paused %d: the answer is %s, want %s", n, list, paused, got, want)
 				}
+			}
+		}
+	}
+}
+
+// A script that fails is not rolled back: where a key holds something else, nothing is lost of
+// what it had in hand.
+func TestAFetchThatFailsLosesNothing(t *testing.T) {
+	task := func(id string) string { return "hset t:" + id + " msg M state pending pending_since 1" }
+	for what, c := range map[string]struct {
+		put  []string
+		then []string
+	}{
+		"the tries": {
+			[]string{"set tries x", "rpush pending b a"},
+			[]string{"pending [b a]", "tries x"},
+		},
+		"the queue, with a task that is due": {
+			[]string{"set pending x", "zadd retry 1 a", "zadd scheduled 1 b"},
+			[]string{"pending x", "retry [a:1.000]", "scheduled [b:1.000]"},
+		},
+		"a group": {
+			[]string{"hset t:a group g", "set g:g x", "zadd retry 1 a"},
+			[]string{"g:g x", "retry [a:1.000]"},
+		},
+	} {
+		s := newShelf(t)
+		s.put("hset fence t 5:x e 5 n 7", task("a"), task("b"))
+		s.put(c.put...)
+		for _, forward := range []string{"0", "1"} {
+			if got := s.fetch(2, 0, forward, 100); forward == "1" && !strings.Contains(got, "WRONGTYPE") {
+				t.Errorf("%s: the answer is %s", what, got)
+			}
+		}
+		held := s.holds()
+		for _, want := range c.then {
+			if !slices.Contains(held, want) {
+				t.Errorf("%s: it holds\n\t%s\nwant %s", what, strings.Join(held, "\n\t"), want)
 			}
 		}
 	}

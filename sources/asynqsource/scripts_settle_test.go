@@ -194,3 +194,69 @@ func TestSettleNotesWhoRunsAlone(t *testing.T) {
 			c.want, c.lease, "active [a b y]", "tries [a:2 1 9 old]", "processed 1", "day:p 1")
 	}
 }
+
+// A script that fails is not rolled back: where a key holds something else, what it was told of
+// stays active until that can be said.
+func TestASettleThatFailsLosesNothing(t *testing.T) {
+	verdicts := map[string][]any{
+		"done":    {"1 0 0 0 0 0", "a"},
+		"kept":    {"0 0 1 0 0 0", "a", "A2", 60, "0"},
+		"retry":   {"0 0 0 1 0 0", "a", 1, 0, "why", "A2"},
+		"requeue": {"0 0 0 0 1 0", "a", 1, 0, "why", "A2"},
+		"later":   {"0 0 0 0 1 0", "a", 1, 1000, "why", "A2"},
+		"dead":    {"0 0 0 0 0 1", "a", "A2"},
+	}
+	for key, hit := range map[string]string{
+		"lease":     "done kept retry requeue later dead",
+		"tries":     "done kept retry requeue later dead",
+		"suspects":  "done kept retry requeue later dead",
+		"completed": "kept",
+		"pending":   "requeue later",
+		"retry":     "requeue later",
+		"archived":  "dead",
+	} {
+		for what, said := range verdicts {
+			s := newShelf(t)
+			s.put("hset fence t 5:x e 5 n 7", "rpush active a", "hset t:a msg A state active")
+			if key != "lease" {
+				s.put("zadd lease 1 a")
+			}
+			s.put("set " + key + " x")
+			for n := range 2 {
+				got := s.settle(fmt.Sprint(8+n), "7", "", "0", said...)
+				if want := slices.Contains(strings.Fields(hit), what); strings.Contains(got, "WRONGTYPE") != want {
+					t.Errorf("%s where %s holds something else: %s", what, key, got)
+				}
+				if held := s.holds(); strings.Contains(got, "WRONGTYPE") && !slices.Contains(held, "active [a]") {
+					t.Errorf("%s where %s holds something else: it holds\n\t%s", what, key, strings.Join(held, "\n\t"))
+				}
+			}
+		}
+	}
+}
+
+// A task whose key holds something else is no task any more, and keeps nothing from the others.
+func TestSettleOfWhatIsOverwritten(t *testing.T) {
+	for what, c := range map[string]struct {
+		said []any
+		then []string
+	}{
+		"kept":    {[]any{"0 0 2 0 0 0", "a", "A2", 60, "0", "b", "B2", 60, "0"}, []string{"completed [a:1700000060.000 b:1700000060.000]", "t:b [msg:B2 state:completed]"}},
+		"retry":   {[]any{"0 0 0 2 0 0", "a", 1, 0, "why", "A2", "b", 1, 0, "why", "B2"}, []string{"t:b [msg:B2 state:active tried:1]"}},
+		"requeue": {[]any{"0 0 0 0 2 0", "a", 1, 0, "why", "A2", "b", 1, 0, "why", "B2"}, []string{"pending [b a]"}},
+		"dead":    {[]any{"0 0 0 0 0 2", "a", "A2", "b", "B2"}, []string{"archived [a:1700000000.000 b:1700000000.000]", "t:b [msg:B2 state:archived]"}},
+		"locked":  {[]any{"0 2 0 0 0 0", "a", "b"}, nil},
+	} {
+		s := newShelf(t)
+		s.put("hset fence t 5:x e 5 n 7", "rpush active b a", "zadd lease 1 a 1 b", "set t:a x", "hset t:b msg B state active", "rpush lock1 x")
+		if got := s.settle("8", "7", "", "0", c.said...); got != "[1]" {
+			t.Errorf("%s: the answer is %s", what, got)
+		}
+		held := s.holds()
+		for _, want := range append(c.then, "lock1 [x]") {
+			if !slices.Contains(held, want) {
+				t.Errorf("%s: it holds\n\t%s\nwant %s", what, strings.Join(held, "\n\t"), want)
+			}
+		}
+	}
+}

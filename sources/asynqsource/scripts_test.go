@@ -173,6 +173,10 @@ func TestOpenGivesBack(t *testing.T) {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 [a] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a]"},
 		},
+		"the key of what ran alone holds something else": {
+			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b", "set t:b x"}, 3, "[1 8 [a b] []]",
+			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b x", "suspects [a b]", "tries [b:5 2 99 why]"},
+		},
 		"it died while one ran alone that was never tried": {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del tries"}, 3, "[1 8 [a b] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "t:b [msg:B pending_since:~ state:pending tried:1]", "suspects [a b]", "tries [b:0 1 0 ]"},
@@ -188,6 +192,23 @@ func TestOpenGivesBack(t *testing.T) {
 			}
 		}
 		s.want(what, s.run(openScript, openNames, "5:x", "5", s.k.task, c.limit), c.want, then...)
+	}
+}
+
+// Where a key holds something else an open fails before it has charged or moved anything: it is said
+// again, and each time would charge once more.
+func TestAnOpenThatFailsChangesNothing(t *testing.T) {
+	for _, key := range []string{"pending", "lease", "archived", "suspects"} {
+		s := newShelf(t)
+		s.put("hset fence t 4:w e 4 n 7 a b", "rpush active b", "hset t:b msg B state active tried 1", "hset tries b 5|1|99|why", "set "+key+" x")
+		then := s.holds()
+		for range 2 {
+			got := s.run(openScript, openNames, "5:x", "5", s.k.task, 2)
+			if !strings.Contains(got, "WRONGTYPE") {
+				t.Errorf("%s holds something else: the answer is %s", key, got)
+			}
+			s.want(key+" holds something else", "", "", slices.Clone(then)...)
+		}
 	}
 }
 
@@ -302,6 +323,16 @@ func TestRoutePushesOnce(t *testing.T) {
 	route("the plan of an older owner, again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 10, "4-11", "c", "C", "c'", "+")
 	route("the next owner, with an id that is taken", "[1]",
 		[]string{"marks [in:10-1]", "pending [a' b a]", a, b, "t:a' [msg:X+ pending_since:~ state:pending]"}, 10, "10-1", "a", "X", "a'", "+")
+}
+
+// Where the queue holds something else nothing of a task is written.
+func TestRouteToNoQueue(t *testing.T) {
+	s := newShelf(t)
+	s.put("set pending x")
+	if got := s.run(routeScript, "pending marks", "in", s.k.task, "", 5, "5-9", "a", "A", "a'", "+"); !strings.Contains(got, "WRONGTYPE") {
+		t.Errorf("the answer is %s", got)
+	}
+	s.want("no queue", "", "", "pending x")
 }
 
 // A full store refuses producers, and neither owners nor what asynq says of tasks: that is what

@@ -20,10 +20,14 @@ redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full sto
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {1, -2, 0}
-local tried = redis.call('EXISTS', KEYS[9]) == 1
-local function tell(id) -- false: it was deleted by hand
-  local v = redis.call('HMGET', prefix .. id, 'msg', 'pending_since', 'tried')
+local tried = redis.call('HLEN', KEYS[9]) > 0 -- were it no hash, the script would fail with tasks in hand
+local told = {}
+local function tell(id, from) -- false: it was deleted by hand, or its key holds something else, or it is there twice
+  local v = redis.pcall('HMGET', prefix .. id, 'msg', 'pending_since', 'tried', 'state')
   if not v[1] then return false end
+  -- One whose hash was deleted and that was enqueued again: a task, and more of active than its owner will ever know.
+  if from == 'pending' and v[4] == 'active' and (told[id] or redis.call('LPOS', active, id)) then return false end
+  told[id] = true
   bytes = bytes - #v[1]
   redis.call('HSET', prefix .. id, 'state', 'active')
   redis.call('HDEL', prefix .. id, 'pending_since')
@@ -60,15 +64,15 @@ if ARGV[6] == '1' then
     local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, 100)
     if #due == 100 then more = 2 end
     for _, id in ipairs(due) do
-      local group = redis.call('HGET', prefix .. id, 'group')
-      redis.call('ZREM', delayed, id)
-      if group and group ~= '' then
+      local group = redis.pcall('HGET', prefix .. id, 'group')
+      if type(group) == 'string' and group ~= '' then
         redis.call('ZADD', ARGV[7] .. group, time[1], id)
         redis.call('HSET', prefix .. id, 'state', 'aggregating')
-      else
+      elseif type(group) ~= 'table' then -- else its key holds something else, and there is no task
         redis.call('LPUSH', KEYS[2], id)
         redis.call('HSET', prefix .. id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
       end
+      redis.call('ZREM', delayed, id) -- in the end: where the script fails, it is not lost
     end
   end
   local kept = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, 100)
@@ -104,7 +108,7 @@ if #ids > 0 then
       left = true
       break
     end
-    if tell(id) then
+    if tell(id, 'pending') then
       taken[#taken + 1] = id
       scores[#scores + 1], scores[#scores + 2] = score, id
     end

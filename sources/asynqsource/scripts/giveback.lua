@@ -12,7 +12,7 @@ local function giveback(pending, active, lease, prefix)
     redis.call('ZREM', lease, unpack(ids))
     for _, id in ipairs(ids) do
       if redis.call('EXISTS', prefix .. id) == 1 then
-        redis.call('HSET', prefix .. id, 'state', 'pending', 'pending_since', since)
+        redis.pcall('HSET', prefix .. id, 'state', 'pending', 'pending_since', since) -- unless it holds something else
       end
     end
   end

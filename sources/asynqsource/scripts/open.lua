@@ -17,6 +17,12 @@ local buried = {}
 -- The same token again changes nothing: its owner may be at work, and this call late.
 if t ~= ARGV[1] then
   if tonumber(ARGV[2]) <= epoch then return {0, epoch} end
+  -- Were one of these something else, the script would fail between a charge, or what it takes out of
+  -- active, and the rest, each time that it is said again.
+  redis.call('LLEN', KEYS[2])
+  redis.call('ZCARD', KEYS[4])
+  redis.call('ZCARD', KEYS[7])
+  redis.call('SCARD', KEYS[6])
   if t ~= '' then
     -- The last owner was not heard of again.
     local ids, alone = redis.call('LRANGE', KEYS[3], 0, -1), false
@@ -26,7 +32,8 @@ if t ~= ARGV[1] then
       local k, crashes, due, why = string.match(redis.call('HGET', KEYS[5], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
       crashes = tonumber(crashes) + 1
       redis.call('HSET', KEYS[5], a, k .. ' ' .. str(crashes) .. ' ' .. due .. ' ' .. why)
-      local msg = redis.call('HGET', ARGV[3] .. a, 'msg')
+      local msg = redis.pcall('HGET', ARGV[3] .. a, 'msg')
+      if type(msg) ~= 'string' then msg = nil end -- its key holds something else, or it was deleted by hand
       if crashes >= tonumber(ARGV[4]) and msg then
         local reason = 'its peer crashed ' .. str(crashes) .. ' times while it ran alone'
         redis.call('LREM', KEYS[3], 0, a)

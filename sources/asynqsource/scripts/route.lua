@@ -22,6 +22,7 @@ for i = 5, #ARGV, 5 do -- a plan from before epochs began anew: after it the new
   local e = parts(ARGV[i])
   if e > tonumber(ARGV[4]) then return {-1, e} end
 end
+redis.call('LLEN', KEYS[1]) -- were it no list, each task would be half written
 local t = redis.call('TIME')
 for i = 5, #ARGV, 5 do
   local e, n = parts(ARGV[i])

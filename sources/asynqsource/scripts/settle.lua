@@ -37,7 +37,6 @@ local function clock()
 end
 local side -- does anything lie beside the tasks?
 local function acquit(id)
-  if side == nil then side = redis.call('EXISTS', KEYS[8], KEYS[9]) > 0 end
   if a == id then
     a = ''
     redis.call('HSET', KEYS[1], 'a', '')
@@ -50,11 +49,14 @@ local function take(id) -- out of active: false if it is not there any more
   acquit(id)
   return true
 end
+local function keep(id, ...) -- unless its key holds something else: there is no task then
+  redis.pcall('HSET', prefix .. id, ...)
+end
 local function forget(id)
   if side then redis.call('HDEL', KEYS[8], id) end
 end
 local function unlock(id, key) -- unless it is another's by now
-  if key and redis.call('GET', key) == id then redis.call('DEL', key) end
+  if key and redis.pcall('GET', key) == id then redis.call('DEL', key) end
 end
 local function count(day, total, by)
   if by > 0 then
@@ -66,6 +68,15 @@ end
 if ARGV[8] ~= '' then
   local counts, i, processed, failed = {}, 9, 0, 0
   for c in string.gmatch(ARGV[8], '%d+') do counts[#counts + 1] = tonumber(c) end
+  -- What is taken out of active would be lost if the script failed before it is where it goes.
+  redis.call('ZCARD', lease)
+  side = redis.call('HLEN', KEYS[8]) + redis.call('SCARD', KEYS[9]) > 0
+  if counts[3] > 0 then redis.call('ZCARD', KEYS[7]) end
+  if counts[5] > 0 then
+    redis.call('LLEN', KEYS[2])
+    redis.call('ZCARD', KEYS[5])
+  end
+  if counts[6] > 0 then redis.call('ZCARD', KEYS[6]) end
   for k = 1, counts[1] + counts[2] do
     local id = ARGV[i]
     if take(id) then
@@ -83,7 +94,7 @@ if ARGV[8] ~= '' then
     if take(id) then
       clock()
       redis.call('ZADD', KEYS[7], str(time[1] + ARGV[i + 2]), id)
-      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 1], 'state', 'completed')
+      keep(id, 'msg', ARGV[i + 1], 'state', 'completed')
       forget(id)
       processed = processed + 1
       unlock(id, own and KEYS[lock])
@@ -105,13 +116,13 @@ if ARGV[8] ~= '' then
       if not why or why == '' then why = ARGV[i + 3] end
       redis.call('HSET', KEYS[8], id, str(math.max(tries, tonumber(had or '0'))) .. ' ' .. (crashes or '0') .. ' '
         .. (stays and str(due) or '0') .. ' ' .. why)
-      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 4], 'tried', '1')
+      keep(id, 'msg', ARGV[i + 4], 'tried', '1')
       if not stays and tonumber(ARGV[i + 2]) > 0 then
         redis.call('ZADD', KEYS[5], string.format('%.3f', due / 1000), id)
-        redis.call('HSET', prefix .. id, 'state', 'retry')
+        keep(id, 'state', 'retry')
       elseif not stays then
         redis.call('LPUSH', KEYS[2], id)
-        redis.call('HSET', prefix .. id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
+        keep(id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
       end
       if string.sub(ARGV[i + 1], 1, 1) ~= '-' then processed, failed = processed + 1, failed + 1 end
     end
@@ -122,7 +133,7 @@ if ARGV[8] ~= '' then
     if take(id) then
       clock()
       redis.call('ZADD', KEYS[6], time[1], id)
-      redis.call('HSET', prefix .. id, 'msg', ARGV[i + 1], 'state', 'archived')
+      keep(id, 'msg', ARGV[i + 1], 'state', 'archived')
       forget(id)
       processed, failed = processed + 1, failed + 1
     end
