@@ -203,12 +203,12 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 			k := keysOf(queue)
 			args := []any{r.queue, k.task, r.force(), r.token.Epoch.String()}
 			for _, m := range moves {
-				raw, ok := r.raw(int64(m.task.Receipt))
+				raw, lock, ok := r.holds(int64(m.task.Receipt))
 				if !ok {
 					return sources.ErrClosed
 				}
 				other := m.task.ID + "-" + m.number
-				args = append(args, m.number, m.task.ID, r.message(raw, queue, m.task.Key), other, appendText(nil, fieldID, other))
+				args = append(args, m.number, m.task.ID, r.message(raw, queue, m.task.Key), other, appendText(nil, fieldID, other), lock)
 			}
 			routeScript.send(ctx, pipe, []string{k.pending, marksOf(queue)}, args, source)
 			pipe.SAdd(ctx, queuestat.All, queue)
@@ -254,6 +254,21 @@ func (r *router) pushed(cmds []redis.Cmder) (err error) {
 		r.full = time.Now()
 	}
 	return err
+}
+
+// holds returns the message of a task of the batch, and the lock that it keeps where it goes;
+// empty: it has none, or it ends here.
+func (r *router) holds(pos int64) (raw, lock string, ok bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	it := r.items[pos]
+	if it == nil || r.Ended() {
+		return "", "", false
+	}
+	if r.unique {
+		lock = it.uniqueKey
+	}
+	return it.raw, lock, true
 }
 
 // message is raw for another queue. A lock of a unique task stays what it is until the

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/sourcetest"
@@ -154,6 +155,47 @@ func (r *router) take(t *testing.T) {
 	var err error
 	if r.batch, err = r.stream.Fetch(t.Context(), 10); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A unique task whose id is that of a result that is kept where it goes has another one there, and its
+// lock ends with it all the same.
+func TestAUniqueTaskWithAnIDThatIsTaken(t *testing.T) {
+	one := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr()}) // a lock stays where it is: there is one server
+	t.Cleanup(func() { one.Close() })
+	s := &store{UniversalClient: one, name: redistest.Name(t)}
+	client := asynq.NewClientFromRedisClient(one)
+	in := s.name + "-in"
+	src, err := New(one, s.name, Config{Partitions: 1, Ingress: []string{in}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.tested = true
+	st := s.open(t, src, 0, 1)
+	for epoch := range partition.Epoch(3) {
+		_, err := client.Enqueue(asynq.NewTask("t", nil), asynq.Queue(in), asynq.TaskID("x"), asynq.Unique(time.Hour), asynq.Retention(time.Hour))
+		if err != nil {
+			t.Fatalf("after %d of them: %v", epoch, err)
+		}
+		r := openBatch(t, src, epoch+1)
+		plan, err := r.plan(t.Context())
+		if err == nil {
+			err = r.push(t.Context(), plan)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := r.batch[0]
+		if err := r.Settle(t.Context(), sources.Settlement{Task: &task, Outcome: sources.Done, Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+		moved := st.all(t, 1)
+		if _, err := client.Enqueue(asynq.NewTask("t", nil), asynq.Queue(in), asynq.TaskID("y"), asynq.Unique(time.Hour)); !errors.Is(err, asynq.ErrDuplicateTask) {
+			t.Fatalf("another one beside it: %v", err)
+		}
+		if err := st.Settle(t.Context(), sources.Settlement{Task: &moved[0], Outcome: sources.Done, Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -317,19 +317,27 @@ func TestRoutePushesOnce(t *testing.T) {
 	}
 	a, b := "t:a [msg:A pending_since:~ state:pending]", "t:b [msg:B pending_since:~ state:pending]"
 	route("two, and the first again", "[2]", []string{"marks [in:5-10]", "pending [b a]", a, b},
-		5, "5-9", "a", "A", "a'", "+", "5-10", "b", "B", "b'", "+", "5-9", "a", "A", "a'", "+")
-	route("again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 5, "5-9", "a", "A", "a'", "+", "5-10", "b", "B", "b'", "+")
-	route("an older owner", "[-1 5]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 4, "4-11", "c", "C", "c'", "+")
-	route("the plan of an older owner, again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 10, "4-11", "c", "C", "c'", "+")
-	route("the next owner, with an id that is taken", "[1]",
-		[]string{"marks [in:10-1]", "pending [a' b a]", a, b, "t:a' [msg:X+ pending_since:~ state:pending]"}, 10, "10-1", "a", "X", "a'", "+")
+		5, "5-9", "a", "A", "a'", "+", "", "5-10", "b", "B", "b'", "+", "", "5-9", "a", "A", "a'", "+", "")
+	route("again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 5, "5-9", "a", "A", "a'", "+", "", "5-10", "b", "B", "b'", "+", "")
+	route("an older owner", "[-1 5]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 4, "4-11", "c", "C", "c'", "+", "")
+	route("the plan of an older owner, again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 10, "4-11", "c", "C", "c'", "+", "")
+	s.put("set lock1 a", "set lock2 z", "rpush lock3 x")
+	s.client.Expire(t.Context(), s.key("lock1"), time.Hour)
+	x := " [msg:X+ pending_since:~ state:pending]"
+	route("the next owner, with ids that are taken", "[4]",
+		[]string{"marks [in:10-4]", "pending [a4 a3 a2 a1 b a]", a, b, "t:a1" + x, "t:a2" + x, "t:a3" + x, "t:a4" + x, "lock1 a1", "lock2 z", "lock3 [x]"},
+		10, "10-1", "a", "X", "a1", "+", s.key("lock1"), "10-2", "a", "X", "a2", "+", s.key("lock2"), "10-3", "a", "X", "a3", "+", s.key("lock3"),
+		"10-4", "a", "X", "a4", "+", "")
+	if ttl := s.client.TTL(t.Context(), s.key("lock1")).Val(); ttl != time.Hour {
+		t.Errorf("the lock of a task that has another id ends in %v", ttl)
+	}
 }
 
 // Where the queue holds something else nothing of a task is written.
 func TestRouteToNoQueue(t *testing.T) {
 	s := newShelf(t)
 	s.put("set pending x")
-	if got := s.run(routeScript, "pending marks", "in", s.k.task, "", 5, "5-9", "a", "A", "a'", "+"); !strings.Contains(got, "WRONGTYPE") {
+	if got := s.run(routeScript, "pending marks", "in", s.k.task, "", 5, "5-9", "a", "A", "a'", "+", ""); !strings.Contains(got, "WRONGTYPE") {
 		t.Errorf("the answer is %s", got)
 	}
 	s.want("no queue", "", "", "pending x")
@@ -363,7 +371,7 @@ func TestAFullStoreIsWorked(t *testing.T) {
 		t.Errorf("plan: %s", got)
 	}
 	push := func(force string) string {
-		return s.run(routeScript, "pending marks", "in", s.k.task, force, 5, "5-1", "c", "C", "c'", "+")
+		return s.run(routeScript, "pending marks", "in", s.k.task, force, 5, "5-1", "c", "C", "c'", "+", "")
 	}
 	if got := push(""); !strings.Contains(got, "OOM") {
 		t.Errorf("a push: %s", got)
