@@ -34,6 +34,7 @@ const (
 	fieldFailedAt    = 11
 	fieldRetention   = 12
 	fieldCompletedAt = 13
+	fieldGroup       = 14
 	fieldHeaders     = 15
 )
 
@@ -54,9 +55,12 @@ var errMessage = errors.New("asynqsource: a task's message cannot be read")
 // parseMessage reads an encoded TaskMessage. Fields that are not known are passed over.
 func parseMessage(raw string) (m message, err error) {
 	err = wire.Fields(raw, func(field int, n uint64, s string) error {
-		// asynq refuses a message with text that is none, and says so to nobody.
-		if field != fieldPayload && field != fieldHeaders && !utf8.ValidString(s) {
-			return errMessage
+		switch field {
+		case fieldType, fieldID, fieldQueue, fieldError, fieldUniqueKey, fieldGroup:
+			// asynq refuses a message with text that is none, and says so to nobody.
+			if !utf8.ValidString(s) {
+				return errMessage
+			}
 		}
 		switch field {
 		case fieldType:

@@ -38,6 +38,10 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	if m, err := parseMessage(whole); err != nil || !maps.Equal(m.headers, map[string]string{"a": "b"}) {
 		t.Fatalf("%+v, %v", m, err)
 	}
+	// A later version of asynq may have other fields, also of bytes that are no text.
+	if m, err := parseMessage(string(appendText([]byte(whole), 99, "\xff"))); err != nil || m.id != "id" {
+		t.Errorf("with a field that is not known: %+v, %v", m, err)
+	}
 	for n := range len(whole) {
 		if m, err := parseMessage(whole[:n]); err == nil && m.id != "id" {
 			t.Errorf("the first %d bytes are read as %+v", n, m)
@@ -46,6 +50,8 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	for _, raw := range []string{
 		"", "\xff", string(appendText(nil, fieldType, "no id")), string(appendText(appendText(nil, fieldID, "id"), fieldType, "\xff")),
 		string(appendHeader(appendText(nil, fieldID, "id"), "\xff", "")), "\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", "\x0f",
+		whole + "\x00\x00", string(appendNumber([]byte(whole), 0, 0)), string(appendNumber([]byte(whole), 1<<29, 0)),
+		string(appendText([]byte(whole), fieldGroup, "\xff")), string(appendText([]byte(whole), fieldError, "\xff")),
 	} {
 		if m, err := parseMessage(raw); err == nil {
 			t.Errorf("%q is read as %+v", raw, m)

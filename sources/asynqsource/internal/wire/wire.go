@@ -5,18 +5,20 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
-	"math"
 )
 
 // ErrBroken means that something is not the encoding of a message.
 var ErrBroken = errors.New("wire: it is not the encoding of a message")
+
+// mostField is the greatest number that a field may have.
+const mostField = 1<<29 - 1
 
 // Fields walks over the fields of an encoded message: n is the value of a number, s of
 // everything that has a length. It ends with the first error of visit.
 func Fields(raw string, visit func(field int, n uint64, s string) error) error {
 	for len(raw) > 0 {
 		tag, size := uvarint(raw)
-		if size <= 0 || tag>>3 > math.MaxInt32 {
+		if field := tag >> 3; size <= 0 || field == 0 || field > mostField {
 			return ErrBroken
 		}
 		raw = raw[size:]
