@@ -193,6 +193,42 @@ var settleRules = rules{
 			t.Errorf("%d letters of a task that is open", n)
 		}
 	},
+	"a task is not requeued again and again where the tries are something else": func(t *testing.T, s *scripts) {
+		tok := s.owner(1)
+		s.must(s.client.Set(s.ctx, s.keys.Tries, "no hash", 0).Err())
+		r := &progress.Request{Seen: s.seen, Read: 4, Gate: 4, Alone: progress.None}
+		other(1, progress.Requeue, 1)(r)
+		pipe := s.client.Pipeline()
+		s.log(tok).Settle(s.ctx, pipe, r, []redisprogress.Content{{Body: []byte("body")}}, nil, true)
+		if _, err := pipe.Exec(s.ctx); err == nil {
+			t.Error("it was settled")
+		}
+		if n := s.client.ZCard(s.ctx, s.keys.Delayed).Val(); n != 0 {
+			t.Errorf("%d delayed, of a task that is open", n)
+		}
+	},
+	"the list is not cut where what is done is something else": func(t *testing.T, s *scripts) {
+		tok := s.owner(1)
+		s.must(s.client.Set(s.ctx, s.keys.Done, "no set", 0).Err())
+		r := &progress.Request{Seen: s.seen, Read: 1, Base: 1, Gate: 1, Alone: progress.None} // t0 has ended, the others were not read
+		for range 3 {
+			pipe := s.client.Pipeline()
+			s.log(tok).Settle(s.ctx, pipe, r, nil, nil, true)
+			if _, err := pipe.Exec(s.ctx); err == nil {
+				t.Error("it was settled")
+			}
+		}
+		if left := s.client.LRange(s.ctx, s.keys.Pending, 0, -1).Val(); len(left) != 4 {
+			t.Errorf("%v are left of four tasks", left)
+		}
+		s.must(s.client.Del(s.ctx, s.keys.Done).Err())
+		if a := s.Settle(tok, r, nil); a.Status != progress.Admitted || a.Base != 1 {
+			t.Errorf("mended, it is answered %+v", a)
+		}
+		if left := s.client.LRange(s.ctx, s.keys.Pending, 0, -1).Val(); !slices.Equal(left, []string{"t1", "t2", "t3"}) {
+			t.Errorf("%v are left", left)
+		}
+	},
 	"the letter is not repeated where the lock is something else": func(t *testing.T, s *scripts) {
 		tok := s.owner(1)
 		lock := strings.TrimSuffix(s.keys.Fence, ":fence") + ":unique:x"

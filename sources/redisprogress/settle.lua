@@ -36,7 +36,7 @@ end
 local b = before
 
 -- A full store refuses a script whose first write takes memory, and lets through what
--- follows one that does not: this, or the LTRIM below.
+-- follows one that does not: this, or the ZREMRANGEBYSCORE below.
 if named or nb <= b or not list then redis.call('HDEL', fence, '') end
 
 local function open(s)
@@ -89,6 +89,9 @@ if named then
       finish(s)
     end
   end
+  -- Were this no hash, finish would fail, and the letter, or the task that goes to the end, be there again
+  -- with each attempt.
+  if counts[2] + counts[3] > 0 then redis.call('HLEN', tries) end
   for _ = 1, counts[2] do
     local s = ARGV[i]
     if open(s) then
@@ -97,8 +100,6 @@ if named then
     end
     i = i + 3
   end
-  -- Were this no hash, finish would fail, and the letter be there again with each attempt.
-  if counts[3] > 0 then redis.call('HLEN', tries) end
   for _ = 1, counts[3] do
     local s = ARGV[i]
     if open(s) then
@@ -118,8 +119,9 @@ if nb > b then
       redis.call('HSET', KEYS[3], s, list and redis.call('LINDEX', pending, x - b) or '')
     end
   end
-  if list then redis.call('LTRIM', pending, nb - b, -1) end
+  -- First, for it may be something else: the list would be cut again at each attempt, by tasks that nobody has run.
   redis.call('ZREMRANGEBYSCORE', done, '-inf', '(' .. ARGV[5])
+  if list then redis.call('LTRIM', pending, nb - b, -1) end
   b = nb
 end
 
