@@ -215,6 +215,32 @@ var features = []struct {
 			s.Errorf("it ran %d times, %d of them again; the last error is %q; the delay was asked for %d times", runs.Load(), got.Retried, got.LastErr, asked.Load())
 		}
 	}},
+	{"ids that look like keys", func(s *stage) {
+		s.handle("t", func(context.Context, *asynq.Task) error { return errors.New("no") })
+		s.serve()
+		for _, id := range []string{"}:lease", "x}:archived", "asynq:{q}:pending", "{a}", "a b", "0 0 0 ", "t:"} {
+			if got := s.becomes(s.add(asynq.NewTask("t", nil), asynq.TaskID(id), asynq.MaxRetry(1)), asynq.TaskStateArchived); got.Retried != 1 {
+				s.Errorf("%q is archived after %d retries", id, got.Retried)
+			}
+		}
+	}},
+	{"leases that were deleted", func(s *stage) {
+		k := keysOf(s.queue)
+		s.handle("fails", func(context.Context, *asynq.Task) error {
+			if err := s.Del(context.Background(), k.lease).Err(); err != nil {
+				s.Error(err)
+			}
+			return errors.New("no")
+		})
+		s.handle("ends", func(context.Context, *asynq.Task) error { return s.Del(context.Background(), k.lease).Err() })
+		s.serve()
+		if got := s.becomes(s.add(asynq.NewTask("fails", nil), asynq.MaxRetry(1)), asynq.TaskStateArchived); got.Retried != 1 {
+			s.Errorf("it is archived after %d retries", got.Retried)
+		}
+		s.becomes(s.add(asynq.NewTask("ends", nil), asynq.Retention(time.Hour)), asynq.TaskStateCompleted)
+		s.becomes(s.add(asynq.NewTask("ends", nil), asynq.Retention(time.Hour), asynq.Unique(time.Hour)), asynq.TaskStateCompleted)
+		s.vanishes(s.add(asynq.NewTask("ends", []byte("2")), asynq.Unique(time.Hour)))
+	}},
 	{"failures that are none", func(s *stage) {
 		var runs atomic.Int32
 		s.cfg.IsFailure = func(err error) bool { return err.Error() != "busy" }

@@ -185,7 +185,7 @@ func TestSettleNotesWhoRunsAlone(t *testing.T) {
 		"the first run":             {"0 b", "0", "fence [a:b e:5 n:8 t:5:x]", "lease [a:1.000 b:1.000 z:1.000]"},
 		"the third run":             {"2 a", "0", "fence [a:a e:5 n:8 t:5:x]", "lease [a:1.000 b:1.000 z:1.000]"},
 		"a run that is over":        {"1 a", "0", "fence [a:c e:5 n:8 t:5:x]", "lease [a:1.000 b:1.000 z:1.000]"},
-		"a task that is not active": {"0 y", "0", "fence [a:c e:5 n:8 t:5:x]", "lease [a:1.000 b:1.000 z:1.000]"},
+		"a task that is not active": {"0 w", "0", "fence [a:c e:5 n:8 t:5:x]", "lease [a:1.000 b:1.000 z:1.000]"},
 		"nobody":                    {"", "1", "fence [a:c e:5 n:8 t:5:x]", "lease [z:1.000 a:1700000030.000 b:1700000030.000]"},
 	} {
 		s := newShelf(t)
@@ -259,4 +259,13 @@ func TestSettleOfWhatIsOverwritten(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A task whose lease was deleted is active all the same: its retries count, and that it runs alone.
+func TestSettleWithoutLeases(t *testing.T) {
+	s := newShelf(t)
+	s.put("hset fence t 5:x e 5 n 7", "rpush active b a", "hset t:a msg A state active")
+	s.want("a retry", s.settle("8", "7", "0 b", "0", "0 0 0 1 0 0", "a", 1, 0, "why", "A2"), "[1]",
+		"active [b a]", "t:a [msg:A2 state:active tried:1]", fmt.Sprintf("tries [a:1 0 %d012 why]", shelfNow),
+		"fence [a:b e:5 n:8 t:5:x]", "day:p 1", "day:f 1", "processed 1", "failed 1")
 }

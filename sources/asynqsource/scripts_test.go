@@ -286,6 +286,35 @@ func TestAsynqIsFencedInAndOut(t *testing.T) {
 	s.want("no fence", answer, fencedReply+" the partition has another owner")
 }
 
+// asynq's scripts are not rolled back either: where a key holds something else, they do not begin. What is
+// not active any more gets no lease by them.
+func TestAsynqLosesNothingByAKey(t *testing.T) {
+	source := `redis.call('LREM', KEYS[1], 0, ARGV[1]) redis.call('ZREM', KEYS[2], ARGV[1]) redis.call('ZADD', KEYS[3], 1, ARGV[1]) return 1`
+	for _, goes := range []string{"retry", "archived", "completed"} {
+		for _, key := range []string{"lease", goes} {
+			s := newShelf(t)
+			s.put("hset fence t 5:x n 7 a a", "rpush active a", "set "+key+" x")
+			then := s.holds()
+			if got := s.run(newScript(before+source+after), "active lease "+goes+" fence tries suspects", "a", "5:x", "7", "a", "0"); !strings.Contains(got, "WRONGTYPE") {
+				t.Errorf("%s of what becomes %s: the answer is %s", key, goes, got)
+			}
+			s.want(key, "", "", then...)
+		}
+	}
+	s := newShelf(t)
+	s.put("hset fence t 5:x n 7", "set pending x", "rpush active a", "zadd lease 1 a")
+	then := s.holds()
+	if got := s.run(newScript(before+source+after), "active lease pending fence tries suspects", "a", "5:x", "7", "a", "0"); !strings.Contains(got, "WRONGTYPE") {
+		t.Errorf("pending of what is requeued: the answer is %s", got)
+	}
+	s.want("pending", "", "", then...)
+	s = newShelf(t)
+	s.put("hset fence t 5:x n 7 a z", "rpush active b")
+	s.want("what has ended", s.run(newScript(before+"return 1"+after), "active lease fence tries suspects", "a", "5:x", "7", "a", "0"), "1", "active [b]", "fence [a:z n:7 t:5:x]")
+	s.want("what was deleted", s.run(newScript(before+"return 1"+after), "active lease fence tries suspects", "b", "5:x", "7", "b", "0"), "1",
+		"active [b]", "fence [a:z n:7 t:5:x]", "lease [b:0.000]")
+}
+
 // Numbers of an ingress rise from owner to owner, and a plan that stands is told to each.
 func TestPlanNumbers(t *testing.T) {
 	s := newShelf(t)

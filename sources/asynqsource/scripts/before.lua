@@ -9,5 +9,21 @@ if f[1] ~= token or (number ~= '' and f[2] ~= number) then
   return redis.error_reply('FENCED the partition has another owner')
 end
 redis.call('HDEL', fence, '')
+if settles ~= '' then
+  -- asynq takes a task out of active, then out of the leases, then writes where it goes, and leaves it in no
+  -- list where a step fails: each must be what it should, and a lease that was deleted is made up for.
+  local at = {}
+  for _, key in ipairs(KEYS) do
+    local name = string.match(key, '^asynq:{[^}]*}:(%l+)$') -- not of a task, whatever its id
+    if name then at[name] = key end
+  end
+  for _, name in ipairs({'lease', 'retry', 'archived', 'completed'}) do
+    if at[name] then redis.call('ZCARD', at[name]) end
+  end
+  if at.pending then redis.call('LLEN', at.pending) end
+  if at.lease and at.active and not redis.call('ZSCORE', at.lease, settles) and redis.call('LPOS', at.active, settles) then
+    redis.call('ZADD', at.lease, 0, settles)
+  end
+end
 local function asynq()
 

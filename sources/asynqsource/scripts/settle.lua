@@ -43,6 +43,9 @@ local function acquit(id)
   end
   if side then redis.call('SREM', KEYS[9], id) end
 end
+local function holds(id) -- is it active? Its lease says so at once, unless that was deleted
+  return redis.call('ZSCORE', lease, id) or redis.call('LPOS', active, id)
+end
 local function take(id) -- out of active: false if it is not there any more
   if redis.call('LREM', active, -1, id) == 0 then return false end
   redis.call('ZREM', lease, id)
@@ -107,7 +110,7 @@ if ARGV[8] ~= '' then
     local due = clock() + ARGV[i + 2]
     local admitted
     if stays then
-      admitted = tries > tonumber(had or '0') and redis.call('ZSCORE', lease, id)
+      admitted = tries > tonumber(had or '0') and holds(id)
       if admitted then acquit(id) end
     else
       admitted = take(id)
@@ -161,7 +164,7 @@ end
 if ARGV[5] ~= '' then
   local k, id = string.match(ARGV[5], '^(%d+) (.*)$')
   local had = string.match(redis.call('HGET', KEYS[8], id) or '0', '^%d+')
-  if had == k and redis.call('ZSCORE', lease, id) then redis.call('HSET', KEYS[1], 'a', id) end
+  if had == k and holds(id) then redis.call('HSET', KEYS[1], 'a', id) end
 end
 if ARGV[6] == '1' then
   clock()
