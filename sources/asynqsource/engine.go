@@ -93,7 +93,7 @@ var (
 // must be made before the first Open.
 func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
 	var errs []error
-	if h == nil {
+	if missing(h) {
 		errs = append(errs, errors.New("asynqsource: no handler: want an asynq.Handler, a *asynq.ServeMux as a rule"))
 	}
 	if g := cfg.GroupGracePeriod; g != 0 && g < time.Second {
@@ -118,6 +118,20 @@ func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
 	}
 	s.engine = e
 	return e, nil
+}
+
+// missing reports whether h is nil, or one of asynq's that is nil inside: it would panic for each task,
+// until all were archived.
+func missing(h asynq.Handler) bool {
+	switch h := h.(type) {
+	case nil:
+		return true
+	case asynq.HandlerFunc:
+		return h == nil
+	case *asynq.ServeMux:
+		return h == nil
+	}
+	return false
 }
 
 // start starts the server. The caller sees to it that it is down.

@@ -197,8 +197,10 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = src.Handler(nil, asynq.Config{GroupGracePeriod: 1, StrictPriority: true, Queues: map[string]int{"a": 1, "b": 1}})
-	says(err, "no handler", "GroupGracePeriod", "StrictPriority", `"a"`, `"b"`)
+	for _, h := range []asynq.Handler{nil, asynq.HandlerFunc(nil), (*asynq.ServeMux)(nil)} {
+		_, err = src.Handler(h, asynq.Config{GroupGracePeriod: 1, StrictPriority: true, Queues: map[string]int{"a": 1, "b": 1}})
+		says(err, "no handler", "GroupGracePeriod", "StrictPriority", `"a"`, `"b"`)
+	}
 }
 
 // What asynq says of a run whose handler does not end waits for it, each word of it: none is
