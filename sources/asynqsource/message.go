@@ -148,15 +148,18 @@ func headersOf(raw string) (headers []byte) {
 // failed is raw after one more run that failed: retried as often as given, with its
 // error and when that was.
 func failed(raw string, retried int, reason string, at time.Time) string {
-	b := appendNumber([]byte(raw), fieldRetried, uint64(max(retried, 0)))
-	b = appendText(b, fieldError, strings.ToValidUTF8(reason, "?"))
-	return string(appendNumber(b, fieldFailedAt, uint64(at.Unix())))
+	return string(withError(appendNumber(wire.Without(raw, fieldRetried, fieldError, fieldFailedAt), fieldRetried, uint64(max(retried, 0))), reason, at))
 }
 
 // archived is raw as a dead letter: asynq does not count the last failure as a retry.
 func archived(raw, reason string, at time.Time) string {
-	b := appendText([]byte(raw), fieldError, strings.ToValidUTF8(reason, "?"))
-	return string(appendNumber(b, fieldFailedAt, uint64(at.Unix())))
+	return string(withError(wire.Without(raw, fieldError, fieldFailedAt), reason, at))
+}
+
+// withError is b, which says nothing of an error, with one: of what is only added to, a task that
+// is tried for long would become larger with each run.
+func withError(b []byte, reason string, at time.Time) []byte {
+	return appendNumber(appendText(b, fieldError, strings.ToValidUTF8(reason, "?")), fieldFailedAt, uint64(at.Unix()))
 }
 
 // completed is raw as a result that is kept.

@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,27 @@ func TestMessagesAreThoseOfAsynq(t *testing.T) {
 	got, err := s.inspector().GetTaskInfo(queue, info.ID)
 	if err != nil || got.Retried != 4 || got.LastErr != "no ? luck" || !got.LastFailedAt.Equal(at) || got.MaxRetry != 9 {
 		t.Errorf("asynq reads %+v, %v", got, err)
+	}
+}
+
+// However often a task fails, its message says so once: it does not grow. What is broken in it stays.
+func TestAMessageThatFailsDoesNotGrow(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	raw := string(appendHeader(appendNumber(appendText(appendText(nil, fieldID, "id"), fieldPayload, "\xff"), 99, 7), "a", "b"))
+	once := failed(raw, 1, "why", at)
+	if again := failed(failed(once, 2, "another", at), 1, "why", at); again != once {
+		t.Errorf("it is %q, and %q when it has failed three times", once, again)
+	}
+	if dead := archived(once, "why", at); dead != archived(archived(dead, "no", at), "why", at) || len(dead) != len(once) {
+		t.Errorf("it is %q, and %q in the archive", once, dead)
+	}
+	if m, err := parseMessage(once); err != nil || m.retried != 1 || string(m.payload) != "\xff" || !strings.HasPrefix(once, raw) {
+		t.Errorf("it is %q: %+v, %v", once, m, err)
+	}
+	for _, broken := range []string{"\xff\xff", raw + "\x0f", raw[:len(raw)-1], ""} {
+		if got := archived(broken, "why", at); !strings.HasPrefix(got, broken) {
+			t.Errorf("%q is archived as %q", broken, got)
+		}
 	}
 }
 

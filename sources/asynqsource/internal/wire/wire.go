@@ -5,6 +5,7 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // ErrBroken means that something is not the encoding of a message.
@@ -17,39 +18,60 @@ const mostField = 1<<29 - 1
 // everything that has a length. It ends with the first error of visit.
 func Fields(raw string, visit func(field int, n uint64, s string) error) error {
 	for len(raw) > 0 {
-		tag, size := uvarint(raw)
-		if field := tag >> 3; size <= 0 || field == 0 || field > mostField {
+		field, n, s, size := next(raw)
+		if size == 0 {
 			return ErrBroken
 		}
 		raw = raw[size:]
-		var n uint64
-		var s string
-		switch tag & 7 {
-		case 0:
-			n, size = uvarint(raw)
-		case 1:
-			size = 8
-		case 5:
-			size = 4
-		case 2:
-			length, prefix := uvarint(raw)
-			if prefix <= 0 || length > uint64(len(raw)-prefix) {
-				return ErrBroken
-			}
-			size = prefix + int(length)
-			s = raw[prefix:size]
-		default:
-			return ErrBroken
-		}
-		if size <= 0 || size > len(raw) {
-			return ErrBroken
-		}
-		raw = raw[size:]
-		if err := visit(int(tag>>3), n, s); err != nil {
+		if err := visit(field, n, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Without is an encoded message without some of its fields. What is broken stays.
+func Without(raw string, fields ...int) []byte {
+	left := make([]byte, 0, len(raw))
+	for len(raw) > 0 {
+		field, _, _, size := next(raw)
+		if size == 0 {
+			size = len(raw)
+		}
+		if !slices.Contains(fields, field) {
+			left = append(left, raw[:size]...)
+		}
+		raw = raw[size:]
+	}
+	return left
+}
+
+// next reads the first field of raw, of so many bytes; 0: it is broken.
+func next(raw string) (field int, n uint64, s string, size int) {
+	tag, at := uvarint(raw)
+	if tag >>= 3; at <= 0 || tag == 0 || tag > mostField {
+		return 0, 0, "", 0
+	}
+	rest := raw[at:]
+	switch raw[0] & 7 {
+	case 0:
+		n, size = uvarint(rest)
+	case 1:
+		size = 8
+	case 5:
+		size = 4
+	case 2:
+		length, prefix := uvarint(rest)
+		if prefix <= 0 || length > uint64(len(rest)-prefix) {
+			return 0, 0, "", 0
+		}
+		size = prefix + int(length)
+		s = rest[prefix:size]
+	}
+	if size <= 0 || size > len(rest) {
+		return 0, 0, "", 0
+	}
+	return int(tag), n, s, at + size
 }
 
 // uvarint is binary.Uvarint of a string.
