@@ -17,7 +17,7 @@ type Message struct {
 	// by time.
 	ID      string
 	Type    string // picks the handler; may be empty
-	Key     string // partition and order; empty: any partition, no order
+	Key     string // partition and order; empty: any partition (one of its ID if it is Unique), no order
 	Payload []byte
 	Headers map[string]string
 	// At is when it may be handled first, by the store's clock; Delay is the same
@@ -26,9 +26,10 @@ type Message struct {
 	// also of its key. Neither may be more than 100 years ahead, nor UniqueFor.
 	At    time.Time
 	Delay time.Duration
-	// Unique asks that no other task with this ID waits or runs in the partition of
-	// this Key: if one does, this message is a duplicate. It ends when the task is
-	// done or dead, at the latest UniqueFor after it was due. Needs an ID.
+	// Unique asks that no other unique task with this ID waits or runs in the partition of
+	// this Key, or of this ID where there is no Key: if one does, this message is a
+	// duplicate. It ends when the task is done or dead, at the latest UniqueFor after it
+	// was due. Needs an ID. A task that was enqueued without it is not seen.
 	Unique bool
 	// UniqueFor bounds Unique. Default 24 h.
 	UniqueFor time.Duration
@@ -60,9 +61,13 @@ var (
 	ErrBacklog = errors.New("the backlog is full")
 	// ErrUnknown means that the message was sent and not answered: it may have been
 	// enqueued, or be enqueued still. To enqueue it again may double it, unless it
-	// is unique.
+	// was unique the first time and is so again, under the same ID.
 	ErrUnknown = errors.New("unknown whether it was enqueued")
 )
+
+// homeOfUnique is the partition, of total, of a unique task without a key: always the same, since
+// it is there that the lock of its ID is looked for.
+func homeOfUnique(id string, total int) partition.ID { return partition.Of(id, total) }
 
 // check says what is wrong with m. now is about the time.
 func (m *Message) check(hash partition.Hash, now time.Time) error {

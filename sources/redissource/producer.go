@@ -162,7 +162,7 @@ func (p *Producer) newCall(messages []Message) (*call, error) {
 		m := &messages[i]
 		it := &c.items[i]
 		it.call, it.n, it.deadline = c, i, now.Add(p.timeout)
-		it.part = p.place(m.Key)
+		it.part = p.place(m)
 		id := m.ID
 		if id == "" {
 			id = newID(now)
@@ -185,12 +185,15 @@ func (p *Producer) newCall(messages []Message) (*call, error) {
 // plain reports whether the message only asks to be at the end of the log.
 func (m *Message) plain() bool { return m.At.IsZero() && m.Delay == 0 && !m.Unique }
 
-// place returns the partition of key, which was checked.
-func (p *Producer) place(key string) partition.ID {
-	if key == "" {
+// place returns the partition of m, which was checked.
+func (p *Producer) place(m *Message) partition.ID {
+	switch {
+	case m.Key == "" && m.Unique:
+		return homeOfUnique(m.ID, p.config.Total)
+	case m.Key == "":
 		return partition.ID(p.round.Add(1) % uint32(p.config.Total))
 	}
-	id, err := p.config.Hash.Of(key, p.config.Total)
+	id, err := p.config.Hash.Of(m.Key, p.config.Total)
 	if err != nil {
 		panic(err) // Message.check let it pass
 	}

@@ -303,6 +303,32 @@ func TestUnique(t *testing.T) {
 	})
 }
 
+// A task without a key has no partition of its own: its id gives it one, or the second would go to another
+// partition than the first and find no lock there. A resize takes both along.
+func TestUniqueWithoutKey(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	enqueue := func(when string, duplicate bool) {
+		t.Helper()
+		p := newProducer(t, client, name, ProducerConfig{})
+		for i := range 20 {
+			id := fmt.Sprint("report-", i)
+			results, err := p.Enqueue(ctx, Message{ID: id, Unique: true})
+			if err != nil || results[0].Duplicate != duplicate {
+				t.Errorf("%s %s: %+v, %v", when, id, results, err)
+			}
+		}
+	}
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 16}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue("first", false)
+	enqueue("again", true)
+	if _, err := Resize(ctx, client, name, 7, ResizeConfig{Idle: idle}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue("after the resize", true)
+}
+
 func TestMaxBacklog(t *testing.T) {
 	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
 		ctx, name := t.Context(), redistest.Name(t)

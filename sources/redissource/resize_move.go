@@ -163,7 +163,10 @@ func (m *mover) homeOf(element string, id partition.ID) (partition.ID, envelope,
 	if err != nil {
 		return stay, e, false
 	}
-	if e.key == "" {
+	switch {
+	case e.key == "" && e.unique:
+		return homeOfUnique(e.id, m.to), e, true
+	case e.key == "":
 		return stay, e, true
 	}
 	home, err := m.hash.Of(e.key, m.to)

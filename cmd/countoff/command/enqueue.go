@@ -40,6 +40,9 @@ func enqueueCommand() *cobra.Command {
 			if lines && len(args) == 2 {
 				errs = append(errs, errors.New("--lines reads stdin: want no PAYLOAD"))
 			}
+			if lines && m.ID != "" {
+				errs = append(errs, errors.New("--id is of one task, and --lines makes one of each line"))
+			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			if err := listsOnly(ctx, client, args[0], "write to that one with a producer of Kafka",
@@ -96,7 +99,7 @@ func enqueueCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.ID, "id", "", "task id (default: a new one)")
-	f.BoolVar(&unique, "unique", false, "enqueue only if no task of this id waits or runs")
+	f.BoolVar(&unique, "unique", false, "enqueue only if no unique task of this id, and of this key, waits or runs")
 	f.StringVar(&m.Type, "type", "", "task type, picks the handler")
 	f.StringVar(&m.Key, "key", "", "key: partition and order (default: any partition, no order)")
 	f.DurationVar(&m.Delay, "delay", 0*time.Second, "handle it this much later")

@@ -207,6 +207,9 @@ func TestInitStatusEnqueue(t *testing.T) {
 		t.Error(out)
 	}
 	s.fails(exit.Usage, "enqueue n --unique", "x")
+	if out := s.run("enqueue misspelt --id i --unique", "x") + s.run("enqueue misspelt --id i --unique", "x"); strings.Count(out, "duplicate") != 1 {
+		t.Errorf("a unique task without a key, twice: %q", out)
+	}
 	if out := s.run("enqueue n --lines"); strings.Count(out, "partition") != 2 {
 		t.Errorf("two lines of stdin: %s", out)
 	}
@@ -260,6 +263,7 @@ func TestUsage(t *testing.T) {
 		{"enqueue --partitions -1 --delay -5s --unique --timeout 0s", []string{"bad name", "x"}, "--timeout 0s"},
 		{"enqueue x --partitions 0", []string{"x"}, "--partitions 0"},
 		{"enqueue x --lines", []string{"x"}, "--lines"},
+		{"enqueue x --lines --id i", nil, "--id"},
 		{"enqueue there", nil, "nothing came from stdin"},
 		{"init x --partitions 0", nil, "--partitions 0"},
 		{"init x --partitions -3 --hash foo", nil, "--partitions -3"},
