@@ -70,7 +70,7 @@ func Drop(ctx context.Context, name string, cfg Config) (n int, err error) {
 
 // DeadLetters gives each the dead letters of name that were neither requeued nor dropped, by
 // partition, oldest first, until it returns false. Of cfg it uses what Requeue does. A
-// dead topic that is not there has none.
+// dead topic that is not there has none, if Topic is: else one of the names is wrong.
 func DeadLetters(ctx context.Context, name string, cfg Config, each func(*kgo.Record) bool) error {
 	err := walk(ctx, "dead letters", name, cfg, false, func(_ *walker, r *kgo.Record) error {
 		if !each(r) {
@@ -78,13 +78,17 @@ func DeadLetters(ctx context.Context, name string, cfg Config, each func(*kgo.Re
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+	if errors.Is(err, errEnough) || errors.Is(err, errNoGrave) {
 		err = nil
 	}
 	return err
 }
 
-var errEnough = errors.New("enough")
+var (
+	errEnough = errors.New("enough")
+	// errNoGrave says that Topic has no dead topic yet: the first letter makes it.
+	errNoGrave = errors.New("no letter was ever written there")
+)
 
 // walk does something with each letter that was not passed yet, up to those that are there
 // now. With pass, what it came past is passed.
@@ -131,6 +135,9 @@ func (w *walker) run(ctx context.Context) error {
 	if err == nil {
 		err = ends.Error()
 	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return w.noGrave(ctx, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,6 +156,15 @@ func (w *walker) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noGrave is what it means that there is no dead topic: nothing, unless Topic is not there either.
+func (w *walker) noGrave(ctx context.Context, err error) error {
+	topics, asked := w.admin.ListTopics(ctx, w.cfg.Topic)
+	if asked == nil && errors.Is(topics.Error(), kerr.UnknownTopicOrPartition) {
+		return fmt.Errorf("there is no topic %s either: %w", w.cfg.Topic, err)
+	}
+	return fmt.Errorf("%w: %w", errNoGrave, err)
 }
 
 // partition goes through one partition between two offsets.

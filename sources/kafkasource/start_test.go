@@ -131,6 +131,9 @@ func TestLookingMakesNoTopic(t *testing.T) {
 	if err := DeadLetters(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil); err != nil {
 		t.Error(err)
 	}
+	if err := DeadLetters(s.soon(), s.name, Config{Topic: "wrong", Options: s.broker.Options()}, nil); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("the letters of a topic that is not there: %v", err)
+	}
 	made, err := s.admin.ListTopics(s.soon())
 	if err != nil || len(made) != 1 {
 		t.Errorf("there are %v, %v, want %s alone", made.Names(), err, s.topic)

@@ -35,6 +35,11 @@ func TestDeadTopic(t *testing.T) {
 	s.fails(exit.Usage, "dead list n --topic t")
 	s.fails(exit.Usage, "dead list n --kafka nonsense")
 	s.fails(exit.Usage, "dead requeue n x", kafka...)
+	for _, line := range []string{"dead list n --topic misspelt", "dead list n"} { // the topic of the last is called as the name
+		if said := s.fails(exit.Failed, line, kafka[:2]...); !strings.Contains(said, "correct its name") {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
 	if out := s.run("dead list n", kafka...); !strings.Contains(out, "no dead letters") {
 		t.Error(out)
 	}
