@@ -62,7 +62,11 @@ func (m *Map) rest(s status.Status) []string {
 		lines = append(lines, "  what the partitions hold is not known: nobody said where the tasks are")
 	} else {
 		t := s.Totals()
-		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   dead %d", t.Pending, t.InFlight, t.Delayed, t.Dead))
+		dead := fmt.Sprint("dead ", t.Dead)
+		if s.Config.Hash == partition.Murmur2 && t.Dead == 0 { // Kafka's: the store has none of its letters
+			dead = fmt.Sprintf("dead: on a topic, see countoff dead list %s --kafka URL", s.Name)
+		}
+		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s", t.Pending, t.InFlight, t.Delayed, dead))
 	}
 	if s.TakeoverMS > 0 {
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))

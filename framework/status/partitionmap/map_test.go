@@ -57,6 +57,15 @@ func ExampleMap() {
 	//           …  1 partition owned and empty (--all lists them)
 }
 
+// Where a name works a topic of Kafka nobody has counted its dead letters: they are on a topic too.
+func ExampleMap_topic() {
+	var m Map
+	lines := m.Lines(status.Status{Name: "orders", Config: partition.Config{Total: 1, Hash: partition.Murmur2}})
+	fmt.Println(lines[len(lines)-1])
+	// Output:
+	//   pending 0   in flight 0   delayed 0   dead: on a topic, see countoff dead list orders --kafka URL
+}
+
 // While a barrier is closed the map says who has arrived, and who is waited for.
 func ExampleMap_barrier() {
 	var m Map
