@@ -118,13 +118,22 @@ func WithTags(tags ...string) Option {
 // drains and hands over to those that are well. Where nobody is, each works on what it has,
 // what nobody has waits, and both are told as [Uncovered]. It is for what this process
 // lacks and others have, such as room on a disk: of what all lack nobody is helped by
-// giving it away. A panic of check is a failure. Default: a peer is always well.
+// giving it away. A panic of check is a failure. Of several checks all must return nil, in the
+// time of one. Default, also for nil: a peer is always well.
 //
 // It needs the ledger's rolls as the indexer: another one does not ask who is well. A consumer
 // whose control has one ends with an error that names all it cannot have with it: a health
 // check, a weight above 1, tags and a barrier.
 func WithHealth(check func(context.Context) error) Option {
-	return func(c *Consumer) { c.health = check }
+	return func(c *Consumer) {
+		switch others := c.health; {
+		case check == nil:
+		case others == nil:
+			c.health = check
+		default:
+			c.health = func(ctx context.Context) error { return errors.Join(others(ctx), check(ctx)) }
+		}
+	}
 }
 
 // WithBarrier makes every change of the peers stop them all: each drains everything and

@@ -242,6 +242,29 @@ func TestHealthChecksJoinByTheGroup(t *testing.T) {
 	}
 }
 
+// So does one that is an option of the consumer, and takes the place of none: what it replaced would
+// be asked by nobody.
+func TestHealthChecksJoinThoseOfOptions(t *testing.T) {
+	store, ledger := memory(t)
+	asked := make(chan string, 100)
+	check := func(what string) func(context.Context) error {
+		return func(context.Context) error { asked <- what; return nil }
+	}
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute},
+			framework.WithHealth(check("an option")), framework.WithHealth(nil), framework.WithHealth(check("another"))),
+		frameworkfx.Otherwise("mails", done),
+		frameworkfx.Healthy("mails", check("the group")),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	if all := map[string]bool{<-asked: true, <-asked: true, <-asked: true}; len(all) != 3 {
+		t.Errorf("asked: %v, want all three", all)
+	}
+}
+
 // A check of a name that nobody has would check nobody.
 func TestAHealthCheckOfNobodyIsRefused(t *testing.T) {
 	store, ledger := memory(t)
