@@ -74,16 +74,39 @@ func (c *Client) Enqueue(key string, task *asynq.Task, opts ...asynq.Option) (*a
 }
 
 // EnqueueContext enqueues a task: tasks of one key run one at a time, in the order in
-// which they became pending. Those with an empty key go round robin and are unordered.
+// which they became pending. Those with an empty key go round robin and are unordered; where
+// opts, and not only the task's own, have Unique or TaskID, the queue is that of what no other
+// task may have, since asynq looks for the other one in the same queue.
 func (c *Client) EnqueueContext(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	if !utf8.ValidString(key) {
 		return nil, fmt.Errorf("asynqsource: key %q: want UTF-8, as asynq's messages are", key)
 	}
-	queue, err := c.Queue(key)
-	if err != nil {
-		return nil, err
+	queue, alone := c.queueAlone(task, opts)
+	if key != "" || !alone {
+		var err error
+		if queue, err = c.Queue(key); err != nil {
+			return nil, err
+		}
 	}
 	return c.asynq.EnqueueContext(context.WithValue(ctx, markKey{}, key), task, append(opts[:len(opts):len(opts)], asynq.Queue(queue))...)
+}
+
+// queueAlone returns the queue in which asynq would find the other task that has what opts say that
+// only one may have.
+func (c *Client) queueAlone(task *asynq.Task, opts []asynq.Option) (queue string, alone bool) {
+	id, unique := "", false
+	for _, o := range opts {
+		switch o.Type() {
+		case asynq.UniqueOpt:
+			unique = true
+		case asynq.TaskIDOpt:
+			id, alone = fmt.Sprint(o.Value()), true
+		}
+	}
+	if unique { // asynq's lock is of type and payload, whatever the id
+		id = task.Type() + "\x00" + string(task.Payload())
+	}
+	return QueueOf(c.name, partition.Of(id, c.layout.Total)), alone || unique
 }
 
 // A marker is the redis client of asynq's client. Tasks are made by the caller, who may

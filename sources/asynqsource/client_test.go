@@ -73,6 +73,34 @@ func TestAKeyHasAQueueAndArrives(t *testing.T) {
 	}
 }
 
+// asynq looks for the other of two tasks that must not both be there in one queue: without a key they go to that
+// of what they must not share, and not to the next one.
+func TestATaskThatIsAloneHasAQueue(t *testing.T) {
+	s := newStore(t)
+	for _, c := range []struct {
+		what string
+		opt  func(i int) asynq.Option
+		want error
+	}{
+		{"unique", func(int) asynq.Option { return asynq.Unique(time.Hour) }, asynq.ErrDuplicateTask},
+		{"id", func(i int) asynq.Option { return asynq.TaskID(fmt.Sprint("report-", i)) }, asynq.ErrTaskIDConflict},
+	} {
+		first, second := s.client(t, 8), s.client(t, 8)
+		if _, err := second.Enqueue("", asynq.NewTask("of another turn", nil)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			task := asynq.NewTask(c.what, fmt.Append(nil, i))
+			if _, err := first.Enqueue("", task, asynq.MaxRetry(1), c.opt(i)); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := second.Enqueue("", task, c.opt(i)); !errors.Is(err, c.want) {
+				t.Errorf("%s %d once more: %+v, %v", c.what, i, info, err)
+			}
+		}
+	}
+}
+
 func TestAClientForNamedQueuesIsRefused(t *testing.T) {
 	s := newStore(t)
 	src, _, _ := s.peer(t, Config{Queues: []string{s.name + "-critical", s.name + "-low"}})
