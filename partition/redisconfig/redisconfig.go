@@ -86,6 +86,12 @@ func AgreeList(ctx context.Context, client redis.UniversalClient, name, list str
 	return err
 }
 
+// List returns the key of the list of work units that AgreeList has written; empty: none.
+func List(ctx context.Context, client redis.UniversalClient, name string) (string, error) {
+	fields, err := read(ctx, client, name)
+	return fields[fieldList], err
+}
+
 // Read returns the configuration that stands under name, or ErrNone.
 func Read(ctx context.Context, client redis.UniversalClient, name string) (partition.Config, error) {
 	fields, err := read(ctx, client, name)

@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,10 @@ func enqueueCommand() *cobra.Command {
 			if err := listsOnly(ctx, client, args[0], "write to that one with a producer of Kafka",
 				"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
 				return err
+			}
+			if list, err := redisconfig.List(ctx, client, args[0]); err != nil || list != "" {
+				return cmp.Or(err, exit.With(exit.Config, fmt.Errorf("the peers of %s share work units, and take no tasks: add a unit to their list, as in SADD '%s' UNIT, "+
+					"and give tasks a name of their own", args[0], list)))
 			}
 			_, unused := redisconfig.Read(ctx, client, args[0])
 			p, err := redissource.NewProducer(ctx, client, args[0], redissource.ProducerConfig{Partitions: partitions})

@@ -25,6 +25,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/unitsource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -234,6 +235,21 @@ func TestInitStatusEnqueue(t *testing.T) {
 	s.fails(exit.Failed, "dead show n nothing")
 	s.fails(exit.Usage, "dead drop n")
 	s.fails(exit.Usage, "dead requeue n x --all")
+}
+
+// Peers of work units take no tasks: one that is enqueued under their name would wait for ever.
+func TestNoTaskForUnits(t *testing.T) {
+	s := newShell(t)
+	units, err := unitsource.New(s.client(), "crawler", unitsource.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := units.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said := s.fails(exit.Config, "enqueue crawler", "x"); !strings.Contains(said, "SADD '{crawler}:units'") {
+		t.Errorf("it says %q", said)
+	}
 }
 
 // What is wrong with a command line is said at once, all of it, and nothing is asked of
