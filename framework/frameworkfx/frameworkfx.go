@@ -169,11 +169,11 @@ func New(p Params) (*framework.Runtime, error) {
 	return r, nil
 }
 
-// of says of each of the joined errors whose it is.
-func of(consumer string, err error) error {
+// of says of each of the joined errors whose it is; kind is what has the name.
+func of(kind, name string, err error) error {
 	var all []error
 	for _, e := range leaves(err) {
-		all = append(all, fmt.Errorf("consumer %q: %w", consumer, e))
+		all = append(all, fmt.Errorf("%s %q: %w", kind, name, e))
 	}
 	return errors.Join(all...)
 }
@@ -277,18 +277,20 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 
 // units makes one peer of units.
 func (p Params) units(u Units) (*framework.Units, error) {
+	var errSource error
 	if u.Err != nil {
-		return nil, of(u.Name, u.Err)
+		errSource = of("units", u.Name, u.Err)
+		u.Config.Source, u.Config.Control = placeholder{}, placeholder{}.control(u.Config.Timing) // as in consumer
 	}
 	if o := p.observer(); o != nil && u.Config.Observer != nil {
 		u.Config.Observer = framework.Observers{u.Config.Observer, o}
 	} else if o != nil {
 		u.Config.Observer = o
 	}
-	var wrong error
-	u.Config.Health, wrong = p.health("units", u.Name, u.Config.Health)
+	var errHealth error
+	u.Config.Health, errHealth = p.health("units", u.Name, u.Config.Health)
 	made, err := framework.NewUnits(u.Name, u.Config)
-	return made, errors.Join(wrong, err)
+	return made, errors.Join(errSource, errHealth, err)
 }
 
 func (p Params) setting(name string) (s Setting, err error) {
@@ -316,7 +318,7 @@ func (p Params) source(name string) (s Source, err error) {
 		n++
 		switch {
 		case v.Err != nil:
-			errs = append(errs, of(name, v.Err))
+			errs = append(errs, of("consumer", name, v.Err))
 		case v.Source == nil:
 			errs = append(errs, fmt.Errorf("consumer %q: its source is nil", name))
 		}
@@ -396,7 +398,7 @@ func (p Params) handler(name string) (framework.Handler, error) {
 		wraps = append(wraps, m)
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return nil, of(name, err)
+		return nil, of("consumer", name, err)
 	}
 	slices.SortStableFunc(wraps, func(a, b Middleware) int { return a.Order - b.Order })
 	handler := framework.Handler(mux)

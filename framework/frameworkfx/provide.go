@@ -142,6 +142,8 @@ func (placeholder) Layout(context.Context) (partition.Config, error) {
 	return partition.Config{}, errPlaceholder
 }
 
+func (placeholder) Units(context.Context) ([]string, error) { return nil, errPlaceholder }
+
 func (placeholder) Open(context.Context, partition.Grant, partition.Token) (sources.Stream, error) {
 	return nil, errPlaceholder
 }

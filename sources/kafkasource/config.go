@@ -145,6 +145,11 @@ func (c Config) withDefaults(name string) Config {
 // deadOf is where the dead letters of a topic are unless somebody says otherwise.
 func deadOf(topic string) string { return topic + ".dead" }
 
+// Validate says all that is wrong with c, after defaults, and with the name of its tasks.
+func (c Config) Validate(name string) error {
+	return errors.Join(partition.CheckName(name), c.withDefaults(name).validate())
+}
+
 func (c Config) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("kafkasource: "+format, args...)) }

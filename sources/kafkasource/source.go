@@ -66,10 +66,10 @@ type Source struct {
 
 // New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
 func New(name string, store Store, cfg Config) (*Source, error) {
-	cfg = cfg.withDefaults(name)
-	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+	if err := cfg.Validate(name); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults(name)
 	if store.Commits(cfg.Group) {
 		cfg.Group = NoGroup
 	}

@@ -96,10 +96,13 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	} else if len(cfg.Source.Options) == 0 {
 		errs = append(errs, errors.New("kafkafx: no URL of the brokers: give one, as kafka://host:9092"))
 	}
+	if len(cfg.Source.Options) == 0 {
+		cfg.Source.Options, _ = kafkasource.Options("kafka://none") // that there are none is said already
+	}
 	t := &told{name: name}
 	t.listen(&cfg.Source)
 	kept, err := cfg.keep(name, client)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(append(errs, cfg.Source.Validate(name), err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
 	l.Append(fx.StopHook(kept.disconnect))

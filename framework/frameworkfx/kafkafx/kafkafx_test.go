@@ -263,7 +263,8 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		kafkafx.Source("orders", kafkafx.Config{URL: "kafka://ann:secret@host", Source: kafkasource.Config{Topic: "orders", Start: "somewhere"}}),
 		kafkafx.Source("bills", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Source: kafkasource.Config{Start: "somewhere"}}),
-		kafkafx.Source("notes", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: "nowhere"}),
+		kafkafx.Source("notes", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: "nowhere", Source: kafkasource.Config{Topic: "notes", Window: -1}}),
+		kafkafx.Source("kites", kafkafx.Config{URL: "host", Redis: "host", Progress: kafkafx.InKafka, Source: kafkasource.Config{Group: kafkasource.NoGroup, Buffer: -1}}),
 		kafkafx.Source("jobs", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: kafkafx.InKafka, Source: kafkasource.Config{Group: kafkasource.NoGroup}}),
 		kafkafx.Source("mails", kafkafx.Config{Redis: "redis://host", Source: kafkasource.Config{Topic: "mails"}}),
 		frameworkfx.Otherwise("mails", func(context.Context, *framework.Task) error { return nil }),
@@ -277,6 +278,9 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		t.Fatalf("the application says %v", app.Err())
 	}
 	for _, want := range []string{
+		`consumer "orders": kafkasource: Start "somewhere"`, `consumer "notes": kafkasource: Window -1`,
+		`consumer "kites": redis URL host`, `consumer "kites": kafkasource: URL host`, `consumer "kites": kafkasource: no topic`,
+		`consumer "kites": kafkasource: Buffer -1`, `consumer "kites": kafkaprogress: no Group`,
 		"no Redis URL, and the application provides no redis.UniversalClient",
 		"a user needs sasl=plain", "no topic", `Start "somewhere"`, `Progress "nowhere"`, "no Group",
 		`consumer "mails": kafkafx: no URL of the brokers`,
@@ -284,6 +288,9 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
+	}
+	if strings.Contains(wrong.Error(), "no Options") {
+		t.Errorf("of a URL that is wrong it is said that there is none:\n%v", wrong)
 	}
 	if strings.Contains(wrong.Error(), "secret") {
 		t.Errorf("the password is told:\n%v", wrong)

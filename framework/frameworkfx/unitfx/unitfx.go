@@ -4,6 +4,7 @@ package unitfx
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
@@ -69,19 +70,13 @@ type given struct {
 
 func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler) frameworkfx.Units {
 	units := frameworkfx.Units{Name: name, Config: cfg.Units}
-	client, err := redisclient.Of(l, "unitfx", cfg.URL, client)
-	if err != nil {
-		units.Err = err
-		return units
-	}
+	client, errClient := redisclient.Of(l, "unitfx", cfg.URL, client)
 	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
-	bound, err := Bind(client, name, cfg)
-	if err != nil {
-		units.Err = err
-		return units
+	bound, errSource := Bind(client, name, cfg)
+	if units.Err = errors.Join(errClient, errSource); units.Err == nil {
+		units.Config = bound
 	}
-	bound.Handler = h
-	units.Config = bound
+	units.Config.Handler = h
 	return units
 }
 

@@ -161,8 +161,8 @@ func shares(t *testing.T, client redis.UniversalClient) {
 
 func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
-		unitfx.Units("sites", unitfx.Config{}, func(context.Context, framework.Unit) error { return nil }),
-		unitfx.Units("feeds", unitfx.Config{URL: "redis://127.0.0.1:1", Source: unitsource.Config{Partitions: -1}},
+		unitfx.Units("sites", unitfx.Config{Source: unitsource.Config{Partitions: -2}, Units: framework.UnitsConfig{Every: -1}}, nil),
+		unitfx.Units("feeds", unitfx.Config{URL: "redis://127.0.0.1:1", Source: unitsource.Config{Partitions: -1}, Units: framework.UnitsConfig{Weight: -1}},
 			func() framework.UnitHandler { return nil }),
 		unitfx.Units("roads", unitfx.Config{URL: "redis://127.0.0.1:1"}, nil),
 		unitfx.Units("disks", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() framework.UnitHandler { return nil }),
@@ -171,7 +171,11 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	if err == nil || frameworkfx.ExitCode(err) != frameworkfx.ExitWrong {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{`"sites": unitfx: no Redis URL`, `"feeds": partition: -1 partitions`, `"disks": framework: no handler`, `"roads": framework: no handler`} {
+	for _, want := range []string{
+		`units "sites": unitfx: no Redis URL`, `units "sites": partition: -2 partitions`, `units "sites": framework: no handler`, `units "sites": framework: the list is`,
+		`units "feeds": partition: -1 partitions`, `units "feeds": framework: no handler`, `units "feeds": framework: weight -1`,
+		`"disks": framework: no handler`, `"roads": framework: no handler`,
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %s: %v", want, err)
 		}
