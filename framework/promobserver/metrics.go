@@ -75,7 +75,16 @@ func (o *Observer) Watch(c *framework.Consumer) {
 	}
 }
 
-// A scraper asks the watched consumers.
+// WatchUnits adds u to the peers of units that are asked at each scrape whether they are ready.
+func (o *Observer) WatchUnits(u *framework.Units) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Contains(o.seats, u) {
+		o.seats = append(o.seats, u)
+	}
+}
+
+// A scraper asks the watched consumers and peers of units.
 type scraper struct {
 	o            *Observer
 	tasks, ready *prometheus.Desc
@@ -93,14 +102,20 @@ func (s scraper) Describe(to chan<- *prometheus.Desc) { to <- s.tasks; to <- s.r
 
 func (s scraper) Collect(to chan<- prometheus.Metric) {
 	s.o.mu.RLock()
-	watched := s.o.watched
+	watched, seats := s.o.watched, s.o.seats
 	s.o.mu.RUnlock()
-	for _, c := range watched {
-		ready := 0.0
-		if c.Ready() == nil {
-			ready = 1
+	ready := func(name string, missing error) {
+		v := 0.0
+		if missing == nil {
+			v = 1
 		}
-		to <- prometheus.MustNewConstMetric(s.ready, prometheus.GaugeValue, ready, c.Name())
+		to <- prometheus.MustNewConstMetric(s.ready, prometheus.GaugeValue, v, name)
+	}
+	for _, u := range seats {
+		ready(u.Name(), u.Ready())
+	}
+	for _, c := range watched {
+		ready(c.Name(), c.Ready())
 		for _, l := range c.Lanes() {
 			id := strconv.Itoa(int(l.Grant.ID))
 			for state, n := range map[string]int{"running": l.Running, "ready": l.Ready, "waiting": l.Waiting, "unsettled": l.Unsettled} {

@@ -27,7 +27,7 @@
 // and, of the consumers given to [Observer.Watch], at the moment of the scrape:
 //
 //	countoff_tasks{consumer,partition,state}           running, ready, waiting, unsettled
-//	countoff_ready{consumer}                           1 if the consumer is ready
+//	countoff_ready{consumer}                           1 if the consumer is ready; also of the units given to [Observer.WatchUnits]
 package promobserver
 
 import (
@@ -50,6 +50,7 @@ type Observer struct {
 	mu        sync.RWMutex
 	consumers map[string]*consumer
 	watched   []*framework.Consumer
+	seats     []*framework.Units
 }
 
 var _ framework.Observer = (*Observer)(nil)

@@ -298,6 +298,50 @@ func TestAConsumerIsWatchedOnce(t *testing.T) {
 	}
 }
 
+// Peers of units are ready or not, as consumers are: an alarm asks whether anybody is there at all.
+func TestUnitsAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prometheus.NewRegistry()
+		o, err := New(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := framework.NewUnits("sites", framework.UnitsConfig{
+			Source:  oneUnit{},
+			Handler: func(ctx context.Context, _ framework.Unit) error { <-ctx.Done(); return nil },
+			Control: func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+				return memledger.New(layout, transition.Timing{}, memledger.Options{}), nil, nil
+			},
+			Observer: o,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.WatchUnits(u)
+		o.WatchUnits(u)
+		if v := read(t, r, "ready", "consumer=sites"); v != 0 {
+			t.Errorf("countoff_ready is %v before the start", v)
+		}
+		if err := u.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if ready, units := read(t, r, "ready", "consumer=sites"), read(t, r, "units", "consumer=sites"); ready != 1 || units != 1 {
+			t.Errorf("countoff_ready is %v, countoff_units %v", ready, units)
+		}
+		if err := u.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+type oneUnit struct{}
+
+func (oneUnit) Layout(context.Context) (partition.Config, error) {
+	return partition.Config{Total: 4}.WithDefaults(), nil
+}
+func (oneUnit) Units(context.Context) ([]string, error) { return []string{"https://example.com"}, nil }
+
 // The rules for Prometheus ask for metrics that there are.
 func TestAlertsAskForWhatThereIs(t *testing.T) {
 	rules, err := os.ReadFile("../../docs/alerts.yml")
