@@ -135,7 +135,9 @@ type Units struct {
 // nobody.
 func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	cfg = cfg.withDefaults()
-	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), cfg.Retry.Validate(), cfg.Timing.Validate()}
+	tags, wrong := partition.ParseTags(string(cfg.Tags))
+	cfg.Tags = tags
+	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), wrong, cfg.Retry.Validate(), cfg.Timing.Validate()}
 	if cfg.Source == nil {
 		errs = append(errs, errors.New("framework: no source of units"))
 	}

@@ -581,11 +581,11 @@ func TestUnitsOfSeveralNames(t *testing.T) {
 }
 
 func TestUnitsConfigIsChecked(t *testing.T) {
-	_, err := framework.NewUnits("no such {name}", framework.UnitsConfig{Every: -1, Weight: -1, Peer: "two\nlines"})
+	_, err := framework.NewUnits("no such {name}", framework.UnitsConfig{Every: -1, Weight: -1, Peer: "two\nlines", Tags: "gpu,gpü"})
 	if err == nil {
 		t.Fatal("taken")
 	}
-	for _, want := range []string{"name", "source of units", "ledger", "handler", "every", "weight", `peer id "two\nlines"`} {
+	for _, want := range []string{"name", "source of units", "ledger", "handler", "every", "weight", `peer id "two\nlines"`, `tag "gpü"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not speak of %q: %v", want, err)
 		}
