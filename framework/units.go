@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -131,8 +132,8 @@ type Units struct {
 	session *unitsSession // the current or the last one; nil before the first Start
 }
 
-// NewUnits returns a peer that has not begun. It says all that is wrong at once, and calls
-// nobody.
+// NewUnits returns a peer that has not begun. It says all that is wrong at once, also that its stop
+// takes longer than the platform waits for (GraceVariable), and calls nobody.
 func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	cfg = cfg.withDefaults()
 	tags, wrong := partition.ParseTags(string(cfg.Tags))
@@ -156,10 +157,17 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	if cfg.Weight < 0 {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", cfg.Weight))
 	}
+	grace, _, err := podGrace(os.Getenv(GraceVariable))
+	u := &Units{name: name, cfg: cfg}
+	if stop := u.StopTimeout(); err == nil && grace > 0 && stop > grace {
+		err = fmt.Errorf("framework: a stop takes %v (the shutdown %v, the cancel grace %v and %v) and is longer than the pod grace %v: "+
+			"the platform would kill the process while it hands over", stop, cfg.Timing.Shutdown, cfg.Timing.CancelGrace, stopMargin, grace)
+	}
+	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return nil, named(fmt.Sprintf("units %q", name), err)
 	}
-	return &Units{name: name, cfg: cfg}, nil
+	return u, nil
 }
 
 // Name returns the name that the peers share.

@@ -580,6 +580,26 @@ func TestUnitsOfSeveralNames(t *testing.T) {
 	})
 }
 
+// The platform's grace is that of the process: peers of units must be out by then, as consumers must.
+func TestAStopOfUnitsFitsIntoTheGrace(t *testing.T) {
+	cfg := framework.UnitsConfig{
+		Source: fixedUnits{}, Handler: func(context.Context, framework.Unit) error { return nil },
+		Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return nil, nil, nil },
+	}
+	for grace, want := range map[string]string{"": "", "30": "", "28s": "", "27": "pod grace 27s", "soon": `COUNTOFF_GRACE="soon"`} {
+		t.Setenv(framework.GraceVariable, grace)
+		_, err := framework.NewUnits("town", cfg)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("with a grace of %q: %v, want %q", grace, err, want)
+		}
+	}
+}
+
+type fixedUnits struct{}
+
+func (fixedUnits) Layout(context.Context) (partition.Config, error) { return partition.Config{}, nil }
+func (fixedUnits) Units(context.Context) ([]string, error)          { return nil, nil }
+
 func TestUnitsConfigIsChecked(t *testing.T) {
 	_, err := framework.NewUnits("no such {name}", framework.UnitsConfig{Every: -1, Weight: -1, Peer: "two\nlines", Tags: "gpu,gpü"})
 	if err == nil {

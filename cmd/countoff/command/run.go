@@ -193,7 +193,7 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 	switch {
 	case errors.Is(err, framework.ErrStopped), stuck, unheard:
 		return exit.With(exit.Hard, err)
-	case errors.Is(err, seat.ErrStart):
+	case errors.Is(err, seat.ErrStart), errors.Is(err, seat.ErrWrong):
 		return exit.With(exit.Usage, err)
 	}
 	return err

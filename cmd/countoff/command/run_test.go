@@ -437,6 +437,19 @@ func TestTroubleIsNotObeyedByTheTerminal(t *testing.T) {
 	}
 }
 
+// A platform that kills the process before it has ended its command is told of at the start.
+func TestRunFitsIntoTheGrace(t *testing.T) {
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	s.client().SAdd(t.Context(), "{n}:units", "a")
+	t.Setenv(framework.GraceVariable, "29")
+	run := "run --redis " + s.url + " --name n" // what the shell adds is the command's
+	if said := s.fails(exit.Usage, run+" -- true"); !strings.Contains(said, "pod grace 29s") {
+		t.Errorf("it says %q", said)
+	}
+	s.run(run + " --drain 24s -- true")
+}
+
 func TestRunUsage(t *testing.T) {
 	s := newShell(t)
 	for _, line := range []string{

@@ -44,6 +44,9 @@ type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("the command ended with code %d", e.Code) }
 
+// ErrWrong means that what the peer was told is wrong: to try again cannot help.
+var ErrWrong = errors.New("the seat cannot be held")
+
 // ErrStart means that the command cannot be started.
 var ErrStart = errors.New("the command cannot be started")
 

@@ -45,8 +45,8 @@ type hold struct {
 
 // Run holds the seat until ctx ends or the command ends by itself, and then hands over.
 // A second end, that of now, ends everything at once. The error is an *ExitError if the
-// command failed, wraps ErrStart if there is none, framework.ErrStopped if not everything was
-// handed over, or is why the peer cannot go on.
+// command failed, wraps ErrStart if there is none, ErrWrong if cfg is, framework.ErrStopped if not
+// everything was handed over, or is why the peer cannot go on.
 func Run(ctx, now context.Context, cfg Config) error {
 	timing := cfg.Units.Timing.WithDefaults()
 	s := &seat{cfg: cfg, grace: timing.CancelGrace / 2, held: map[string]*hold{}, changed: make(chan struct{}, 1)}
@@ -62,7 +62,7 @@ func Run(ctx, now context.Context, cfg Config) error {
 	}
 	units, err := framework.NewUnits(cfg.Name, s.cfg.Units)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrWrong, err)
 	}
 	s.units = units
 	if err := units.Start(ctx); err != nil {
