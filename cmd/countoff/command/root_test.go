@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -568,6 +569,22 @@ func TestVersionAndCompletion(t *testing.T) {
 	}
 	if out := s.run("completion bash"); !strings.Contains(out, "countoff") {
 		t.Error("no completion")
+	}
+}
+
+// The README says which commands there are.
+func TestTheReadmeNamesAllCommands(t *testing.T) {
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(text), "| `cmd/` | `countoff`: ")
+	row, _, _ = strings.Cut(row, ";")
+	listed := strings.FieldsFunc(row, func(r rune) bool { return r == ',' || r == ' ' })
+	for _, cmd := range Root(nil).Commands() {
+		if name := cmd.Name(); !cmd.Hidden && name != "version" && !slices.Contains(listed, name) {
+			t.Errorf("%s is not among %q", name, row)
+		}
 	}
 }
 
