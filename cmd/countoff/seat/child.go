@@ -52,12 +52,13 @@ const never = time.Duration(math.MaxInt64 / 2)
 var errNotNow = errors.New("the command cannot be started now")
 
 // lasting reports whether a start that failed with err would fail again: there is no such
-// command. Anything else may pass: a file that is being written, a machine without memory,
-// processes or descriptors to spare.
+// command, or the system takes neither its path nor its arguments. Anything else may pass: a
+// file that is being written, a machine without memory, processes or descriptors to spare.
 func lasting(err error) bool {
-	return slices.ContainsFunc([]error{exec.ErrNotFound, syscall.ENOENT, syscall.EACCES, syscall.ENOEXEC}, func(is error) bool {
-		return errors.Is(err, is)
-	})
+	return slices.ContainsFunc([]error{
+		exec.ErrNotFound, syscall.ENOENT, syscall.EACCES, syscall.ENOEXEC,
+		syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.E2BIG,
+	}, func(is error) bool { return errors.Is(err, is) })
 }
 
 func startFault(err error) error {

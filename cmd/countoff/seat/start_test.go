@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,13 +20,20 @@ import (
 	"github.com/countoff/countoff/transition/memledger"
 )
 
-// loop returns the path of a link to itself: no command for now, and for none of the reasons for
-// which there is none.
-func loop(t *testing.T) string {
+// busy returns the path of a program that is being written, which cannot be started for now.
+func busy(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "command")
-	if err := os.Symlink("command", path); err != nil {
+	written, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o700)
+	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { written.Close() })
+	if _, err := written.WriteString("#!/bin/sh\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(path).Run(); !errors.Is(err, syscall.ETXTBSY) {
+		t.Skipf("this system starts what is being written: %v", err)
 	}
 	return path
 }
@@ -44,12 +53,18 @@ func TestWhyACommandCannotBeStarted(t *testing.T) {
 		}
 		return path
 	}
+	if err := os.Symlink("loop", filepath.Join(dir, "loop")); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]error{
-		filepath.Join(dir, "missing"): ErrStart,
-		"no-such-command-anywhere":    ErrStart,
-		file("not-executable", 0o600): ErrStart,
-		file("no-program", 0o700):     ErrStart,
-		loop(t):                       errNotNow,
+		filepath.Join(dir, "missing"):             ErrStart,
+		"no-such-command-anywhere":                ErrStart,
+		file("not-executable", 0o600):             ErrStart,
+		file("no-program", 0o700):                 ErrStart,
+		filepath.Join(dir, "loop"):                ErrStart,
+		file("file", 0o700) + "/command":          ErrStart,
+		dir + "/" + strings.Repeat("long", 1<<10): ErrStart,
+		busy(t): errNotNow,
 	} {
 		for what, cfg := range map[string]Config{
 			"command": {Command: []string{path}, Guard: []string{self, playGuard}},
@@ -68,13 +83,30 @@ func TestWhyACommandCannotBeStarted(t *testing.T) {
 	}
 }
 
+// A command with arguments that no system takes never starts, either.
+func TestACommandWithTooManyArguments(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Command: []string{"true", strings.Repeat("x", 1<<23)}, Guard: []string{self, playGuard}, Out: io.Discard, Err: io.Discard}
+	c, err := start(cfg, os.Environ(), time.Second, func() time.Duration { return time.Hour }, func(*child, string) {})
+	if err == nil {
+		<-c.ended
+		err = c.failed
+	}
+	if !errors.Is(err, ErrStart) {
+		t.Errorf("%v, want %v", err, ErrStart)
+	}
+}
+
 // A command that cannot be started for the moment is waited with, and started when it can be.
 func TestACommandThatStartsLater(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := loop(t)
+	path := busy(t)
 	ended := make(chan error, 1)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
