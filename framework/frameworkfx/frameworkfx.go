@@ -53,6 +53,9 @@ type Source struct {
 	// Concurrency is how many handlers run at once where the consumer's setting does
 	// not say. 0: the framework's default.
 	Concurrency int
+	// Close frees what was opened for the source, where New fails: fx stops nothing of an
+	// application that it could not build. Nil: nothing was.
+	Close func()
 	// Err is why there is neither: it is listed with all else that is wrong,
 	// while the error of a constructor would hide the others.
 	Err error
@@ -86,7 +89,8 @@ type Setting struct {
 type Units struct {
 	Name   string
 	Config framework.UnitsConfig
-	Err    error // why there are none; see Source.Err
+	Close  func() // frees what was opened for them; see Source.Close
+	Err    error  // why there are none; see Source.Err
 }
 
 // Params is what New takes from the application.
@@ -130,8 +134,33 @@ func (e *StartError) Error() string {
 // Unwrap returns the faults.
 func (e *StartError) Unwrap() []error { return e.Faults }
 
-// New makes the runtime and hooks it into the application's life.
+// New makes the runtime and hooks it into the application's life. If it fails, what was opened
+// for the sources and units is closed.
 func New(p Params) (*framework.Runtime, error) {
+	r, err := p.runtime()
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	p.hook(r)
+	return r, nil
+}
+
+// close frees what was opened for an application that is not to be.
+func (p Params) close() {
+	for _, s := range p.Sources {
+		if s.Close != nil {
+			s.Close()
+		}
+	}
+	for _, u := range p.Units {
+		if u.Close != nil {
+			u.Close()
+		}
+	}
+}
+
+func (p Params) runtime() (*framework.Runtime, error) {
 	var all []*framework.Consumer
 	var faults []error
 	for _, name := range p.names() {
@@ -165,7 +194,6 @@ func New(p Params) (*framework.Runtime, error) {
 	if err != nil {
 		return nil, &StartError{Faults: []error{err}}
 	}
-	p.hook(r)
 	return r, nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -56,7 +57,7 @@ type Config struct {
 func Source(consumer string, cfg Config) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func(l fx.Lifecycle, provided given) frameworkfx.Source {
-			_, s := cfg.source(consumer, l, provided.Client)
+			_, s := cfg.opened(consumer, l, provided.Client)
 			return s
 		},
 		fx.ResultTags(frameworkfx.SourceGroup)))
@@ -67,7 +68,7 @@ func Source(consumer string, cfg Config) fx.Option {
 // provides as its parameters.
 func Mux(consumer string, cfg Config, h any) fx.Option {
 	both := func(l fx.Lifecycle, provided given, h asynq.Handler) result {
-		src, s := cfg.source(consumer, l, provided.Client)
+		src, s := cfg.opened(consumer, l, provided.Client)
 		s.Concurrency = cfg.Server.Concurrency
 		r := result{Source: s, Route: frameworkfx.Route{Consumer: consumer, Route: framework.Route{Any: true, Handler: stopped{}}}}
 		engine, err := cfg.engine(consumer, src, h)
@@ -122,6 +123,14 @@ func (stopped) Handle(context.Context, *framework.Task) error {
 type given struct {
 	fx.In
 	Client redis.UniversalClient `optional:"true"`
+}
+
+// opened is source, and says how to free what that has opened.
+func (cfg Config) opened(name string, l fx.Lifecycle, provided redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
+	opened := endings.Of(l)
+	src, s := cfg.source(name, opened, provided)
+	s.Close = opened.End
+	return src, s
 }
 
 func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {

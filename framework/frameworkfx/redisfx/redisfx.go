@@ -14,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
@@ -80,10 +81,12 @@ func Source(consumer string, cfg Config) fx.Option {
 		func(l fx.Lifecycle, provided given) frameworkfx.Source {
 			cfg := cfg // the option may be of several applications
 			cfg.Source.Jobs = provided.jobsOf(consumer, cfg.Source.Jobs)
-			s, err := cfg.source(consumer, l, provided.Client)
+			opened := endings.Of(l)
+			s, err := cfg.source(consumer, opened, provided.Client)
 			if err != nil {
-				return frameworkfx.Source{Consumer: consumer, Err: err}
+				s = frameworkfx.Source{Consumer: consumer, Err: err}
 			}
+			s.Close = opened.End
 			return s
 		},
 		fx.ResultTags(frameworkfx.SourceGroup)))

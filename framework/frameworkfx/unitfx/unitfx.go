@@ -11,6 +11,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/unitsource"
@@ -69,8 +70,9 @@ type given struct {
 }
 
 func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler) frameworkfx.Units {
-	units := frameworkfx.Units{Name: name, Config: cfg.Units}
-	client, errClient := redisclient.Of(l, "unitfx", cfg.URL, client)
+	opened := endings.Of(l)
+	units := frameworkfx.Units{Name: name, Config: cfg.Units, Close: opened.End}
+	client, errClient := redisclient.Of(opened, "unitfx", cfg.URL, client)
 	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
 	bound, errSource := Bind(client, name, cfg)
 	if units.Err = errors.Join(errClient, errSource); units.Err == nil {
