@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 		return nil, err
 	}
 	all := slices.Concat(queues, wrong(s.Findings), troubled(s.Units))
-	return append(append(all, times(census)...), summary(s)), nil
+	return append(append(all, times(census, s.Config.Total)...), summary(s)), nil
 }
 
 // troubled tells of ingress lists that cannot be read.
@@ -84,8 +85,27 @@ func wrong(findings []status.Finding) []Finding {
 	return all
 }
 
+// claim is what a partition costs a slow store in the call that claims it: twice what it cost in
+// docs/scale.md.
+const claim = 20 * time.Microsecond
+
+// crowded tells of a lease that is too short for one peer to claim all partitions: it claims them
+// in one call, what a call has not answered in time is not known, and the next is as long.
+func crowded(total int, lease time.Duration) []Finding {
+	takes, may := time.Duration(total)*claim, transition.Timing{Lease: lease}.CallTimeout()
+	if takes <= may {
+		return nil
+	}
+	parts := int64(lease / may) // of a lease, one is a call's
+	fits := (takes*time.Duration(parts) + time.Second - 1).Truncate(time.Second)
+	return []Finding{{Check: "budgets", Severity: Warning,
+		What: fmt.Sprintf("%d partitions and a lease of %v: who is alone claims all of them in one call, which may take %v and may need %v", total, lease, may, takes),
+		Risk: "the first peer of a fleet, and the last one left, may get none: its calls end without an answer",
+		Do:   fmt.Sprintf("give the peers a lease of %v or more, or the name fewer partitions (countoff resize)", fits)}}
+}
+
 // times looks at the times that the peers keep.
-func times(c transition.Census) []Finding {
+func times(c transition.Census, total int) []Finding {
 	var all []Finding
 	leases := make(map[time.Duration][]string)
 	untold := 0
@@ -103,6 +123,9 @@ func times(c transition.Census) []Finding {
 			all = append(all, Finding{Check: "budgets", Severity: Danger, What: fmt.Sprintf("%s: %v", s.Peer, err),
 				Risk: "a handler of it may run beside the next owner's", Do: "set its times so that it would start today"})
 		}
+	}
+	if len(leases) > 0 {
+		all = append(all, crowded(total, slices.Min(slices.Collect(maps.Keys(leases))))...)
 	}
 	if len(leases) > 1 {
 		var says []string

@@ -1,0 +1,49 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A peer that is alone claims all partitions in one call: where that may take longer than a call,
+// nobody would ever work, and all that is said is that calls take too long.
+func TestMorePartitionsThanACallClaims(t *testing.T) {
+	for _, c := range []struct {
+		total  int
+		leases []time.Duration
+		do     string // empty: nothing
+	}{
+		{1 << 16, []time.Duration{3 * time.Second}, "a lease of 14s or more"},
+		{1 << 16, []time.Duration{10 * time.Second}, "a lease of 14s or more"},
+		{1 << 16, []time.Duration{14 * time.Second}, ""},
+		{1 << 14, []time.Duration{10 * time.Second, 3 * time.Second}, "a lease of 4s or more"},
+		{1 << 14, []time.Duration{4 * time.Second}, ""},
+		{2048, []time.Duration{3 * time.Second}, ""},
+		{1 << 16, nil, ""},
+	} {
+		t.Run(fmt.Sprint(c.total, c.leases), func(t *testing.T) {
+			var census transition.Census
+			for i, lease := range c.leases {
+				census.Sessions = append(census.Sessions, machine.Seat{
+					Session: partition.Session(fmt.Sprint("s", i)), Peer: fmt.Sprint("p", i), State: machine.Live, Lease: lease,
+					Terms: transition.Timing{Lease: lease}.WithDefaults().Terms(""),
+				})
+			}
+			var found []Finding
+			for _, f := range times(census, c.total) {
+				if strings.Contains(f.What, "partitions and a lease of") {
+					found = append(found, f)
+				}
+			}
+			if c.do == "" && len(found) > 0 || c.do != "" && (len(found) != 1 || found[0].Severity != Warning || !strings.Contains(found[0].Do, c.do)) {
+				t.Errorf("it finds %v, want what is to be done %q", found, c.do)
+			}
+		})
+	}
+}
