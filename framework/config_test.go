@@ -138,7 +138,8 @@ func TestPodGraceFromTheEnvironment(t *testing.T) {
 }
 
 func TestNewSaysAllThatIsWrong(t *testing.T) {
-	_, err := framework.New("no name", nil, nil, framework.WithConfig(framework.Config{Concurrency: -1}), framework.WithPeer("_", 0))
+	_, err := framework.New("no name", nil, nil, framework.WithConfig(framework.Config{Concurrency: -1}), framework.WithPeer("_", 0),
+		framework.WithTags("eu", "gpu large", "g!u"))
 	if err == nil {
 		t.Fatal("taken")
 	}
@@ -150,6 +151,8 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 		`consumer "no name": framework: weight 0`,
 		`consumer "no name": partition: peer id "_"`,
 		`consumer "no name": framework: concurrency -1`,
+		`consumer "no name": framework: tag "gpu large": want one tag in each argument`,
+		`consumer "no name": partition: tag "g!u"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not said in:\n%v", want, err)

@@ -29,7 +29,7 @@ type Consumer struct {
 	observer Observer
 	peer     string // empty: the host's name
 	health   func(context.Context) error
-	tagged   string // the tags as WithTags was told them
+	tagged   []string // the tags as WithTags was told them
 	tags     partition.Tags
 	strategy partition.Strategy
 	barrier  bool
@@ -101,9 +101,10 @@ func WithPeer(id string, weight int) Option {
 
 // WithTags sets what the peer has, as in "gpu": partitions and units that ask for tags
 // (redisledger.Require, `countoff require`) are shared out among the peers that have them
-// all. Default: none, which is eligible for all that asks for nothing.
+// all. Each argument is one tag; an empty one is none. Default: none, which is eligible for all
+// that asks for nothing.
 func WithTags(tags ...string) Option {
-	return func(c *Consumer) { c.tagged = strings.Join(tags, ",") }
+	return func(c *Consumer) { c.tagged = tags }
 }
 
 // WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
@@ -180,9 +181,7 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	if c.control == nil {
 		errs = append(errs, errors.New("framework: no ledger: see WithLedger and WithControl"))
 	}
-	tags, err := partition.ParseTags(c.tagged)
-	c.tags = tags
-	errs = append(errs, err, peerFault(c.peer))
+	errs = append(errs, c.tag(), peerFault(c.peer))
 	if c.weight < 1 {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", c.weight))
 	}
@@ -203,6 +202,23 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		c.warnings = append(c.warnings, cut)
 	}
 	return c, nil
+}
+
+// tag takes in what WithTags was told.
+func (c *Consumer) tag() error {
+	var errs []error
+	for _, tag := range c.tagged {
+		one, err := partition.ParseTags(tag)
+		if err == nil && strings.Contains(string(one), " ") { // the peer would be eligible for what asks for either
+			err = fmt.Errorf("framework: tag %q: want one tag in each argument of WithTags", tag)
+		}
+		errs = append(errs, err)
+	}
+	all, err := partition.ParseTags(strings.Join(c.tagged, ","))
+	if err == nil {
+		c.tags = all
+	}
+	return errors.Join(errs...)
 }
 
 // named says of each of the joined errors whose it is.

@@ -141,6 +141,15 @@ func TestWeightChangesWhileRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, time.Minute, func() bool { return a.served() == 30 && b.served() == 20 && c.served() == 10 })
+		// Of one that does not run the weight is that of its next run.
+		a.stop()
+		if err := a.SetWeight(2); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return a.served() == 24 && b.served() == 24 && c.served() == 12 })
 		a.stop()
 		b.stop()
 		c.stop()

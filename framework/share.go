@@ -151,7 +151,7 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 }
 
 // SetWeight changes the share of the work relative to the other peers, to at least 1; see
-// [Consumer.SetWeight]. An Indexer does not ask for it.
+// [Consumer.SetWeight]. An Indexer does not ask for it, and after Run it changes nothing.
 func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 
 // View returns the newest view, this peer's index and how many replicas there are; its

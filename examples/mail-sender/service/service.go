@@ -140,7 +140,11 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 		counted.Indexer, counted.Interval, counted.Counter, counted.Strategy = cfg.Indexer, cfg.Interval, cfg.Counter, strategy
 		healthy = fx.Options() // an interval does not ask who is well
 	}
-	options := []framework.Option{framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(cfg.Tags...)}
+	tags, err := partition.ParseTags(strings.Join(cfg.Tags, ","))
+	if err != nil {
+		return 0, err
+	}
+	options := []framework.Option{framework.WithPeer(cfg.Peer, cmp.Or(cfg.Weight, 1)), framework.WithTags(strings.Fields(string(tags))...)}
 	if cfg.Barrier {
 		options = append(options, framework.WithBarrier())
 	}
