@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition/machine"
 )
 
 func enqueueCommand() *cobra.Command {
@@ -61,6 +65,11 @@ func enqueueCommand() *cobra.Command {
 			}
 			if errors.Is(unused, redisconfig.ErrNone) { // perhaps a slip of the pen: nobody would miss what waits there
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %d partitions now\n", cmd.CommandPath(), args[0], p.Config().Total)
+			}
+			if unused == nil && nobodyReads(ctx, client, args[0]) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has peers, and none of them has opened a list in Redis yet: if what they work on comes from elsewhere "+
+					"(a source of their own, framework.Share, countoff run), nobody reads what is put here. It lies in {%s:N}:pending of the partition N that is printed: DEL removes it\n",
+					cmd.CommandPath(), args[0], args[0])
 			}
 			// What was accepted is answered, also after an interrupt.
 			defer p.Close(context.WithoutCancel(ctx))
@@ -111,6 +120,36 @@ func enqueueCommand() *cobra.Command {
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
 	f.IntVar(&partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
 	return cmd
+}
+
+// looked is how many partitions nobodyReads looks at, at most.
+const looked = 32
+
+// nobodyReads reports whether name has peers with partitions and no fence was ever installed at the lists of
+// those: either they have just begun, or their tasks are elsewhere. What cannot be found out is not told.
+func nobodyReads(ctx context.Context, client redis.UniversalClient, name string) bool {
+	census, err := status.Place{Client: client}.Census(ctx, name)
+	if err != nil {
+		return false
+	}
+	live := map[partition.Session]bool{}
+	for _, s := range census.Sessions {
+		live[s.Session] = s.State != machine.Gone && s.Lease > 0
+	}
+	var fences []*redis.IntCmd
+	pipe := client.Pipeline()
+	for _, g := range census.Grants {
+		if live[g.Session] && !g.Grant.ID.IsUnit() && len(fences) < looked {
+			fences = append(fences, pipe.Exists(ctx, redissource.KeysOf(name, g.Grant.ID).Fence))
+		}
+	}
+	if len(fences) == 0 {
+		return false
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(fences, func(f *redis.IntCmd) bool { return f.Val() > 0 })
 }
 
 // until returns what r holds until ctx ends: a read that waits for a terminal or a pipe cannot be

@@ -26,6 +26,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/sources/unitsource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
@@ -250,6 +251,42 @@ func TestNoTaskForUnits(t *testing.T) {
 	}
 	if said := s.fails(exit.Config, "enqueue crawler", "x"); !strings.Contains(said, "SADD '{crawler}:units'") {
 		t.Errorf("it says %q", said)
+	}
+}
+
+// Where the peers of a name work on something else than lists in Redis, who enqueues is told that nobody
+// reads them, and how to take it back.
+func TestEnqueueWhereNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	client := s.client()
+	s.run("init n --partitions 4")
+	const told = "nobody reads what is put here"
+	if out := s.run("enqueue n --key k", "before the peers"); strings.Contains(out, told) {
+		t.Errorf("without peers it says %s", out)
+	}
+	l, err := redisledger.New(client, "n", redisledger.Config{Config: partition.Config{Total: 4}, Timing: transition.Timing{Lease: time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Sync(t.Context(), transition.Request{
+		Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1, 2, 3},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	out := s.run("enqueue n --id i --key k", "x")
+	if !strings.Contains(out, told) || !strings.Contains(out, "{n:N}:pending") {
+		t.Errorf("it says %s", out)
+	}
+	id := partition.Of("k", 4)
+	if n := client.LLen(t.Context(), redissource.KeysOf("n", id).Pending).Val(); n != 2 {
+		t.Errorf("%d tasks lie where it says", n)
+	}
+	if err := client.HSet(t.Context(), redissource.KeysOf("n", 2).Fence, "epoch", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.run("enqueue n --key k", "y"); strings.Contains(out, told) {
+		t.Errorf("where a list was opened it says %s", out)
 	}
 }
 
