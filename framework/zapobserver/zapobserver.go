@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -238,7 +239,10 @@ func (o *observer) handled(e framework.Handled) {
 		o.at(zapcore.ErrorLevel, "task is a dead letter", e.Where, stack(fields, e.Err)...)
 	case sources.Retry, sources.Requeue:
 		fields = append(fields, zap.Error(e.Err), again(e.Delay))
-		o.at(zapcore.WarnLevel, "task failed", e.Where, stack(fields, e.Err)...)
+		if !repeats(e) {
+			fields = stack(fields, e.Err)
+		}
+		o.at(zapcore.WarnLevel, "task failed", e.Where, fields...)
 	default:
 		o.at(zapcore.WarnLevel, "task was interrupted and runs again at the next owner", e.Where, append(fields, zap.Error(e.Err))...)
 	}
@@ -283,6 +287,12 @@ func task(t *framework.Task) []zap.Field {
 		return nil
 	}
 	return []zap.Field{zap.String("task", t.ID), zap.String("type", t.Type), zap.String("key", t.Key), zap.Int("attempt", t.Attempt)}
+}
+
+// repeats reports whether the task failed as in its first try, whose line had the stack: kilobytes for
+// each try of each task would hide the rest of the log. A source may keep the beginning of the error only.
+func repeats(e framework.Handled) bool {
+	return e.Err != nil && e.Task != nil && e.Task.Delivery != nil && e.Task.FirstError != "" && strings.HasPrefix(e.Err.Error(), e.Task.FirstError)
 }
 
 func stack(fields []zap.Field, err error) []zap.Field {

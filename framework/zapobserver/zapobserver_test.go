@@ -211,6 +211,37 @@ func TestAPanicIsWrittenWithItsStack(t *testing.T) {
 	}
 }
 
+// A task that panics as in its first try is a line without the stack, which that one had; what panics
+// otherwise, or for the last time, has its own.
+func TestAPanicThatComesAgainHasNoStack(t *testing.T) {
+	boom := func(value string) error {
+		return fmt.Errorf("render: %w", &framework.PanicError{Value: value, Stack: []byte("goroutine 7")})
+	}
+	first := boom("boom").Error()
+	for what, c := range map[string]struct {
+		outcome sources.Outcome
+		attempt int
+		first   string
+		err     error
+		stack   bool
+	}{
+		"the first try":          {sources.Retry, 1, "", boom("boom"), true},
+		"the second":             {sources.Retry, 2, first, boom("boom"), false},
+		"the last":               {sources.Dead, 3, first, boom("boom"), true},
+		"another panic":          {sources.Retry, 2, first, boom("bang"), true},
+		"the first was none":     {sources.Retry, 2, "550", boom("boom"), true},
+		"the first is not known": {sources.Retry, 2, "", boom("boom"), true},
+	} {
+		task := &framework.Task{Delivery: &sources.Delivery{Attempt: c.attempt, FirstError: c.first}}
+		core, lines := observer.New(zapcore.DebugLevel)
+		zapobserver.New(zap.New(core)).Observe(framework.Handled{Outcome: c.outcome, Task: task, Err: c.err})
+		got := lines.All()[0].ContextMap()
+		if _, has := got["stack"]; has != c.stack || got["error"] != c.err.Error() {
+			t.Errorf("%s: it writes %v, want the stack: %t", what, got, c.stack)
+		}
+	}
+}
+
 // A logger for production adds the stack of who writes an error: here always the observer's.
 func TestAnErrorHasNoStackOfTheObserver(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
