@@ -13,10 +13,20 @@ import (
 	"github.com/countoff/countoff/sources/progress"
 )
 
+// A corpse is a task that nobody may start, and whose letter the dead topic did not take when its
+// partition was opened.
+type corpse struct {
+	letter
+	pos    int64
+	reason string
+	taken  bool // the log has its position
+}
+
 // leftovers reads again the records that earlier owners carried past the base, and
 // buries those that nobody may start: what ended its peers too often, and what the
-// topic does not have any more. Opening has just counted the last crash.
-func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) ([]*kgo.Record, error) {
+// topic does not have any more. Opening has just counted the last crash. What the dead
+// topic does not take is left to the stream, which goes on with all else.
+func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) ([]*kgo.Record, []*corpse, error) {
 	wanted := slices.Clone(f.Lifted)
 	for pos, t := range f.Tried {
 		if t.Crashes >= s.cfg.CrashLimit && pos >= f.Base {
@@ -24,14 +34,15 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		}
 	}
 	if len(wanted) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	slices.Sort(wanted)
 	read, err := prompt.Call(ctx, func() (map[int64]*kgo.Record, error) { return s.recall(ctx, int32(g.ID), log, wanted) })
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	lifted := slices.Clone(f.Lifted)
+	var corpses []*corpse
 	for _, pos := range wanted {
 		t := f.Tried[pos]
 		r, d := read[pos], death{attempts: t.Tries, crashes: t.Crashes, first: t.FirstError}
@@ -41,7 +52,7 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 			d.reason = fmt.Sprintf("the topic %s is compacted and has not got it any more: a newer record of its key is there", s.cfg.Topic)
 			r, d.gone = &kgo.Record{Partition: int32(g.ID), Offset: pos}, true
 		case r == nil && s.cfg.OutOfRange == Fail:
-			return nil, &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: pos, Start: log.start, End: log.end, Policy: Fail}
+			return nil, nil, &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: pos, Start: log.start, End: log.end, Policy: Fail}
 		case r == nil:
 			d.reason = fmt.Sprintf("the topic %s has not got it any more: it was open for longer than records are kept", s.cfg.Topic)
 			r, d.gone = &kgo.Record{Partition: int32(g.ID), Offset: pos}, true
@@ -50,10 +61,18 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		default:
 			continue
 		}
-		if err := s.end(ctx, g, tok, f, r, d); err != nil {
-			return nil, err
-		}
 		delete(read, pos)
+		c := &corpse{letter: letter{record: s.bury(apart(r), d)}, pos: pos, reason: d.reason}
+		if len(corpses) == 0 { // else the dead topic takes nothing now
+			if err := s.put(ctx, g, c); err != nil && ctx.Err() != nil {
+				return nil, nil, err
+			}
+		}
+		if !c.buried {
+			corpses = append(corpses, c)
+		} else if err := s.end(ctx, g, tok, f, c); err != nil {
+			return nil, nil, err
+		}
 	}
 	var records []*kgo.Record
 	for _, pos := range lifted {
@@ -61,25 +80,31 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 			records = append(records, r)
 		}
 	}
-	return records, nil
+	return records, corpses, nil
 }
 
-// end makes a dead letter of an open record, right after Open.
-func (s *Source) end(ctx context.Context, g partition.Grant, tok partition.Token, f *progress.Found, r *kgo.Record, d death) error {
-	if _, err := s.grave.put(ctx, []*letter{{record: s.bury(r, d)}}); err != nil {
-		return err
+// put puts c on the dead topic, right after Open, or tells that nobody else is held up by it.
+func (s *Source) put(ctx context.Context, g partition.Grant, c *corpse) error {
+	_, err := s.grave.put(ctx, []*letter{&c.letter})
+	if c.buried = err == nil; !c.buried && ctx.Err() == nil {
+		s.warn(fmt.Errorf("kafkasource: %s/%v: what nobody may start waits for the dead topic, and the rest goes on: %w", s.cfg.Topic, g.ID, err))
 	}
+	return err
+}
+
+// end says that c, whose letter is written, is dead, right after Open.
+func (s *Source) end(ctx context.Context, g partition.Grant, tok partition.Token, f *progress.Found, c *corpse) error {
 	a, err := s.store.Settle(ctx, g, tok, &progress.Request{
 		Seen: f.Writes, Read: f.Base, Base: f.Base, Alone: progress.None,
-		Others: []progress.Verdict{{Position: r.Offset, Outcome: progress.Dead}},
+		Others: []progress.Verdict{{Position: c.pos, Outcome: progress.Dead}},
 	}, []progress.Content{{}})
 	if err != nil {
 		return err
 	}
 	f.Writes = a.Writes
-	f.Ended(r.Offset)
+	f.Ended(c.pos)
 	if s.cfg.Buried != nil {
-		s.cfg.Buried(sources.Buried{Grant: g, Tasks: 1, Position: r.Offset, Reason: d.reason})
+		s.cfg.Buried(sources.Buried{Grant: g, Tasks: 1, Position: c.pos, Reason: c.reason})
 	}
 	return nil
 }

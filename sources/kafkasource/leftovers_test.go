@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -57,9 +59,9 @@ func TestLeftovers(t *testing.T) {
 			5: {Crashes: 2}, 6: {Crashes: 3}, 7: {Crashes: 2}, 8: {Crashes: 2}, 9: {Crashes: 1}, 10: {Crashes: 2},
 		},
 	}
-	records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 0, end: 12}, f)
-	if err != nil {
-		t.Fatal(err)
+	records, corpses, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 0, end: 12}, f)
+	if err != nil || len(corpses) > 0 {
+		t.Fatal(corpses, err)
 	}
 	if len(records) != 2 || records[0].Offset != 1 || records[1].Offset != 3 {
 		t.Errorf("%d records come again, want those at 1 and 3", len(records))
@@ -134,7 +136,7 @@ func TestLeftoversThatAreGone(t *testing.T) {
 		store := &yesStore{Store: src.store}
 		src.store = store
 		f := &progress.Found{Opened: progress.Opened{Base: 4}, Lifted: []int64{1, 3, 9}}
-		records, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 2, end: 5}, f)
+		records, _, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 2, end: 5}, f)
 		var at []int64
 		for _, r := range records {
 			at = append(at, r.Offset)
@@ -291,5 +293,136 @@ func TestTriesOfWhatWasCompactedAway(t *testing.T) {
 	s.close(s.open(src, 0))
 	if left := s.redis.HGetAll(t.Context(), k.Tries).Val(); len(left) > 0 {
 		t.Errorf("%v is kept for ever", left)
+	}
+}
+
+// What has ended its peers too often waits for a dead topic that takes nothing, and nothing waits for
+// it: the rest is handed out, settled and not done again, and the letter is written when it can be.
+func TestADueLetterKeepsNothingClosed(t *testing.T) {
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "poison", 1)
+		var told []sources.Buried
+		var warned atomic.Int32
+		src := s.source(Config{
+			CrashLimit: 1, Buried: func(b sources.Buried) { told = append(told, b) }, Warn: func(err error) {
+				if strings.Contains(err.Error(), "waits for the dead topic") {
+					warned.Add(1)
+				}
+			},
+		})
+		src.grave.patience = 500 * time.Millisecond
+		away := s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 2 { // alone the second time, which counts
+			st := s.open(src, 0)
+			s.take(st, 1)
+			_ = st.Close(over) // the peer dies: nothing is said
+		}
+		s.push(0, "t", 5)
+		for range 2 {
+			st, err := s.try(src, 0)
+			if err != nil {
+				t.Fatalf("it keeps the partition closed: %v", err)
+			}
+			if n := warned.Swap(0); n != 1 {
+				t.Errorf("it is told %d times that a letter waits", n)
+			}
+			for i, task := range s.take(st, 2) {
+				if string(task.Payload) == "poison0" {
+					t.Fatalf("task %d is what nobody may start", i)
+				}
+				s.settle(st, sources.Done, task)
+			}
+			s.close(st)
+		}
+		st := s.open(src, 0)
+		last := s.take(st, 1)
+		s.want("the last", last[0], "t4")
+		away.Remove()
+		s.settle(st, sources.Done, last...)
+		if letters := s.records(s.topic+".dead", 0, 1); string(letters[0].Value) != "poison0" {
+			t.Errorf("the letter is %q", letters[0].Value)
+		}
+		s.until("its end is answered", func() bool {
+			st.Mu.Lock()
+			defer st.Mu.Unlock()
+			return st.Log.Base() == 6
+		})
+		s.close(st)
+		if len(told) != 1 || told[0].Position != 0 || !strings.Contains(told[0].Reason, "died 1 times") {
+			t.Errorf("told of %+v", told)
+		}
+		st = s.open(src, 0)
+		s.push(0, "after", 1)
+		s.want("the next owner", s.take(st, 1)[0], "after0")
+		s.close(st)
+	})
+}
+
+// Wherever it lies, below the base or among what is read, what waits for the dead topic is handed to
+// nobody, and is said to be dead once its letter is there.
+func TestLeftoversThatWait(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 12)
+	src := s.source(Config{CrashLimit: 2})
+	src.grave.patience = 500 * time.Millisecond
+	store := &yesStore{Store: src.store}
+	src.store = store
+	away := s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce)
+	g, tok := partition.Grant{Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
+	f := progress.Found{
+		Opened: progress.Opened{Base: 4, Writes: 7, Gate: 12, Suspects: 12},
+		Lifted: []int64{1, 2, 3},
+		Tried:  map[int64]progress.Tried{2: {Crashes: 2}, 5: {Crashes: 2}, 6: {Crashes: 3}, 11: {Crashes: 2}},
+	}
+	records, corpses, err := src.leftovers(s.soon(), g, tok, bounds{start: 0, end: 12}, &f)
+	if err != nil || len(corpses) != 4 || len(store.said) > 0 {
+		t.Fatalf("%d wait, %v, %v", len(corpses), store.said, err)
+	}
+	st := newStream(src, g, tok, f, records, corpses)
+	src.mirror.add(st)
+	if err := src.reader.add(s.soon(), st, f.Base); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 7 { // suspects come one by one
+		task := s.take(st, 1)
+		got = append(got, string(task[0].Payload))
+		s.settle(st, sources.Done, task...)
+	}
+	if want := "[t1 t3 t4 t7 t8 t9 t10]"; fmt.Sprint(got) != want {
+		t.Errorf("handed out are %v, want %s", got, want)
+	}
+	away.Remove()
+	reading, enough := context.WithCancel(t.Context())
+	read := make(chan []sources.Task, 1)
+	go func() { // as an owner does all the time
+		more, _ := st.Fetch(reading, 1)
+		read <- more
+	}()
+	s.until("all are answered", func() bool {
+		st.Mu.Lock()
+		defer st.Mu.Unlock()
+		return st.Log.Base() == 12
+	})
+	enough()
+	if more := <-read; len(more) > 0 {
+		t.Errorf("%s is handed out", more[0].Payload)
+	}
+	_ = st.Close(s.soon()) // the store does not know of it
+	var dead []int64
+	for _, r := range store.said {
+		for _, v := range r.Others {
+			dead = append(dead, v.Position)
+		}
+	}
+	if fmt.Sprint(dead) != "[2 5 6 11]" {
+		t.Errorf("said to be dead are %v", dead)
+	}
+	for i, l := range s.records(s.topic+".dead", 0, 4) {
+		if want := []string{"t2", "t5", "t6", "t11"}[i]; string(l.Value) != want {
+			t.Errorf("letter %d is %s, want %s", i, l.Value, want)
+		}
 	}
 }

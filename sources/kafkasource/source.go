@@ -211,11 +211,11 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err := s.place(ctx, g, tok, log, &found); err != nil {
 		return nil, err
 	}
-	records, err := s.leftovers(ctx, g, tok, log, &found)
+	records, corpses, err := s.leftovers(ctx, g, tok, log, &found)
 	if err != nil {
 		return nil, err
 	}
-	st := newStream(s, g, tok, found, records)
+	st := newStream(s, g, tok, found, records, corpses)
 	s.mirror.add(st)
 	if err := s.reader.add(ctx, st, found.Base); err != nil {
 		_ = st.Close(ctx) // it has ended: nothing is sent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,11 +42,13 @@ type stream struct {
 	records shelf                       // of open positions that were taken in
 	passed  redeliveries                // tasks that come again
 	said    time.Time                   // when the store last answered
+	corpses []*corpse                   // not on the dead topic, ascending
+	ahead   []*corpse                   // those of them that were not taken in, ascending
 	readErr error                       // why nothing is read; told to the next Fetch
 	gone    bool                        // the topic has not got any more what was read
 }
 
-func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record) *stream {
+func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.Found, lifted []*kgo.Record, corpses []*corpse) *stream {
 	s := &stream{
 		source: src, token: tok, opened: time.Now(), first: &sources.Delivery{Grant: g, Token: tok, Attempt: 1}, prefix: fmt.Sprintf("%s-%d-", src.cfg.Topic, g.ID),
 		life:    f.Life,
@@ -56,7 +59,9 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.F
 		dead:    make(chan struct{}, 1), buried: make(chan struct{}),
 	}
 	s.Stream = logstream.New(s, g, progress.New(src.limits(), f.Opened), &src.permit)
+	s.corpses, s.ahead = slices.Clone(corpses), corpses
 	s.take(lifted, true)
+	s.withhold(f.Base-1, true)
 	s.Start(s.burials)
 	return s
 }
@@ -72,7 +77,27 @@ func (s *stream) take(records []*kgo.Record, lifted bool) {
 	}
 }
 
+// withhold takes in what nobody may start up to pos, and reports whether pos is of it.
+func (s *stream) withhold(pos int64, lifted bool) (is bool) {
+	for len(s.ahead) > 0 && s.ahead[0].pos <= pos {
+		c := s.ahead[0]
+		s.ahead = s.ahead[1:]
+		delete(s.tried, c.pos)
+		if lifted {
+			s.Log.AddLifted(c.pos, logstream.KeyHash(c.record.Key))
+		} else {
+			s.Log.Add(c.pos, logstream.KeyHash(c.record.Key))
+		}
+		s.Log.Withhold(c.pos)
+		c.taken, is = true, c.pos == pos
+	}
+	return is
+}
+
 func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
+	if len(s.ahead) > 0 && s.withhold(r.Offset, lifted) {
+		return
+	}
 	if r.Attrs.IsControl() || foreign(r, s.source.name) {
 		s.Log.Skip(r.Offset + 1)
 		return

@@ -15,13 +15,15 @@ import (
 type trip struct {
 	request progress.Request
 	content []progress.Content
-	letters []uint64 // not on the dead topic when it left
+	letters []uint64  // not on the dead topic when it left
+	corpses []*corpse // that it is the first to leave with
 }
 
 // Tend tells who is to be told that the log is stuck, or is no longer. Close buries what is
-// dead with it: it paces itself.
+// dead with it: it paces itself. What nobody may start is not: who is next finds it again.
 func (s *stream) Tend(ctx context.Context) time.Duration {
 	s.watch()
+	s.TellBuried(s.source.cfg.Buried)
 	select {
 	case <-s.buried:
 		s.unburied = s.bury(ctx)
@@ -47,6 +49,9 @@ func (s *stream) burials(ctx context.Context) {
 			return
 		}
 		err := s.bury(ctx)
+		if err == nil {
+			err = s.buryCorpses(ctx)
+		}
 		if err == nil {
 			bad, wake = logstream.Trouble{}, s.dead
 			continue
@@ -77,7 +82,13 @@ func (s *stream) Compose(now time.Time) bool {
 			upto = min(upto, seq-1)
 		}
 	}
-	unasked := slices.ContainsFunc(t.letters, func(seq uint64) bool { return !s.letters[seq].admitted })
+	t.corpses = t.corpses[:0]
+	for _, c := range s.corpses {
+		if c.taken && !c.admitted {
+			t.corpses = append(t.corpses, c)
+		}
+	}
+	unasked := len(t.corpses) > 0 || slices.ContainsFunc(t.letters, func(seq uint64) bool { return !s.letters[seq].admitted })
 	if limit == 0 && upto <= s.Log.Answered() && !unasked && now.Sub(s.said) < s.check() {
 		return false
 	}
@@ -125,7 +136,10 @@ func (s *stream) Trip(ctx context.Context) error {
 	for _, seq := range t.letters {
 		s.letters[seq].admitted = true
 	}
-	if len(t.letters) > 0 {
+	for _, c := range t.corpses {
+		c.admitted = true
+	}
+	if len(t.letters)+len(t.corpses) > 0 {
 		select {
 		case s.dead <- struct{}{}:
 		default:
@@ -157,6 +171,33 @@ func (s *stream) bury(ctx context.Context) error {
 	for _, l := range due[:n] {
 		l.buried = true
 	}
+	s.Mu.Unlock()
+	s.Nudge()
+	return err
+}
+
+// buryCorpses puts on the dead topic what nobody may start, and says then that it is dead: not
+// before, since nothing that ends later could be said until the letters are there.
+func (s *stream) buryCorpses(ctx context.Context) error {
+	var due []*corpse
+	var letters []*letter
+	s.Mu.Lock()
+	for _, c := range s.corpses {
+		if c.admitted && !s.Lost() {
+			due, letters = append(due, c), append(letters, &c.letter)
+		}
+	}
+	s.Mu.Unlock()
+	if len(due) == 0 {
+		return nil
+	}
+	n, err := s.source.grave.put(ctx, letters)
+	s.Mu.Lock()
+	for _, c := range due[:n] {
+		c.buried = true
+		s.Stream.Bury(s.Log.Settle(c.pos, progress.Dead, 0), sources.Buried{Position: c.pos, Reason: c.reason})
+	}
+	s.corpses = slices.DeleteFunc(s.corpses, func(c *corpse) bool { return c.buried })
 	s.Mu.Unlock()
 	s.Nudge()
 	return err

@@ -144,7 +144,7 @@ func (l *Log) suspect(now time.Time) *entry {
 	clear(l.keys)
 	var best *entry
 	for e := range l.all {
-		if !e.state.open() {
+		if !e.state.open() || e.state == withheld {
 			continue
 		}
 		_, behind := l.keys[e.key]

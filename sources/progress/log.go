@@ -40,7 +40,8 @@ type Opened struct {
 
 // A Log is one ownership of one log. It is not safe for concurrent use.
 //
-// A position goes buffered -> running -> (parked ->) settled -> said -> known.
+// A position goes buffered -> running -> (parked ->) settled -> said -> known; one that nobody may
+// start goes buffered -> withheld -> settled.
 // Settled is final in memory, said was sent to the store, known was answered. Below
 // the base only open positions are kept, in lifted.
 type Log struct {
@@ -87,13 +88,14 @@ const (
 	buffered state = iota + 1
 	running
 	parked
+	withheld
 	settled
 	said
 	known
 )
 
 // open reports whether a task of this state may still run.
-func (s state) open() bool { return s <= parked }
+func (s state) open() bool { return s <= withheld }
 
 type entry struct {
 	pos     int64
@@ -304,6 +306,20 @@ func (l *Log) Named(pos int64) {
 	if e := l.find(pos); e != nil {
 		e.named = true
 	}
+}
+
+// Withhold says that pos, which was just added, is never to be started: its owner settles it when it
+// can, and it is open until then. Nothing waits for it meanwhile but the base.
+func (l *Log) Withhold(pos int64) {
+	e := l.find(pos)
+	if e == nil || e.state != buffered {
+		return
+	}
+	if e.suspect {
+		l.held--
+		delete(l.due, pos)
+	}
+	e.state, e.suspect, e.named = withheld, false, true
 }
 
 // Settle takes in what became of a task and returns the Seq that must be answered

@@ -532,3 +532,33 @@ func TestConfigDefaults(t *testing.T) {
 		}
 	}
 }
+
+// What its owner withholds is started by nobody, and nothing waits for it but the base: not the
+// suspects of its key either, which run alone as ever.
+func TestLogWithholds(t *testing.T) {
+	l := New(Config{}, Opened{Base: 1, Suspects: 4, Gate: 10})
+	l.AddLifted(0, 7)
+	l.Add(1, 7)
+	l.Withhold(0)
+	l.Withhold(1)
+	l.Withhold(9) // is not there
+	l.Add(2, 7)
+	l.Add(3, 0)
+	for pos := int64(2); pos < 4; pos++ {
+		if got := handAlone(t, l, t0); !slices.Equal(got, []int64{pos}) {
+			t.Fatalf("handed out %v, want %d", got, pos)
+		}
+		l.Withhold(pos) // it runs
+		finish(t, l, pos)
+	}
+	if got := l.Hand(t0, 10, nil); len(got) > 0 || l.held != 0 || l.Base() != 1 || l.Lowest() != 0 {
+		t.Fatalf("handed out %v, %d are held, the base is %d", got, l.held, l.Base())
+	}
+	l.Settle(1, Dead, 0)
+	l.Settle(0, Dead, 0)
+	var r Request
+	l.Compose(10, false, ^uint64(0), &r)
+	if len(r.Others) != 2 || r.Others[0].Position != 1 || r.Others[1].Position != 0 || r.Base != 4 {
+		t.Errorf("it says %+v", r)
+	}
+}
