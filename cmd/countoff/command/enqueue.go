@@ -73,6 +73,9 @@ func enqueueCommand() *cobra.Command {
 			}
 			// What was accepted is answered, also after an interrupt.
 			defer p.Close(context.WithoutCancel(ctx))
+			if _, err := p.Config().Hash.Of(m.Key, 1); m.Key != "" && err != nil {
+				return exit.With(exit.Usage, fmt.Errorf("--key: %w", err))
+			}
 			put := func(payloads ...[]byte) ([]redissource.Result, error) {
 				messages := make([]redissource.Message, len(payloads))
 				for i := range messages {

@@ -239,6 +239,18 @@ func TestInitStatusEnqueue(t *testing.T) {
 	s.fails(exit.Usage, "dead requeue n x --all")
 }
 
+// A key that the hash refuses is an argument that is wrong: to say it again cannot help.
+func TestAKeyThatIsNoNumber(t *testing.T) {
+	s := newShell(t)
+	s.run("init ids --hash id --partitions 4")
+	for _, line := range []string{"enqueue ids --key abc x", "explain ids abc", "history ids --key abc"} {
+		if said := s.fails(exit.Usage, line); !strings.Contains(said, `key "abc": the hash "id" wants a decimal number`) || strings.Contains(said, "message") {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
+	s.run("enqueue ids --key 7 x")
+}
+
 // Peers of work units take no tasks: one that is enqueued under their name would wait for ever.
 func TestNoTaskForUnits(t *testing.T) {
 	s := newShell(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/cmd/countoff/past"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
@@ -95,7 +96,7 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 	}
 	id, err := s.Config.Hash.Of(key, s.Config.Total)
 	if err != nil {
-		return Explanation{}, err
+		return Explanation{}, exit.With(exit.Usage, err)
 	}
 	if int(id) >= len(s.Partitions) { // of a topic: the ledger was looked at after the partitions
 		return Explanation{}, fmt.Errorf("%s has just got more partitions, %d now: ask again", name, s.Config.Total)
