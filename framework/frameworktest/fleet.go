@@ -84,6 +84,9 @@ func (f *Fleet) Push(tasks ...framework.Task) {
 // among them must have the Timing of the fleet's, or the test fails.
 func (f *Fleet) Start(peer string, h framework.Handler, opts ...framework.Option) *Peer {
 	f.t.Helper()
+	if framework.Chain(h) == nil {
+		f.t.Fatalf("frameworktest: %s has no handler", peer)
+	}
 	p := &Peer{fleet: f, name: peer}
 	opts = append([]framework.Option{
 		framework.WithConfig(framework.Config{Timing: f.cfg.Timing}),
@@ -186,6 +189,9 @@ func (f *Fleet) Dead() []DeadLetter {
 // or with Attempt 0, runs for the first time.
 func Handle(t testing.TB, h framework.Handler, task framework.Task) (o sources.Outcome, after time.Duration, err error) {
 	t.Helper()
+	if framework.Chain(h) == nil {
+		t.Fatalf("frameworktest: no handler")
+	}
 	run := task.Copy()
 	if run.Attempt == 0 {
 		run.Attempt = 1

@@ -90,6 +90,32 @@ func (t *teller) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// No handler, also one that JSON has made of nil, is what is wrong with the test: framework.New would refuse it, and each
+// task of a fleet would panic.
+func TestNoHandler(t *testing.T) {
+	none := framework.JSON[string](nil)
+	for what, do := range map[string]func(testing.TB){
+		"a run":  func(t testing.TB) { Handle(t, none, framework.Task{ID: "1"}) },
+		"a peer": func(t testing.TB) { New(t, Config{}).Start("ann", none) },
+	} {
+		heard := &teller{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() {
+				if v := recover(); v != nil {
+					t.Errorf("%s panicked: %v", what, v)
+				}
+			}()
+			do(heard)
+		}()
+		<-done
+		if said := strings.Join(heard.said, "\n"); !strings.Contains(said, "no handler") {
+			t.Errorf("%s says %q", what, said)
+		}
+	}
+}
+
 func TestCheckSeesEveryBrokenPromise(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	for _, c := range []struct {
