@@ -215,6 +215,33 @@ var features = []struct {
 			s.Errorf("it ran %d times, %d of them again; the last error is %q; the delay was asked for %d times", runs.Load(), got.Retried, got.LastErr, asked.Load())
 		}
 	}},
+	{"a queue that was renamed", func(s *stage) {
+		s.handle("t", func(ctx context.Context, _ *asynq.Task) error {
+			if queue, _ := asynq.GetQueueName(ctx); queue != s.queue {
+				s.Errorf("the handler is told of the queue %s", queue)
+			}
+			if n, _ := asynq.GetRetryCount(ctx); n == 0 {
+				return errors.New("no")
+			}
+			return nil
+		})
+		task := s.enqueue(s.T, 1, asynq.NewTask("t", nil), asynq.Retention(time.Hour))
+		from, to := keysOf(task.Queue), keysOf(s.queue)
+		fields := s.HGetAll(s.Context(), from.task+task.ID).Val()
+		_, err := s.Pipelined(s.Context(), func(p redis.Pipeliner) error {
+			p.HSet(s.Context(), to.task+task.ID, fields)
+			p.LPush(s.Context(), to.pending, task.ID)
+			p.SAdd(s.Context(), "asynq:queues", s.queue)
+			return nil
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.serve()
+		if got := s.becomes(task.ID, asynq.TaskStateCompleted); got.Queue != s.queue {
+			s.Errorf("it is completed in %s", got.Queue)
+		}
+	}},
 	{"ids that look like keys", func(s *stage) {
 		s.handle("t", func(context.Context, *asynq.Task) error { return errors.New("no") })
 		s.serve()

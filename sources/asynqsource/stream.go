@@ -131,6 +131,9 @@ func (s *stream) take(id, raw string, p past) {
 	if err == nil {
 		err = s.source.cfg.name(&m)
 	}
+	if err == nil && m.queue != s.queue { // somebody has renamed the queue: asynq would look for the run in the former
+		raw = string(appendText([]byte(raw), fieldQueue, s.queue))
+	}
 	t, had := p.tried, p.had
 	it := &item{id: id, raw: raw, key: m.key, uniqueKey: m.uniqueKey, retention: m.retention, crashes: t.Crashes}
 	s.items[pos], s.open[id] = it, pos
