@@ -279,6 +279,31 @@ func TestUnitsAreEven(t *testing.T) {
 	})
 }
 
+// A list that changes during a grace, in which nothing is shared out, is shared out after it:
+// nobody comes or goes, and no roll would be due.
+func TestUnitsAreEvenAfterAGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		even := func(c *framework.UnitsConfig) { c.Even = true }
+		ann, _ := w.enter("ann", even)
+		bob, _ := w.enter("bob", even)
+		time.Sleep(30 * time.Second)
+		w.ledger.Restart()
+		time.Sleep(3 * time.Second) // somebody has called, and the grace has begun
+		w.set(names(6)...)
+		time.Sleep(40 * time.Second)
+		table, _ := w.table()
+		count := map[string]int{}
+		for _, owner := range table {
+			count[owner]++
+		}
+		if count["ann"] != 3 || count["bob"] != 3 {
+			t.Errorf("shares %v, want 3 and 3", count)
+		}
+		w.leave(ann, bob)
+	})
+}
+
 // Shares of units follow weights, units that ask for tags are given to those who have them,
 // and that nobody has is told; who is unwell keeps its seat, and its units go to others.
 func TestUnitsOfPeersThatDiffer(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 )
 
 // A unitsSession is one run of a Units, from Start until the last goroutine has returned.
@@ -283,7 +284,11 @@ func (s *unitsSession) even(ctx context.Context, share *Share, changed bool) err
 	if v.Index != 0 || v.Version == s.fair {
 		return nil
 	}
-	if err := share.coordinator.Reshare(ctx); err != nil {
+	err := share.coordinator.Reshare(ctx)
+	switch {
+	case errors.Is(err, transition.ErrStale): // the next look asks again
+		return nil
+	case err != nil:
 		return err
 	}
 	s.fair = v.Version

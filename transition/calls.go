@@ -94,31 +94,42 @@ func (c *Coordinator) nextRoll(ctx context.Context) (next Roll, fault string, du
 	if !c.claims && machine.Claimed(census) {
 		return Roll{}, "", false, nil // those who work on the partitions may share them out by another strategy
 	}
+	c.sharing <- struct{}{} // a roll that is due waits for what is shared out anew
+	defer func() { <-c.sharing }()
 	next, fault, due = machine.NextRoll(census, c.cfg.Strategy)
 	return next, fault, due, nil
 }
 
 // Reshare has the partitions shared out anew though nobody has come or gone, for strategies
-// that look at more than the members. Nothing is done if nothing would move, where a roll is
-// due anyhow, in a grace and while a barrier is closed; of several at once one counts. It
-// may be called at any time, also concurrently.
+// that look at more than the members. Nothing is done if nothing would move, or where a roll is
+// due anyhow. An error that wraps ErrStale says that it is to be asked for again: in a grace,
+// while a barrier is closed, while the strategy works on another roll, and if another was sealed
+// meanwhile. It may be called at any time, also concurrently.
 func (c *Coordinator) Reshare(ctx context.Context) error {
 	began := time.Now()
 	census, err := c.cfg.Ledger.Census(ctx)
 	if err != nil {
 		return fmt.Errorf("read the ledger to share out anew: %w", err)
 	}
-	next, fault, news := machine.Reshare(census, c.cfg.Strategy)
+	if census.Grace > 0 {
+		return fmt.Errorf("share out anew: %w", ErrStale)
+	}
+	select {
+	case c.sharing <- struct{}{}:
+	default:
+		return fmt.Errorf("share out anew: %w", ErrStale)
+	}
+	next, fault, news := func() (Roll, string, bool) {
+		defer func() { <-c.sharing }()
+		return machine.Reshare(census, c.cfg.Strategy)
+	}()
 	if !news {
 		return nil
 	}
-	switch err := c.cfg.Ledger.Seal(ctx, next); {
-	case errors.Is(err, ErrStale): // another peer was faster
-	case err != nil:
+	if err := c.cfg.Ledger.Seal(ctx, next); err != nil {
 		return fmt.Errorf("share out anew: %w", err)
-	default:
-		c.mailbox.put(mail{event: machine.Hinted{}, report: c.sealed(next, fault, began)})
 	}
+	c.mailbox.put(mail{event: machine.Hinted{}, report: c.sealed(next, fault, began)})
 	return nil
 }
 

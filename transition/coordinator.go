@@ -118,10 +118,11 @@ type Coordinator struct {
 	// validUntil is the instant up to which the lease is valid; 0: it is not.
 	validUntil atomic.Int64
 	ran        atomic.Bool
-	resting    atomic.Bool // the clock is not looked at before there is something to do
-	sealing    sync.Mutex  // held while a roll is made and stored
-	claims     bool        // false: a member for the index alone
-	strategy   string      // told to the other peers
+	resting    atomic.Bool   // the clock is not looked at before there is something to do
+	sealing    sync.Mutex    // held while a roll is made and stored
+	sharing    chan struct{} // holds one while the strategy works
+	claims     bool          // false: a member for the index alone
+	strategy   string        // told to the other peers
 
 	// The rest belongs to the goroutine of Run.
 	calls   sync.WaitGroup
@@ -223,6 +224,7 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 		claims:   claims,
 		strategy: strategy,
 		mailbox:  newMailbox(),
+		sharing:  make(chan struct{}, 1),
 		grants:   make(map[partition.ID]*holding),
 		released: make(map[partition.Grant]time.Time),
 	}, nil

@@ -596,3 +596,33 @@ func TestSlowStrategy(t *testing.T) {
 		pass(10 * time.Second)
 	})
 }
+
+// TestOneStrategyAtATime: of what is shared out anew at once one counts, the others are to be asked for
+// again, and a roll that is due meanwhile waits for the strategy.
+func TestOneStrategyAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		strategy := &slow{Strategy: partition.Sticky{}, takes: 5 * time.Second}
+		a := n.peer("a", func(_ *peer, cfg *transition.Config) { cfg.Strategy = strategy }).start(t.Context())
+		pass(15 * time.Second)
+		n.shares(a)
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- a.co.Reshare(t.Context()) }()
+		pass(time.Second)
+		go func() { second <- a.co.Reshare(t.Context()) }()
+		a.co.SetWeight(2) // a roll is due within the five seconds
+		pass(15 * time.Second)
+		if err := <-first; err != nil {
+			t.Errorf("nothing was in the way of the first, and yet: %v", err)
+		}
+		if err := <-second; !errors.Is(err, transition.ErrStale) {
+			t.Errorf("the second, beside the first: %v", err)
+		}
+		if most, ran := strategy.most.Load(), strategy.ran.Load(); most > 1 || ran != 3 {
+			t.Errorf("the strategy ran %d times, %d times at once, want 3 and 1", ran, most)
+		}
+		a.co.Stop()
+		a.ends()
+		pass(10 * time.Second)
+	})
+}
