@@ -15,6 +15,8 @@ type Mix struct {
 	Disturbed  float64       // share of calls that are lost, late or carried out twice
 	NoHints    bool
 	Views      bool // wishes come from an indexer that says something random
+	// Leases are those that peers come with, by chance; none is the default of all.
+	Leases []time.Duration
 	// Barrier lets the peers go from roll to roll by the barrier, and Halt is the longest
 	// time in which nobody may work on anything, not counted while somebody who died
 	// may be waited for; 0: any.
@@ -82,6 +84,12 @@ func Mixes() []Mix {
 			m.Disturbed, m.Handler = lossy, 8*time.Second
 			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 2, 1
 			m.Restarts, m.Setbacks, m.Forgets, m.Outages = 1, 1, 1, 1
+		}),
+		base("leases", func(m *Mix) { // what a store forgot may be a lease that nobody tells it of again
+			m.Leases = []time.Duration{3 * time.Second, 10 * time.Second, 20 * time.Second}
+			m.Disturbed, m.Handler = lossy, 4*time.Second
+			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 3, 2
+			m.Restarts, m.Setbacks, m.Outages, m.Moods = 2, 2, 1, 1
 		}),
 		base("moods", func(m *Mix) {
 			m.Disturbed, m.Handler = 0.2, 3*time.Second

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 )
 
@@ -25,6 +26,7 @@ type peer struct {
 	machine  *machine.Machine
 	born     time.Duration
 	drift    int64 // ppm
+	timing   transition.Timing
 	gen      uint64
 	crashed  bool
 	left     bool
@@ -104,18 +106,22 @@ func (w *World) join(name string, bornDead bool) {
 		drift:    int64(w.between(-maxDrift, maxDrift)),
 		bornDead: bornDead,
 		weight:   1,
+		timing:   w.timing,
 		works:    make(map[partition.ID]work),
+	}
+	if n := len(w.mix.Leases); n > 0 {
+		p.timing = transition.Timing{Lease: w.mix.Leases[w.between(0, n-1)]}.WithDefaults()
 	}
 	p.machine = machine.New(machine.Config{
 		Session: p.session,
 		Peer:    p.name,
-		Times:   w.timing.Times(),
+		Times:   p.timing.Times(),
 		Viewed:  w.mix.Views,
 		Barrier: w.mix.Barrier,
 		Seed:    uint64(w.between(0, 1<<62)),
 	}, p.clock(w.now))
 	w.peers = append(w.peers, p)
-	w.say("%v joins", p)
+	w.say("%v joins, lease %v", p, p.timing.Lease)
 	w.setWake(p)
 	w.after(w.upTo(fetchEvery), event{kind: kFetch, peer: p.place})
 }
@@ -214,7 +220,7 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 		if _, lost := ev.(machine.Lost); !lost {
 			w.checkPause(p, e.Grant, e.Cause.String())
 		}
-		w.end(p, e.Grant, w.timing.CancelGrace)
+		w.end(p, e.Grant, p.timing.CancelGrace)
 	case machine.Adopt:
 		w.say("%v adopts %d: index %d of %d, wish %v", p, e.View.Version, e.View.Index, e.View.Replicas, e.View.Wish)
 		p.view = e.View

@@ -51,6 +51,13 @@ func (s store) at(now time.Duration) memledger.Call {
 	return c
 }
 
+// by returns the call of an operation of p at now.
+func (s store) by(p *peer, now time.Duration) memledger.Call {
+	c := s.at(now)
+	c.Timing = p.timing
+	return c
+}
+
 func (s *store) snapshot(w *World) {
 	s.old = append(s.old, s.Store.Clone())
 	s.old = s.old[max(0, len(s.old)-snapshots):]
@@ -82,7 +89,7 @@ func (w *World) send(p *peer, ev event) {
 		ev.lost = true
 		w.after(delay+w.upTo(latest), ev)
 	case 4: // it is slow, often slower than the peer waits
-		w.after(w.upTo(2*w.timing.CallTimeout()), ev)
+		w.after(w.upTo(2*p.timing.CallTimeout()), ev)
 	}
 	w.say("%v: its call %d is disturbed", p, ev.call)
 }
@@ -100,7 +107,7 @@ func (w *World) arrive(ev event) {
 	case kSync:
 		w.truth.asked(*ev.request)
 		w.store.known = w.store.runs
-		a, hints, err := w.store.Sync(w.store.at(w.now), *ev.request)
+		a, hints, err := w.store.Sync(w.store.by(p, w.now), *ev.request)
 		if err != nil {
 			w.violate("L", "%v is refused: %v", p, err)
 			return
@@ -110,10 +117,10 @@ func (w *World) arrive(ev event) {
 		w.hint(hints)
 		w.answer(ev, event{kind: kAnswer, peer: ev.peer, call: ev.call, answer: &a})
 	case kCensus:
-		census, err := w.store.Census(w.store.at(w.now))
+		census, err := w.store.Census(w.store.by(p, w.now))
 		w.answer(ev, event{kind: kCensusAnswer, peer: ev.peer, call: ev.call, census: &census, ok: err == nil})
 	default:
-		hints, err := w.store.Seal(w.store.at(w.now), *ev.roll)
+		hints, err := w.store.Seal(w.store.by(p, w.now), *ev.roll)
 		if err == nil {
 			w.stats.Rolls++
 			w.say("store: %v seals on %d, membership %d: %v", p, ev.roll.Version, ev.roll.Membership, lines(*ev.roll))
