@@ -12,9 +12,30 @@ import (
 // carryOut does what the machine says. The lease and the filter come first, so that
 // a handler which starts meanwhile finds them right: what is taken away is not
 // started on any more when its tenant is told, and what is served is open already.
+// Only what a lapse takes away comes before the lease: an answer that is taken in just
+// then renews it, and what was lost is not to be believed in again.
 func (c *Coordinator) carryOut(inner context.Context, effects []machine.Effect, cause error) {
-	c.validUntil.Store(int64(c.machine.ValidUntil()))
 	c.publish(effects)
+	n := lapse(effects)
+	c.each(inner, effects[:n], cause)
+	c.validUntil.Store(int64(c.machine.ValidUntil()))
+	c.each(inner, effects[n:], cause)
+}
+
+// lapse returns how many of effects, at their beginning, are those of a lapse.
+func lapse(effects []machine.Effect) (n int) {
+	for _, e := range effects {
+		_, lapsed := e.(machine.Lapsed)
+		abort, aborted := e.(machine.Abort)
+		if !lapsed && !(aborted && abort.Cause == machine.LeaseLapsed) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (c *Coordinator) each(inner context.Context, effects []machine.Effect, cause error) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case machine.Sync:

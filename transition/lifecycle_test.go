@@ -422,3 +422,75 @@ func TestEventsListsEveryType(t *testing.T) {
 		t.Errorf("%d types of events are listed: a new one is missing, or this number is old", len(seen))
 	}
 }
+
+// lastMoment is a ledger that answers a peer only when its lease has run out, and then once shortly
+// before: that answer waits until it is let go.
+type lastMoment struct {
+	transition.Ledger
+	left       func() time.Duration
+	begun      atomic.Bool
+	asked, let chan struct{}
+}
+
+func (l *lastMoment) Sync(ctx context.Context, r transition.Request) (transition.Answer, error) {
+	if l.begun.Load() {
+		switch left := l.left(); {
+		case left > 800*time.Millisecond: // a call may take 1 s
+			return transition.Answer{}, errors.New("not yet")
+		case left > 0:
+			l.begun.Store(false)
+			a, err := l.Ledger.Sync(ctx, r)
+			close(l.asked)
+			<-l.let
+			return a, err
+		}
+	}
+	return l.Ledger.Sync(ctx, r)
+}
+
+// TestRenewedAtTheLastMoment: an answer that a peer takes in when its lease has just run out, as
+// one that was suspended meanwhile, renews it. Until what it had was taken away, it has none.
+func TestRenewedAtTheLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		var suspended atomic.Int64
+		start := time.Now()
+		l := &lastMoment{Ledger: n.ledger, asked: make(chan struct{}), let: make(chan struct{})}
+		lapsed := 0
+		a := n.peer("a", func(p *peer, cfg *transition.Config) {
+			cfg.Ledger = l
+			cfg.Clock = func(now time.Time) time.Duration { return now.Sub(start) + time.Duration(suspended.Load()) }
+			cfg.Observer = func(e transition.Event) {
+				switch e := e.(type) {
+				case transition.Lapsed:
+					lapsed++
+					if p.co.ValidFor() > 0 {
+						t.Error("the lease stands again before what was lost with it is taken away")
+					}
+				case transition.Aborted:
+					if p.co.Valid(time.Now()) {
+						t.Errorf("the lease stands again before %v is taken away", e.Grant)
+					}
+				}
+			}
+		})
+		l.left = a.co.ValidFor
+		a.start(t.Context())
+		pass(3 * time.Second)
+		n.shares(a)
+		l.begun.Store(true)
+		<-l.asked
+		before := lapsed
+		suspended.Add(int64(a.co.ValidFor() + time.Millisecond))
+		close(l.let)
+		synctest.Wait()
+		if lapsed != before+1 || a.co.ValidFor() == 0 {
+			t.Errorf("lapsed %d times, the lease stands for %v: the answer was not taken in with the lapse", lapsed-before, a.co.ValidFor())
+		}
+		pass(10 * time.Second)
+		n.shares(a)
+		a.co.Stop()
+		a.ends()
+		pass(10 * time.Second)
+	})
+}
