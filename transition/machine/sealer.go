@@ -75,7 +75,8 @@ func roll(c Census, s partition.Strategy) (next Roll, fault string) {
 	table := partition.Assign(w, c.Config, withAbsent(members, seats), basis(c, fit, heir))
 	if len(fit) < len(takers) {
 		for id, session := range basis(c, takers, heir) {
-			if _, given := table[id]; !given && takers[session].Tags.Has(c.Config.Asks(id)) {
+			seat, takes := takers[session] // an heir may be one that claims nothing
+			if _, given := table[id]; !given && takes && seat.Tags.Has(c.Config.Asks(id)) {
 				table[id] = session
 			}
 		}

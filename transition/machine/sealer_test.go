@@ -257,6 +257,33 @@ func TestNextRollOfMembersForTheIndexAlone(t *testing.T) {
 	checkRoll(t, next, "i=? v=4,5,6,7 w=0,1,2,3")
 }
 
+// TestNextRollWhereTheIndexAloneComesBack: who claims nothing has the peer id of a worker that is gone,
+// while those that work are unwell: it takes over the index, and nothing that would be nobody's.
+func TestNextRollWhereTheIndexAloneComesBack(t *testing.T) {
+	seat := func(session partition.Session, peer string, weight int, unwell bool) machine.Seat {
+		return machine.Seat{Session: session, Peer: peer, Weight: weight, State: machine.Live, Lease: 1, Unwell: unwell}
+	}
+	for _, strategy := range []partition.Strategy{partition.Sticky{}, partition.Modulo{}} {
+		next, _, _ := machine.NextRoll(machine.Census{
+			Config: partition.Config{Total: 4}, Membership: 9,
+			Sessions: []machine.Seat{seat("a-2", "a", 0, false), seat("b", "b", 1, true)},
+			Roll: machine.Roll{Version: 1, Membership: 1, Members: []machine.RollMember{
+				{Member: partition.Member{Session: "a-1", Peer: "a"}, Partitions: []partition.ID{0, 1}},
+				{Member: partition.Member{Session: "b", Peer: "b", Index: 1}, Partitions: []partition.ID{2, 3}},
+			}},
+		}, strategy)
+		if len(next.Members) != 2 || next.Members[0].Session != "a-2" {
+			t.Fatalf("%s: %+v", strategy.Name(), next.Members)
+		}
+		if got := next.Members[0].Partitions; len(got) > 0 {
+			t.Errorf("%s: %v are given to who claims nothing", strategy.Name(), got)
+		}
+		if got := next.Members[1].Partitions; !slices.Equal(got, []partition.ID{2, 3}) {
+			t.Errorf("%s: the unwell one has %v, want what it had", strategy.Name(), got)
+		}
+	}
+}
+
 // checkRoll compares sessions in the order of indexes, and partitions where want
 // names them.
 func checkRoll(t *testing.T, roll machine.Roll, want string) {
