@@ -141,8 +141,8 @@ type (
 		Kind     coverage.Kind
 		Took     time.Duration // since the first Uncovered of the kind
 	}
-	// Relieved: this peer, which told of something as Uncovered, looks no more: it has not
-	// index 0 any longer, or stops. Whether it is still so is for the next one to tell.
+	// Relieved: this peer, which told of something as Uncovered, looks no more: it is not
+	// the first any longer, or stops. Whether it is still so is for the next one to tell.
 	Relieved struct{ Consumer string }
 )
 

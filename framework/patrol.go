@@ -16,7 +16,7 @@ import (
 // called by one goroutine of each run of a consumer.
 type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error)
 
-// WithSurvey lets the peer with index 0 look once in a beat whether every partition
+// WithSurvey lets one peer, the first by index that works, look once in a beat whether every partition
 // has one owner, whether all peers belong together and whether somebody was refused,
 // and tell it as [Uncovered] and [Covered]. Default: it looks at the ledger alone, and only if
 // there is an observer; two owners at the data and partitions that nobody opens are not seen.
@@ -37,6 +37,7 @@ type patrol struct {
 	timing   transition.Timing
 	layout   partition.Config // as it was seen last: a broker may add partitions
 	view     func() partition.View
+	lead     lead
 	observe  func(Event)
 	detector coverage.Detector
 	began    time.Time
@@ -52,7 +53,7 @@ func (p *patrol) run(ctx context.Context) {
 	defer p.relieved()
 	wait := p.timing.Beat()
 	for sleep(ctx, wait) {
-		if p.view().Index != 0 {
+		if !p.leads(ctx) {
 			// Another peer looks. What it saw is not known here, so that a peer which comes to
 			// this again begins anew.
 			p.relieved()
@@ -62,6 +63,12 @@ func (p *patrol) run(ctx context.Context) {
 		}
 		wait = p.look(ctx)
 	}
+}
+
+func (p *patrol) leads(ctx context.Context) bool {
+	inner, cancel := context.WithTimeout(ctx, p.timing.Beat())
+	defer cancel()
+	return p.lead.leads(inner, p.view())
 }
 
 // relieved tells that what was wrong is another's to tell from now on.

@@ -162,6 +162,7 @@ func (s *session) work() error {
 			p := patrol{
 				name: s.c.name, ledger: found.ledger, survey: survey, timing: s.c.cfg.Timing,
 				layout: found.layout, view: co.View, observe: s.observe,
+				lead: lead{ledger: found.ledger, rolls: found.indexer == nil},
 			}
 			p.run(looking)
 		})

@@ -73,7 +73,7 @@ type UnitsConfig struct {
 	Control Control // makes the ledger; see WithControl
 	Handler UnitHandler
 	// Publish is told to write the table of the name, for people and other programs: after
-	// the units of this peer changed, after the list did, and, by the peer with index 0,
+	// the units of this peer changed, after the list did, and, by the peer that is first,
 	// with each look at the list. units are all there are, sorted; they must not be changed.
 	// Default: nobody writes it.
 	Publish func(ctx context.Context, units []string) error

@@ -304,6 +304,75 @@ func TestUnitsAreEvenAfterAGrace(t *testing.T) {
 	})
 }
 
+// A member for the index alone may have index 0, as one that came first. The first of those
+// that work does what the peer with index 0 does otherwise: it keeps the shares of units even, writes the
+// table, and tells of holes in the coverage.
+func TestBesideAnIndexAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		roster, err := transition.NewRoster(transition.Config{Ledger: w.ledger, Config: w.layout, Peer: "index"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var place partition.View
+		gone := make(chan error)
+		go func() { gone <- roster.Index(ctx, func(v partition.View) { place = v }) }()
+		time.Sleep(10 * time.Second)
+		var mu sync.Mutex
+		told, written := map[string]int{}, map[string]int{}
+		count := func(of map[string]int, peer string) {
+			mu.Lock()
+			defer mu.Unlock()
+			of[peer]++
+		}
+		enter := func(peer string) *framework.Units {
+			u, _ := w.enter(peer, func(c *framework.UnitsConfig) {
+				c.Even = true
+				c.Publish = func(context.Context, []string) error { count(written, peer); return nil }
+				c.Observer = framework.ObserverFunc(func(e framework.Event) {
+					if e, ok := e.(framework.Uncovered); ok && e.Finding.Kind == coverage.NoneEligible {
+						count(told, peer)
+					}
+				})
+			})
+			return u
+		}
+		ann, bob := enter("ann"), enter("bob")
+		time.Sleep(30 * time.Second)
+		w.set(names(6)...)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if place.Index != 0 || place.Replicas != 3 {
+			t.Fatalf("the member for the index alone has %d of %d", place.Index, place.Replicas)
+		}
+		first, second := ann, bob
+		if bob.View().Index == 1 {
+			first, second = bob, ann
+		}
+		if a, b := len(first.Owned()), len(second.Owned()); a != 3 || b != 3 {
+			t.Errorf("of 6 units the peers have %d and %d", a, b)
+		}
+		w.ledger.Require(partition.Requirement{First: 0, Last: 63, Tags: "gpu"})
+		time.Sleep(30 * time.Second)
+		mu.Lock()
+		clear(written)
+		mu.Unlock()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		mu.Lock()
+		if len(told) != 1 || len(written) != 1 {
+			t.Errorf("that nobody has the tags was told by %v, and the table written by %v: want one peer each", told, written)
+		}
+		mu.Unlock()
+		w.leave(ann, bob)
+		cancel()
+		if err := <-gone; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Shares of units follow weights, units that ask for tags are given to those who have them,
 // and that nobody has is told; who is unwell keeps its seat, and its units go to others.
 func TestUnitsOfPeersThatDiffer(t *testing.T) {

@@ -30,6 +30,7 @@ type unitsSession struct {
 	busy  atomic.Pointer[[]partition.ID] // of the units, in the order in which they were seen first
 	order []string                       // of the units; the follower's
 	fair  uint64                         // version of the roll that was found even; the follower's
+	lead  lead                           // the follower's
 
 	mu       sync.Mutex
 	share    *Share // nil before it takes part
@@ -127,6 +128,7 @@ func (s *unitsSession) begin() (*Share, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.lead = lead{ledger: found.ledger, rolls: found.indexer == nil}
 	s.mu.Lock()
 	s.share = share
 	s.mu.Unlock()
@@ -200,7 +202,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 	if err := s.even(inner, share, added+removed > 0); err != nil {
 		return "", err
 	}
-	if s.u.cfg.Publish == nil || !changed && share.View().Index != 0 {
+	if s.u.cfg.Publish == nil || !changed && !s.lead.leads(inner, share.View()) {
 		return refused, nil
 	}
 	if err := s.u.cfg.Publish(inner, units); err != nil {
@@ -251,7 +253,7 @@ func (e evenly) Assign(ids []partition.ID, members []partition.Member, previous 
 	return partition.Even{Busy: busy}.Assign(ids, members, previous)
 }
 
-// even takes note of where the units are, and has the peer with index 0 share them out anew
+// even takes note of where the units are, and has the peer that leads share them out anew
 // when the list has changed, and when somebody sealed a roll who may not have known of it.
 func (s *unitsSession) even(ctx context.Context, share *Share, changed bool) error {
 	if !s.u.cfg.Even {
@@ -281,7 +283,7 @@ func (s *unitsSession) even(ctx context.Context, share *Share, changed bool) err
 		s.fair = 0
 	}
 	v := share.View()
-	if v.Index != 0 || v.Version == s.fair {
+	if !s.lead.leads(ctx, v) || v.Version == s.fair {
 		return nil
 	}
 	err := share.coordinator.Reshare(ctx)
@@ -300,6 +302,7 @@ func (s *unitsSession) patrol(ctx context.Context, share *Share) {
 	p := patrol{
 		name: s.u.name, ledger: share.cfg.Ledger, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
 		view: share.View, observe: s.u.observe,
+		lead:   lead{ledger: share.cfg.Ledger, rolls: share.cfg.Indexer == nil},
 		survey: dataless, // units have no data
 	}
 	p.run(ctx)
