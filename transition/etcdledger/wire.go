@@ -51,6 +51,7 @@ type (
 		Barrier    string `json:"barrier,omitempty"`
 		Barred     bool   `json:"barred,omitempty"`
 		Clear      int64  `json:"clear,omitempty"`
+		Farthest   uint64 `json:"farthest,omitempty"`
 	}
 	wireSession struct {
 		Peer       string         `json:"peer"`
@@ -103,7 +104,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units, Requires: s.Config.Requires})
 	put(metaKey, wireMeta{
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step, Longest: s.Longest,
-		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear,
+		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear, Farthest: s.Farthest,
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
@@ -165,7 +166,7 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		Config: config,
 		Run:    meta.Run, Clock: number(clockKey), Step: meta.Step, Longest: meta.Longest,
 		Count: meta.Count, Membership: meta.Membership, Changed: meta.Changed, Grace: meta.Grace,
-		Barrier: meta.Barrier, Barred: meta.Barred, Clear: meta.Clear,
+		Barrier: meta.Barrier, Barred: meta.Barred, Clear: meta.Clear, Farthest: meta.Farthest,
 		Sessions: make(map[partition.Session]memledger.Seat),
 		Roll:     machine.Roll{Version: roll.Version, Membership: roll.Membership},
 	}

@@ -144,6 +144,24 @@ var barrierClauses = []clause{
 			tb.wantBehind(a.barrier(machine.Request{View: version + 100, Arrived: version + 100}), 1)
 		}
 	}},
+	{"nobody goes on while somebody has arrived at a roll that the store does not know", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		version := tb.seal(a, b)
+		b.at(version)
+		tb.wantBehind(b.at(version), 0)
+		a.barrier(machine.Request{View: version + 100, Arrived: version + 100, Top: version + 100})
+		for range 3 { // also by a ledger that answers an unchanged question without looking
+			tb.wantBehind(b.at(version), 1)
+		}
+		tb.pass(tb.timing.Settle)
+		if got := b.at(version); !got.Sealing || got.Due > 0 {
+			tb.Fatalf("sealing %v, due in %v: nobody would ever go on", got.Sealing, got.Due)
+		}
+		next := tb.seal(a, b)
+		tb.wantBehind(b.at(next), 1) // a, where it was
+		a.barrier(machine.Request{View: next, Arrived: next})
+		tb.wantBehind(b.at(next), 0)
+	}},
 	{"peers of a name have a barrier all or none", Abilities{}, func(tb *table) {
 		eager, other, index := tb.peer("a"), tb.peer("b"), tb.peer("c")
 		eager.at(0)

@@ -75,8 +75,8 @@ type Answer struct {
 	// it reaps a peer that died. At least 1 ms; 0: unknown.
 	Expiry time.Duration
 	// Behind is how many sessions have arrived at an older roll than the newest and at no
-	// newer one, and may work under it. It is at least 1 if the newest is older than the
-	// request's View. While there are any no roll is due.
+	// newer one, and may work under it. While there are any no roll is due. If the newest is older
+	// than the request's View, or than what anybody has arrived at, it is one more.
 	Behind int
 	// Grace is what is left of the time in which nobody gains a partition,
 	// because the store restarted, failed over or lost its memory.

@@ -21,6 +21,7 @@ type State struct {
 	Barrier    string // how the peers go from roll to roll: "yes", "no", or unknown
 	Barred     bool   // somebody is behind the newest roll
 	Clear      int64  // when nobody was any more
+	Farthest   uint64 // the newest roll that anybody has arrived at
 	Sessions   map[partition.Session]Seat
 	Grants     map[partition.ID]Grant
 	Roll       machine.Roll
@@ -54,7 +55,7 @@ func Restore(state State) *Store {
 		config: state.Config, run: state.Run,
 		raw: state.Clock, clock: state.Clock, step: state.Step, longest: state.Longest,
 		count: state.Count, membership: state.Membership, changed: state.Changed, grace: state.Grace,
-		barrier: state.Barrier, barred: state.Barred, clear: state.Clear,
+		barrier: state.Barrier, barred: state.Barred, clear: state.Clear, farthest: state.Farthest,
 		sessions: make(map[partition.Session]seat, len(state.Sessions)),
 		grants:   make(map[partition.ID]grant, len(state.Grants)),
 		ghosts:   make(map[partition.Session]string),
@@ -80,7 +81,7 @@ func (s *Store) State() (State, bool) {
 		Config: s.config, Run: s.run,
 		Clock: s.clock, Step: s.step, Longest: s.longest,
 		Count: s.count, Membership: s.membership, Changed: s.changed, Grace: s.grace,
-		Barrier: s.barrier, Barred: s.barred, Clear: s.clear,
+		Barrier: s.barrier, Barred: s.barred, Clear: s.clear, Farthest: s.farthest,
 		Sessions: make(map[partition.Session]Seat, len(s.sessions)),
 		Grants:   make(map[partition.ID]Grant, len(s.grants)),
 		Roll:     s.roll,

@@ -52,6 +52,7 @@ type Store struct {
 	barrier    string // how the peers go from roll to roll: "yes", "no", or unknown, which is no
 	barred     bool   // somebody is behind the newest roll, as was found last
 	clear      int64  // clock at which nobody was any more
+	farthest   uint64 // the newest roll that anybody has arrived at; newer than the roll in a store that was set back
 
 	sessions map[partition.Session]seat
 	grants   map[partition.ID]grant
@@ -336,6 +337,7 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 	// A late call of its earlier life takes nobody back; who is gone works under no roll.
 	if now.arrived = old.arrived; r.Barrier {
 		now.arrived = max(old.arrived, r.Arrived)
+		s.farthest = max(s.farthest, r.Arrived)
 	}
 	if now.state == machine.Gone {
 		now.arrived = 0
@@ -391,7 +393,9 @@ func (s *Store) answer(c Call, r machine.Request) machine.Answer {
 		a.Line = line(s.roll, r.Session)
 	}
 	a.Behind = s.behind()
-	if r.View > s.roll.Version {
+	// Whoever knows of a newer roll than the store, or works under one, is under another than the
+	// store's: nobody goes on before the next, which is due.
+	if max(r.View, s.farthest) > s.roll.Version {
 		a.Behind++
 	}
 	if s.inGrace() {

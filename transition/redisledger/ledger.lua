@@ -19,6 +19,7 @@
 --              the first change no roll knows) grace (clock at its end) held (grants)
 --              arrived (sessions at a barrier or past one) behind (those of them that stand
 --              before an older roll than the newest) clear (clock at which nobody was any more)
+--              farthest (the newest roll that anybody has arrived at; newer than the roll in a store that was set back)
 --              expired (rows of that state) untold (what a quiet Sync could not tell
 --              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
 --              the last doubt about the store's memory; greater with each)
@@ -38,7 +39,7 @@
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
 local numbers = {'raw', 'clock', 'step', 'longest', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold',
-	'arrived', 'behind', 'clear'}
+	'arrived', 'behind', 'clear', 'farthest'}
 local meta, touched = {}, false
 local run, since
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
@@ -248,7 +249,7 @@ local function lost()
 	end
 	redis.call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6])
 	note('forgot', '', '', '', '', '')
-	for _, field in ipairs({'membership', 'changed', 'held', 'expired', 'arrived', 'behind', 'clear'}) do set(field, 0) end
+	for _, field in ipairs({'membership', 'changed', 'held', 'expired', 'arrived', 'behind', 'clear', 'farthest'}) do set(field, 0) end
 	return true
 end
 
@@ -362,8 +363,9 @@ local function stamp(s)
 	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(row(s).stamp)
 end
 
--- awaited returns how many are behind, for one who knows the roll view.
-local function awaited(view) return str(view > version and meta.behind + 1 or meta.behind) end
+-- awaited returns how many are behind, for one who knows the roll view. Whoever knows of a newer
+-- roll than the store, or works under one, is under another than the store's: nobody goes on before the next, which is due.
+local function awaited(view) return str(math.max(view, meta.farthest) > version and meta.behind + 1 or meta.behind) end
 
 -- times returns the count and what depends on the clock: in how many ms a roll is due,
 -- or '' if none is, as while somebody is behind: one more roll would help nobody; in how many ms the next lease has run out; what is left of the grace;

@@ -96,6 +96,7 @@ end
 
 -- Arrivals only rise: a late call of the sender's earlier life takes nothing back.
 local stood, stands = arrival(me), tonumber(ARGV[25]) or 0
+if stands > meta.farthest then set('farthest', stands) end
 if now == 'gone' then
 	unarrive(me)
 elseif stands > stood then

@@ -27,8 +27,17 @@ type Mix struct {
 	Joins, BornDead, Leaves, Crashes, Pauses, Cuts, Jumps int
 	Weighs, Moods                                         int // another weight; unwell, or well again
 	Restarts, Setbacks, Forgets, Disasters, Outages       int
+	// Backups lets the store fall back by up to a minute, not by seconds.
+	Backups bool
 	// Every is the longest time between two faults. Default 4 s.
 	Every time.Duration
+}
+
+func (m Mix) snapshots() int {
+	if m.Backups {
+		return backups
+	}
+	return snapshots
 }
 
 func (m Mix) strategy() partition.Strategy {
@@ -118,6 +127,10 @@ func Mixes() []Mix {
 		base("barrier-pause", func(m *Mix) {
 			m.Barrier, m.Pauses, m.Cuts, m.Jumps, m.Handler = true, 4, 3, 2, 4*time.Second
 			m.Disturbed = lossy
+		}),
+		base("barrier-backup", func(m *Mix) {
+			m.Barrier, m.Disturbed, m.Handler = true, lossy, 8*time.Second
+			m.Crashes, m.Pauses, m.Cuts, m.Setbacks, m.Backups = 1, 3, 3, 3, true
 		}),
 		base("barrier-all", func(m *Mix) {
 			m.Barrier, m.Disturbed, m.Handler = true, lossy, 8*time.Second

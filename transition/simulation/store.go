@@ -16,7 +16,8 @@ const (
 	latency       = 2 * time.Millisecond // of a call that nothing disturbs, each way, at most
 	latest        = 15 * time.Second     // a disturbed call is carried out by then
 	snapshotEvery = 500 * time.Millisecond
-	snapshots     = 6 // how many there are to fall back to
+	snapshots     = 6   // how many there are to fall back to
+	backups       = 110 // ... where a backup is restored
 )
 
 // store is the real store with what surrounds it.
@@ -60,7 +61,7 @@ func (s store) by(p *peer, now time.Duration) memledger.Call {
 
 func (s *store) snapshot(w *World) {
 	s.old = append(s.old, s.Store.Clone())
-	s.old = s.old[max(0, len(s.old)-snapshots):]
+	s.old = s.old[max(0, len(s.old)-w.mix.snapshots()):]
 	w.after(snapshotEvery, event{kind: kSnapshot})
 }
 
