@@ -16,7 +16,7 @@ var full = memledger.State{
 		Total: 8, Hash: partition.ByID, Units: []string{"inbox", "outbox"},
 		Requires: []partition.Requirement{{First: 2, Last: 3, Tags: "gpu"}},
 	},
-	Run: "cafe", Clock: 123456, Step: 2500, Longest: 10000, Count: 1 << 63, Membership: 41, Changed: 99, Grace: 100,
+	Run: "cafe", Clock: 123456, Step: 2500, Longest: 10000, Count: 1 << 63, Membership: 41, Changed: 99, Grace: 100, Barrier: "yes", Barred: true, Clear: 98, Farthest: 42,
 	Sessions: map[partition.Session]memledger.Seat{
 		"a": {Peer: "peer \"a\"\n", Weight: 2, Unwell: true, Tags: "eu gpu", State: machine.Leaving, Strategy: "jump", Deadline: 200, Terms: machine.Terms{
 			Lease: 10 * time.Second, CancelGrace: time.Second, Settle: 3 * time.Millisecond, Drain: time.Minute, Shutdown: 25 * time.Second, Deployment: "d",
@@ -124,7 +124,7 @@ func TestURL(t *testing.T) {
 // reason.
 func TestNoFieldIsForgotten(t *testing.T) {
 	for v, fields := range map[reflect.Type]int{
-		reflect.TypeFor[memledger.State]():       15,
+		reflect.TypeFor[memledger.State]():       16,
 		reflect.TypeFor[memledger.Seat]():        9,
 		reflect.TypeFor[memledger.Grant]():       3,
 		reflect.TypeFor[machine.Terms]():         6,
