@@ -24,6 +24,9 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
+// patience is how long anything may take before it counts as never.
+const patience = 2 * time.Minute
+
 // play is the variable that makes the test's own program another: "countoff", or a command
 // that countoff runs.
 const play = "COUNTOFF_TEST_PLAY"
@@ -143,7 +146,7 @@ func (p *pipe) comes(want string) {
 // first reads until a line comes that is one of what.
 func (p *pipe) first(what string, is func(line string) bool) string {
 	p.t.Helper()
-	if err := p.file.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
+	if err := p.file.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		p.t.Fatal(err)
 	}
 	var got []string
@@ -157,7 +160,8 @@ func (p *pipe) first(what string, is func(line string) bool) string {
 	return ""
 }
 
-// run starts countoff run for a command.
+// run starts countoff run for a command. The lease is long, so that it does not run out on a slow machine: where
+// it must, more says so.
 func (f *floor) run(peer string, more []string, command ...string) *runner {
 	f.t.Helper()
 	self, err := os.Executable()
@@ -165,7 +169,7 @@ func (f *floor) run(peer string, more []string, command ...string) *runner {
 		f.t.Fatal(err)
 	}
 	r := &runner{ended: make(chan struct{})}
-	args := append([]string{"run", "--name", f.name, "--id", peer, "--lease", "2500ms", "--redis", "redis://" + f.server.Addr()}, more...)
+	args := append([]string{"run", "--name", f.name, "--id", peer, "--lease", "60s", "--redis", "redis://" + f.server.Addr()}, more...)
 	r.cmd = exec.Command(self, append(append(args, "--"), command...)...)
 	r.cmd.Env = append(os.Environ(), play+"=countoff")
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
@@ -196,6 +200,12 @@ func (f *floor) worker(peer string, more ...string) *runner {
 	return f.run(peer, more, self, f.dir, peer)
 }
 
+// mortal starts a worker that is soon heard of no more when it dies. One that gets no time for half of its lease counts
+// as dead, too.
+func (f *floor) mortal(peer string, more ...string) *runner {
+	return f.worker(peer, append(more, "--lease", "5s")...)
+}
+
 func (r *runner) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(s); err != nil {
@@ -209,7 +219,7 @@ func (r *runner) code(t *testing.T) int {
 	select {
 	case <-r.ended:
 		return r.cmd.ProcessState.ExitCode()
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it does not end")
 		return 0
 	}
@@ -234,7 +244,7 @@ func (f *floor) owners() map[string]string {
 // until waits until every unit is owned, by somebody whom ok likes, and the table says so.
 func (f *floor) until(what string, ok func(unit, owner string) bool) map[string]string {
 	f.t.Helper()
-	deadline, tick := time.After(60*time.Second), time.NewTicker(20*time.Millisecond)
+	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for {
 		owners := f.owners()

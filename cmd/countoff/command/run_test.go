@@ -31,7 +31,7 @@ import (
 func TestRunKeepsOneOwner(t *testing.T) {
 	t.Parallel()
 	f := newFloor(t, 20)
-	ann, bob, eve := f.worker("ann"), f.worker("bob"), f.worker("eve")
+	ann, bob, eve := f.mortal("ann"), f.mortal("bob"), f.mortal("eve")
 	has := func(peers ...string) func(string, string) bool {
 		return func(_, owner string) bool { return slices.Contains(peers, owner) }
 	}
@@ -83,9 +83,9 @@ func TestRunKeepsOneOwner(t *testing.T) {
 func TestRunSharesEvenly(t *testing.T) {
 	t.Parallel()
 	f := newFloor(t, 10)
-	f.worker("ann", "--even")
-	bob := f.worker("bob", "--even")
-	f.worker("eve", "--even", "--tags", "gpu,eu")
+	f.mortal("ann", "--even")
+	bob := f.mortal("bob", "--even")
+	f.mortal("eve", "--even", "--tags", "gpu,eu")
 	shares := func(want ...int) map[string]string {
 		t.Helper()
 		return f.until(fmt.Sprint("shares of ", want), func(string, string) bool {
@@ -155,7 +155,7 @@ func TestRunLeavesTimeToEnd(t *testing.T) {
 	f := newFloor(t, 2)
 	said := f.pipe()
 	flushed := filepath.Join(f.dir, "flushed")
-	r := f.run("ann", []string{"--drain", "20s"}, releases(said.path, "sleep 3; touch "+flushed+"; exit")...) // longer than the lease is believed in
+	r := f.run("ann", []string{"--drain", "1m", "--lease", "2500ms"}, releases(said.path, "sleep 3; touch "+flushed+"; exit")...) // longer than the lease is believed in
 	said.comes("begun")
 	r.signal(t, syscall.SIGTERM)
 	if code := r.code(t); code != exit.OK {
@@ -212,7 +212,7 @@ func TestRunStartsOnceForWhatComesTogether(t *testing.T) {
 	said.comes("added unit 01")
 	old := time.After(1100 * time.Millisecond) // what came then waits for no other any more
 	f.client.Del(t.Context(), "{"+f.name+"}:units")
-	deadline, tick := time.After(60*time.Second), time.NewTicker(20*time.Millisecond)
+	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for {
 		table, err := redisledger.ReadTable(t.Context(), f.client, f.name)
@@ -308,7 +308,7 @@ func TestRunUnwellGivesItsUnitsAway(t *testing.T) {
 	t.Parallel()
 	f := newFloor(t, 8)
 	well := filepath.Join(f.dir, "well-ann")
-	ann := f.worker("ann", "--health", "test -e "+well+" || { echo what is lacking; echo; exit 3; }", "--health-interval", "100ms")
+	ann := f.mortal("ann", "--health", "test -e "+well+" || { echo what is lacking; echo; exit 3; }", "--health-interval", "100ms")
 	f.worker("bob", "--health", "true")
 	f.until("bob to have all", func(_, owner string) bool { return owner == "bob" })
 	if err := os.WriteFile(well, nil, 0o600); err != nil {
@@ -361,7 +361,7 @@ func TestRunHealthTimeout(t *testing.T) {
 	t.Parallel()
 	f := newFloor(t, 1)
 	said := f.pipe()
-	r := f.run("ann", []string{"--health", "echo begins >" + said.path + "; sleep 1000 & wait", "--health-timeout", "100ms"}, "true")
+	r := f.run("ann", []string{"--health", "echo begins >" + said.path + "; sleep 1000 & wait", "--health-timeout", "100ms", "--lease", "5s"}, "true") // what is not said follows from the lease
 	said.comes("begins")
 	said.comes("begins")
 	r.signal(t, syscall.SIGTERM)
