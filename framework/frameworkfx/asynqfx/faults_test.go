@@ -23,6 +23,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/asynqsource"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -31,6 +32,7 @@ const (
 	// faultsVariable says how many faults TestPeersAreKilledAndPaused tries. Default 3.
 	faultsVariable = "COUNTOFF_ASYNQFX_FAULTS"
 	faultKeys      = 12
+	faultLease     = 2500 * time.Millisecond // some die, and some stand still for longer
 )
 
 // TestPeer is a peer of TestPeersAreKilledAndPaused: a process of its own.
@@ -55,7 +57,7 @@ func TestPeer(t *testing.T) {
 	})
 	code := frameworkfx.Run(
 		asynqfx.Mux(name, asynqfx.Config{URL: url, Server: quiet}, mux),
-		frameworkfx.Configure(name, framework.Config{Concurrency: 8, Timing: quick.Timing, PodGrace: time.Minute}, framework.WithPeer(id, 1)),
+		frameworkfx.Configure(name, framework.Config{Concurrency: 8, Timing: transition.Timing{Lease: faultLease, Settle: quick.Timing.Settle}, PodGrace: time.Minute}, framework.WithPeer(id, 1)),
 	)
 	if code != 0 {
 		t.Errorf("the peer ended with %d", code)
@@ -129,7 +131,6 @@ func TestPeersAreKilledAndPaused(t *testing.T) {
 	for i := range s.peers {
 		s.spawn(i)
 	}
-	lease := quick.Timing.WithDefaults().Lease
 	steps := 0
 	feed := func(n int) {
 		for range n {
@@ -144,7 +145,7 @@ func TestPeersAreKilledAndPaused(t *testing.T) {
 	}
 	atWork := func(runs int) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); count(s.journal()) < runs; <-time.After(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); count(s.journal()) < runs; <-time.After(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("nobody works: %d runs, want %d", count(s.journal()), runs)
 			}
@@ -165,12 +166,12 @@ func TestPeersAreKilledAndPaused(t *testing.T) {
 			t.Logf("peer %d is paused", i)
 			_ = s.peers[i].Process.Signal(syscall.SIGSTOP) // it is there
 			feed(10)
-			<-time.After(lease + lease/2)
+			<-time.After(faultLease + faultLease/2)
 			_ = s.peers[i].Process.Signal(syscall.SIGCONT) // it is there
 		}
 	}
 	feed(10)
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(patience)
 	for {
 		lost, err := s.verdict(steps)
 		if err != nil {

@@ -34,7 +34,7 @@ func startPlain(t *testing.T, client redis.UniversalClient, name string) (queue 
 		t.Fatal(err)
 	}
 	t.Cleanup(plain.Shutdown)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for listed := false; !listed; { // it writes itself into the list when it has started
 		servers, err := asynq.NewInspectorFromRedisClient(client).Servers()
 		if err != nil || time.Now().After(deadline) {
@@ -62,7 +62,7 @@ func TestARefusedStartTellsOfAPlainServerOnce(t *testing.T) {
 		frameworkfx.Observe(func() framework.Observer { return framework.ObserverFunc(func(e framework.Event) { events <- e }) }))
 	app.RequireStart()
 	defer app.RequireStop()
-	late := time.After(30 * time.Second)
+	late := time.After(patience)
 	told := 0
 	for refused := 0; refused < 5; {
 		select {
@@ -76,7 +76,7 @@ func TestARefusedStartTellsOfAPlainServerOnce(t *testing.T) {
 				}
 			}
 		case <-late:
-			t.Fatalf("refused %d times in 30 s", refused)
+			t.Fatalf("refused %d times in time", refused)
 		}
 	}
 	if told != 1 {
@@ -104,7 +104,7 @@ func TestAPlainServerIsTold(t *testing.T) {
 		}))
 	app.RequireStart()
 	defer app.RequireStop()
-	late := time.After(30 * time.Second)
+	late := time.After(patience)
 	for told := false; !told; {
 		select {
 		case w := <-warned:

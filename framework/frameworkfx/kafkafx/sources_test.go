@@ -29,7 +29,6 @@ import (
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
 	"github.com/countoff/countoff/sources/redissource"
-	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -178,14 +177,14 @@ func TestOneHandlerForEverySource(t *testing.T) {
 			app := fxtest.New(t, frameworkfx.Module, fx.Provide(func() redis.UniversalClient { return p.client }), wired,
 				frameworkfx.Configure(p.name, framework.Config{
 					Retry:    framework.RetryPolicy{First: 10 * time.Millisecond},
-					Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
+					Timing:   quick.Timing,
 					PodGrace: time.Minute,
 				}))
 			app.RequireStart()
 			produce()
 			select {
 			case <-clerk.done:
-			case <-time.After(time.Minute):
+			case <-time.After(patience):
 				t.Error("not all lines were written")
 			}
 			app.RequireStop() // all that ran is settled: nothing more can be begun
@@ -233,7 +232,7 @@ func TestWhatNobodyIsHandedIsTold(t *testing.T) {
 				fx.Supply(fx.Annotate(told, fx.As(new(framework.Observer)), fx.ResultTags(frameworkfx.ObserverGroup))),
 				frameworkfx.Otherwise(name, func(context.Context, *framework.Task) error { return errNever }),
 				frameworkfx.Configure(name, framework.Config{
-					Timing:   transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
+					Timing:   quick.Timing,
 					PodGrace: time.Minute,
 				}))
 			app.RequireStart()
@@ -242,7 +241,7 @@ func TestWhatNobodyIsHandedIsTold(t *testing.T) {
 				if b.Consumer != name || b.Tasks != 1 || b.Reason == "" {
 					t.Errorf("it was told %+v", b)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(patience):
 				t.Error("nobody was told")
 			}
 			app.RequireStop()

@@ -73,7 +73,7 @@ func TestCoverageFaults(t *testing.T) {
 			synced := make(chan struct{})
 			found := make(chan coverage.Finding, 16)
 			cfg := quick
-			cfg.Timing.Drain = 50 * time.Millisecond
+			cfg.Timing.Lease, cfg.Timing.Drain = 5*time.Second, 50*time.Millisecond // what is looked at is looked at with each beat
 			app := fxtest.New(t,
 				frameworkfx.Module,
 				fx.Provide(func() redis.UniversalClient { return client }),
@@ -115,7 +115,7 @@ func TestCoverageFaults(t *testing.T) {
 				if f.Kind != kind || !strings.Contains(f.String(), c.word) {
 					t.Errorf("found %v", f)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				t.Error("nobody noticed")
 			}
 		})

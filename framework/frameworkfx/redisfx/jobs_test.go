@@ -87,7 +87,7 @@ func TestAJobRuns(t *testing.T) {
 				t.Errorf("ran %+v", task)
 			}
 			before = at
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the job did not run")
 		}
 	}

@@ -30,7 +30,7 @@ func quick(peer string) unitfx.Config {
 		Source: unitsource.Config{Partitions: 64},
 		Units: framework.UnitsConfig{
 			Peer: peer, Every: 20 * time.Millisecond,
-			Timing: transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond},
+			Timing: transition.Timing{Lease: 20 * time.Second, Settle: 10 * time.Millisecond}, // not over on a slow machine
 		},
 	}
 }
@@ -75,7 +75,7 @@ func shares(t *testing.T, client redis.UniversalClient) {
 	owner := map[string]string{}
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(2 * time.Minute)
 		for !ok() {
 			select {
 			case n := <-notes:
