@@ -150,6 +150,7 @@ func TestRefusedMails(t *testing.T) {
 		}
 		return 0
 	}})
+	s.lease = longLease
 	s.work("w", "--backoff", "100ms")
 	s.shared(1)
 	push := func(line string) {

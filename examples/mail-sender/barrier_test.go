@@ -45,10 +45,12 @@ func TestBarrier(t *testing.T) {
 func TestBarrierWaits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, slow)
-	workers := s.barrierWorkers("w2", "w3")
+	workers, at := s.barrierWorkers("w2", "w3"), freePort(t)
+	s.work("w4", "--barrier", "--http", at)
+	s.shared(3)
 	f := s.feed(60)
 	workers[0].signal(syscall.SIGSTOP)
-	s.work("w4", "--barrier") // a roll that w2 does not hear of
+	put(t, at+"/weight", "2") // a roll that w2 does not hear of; a peer that has yet to start may come when w2 counts as dead
 	s.until("a barrier that waits for w2", func() error {
 		st, err := status.Read(t.Context(), s.client, s.name)
 		if err != nil {
@@ -59,6 +61,7 @@ func TestBarrierWaits(t *testing.T) {
 		}
 		return nil
 	})
+	put(t, at+"/weight", "1")
 	s.shared(2)
 	workers[0].signal(syscall.SIGCONT)
 	s.shared(3)

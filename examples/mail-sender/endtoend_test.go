@@ -24,6 +24,7 @@ var slow = mailbox.Config{Latency: 50 * time.Millisecond}
 func TestScale(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, slow)
+	s.lease = longLease
 	var workers []*worker
 	grow := func(n int) {
 		for len(workers) < n {
@@ -94,6 +95,7 @@ func TestPause(t *testing.T) {
 func TestRedisRestart(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, slow, "--appendonly", "yes", "--appendfsync", "always")
+	s.lease = 2 * lease // the store may take its time to come back
 	workers := []*worker{s.work("a"), s.work("b"), s.work("c")}
 	s.shared(3)
 	f := s.feed(60)
@@ -142,9 +144,10 @@ func (s *stage) sending(client string) error {
 func TestIndexBesideWorkers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, slow)
+	s.lease = longLease
 	follow := func(id string) {
 		cmd := exec.Command(filepath.Join(programs, "countoff"), "index", s.name, "--follow", "--id", id,
-			"--lease", lease.String(), "--redis", s.url())
+			"--lease", s.lease.String(), "--redis", s.url())
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -243,6 +246,7 @@ func TestSendInterrupted(t *testing.T) {
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, mailbox.Config{Latency: time.Hour})
+	s.lease = longLease
 	w := s.work("w")
 	s.shared(1)
 	if err := s.client.LPush(context.Background(), s.name+":inbox", s.next("ann@example.com")).Err(); err != nil {

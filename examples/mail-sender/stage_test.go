@@ -54,9 +54,13 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = 45 * time.Second
+	patience = 2 * time.Minute
 	shares   = 16
-	lease    = 5 * time.Second // a peer that gets no time for half of it counts as dead, on a busy machine too
+
+	// A peer that gets no time for half of its lease counts as dead, on a busy machine too: where none has to die it is
+	// long.
+	lease     = 5 * time.Second
+	longLease = 20 * time.Second
 )
 
 // A stage is a real redis-server, an SMTP server that counts, and workers.
@@ -66,6 +70,7 @@ type stage struct {
 	redis  *redistest.Process
 	client redis.UniversalClient
 	box    *mailbox.Server
+	lease  time.Duration // of workers
 
 	mu   sync.Mutex
 	sent map[string]int // mails by recipient, numbered from 0
@@ -73,7 +78,7 @@ type stage struct {
 
 func newStage(t *testing.T, cfg mailbox.Config, redisArgs ...string) *stage {
 	t.Helper()
-	s := &stage{t: t, name: "mail-sender", redis: redistest.Server(t, redisArgs...), sent: map[string]int{}}
+	s := &stage{t: t, name: "mail-sender", redis: redistest.Server(t, redisArgs...), lease: lease, sent: map[string]int{}}
 	s.client = s.redis.Client()
 	box, err := mailbox.Start(cfg)
 	if err != nil {
@@ -142,7 +147,7 @@ func (w *worker) said() string {
 func (s *stage) work(id string, more ...string) *worker {
 	s.t.Helper()
 	args := append([]string{"work", "--redis", s.url(), "--smtp", s.box.URL() + "?helo=" + id, "--id", id,
-		"--name", s.name, "--lease", lease.String(), "--http", "", "--concurrency", "8"}, more...)
+		"--name", s.name, "--lease", s.lease.String(), "--http", "", "--concurrency", "8"}, more...)
 	w := &worker{t: s.t, id: id, cmd: exec.Command(filepath.Join(programs, "mail-sender"), args...), ended: make(chan struct{})}
 	w.cmd.Stdout, w.cmd.Stderr = w, w
 	if err := w.cmd.Start(); err != nil {
