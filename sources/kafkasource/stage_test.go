@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const testPatience = 25 * time.Second
+const testPatience = time.Minute
 
 // A stage is a topic, a store, and what a test does with both.
 type stage struct {
