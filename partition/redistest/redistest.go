@@ -43,7 +43,7 @@ func New(t testing.TB) redis.UniversalClient {
 		if err != nil {
 			t.Fatalf("redistest: %s: %v", EnvServer, err)
 		}
-		return connect(t, opt)
+		return connect(t, unhurried(opt))
 	}
 	_, client := Mini(t)
 	return client
@@ -54,7 +54,7 @@ func New(t testing.TB) redis.UniversalClient {
 func Mini(t testing.TB) (*miniredis.Miniredis, redis.UniversalClient) {
 	t.Helper()
 	m := miniredis.RunT(t)
-	return m, connect(t, &redis.Options{Addr: m.Addr()})
+	return m, connect(t, unhurried(&redis.Options{Addr: m.Addr()}))
 }
 
 // Bubble returns a Redis that lives in the testing/synctest bubble it is called in:
@@ -88,6 +88,13 @@ func Name(t testing.TB) string {
 		readable = readable[len(readable)-40:]
 	}
 	return readable + "-" + strings.ToLower(rand.Text()[:12])
+}
+
+// unhurried gives a server on a busy machine as long as a test does. Who waits for an answer no longer than three
+// seconds, as is the default, sends the call again: what it does is done twice then.
+func unhurried(opt *redis.Options) *redis.Options {
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout = patience, patience, patience, patience
+	return opt
 }
 
 // connect returns a client that the test's end closes.

@@ -37,7 +37,7 @@ type Harness struct {
 	// Lacks lists what the source does not do.
 	Lacks []Ability
 	// Patience is how long anything may take before it counts as never. Default
-	// 10 s.
+	// 30 s.
 	Patience time.Duration
 	// Moment is how long a Fetch is watched that must return nothing. Default
 	// 50 ms.

@@ -35,7 +35,7 @@ const (
 func newScene(t testing.TB, h Harness) *scene {
 	t.Helper()
 	if h.Patience == 0 {
-		h.Patience = 10 * time.Second
+		h.Patience = 30 * time.Second
 	}
 	if h.Moment == 0 {
 		h.Moment = 50 * time.Millisecond
