@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	timing := transition.Timing{Lease: 2500 * time.Millisecond, Settle: 10 * time.Millisecond}
+	timing := transition.Timing{Settle: 10 * time.Millisecond}
 	ledger := memledger.New(layout, timing, memledger.Options{})
 
 	ctx, stop := context.WithCancel(context.Background())

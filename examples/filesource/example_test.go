@@ -41,7 +41,7 @@ func Example() {
 		done <- struct{}{}
 		return nil
 	})
-	timing := transition.Timing{Lease: 3 * time.Second, Settle: 50 * time.Millisecond}
+	timing := transition.Timing{Settle: 50 * time.Millisecond}
 	consumer, err := framework.New("greetings", src, greet,
 		framework.WithLedger(memledger.New(layout, timing, memledger.Options{})),
 		framework.WithConfig(framework.Config{Timing: timing}))

@@ -48,7 +48,7 @@ func table(t *testing.T, rows int) *sql.DB {
 func TestACustomerThatComesInAPass(t *testing.T) {
 	db := table(t, 400)
 	layout := partition.Config{Total: 16}
-	timing := transition.Timing{Lease: 3 * time.Second, Settle: 10 * time.Millisecond}
+	timing := transition.Timing{Settle: 10 * time.Millisecond}
 	ledger := memledger.New(layout, timing, memledger.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var peers sync.WaitGroup
@@ -123,7 +123,7 @@ func TestACustomerThatComesInAPass(t *testing.T) {
 func TestEachRowOnce(t *testing.T) {
 	db := table(t, 600)
 	layout := partition.Config{Total: 16}
-	timing := transition.Timing{Lease: 3 * time.Second, Settle: 10 * time.Millisecond}
+	timing := transition.Timing{Settle: 10 * time.Millisecond}
 	ledger := memledger.New(layout, timing, memledger.Options{}) // redisledger.New in a program
 	var mu sync.Mutex
 	worked := map[int64]int{}

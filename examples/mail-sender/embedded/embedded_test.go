@@ -28,7 +28,7 @@ func TestKeysExpire(t *testing.T) {
 	if err := client.Set(ctx, "k", "v", 50*time.Millisecond).Err(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for err := client.Get(ctx, "k").Err(); !errors.Is(err, redis.Nil); err = client.Get(ctx, "k").Err() {
 		if time.Now().After(deadline) {
 			t.Fatal("the key does not expire")
