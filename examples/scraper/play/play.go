@@ -15,6 +15,7 @@ import (
 
 	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/scraper/website"
+	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
@@ -130,7 +131,7 @@ func (p *play) plot(ctx context.Context) error {
 		anns = append(anns, c)
 	}
 	p.say("ann and bob count off and share the sites")
-	if err := p.watched(ctx, "ann", "bob"); err != nil {
+	if _, err := p.watched(ctx, "ann", "bob"); err != nil {
 		return err
 	}
 	ann, bob := anns[0], anns[1]
@@ -140,21 +141,20 @@ func (p *play) plot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.watched(ctx, "ann", "bob", "eve"); err != nil {
+	with, err := p.watched(ctx, "ann", "bob", "eve")
+	if err != nil {
 		return err
 	}
-	with := p.owners()
 
 	if err := p.relist(ctx); err != nil {
-		return err
-	}
-	if err := p.watched(ctx, "ann", "bob", "eve"); err != nil {
 		return err
 	}
 	if err := p.unmoved(ctx, with, "when the list changed", func(string) bool { return true }); err != nil {
 		return err
 	}
-	with = p.owners()
+	if with, err = p.watched(ctx, "ann", "bob", "eve"); err != nil {
+		return err
+	}
 	asBefore := func(owners map[string]string) bool {
 		return p.fits(owners, "ann", "bob", "eve") && maps.Equal(owners, with)
 	}
@@ -162,7 +162,7 @@ func (p *play) plot(ctx context.Context) error {
 	p.say("ann is killed without goodbye: her sites wait for her lease to end")
 	p.killed["ann"] = true
 	ann.Kill()
-	if err := p.watched(ctx, "bob", "eve"); err != nil {
+	if _, err := p.watched(ctx, "bob", "eve"); err != nil {
 		return err
 	}
 	if err := p.unmoved(ctx, with, "when ann was killed", func(owner string) bool { return owner != "ann" }); err != nil {
@@ -183,7 +183,7 @@ func (p *play) plot(ctx context.Context) error {
 	if err := bob.Pause(); err != nil {
 		return err
 	}
-	if err := p.watched(ctx, "ann", "eve"); err != nil {
+	if _, err := p.watched(ctx, "ann", "eve"); err != nil {
 		return err
 	}
 	p.say("bob goes on, and finds that his sites are others'; then they are handed back")
@@ -198,7 +198,7 @@ func (p *play) plot(ctx context.Context) error {
 	if err := eve.Leave(); err != nil {
 		return err
 	}
-	if err := p.watched(ctx, "ann", "bob"); err != nil {
+	if _, err := p.watched(ctx, "ann", "bob"); err != nil {
 		return err
 	}
 	p.say("all leave")
@@ -261,9 +261,13 @@ func (p *play) fits(owners map[string]string, peers ...string) bool {
 		!slices.ContainsFunc(peers, func(id string) bool { return !busy[id] })
 }
 
-// watched waits until the sites are peers'.
-func (p *play) watched(ctx context.Context, peers ...string) error {
-	return p.until(ctx, "the sites to be those of "+strings.Join(peers, ", "), func(owners map[string]string) bool { return p.fits(owners, peers...) })
+// watched waits until the sites are peers', and returns whose each is.
+func (p *play) watched(ctx context.Context, peers ...string) (with map[string]string, err error) {
+	err = p.until(ctx, "the sites to be those of "+strings.Join(peers, ", "), func(owners map[string]string) bool {
+		with = owners
+		return p.fits(owners, peers...)
+	})
+	return with, err
 }
 
 // unmoved waits until the sites have the owners they had before, of those that kept likes. At
@@ -279,7 +283,8 @@ func (p *play) unmoved(ctx context.Context, before map[string]string, what strin
 	})
 }
 
-// until waits for ok, and for the table to say the same as the visits do.
+// until waits for ok, and for the table to say the same as the visits do, with nothing left to be handed over: who has
+// come has some sites before she has all that are to be hers.
 func (p *play) until(ctx context.Context, what string, ok func(owners map[string]string) bool) error {
 	ctx, done := context.WithTimeoutCause(ctx, act, fmt.Errorf("waited %v for %s", act, what))
 	defer done()
@@ -287,7 +292,7 @@ func (p *play) until(ctx context.Context, what string, ok func(owners map[string
 	defer tick.Stop()
 	for {
 		owners := p.owners()
-		if ok(owners) && p.tabled(ctx, owners) {
+		if ok(owners) && p.stands(ctx) && p.tabled(ctx, owners) {
 			return nil
 		}
 		for _, c := range p.cast {
@@ -301,6 +306,12 @@ func (p *play) until(ctx context.Context, what string, ok func(owners map[string
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// stands reports whether nothing is on its way from one peer to another.
+func (p *play) stands(ctx context.Context) bool {
+	s, err := status.Read(ctx, p.store.Client, p.store.Name)
+	return err == nil && !slices.ContainsFunc(s.Partitions, func(h status.Partition) bool { return h.State == status.Moving })
 }
 
 func (p *play) tabled(ctx context.Context, owners map[string]string) bool {
