@@ -108,6 +108,10 @@ func TestADeadTopicThatIsDeletedIsMadeAgain(t *testing.T) {
 	if _, err := s.admin.DeleteTopics(s.soon(), s.topic+".dead"); err != nil {
 		t.Fatal(err)
 	}
+	s.until("the topic is gone", func() bool { // the answer comes before: a letter might still be written to the old one
+		all, err := s.admin.ListTopics(s.soon(), s.topic+".dead")
+		return err == nil && errors.Is(all[s.topic+".dead"].Err, kerr.UnknownTopicOrPartition)
+	})
 	dead := sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 1, Reason: "no luck"}
 	s.until("the letter is written", func() bool { return st.Settle(s.soon(), dead) == nil })
 	s.close(st)

@@ -259,7 +259,9 @@ func TestALetterIsAsSmallAsItsRecord(t *testing.T) {
 	if err := producer.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Value: hex.AppendEncode(nil, noise)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	st := s.open(s.source(Config{}), 0)
+	src := s.source(Config{})
+	src.grave.patience = testPatience // it is compressed again, which takes a slow machine its time
+	st := s.open(src, 0)
 	s.settle(st, sources.Dead, s.take(st, 1)...)
 	if n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 1 || err != nil {
 		t.Errorf("requeued %d, %v", n, err)
