@@ -32,7 +32,8 @@ const (
 // remembers, so it may be late, or be said by an owner that does not know yet that
 // it was followed by another: the next commit puts it right.
 type mirror struct {
-	source *Source
+	source   *Source
+	patience time.Duration // how long a commit, or a look at the topic, may take
 
 	mu    sync.Mutex
 	open  map[*stream]struct{}
@@ -45,7 +46,7 @@ type mirror struct {
 
 func newMirror(s *Source) mirror {
 	return mirror{
-		source: s, open: make(map[*stream]struct{}), final: make(map[int32]word), last: make(map[int32]committed),
+		source: s, patience: mirrorTimeout, open: make(map[*stream]struct{}), final: make(map[int32]word), last: make(map[int32]committed),
 		soon: make(chan struct{}, 1),
 	}
 }
@@ -193,7 +194,7 @@ func (m *mirror) ahead(at map[int32]word) (told, err error) {
 	if len(first) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), mirrorTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
 	group, err := m.source.offsets(ctx)
 	if err != nil {
@@ -221,7 +222,7 @@ func (m *mirror) write(ctx context.Context, at map[int32]word) error {
 	for p, w := range at {
 		offsets.Add(kadm.Offset{Topic: cfg.Topic, Partition: p, At: w.at, LeaderEpoch: -1, Metadata: w.metadata()})
 	}
-	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
 	done, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
 		return m.source.admin.CommitOffsets(ctx, cfg.Group, offsets)

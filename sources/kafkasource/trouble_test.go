@@ -221,6 +221,7 @@ func silentBrokerHoldsUpNoStop(s *stage) {
 	t, l := s.T, newLine()
 	t.Parallel()
 	src := s.source(Config{Options: append(s.broker.Options(), l.options()...)})
+	src.mirror.patience = 2 * soonEnough // the last word must not be over before a stop would be late
 	purged, st := s.open(src, 0), s.open(src, 1)
 	s.push(1, "t", 2)
 	tasks := s.take(st, 2)
