@@ -68,7 +68,7 @@ func enqueueCommand() *cobra.Command {
 			}
 			if unused == nil && nobodyReads(ctx, client, args[0]) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has peers, and none of them has opened a list in Redis yet: if what they work on comes from elsewhere "+
-					"(a source of their own, framework.Share, countoff run), nobody reads what is put here. It lies in {%s:N}:pending of the partition N that is printed: DEL removes it\n",
+					"(a source of their own, framework.Share), nobody reads what is put here. It lies in {%s:N}:pending of the partition N that is printed: DEL removes it\n",
 					cmd.CommandPath(), args[0], args[0])
 			}
 			// What was accepted is answered, also after an interrupt.

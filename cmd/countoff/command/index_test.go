@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +82,32 @@ func newMemLedger() transition.Ledger {
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// Two count off, and each hears of the other. The lease is long: on a slow machine a place is not lost
+// in between, and what is said of a call that took long is no place.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init jobs --partitions 8")
+	places := func(out string) string {
+		lines := slices.DeleteFunc(strings.SplitAfter(out, "\n"), func(line string) bool { return strings.HasPrefix(line, "countoff index: ") })
+		return strings.Join(lines, "")
+	}
+	const timing = "--lease 60s"
+	ctx, stop := context.WithCancel(t.Context())
+	var first output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &first, "index jobs --follow --id first "+timing) }()
+	wait(t, func() bool { return places(first.String()) == "0 1\n" })
+	if out := s.run("index jobs --id second " + timing); places(out) != "1 2\n" {
+		t.Errorf("the second heard %q", out)
+	}
+	wait(t, func() bool { return places(first.String()) == "0 1\n0 2\n0 1\n" })
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("told to stop: %v", err)
+	}
 }
 
 // Who is cut off says that it has no place before another gets it, and what it has when it is back. It
