@@ -22,6 +22,8 @@ func Explorations() []Exploration {
 		{Name: "announce-poison", Keys: []uint64{0, 0}, Later: 1, Poison: 2, Owners: 4, Window: 2, Lifted: 2, Limit: 2, Budget: Budget{Announce: 1}},
 		{Name: "announce-failover", Keys: []uint64{0, 0}, Later: 2, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Announce: 1, Failover: 1}},
 		{Name: "away", Away: true, Keys: []uint64{1, 1}, Owners: 2, Window: 1, Lifted: 2, Limit: 2, Faults: 2, Budget: Budget{Crash: 1, Late: 1, Retry: 1}},
+		{Name: "withheld", Away: true, Letter: true, Keys: []uint64{1, 1, 0}, Poison: 1, Owners: 5, Window: 2, Lifted: 2, Limit: 2},
+		{Name: "withheld-late", Away: true, Letter: true, Keys: []uint64{1, 1}, Poison: 1, Owners: 5, Window: 1, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Late: 1, Lose: 1, Twice: 1, Retry: 1}},
 
 		{Name: "large-3keys", Large: true, Keys: []uint64{1, 1, 2}, Owners: 2, Window: 2, Lifted: 2, Limit: 2, Faults: 1, Budget: Budget{Late: 1, Retry: 1}},
 		{Name: "large-late", Large: true, Keys: []uint64{1, 1}, Owners: 2, Window: 1, Lifted: 2, Limit: 2, Faults: 2, Budget: Budget{Late: 2, Lose: 1, Retry: 2}},

@@ -19,6 +19,7 @@ type Exploration struct {
 	Name   string
 	Large  bool     // not for every test run
 	Away   bool     // the log is elsewhere: the store keeps no list
+	Letter bool     // ... and so are the dead letters: what ended its peers too often is withheld until its own is there
 	Keys   []uint64 // of the tasks, in the order they are pushed; 0: none
 	Later  int      // so many of them are pushed while owners work
 	Poison int      // the task that kills whoever runs it, counted from 1; 0: none

@@ -23,6 +23,7 @@ const (
 	ends       // the handler n of owner, as outcome says
 	kills      // the handler n of owner ends its process
 	runsAgain  // the retry n of owner is started
+	buries     // the letter of what owner withholds is there
 	drains     // owner hands over
 	closes     // owner, fate
 	crashes    // owner
@@ -81,6 +82,8 @@ func (m *moment) describe(v move) string {
 		return who + " sends"
 	case executes:
 		return who + " says " + describe(&m.owners[v.owner].trip.request) + fates[v.fate]
+	case buries:
+		return fmt.Sprintf("%s writes the letter of t%d", who, m.owners[v.owner].withheld[0].task)
 	case ends, kills, runsAgain:
 		r := m.owners[v.owner].lane[v.n]
 		switch v.kind {
@@ -138,6 +141,7 @@ func (m *moment) moves() (all []move, goes bool) {
 
 // goesOn appends what o does next where nothing goes wrong.
 func (m *moment) goesOn(o *owner, all []move) []move {
+	before := len(all)
 	switch {
 	case o.over || o.ghost && o.log == nil:
 		return all
@@ -163,6 +167,12 @@ func (m *moment) goesOn(o *owner, all []move) []move {
 	}
 	if o.draining && !o.ghost && !busy && o.trip == nil && o.log.Seq() == o.log.Answered() {
 		all = append(all, move{kind: closes, owner: o.index})
+	}
+	if len(o.withheld) > 0 {
+		if len(all) == before && !o.ghost {
+			m.waitsForNobody(o)
+		}
+		all = append(all, move{kind: buries, owner: o.index})
 	}
 	return all
 }
@@ -321,6 +331,8 @@ func (m *moment) act(o *owner, v move) {
 		m.lose(o)
 	case runsAgain:
 		m.begins(o, &o.lane[v.n])
+	case buries:
+		m.bury(o)
 	case drains:
 		o.draining = true
 	case closes:

@@ -12,17 +12,18 @@ import (
 // An owner is one ownership of the log in an exploration. It works on the log as a
 // runtime does, and always wants as many tasks as it can run.
 type owner struct {
-	index   int
-	epoch   partition.Epoch
-	log     *progress.Log   // nil: not open yet
-	tried   map[int64]Tried // as found at the open; never changed
-	read    []held          // read and not handed out
-	lane    []held          // handed out and not final, in this order
-	content []content       // of verdicts that were not answered
-	trip    *trip           // sent, and not carried out
-	need    progress.Need   // what could give the log more to hand out
-	heard   string          // the element that was announced
-	unsure  bool            // the last request was not answered: it is said again
+	index    int
+	epoch    partition.Epoch
+	log      *progress.Log   // nil: not open yet
+	tried    map[int64]Tried // as found at the open; never changed
+	read     []held          // read and not handed out
+	lane     []held          // handed out and not final, in this order
+	content  []content       // of verdicts that were not answered
+	withheld []held          // ended its peers too often, and its letter is still to be written
+	trip     *trip           // sent, and not carried out
+	need     progress.Need   // what could give the log more to hand out
+	heard    string          // the element that was announced
+	unsure   bool            // the last request was not answered: it is said again
 
 	draining bool
 	ghost    bool // lost its lease and does not know: starts nothing
@@ -92,6 +93,7 @@ func (o *owner) clone() *owner {
 		c.log = o.log.Clone()
 	}
 	c.read, c.lane, c.content = slices.Clone(o.read), slices.Clone(o.lane), slices.Clone(o.content)
+	c.withheld = slices.Clone(o.withheld)
 	return &c
 }
 
@@ -130,6 +132,10 @@ func (m *moment) take(o *owner, pos int64, s string) {
 	r := held{pos: pos, task: e.task, attempt: e.tries, crashes: e.crashes}
 	if had, ok := o.tried[pos]; ok {
 		m.charged(o, e.task, had.Crashes)
+		if m.x.Letter && had.Crashes >= crashLimit {
+			m.withhold(o, r)
+			return
+		}
 		o.log.Tried(pos, had.Tries, time.Time{})
 		r.attempt = max(e.tries, had.Tries)
 		r.crashes += had.Crashes
@@ -144,6 +150,21 @@ func (m *moment) take(o *owner, pos int64, s string) {
 	m.facts[e.task].finals++
 	m.facts[e.task].elsewhere = m.x.Away
 	o.content = append(o.content, content{o.log.Settle(pos, progress.Dead, 0), element{e.task, r.attempt, r.crashes}.String()})
+}
+
+// withhold takes in r, which nobody may start, and whose letter is still to be written.
+func (m *moment) withhold(o *owner, r held) {
+	o.log.Withhold(r.pos)
+	o.withheld = append(o.withheld, r)
+	m.facts[r.task].finals = 1
+}
+
+// bury says that what was withheld first is dead: its letter is there.
+func (m *moment) bury(o *owner) {
+	r := o.withheld[0]
+	o.withheld = slices.Delete(o.withheld, 0, 1)
+	m.facts[r.task].elsewhere = true
+	o.content = append(o.content, content{o.log.Settle(r.pos, progress.Dead, 0), element{r.task, r.attempt, r.crashes}.String()})
 }
 
 // hand gives o what may start, and starts what is first of its key.

@@ -122,6 +122,17 @@ func (m *moment) started(o *owner, r *held) {
 	t.runs |= 1 << r.attempt
 }
 
+// waitsForNobody checks o, which has nothing to do but to write the letter of what it withholds:
+// all else has ended.
+func (m *moment) waitsForNobody(o *owner) {
+	m.count()
+	for i := range m.facts {
+		if m.facts[i].places > 0 && !slices.ContainsFunc(o.withheld, func(r held) bool { return r.task == i }) {
+			m.violated("progress: t%d waits for a letter that is not its own: %v", i, o.log)
+		}
+	}
+}
+
 // over reports whether every task is, as far as the store knows.
 func (m *moment) over() bool {
 	m.count()
@@ -179,7 +190,7 @@ func (m *moment) key() string {
 			b.WriteString("\nover")
 			continue
 		}
-		fmt.Fprint(&b, "\n", o.draining, o.ghost, o.unsure, o.need, o.read, o.lane, o.heard)
+		fmt.Fprint(&b, "\n", o.draining, o.ghost, o.unsure, o.need, o.read, o.lane, o.withheld, o.heard)
 		if o.log == nil {
 			continue
 		}
