@@ -94,6 +94,29 @@ type producer struct {
 // owner does not wait for it.
 const transactionTimeout = 30 * time.Second
 
+// seek asks which broker keeps a transactional id, for as long as brokers may take to find one the first
+// time. Whoever needs that one asks until all time is up, and does not say then that there is none.
+func (s *Store) seek(ctx context.Context, id string) error {
+	client, err := s.link.get(ctx)
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, s.firstUse)
+	defer cancel()
+	for {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorType, req.CoordinatorKeys = 1, []string{id}
+		reply, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		err = kerr.ErrorForCode(reply.ErrorCode)
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) || pause(wait, 50*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
 // begin initializes a transactional id: all who did before are fenced, and what they have
 // under way is over when it returns.
 func (s *Store) begin(ctx context.Context, id string) (producer, error) {

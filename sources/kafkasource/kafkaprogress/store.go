@@ -24,6 +24,8 @@ const (
 	refresh = time.Minute
 	// rounds is how often a commit is said again by who was fenced and is the owner still.
 	rounds = 4
+	// firstUse is how long brokers may take to make what they keep transactions in.
+	firstUse = time.Second
 )
 
 // A Config says where progress is kept. Topic and Options (at least the brokers) must be
@@ -70,9 +72,10 @@ const leastMetadata = 256
 // kafkasource.Store. Its methods may be called concurrently, those for one ownership one
 // after the other. Disconnect it after the source was closed.
 type Store struct {
-	name string
-	cfg  Config
-	link link
+	name     string
+	cfg      Config
+	link     link
+	firstUse time.Duration // less in tests
 
 	mu     sync.Mutex
 	owners map[partition.ID]*owner
@@ -106,7 +109,7 @@ func NewStore(name string, cfg Config) (*Store, error) {
 	}
 	return &Store{
 		name: name, cfg: cfg, link: link{options: cfg.Options, asking: make(chan struct{}, 1)},
-		owners: make(map[partition.ID]*owner), limit: cfg.Metadata,
+		firstUse: firstUse, owners: make(map[partition.ID]*owner), limit: cfg.Metadata,
 	}, nil
 }
 
@@ -120,11 +123,15 @@ func (s *Store) Disconnect() error {
 func (s *Store) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// An id of its own, so that nobody is fenced.
-	if _, err := s.begin(ctx, s.name+"-ready"); err != nil {
+	id := s.name + "-ready" // of its own, so that nobody is fenced
+	err := s.seek(ctx, id)
+	if err == nil {
+		_, err = s.begin(ctx, id)
+	}
+	if err != nil {
 		return s.fail("transactional ids", err)
 	}
-	_, _, err := s.read(ctx, 0, false)
+	_, _, err = s.read(ctx, 0, false)
 	return err
 }
 
@@ -431,5 +438,7 @@ var hints = []struct {
 	{kerr.TransactionalIDAuthorizationFailed, "the user needs WRITE and DESCRIBE on the transactional ids that begin with the name and a dash"},
 	{kerr.GroupAuthorizationFailed, "the user needs READ on the group"},
 	{kerr.TopicAuthorizationFailed, "the user needs READ on the topic"},
+	{kerr.CoordinatorNotAvailable, "the brokers have no place for transactions, or for the offsets of groups: " +
+		"transaction.state.log.replication.factor or offsets.topic.replication.factor may be above their number"},
 	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the progress a group of its own"},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/countoff/countoff/partition"
@@ -131,6 +132,32 @@ func TestHandOver(t *testing.T) {
 		}
 		if at := s.offset(); at != 3 {
 			t.Errorf("the group stands at %d, want 3", at)
+		}
+	})
+}
+
+// Brokers that have no place for transactions, as a single one that is to keep them three times, are told
+// of at the start: the client asks them until time is up, and would say no more than that.
+func TestNoPlaceForTransactions(t *testing.T) {
+	on(t, func(s *stage) {
+		if s.broker.Cluster == nil {
+			s.Skip("a broker refuses nothing on command")
+		}
+		s.broker.Cluster.ControlKey(int16(kmsg.FindCoordinator), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			s.broker.Cluster.KeepControl()
+			req, reply := r.(*kmsg.FindCoordinatorRequest), r.ResponseKind().(*kmsg.FindCoordinatorResponse)
+			for _, key := range req.CoordinatorKeys {
+				reply.Coordinators = append(reply.Coordinators, kmsg.FindCoordinatorResponseCoordinator{
+					Key: key, NodeID: -1, Port: -1, ErrorCode: kerr.CoordinatorNotAvailable.Code,
+				})
+			}
+			return reply, nil, req.CoordinatorType == 1
+		})
+		st := s.store()
+		st.firstUse = time.Millisecond
+		err := st.Ready(s.ctx)
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) || !strings.Contains(err.Error(), "transaction.state.log.replication.factor") {
+			s.Errorf("the start says %v", err)
 		}
 	})
 }
