@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -193,6 +194,36 @@ func (g *grave) create(ctx context.Context) error {
 		return nil // by another peer
 	}
 	return err
+}
+
+// examine tells of a dead topic that somebody else has made and that loses letters, or does not take each
+// of them. Who may not ask for that is told nothing.
+func (g *grave) examine(ctx context.Context) {
+	s := g.source
+	described, err := prompt.Call(ctx, func() (kadm.ResourceConfigs, error) {
+		return s.admin.DescribeTopicConfigs(ctx, s.cfg.Topic, s.cfg.DeadTopic)
+	})
+	if err != nil {
+		return
+	}
+	const policy, limit = "cleanup.policy", "max.message.bytes"
+	is := map[string]map[string]string{s.cfg.Topic: {}, s.cfg.DeadTopic: {}}
+	for _, topic := range described {
+		for _, c := range topic.Configs {
+			is[topic.Name][c.Key] = c.MaybeValue()
+		}
+	}
+	dead := is[s.cfg.DeadTopic]
+	if strings.Contains(dead[policy], "compact") {
+		s.warn(fmt.Errorf("kafkasource: dead topic %s has %s %s: of the letters of a key only the last stays, and without a key none is taken: make it delete",
+			s.cfg.DeadTopic, policy, dead[policy]))
+	}
+	most, errDead := strconv.Atoi(dead[limit])
+	live, errLive := strconv.Atoi(is[s.cfg.Topic][limit])
+	if errDead == nil && errLive == nil && most < live {
+		s.warn(fmt.Errorf("kafkasource: dead topic %s has %s %d, and %s has %d: a letter that is too large keeps what ends after it from being settled: make it %d",
+			s.cfg.DeadTopic, limit, most, s.cfg.Topic, live, min(live+letterRoom, math.MaxInt32)))
+	}
 }
 
 // letterRoom is how much larger than its record a letter may be.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -249,5 +251,38 @@ func TestLettersAreKept(t *testing.T) {
 	}
 	if kept[s.topic] != kept[s.topic+".dead"] {
 		t.Errorf("records are kept %s ms, letters %s ms", kept[s.topic], kept[s.topic+".dead"])
+	}
+}
+
+// A dead topic that somebody else has made and that loses letters, or takes not each of them, is told of at the
+// start, and before a letter was lost.
+func TestADeadTopicThatKeepsNotAll(t *testing.T) {
+	s := newStage(t, 1) // kafkatest makes topics that take 4 MiB
+	s.broker.Create(s.topic+".dead", 1)
+	told := func() string {
+		var all []string
+		if _, err := s.source(Config{Warn: func(err error) { all = append(all, err.Error()) }}).Layout(s.soon()); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(all, "\n")
+	}
+	if is := told(); is != "" {
+		t.Errorf("of a dead topic that is like its topic it says %s", is)
+	}
+	policy, size := "compact,delete", "1048588"
+	set := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &policy}, {Op: kadm.SetConfig, Name: "max.message.bytes", Value: &size}}
+	done, err := s.admin.AlterTopicConfigs(s.soon(), set, s.topic+".dead")
+	if err != nil || done[0].Err != nil {
+		t.Fatal(err, done[0].Err)
+	}
+	s.until("the dead topic is compacted", func() bool {
+		is, err := s.admin.DescribeTopicConfigs(s.soon(), s.topic+".dead")
+		return err == nil && slices.ContainsFunc(is[0].Configs, func(c kadm.Config) bool { return c.MaybeValue() == policy })
+	})
+	is := told()
+	for _, word := range []string{s.topic + ".dead", "cleanup.policy", "max.message.bytes 1048588", "4194304"} {
+		if !strings.Contains(is, word) {
+			t.Errorf("%q does not say %q", is, word)
+		}
 	}
 }

@@ -119,15 +119,19 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	return partition.Config{Total: total, Hash: partition.Murmur2}, nil
 }
 
-// rights asks for what would be missed only later: the group, and the dead topic.
+// rights asks for what would be missed only later: the group, and the dead topic, and what that does to letters.
 func (s *Source) rights(ctx context.Context) error {
 	if s.cfg.Group != NoGroup {
 		if _, _, err := s.committed(ctx, 0, ""); err != nil {
 			return err
 		}
 	}
-	if _, err := s.describe(ctx, s.cfg.DeadTopic); errors.Is(err, kerr.TopicAuthorizationFailed) {
+	_, err := s.describe(ctx, s.cfg.DeadTopic)
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return fmt.Errorf("kafkasource: dead topic %s: %w", s.cfg.DeadTopic, explain(err))
+	}
+	if err == nil {
+		s.grave.examine(ctx)
 	}
 	return nil
 }
