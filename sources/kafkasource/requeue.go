@@ -277,7 +277,7 @@ func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
 		case HeaderDeadGone:
 			return nil, errors.New("its record was not there any more when it died")
 		case HeaderID:
-			id = true
+			id = len(h.Value) > 0
 		}
 	}
 	if r.Partition < 0 {

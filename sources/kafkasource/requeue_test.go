@@ -147,6 +147,26 @@ func TestLettersInATransaction(t *testing.T) {
 	}
 }
 
+// A record whose header of the id is empty has the id of its place, and comes back under that one.
+func TestALetterWithAnEmptyID(t *testing.T) {
+	s := newStage(t, 1)
+	dead := s.topic + ".dead"
+	s.broker.Create(dead, 1)
+	id := func(value string) kgo.RecordHeader { return kgo.RecordHeader{Key: HeaderID, Value: []byte(value)} }
+	s.bury(s.client, dead, "4", id(""))
+	s.bury(s.client, dead, "5", id("mine"), id("")) // the last counts
+	s.bury(s.client, dead, "6", id(""), id("mine"))
+	if n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil); n != 3 || err != nil {
+		t.Fatalf("requeued %d, %v, want 3", n, err)
+	}
+	tasks := s.take(s.open(s.source(Config{}), 0), 3)
+	for i, want := range []string{s.topic + "-0-4", s.topic + "-0-5", "mine"} {
+		if tasks[i].ID != want {
+			t.Errorf("%s has the id %s, want %s", tasks[i].Payload, tasks[i].ID, want)
+		}
+	}
+}
+
 // What is no letter of ours stays, and is said; a walk ends where it was told to, although
 // more came meanwhile.
 func TestLettersOfOthers(t *testing.T) {
