@@ -118,7 +118,7 @@ func deadListCommand() *cobra.Command {
 			return topic.fault()
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			if topic.url != "" {
-				return topic.list(ctx, cmd, args[0], limit, asJSON)
+				return topic.list(ctx, client, cmd, args[0], limit, asJSON)
 			}
 			ids, err := everywhere(ctx, client, args[0])
 			if err != nil {
@@ -140,7 +140,8 @@ type letterList struct {
 	table      *tabwriter.Writer
 	limit      int // 0: none
 	json       bool
-	whole      bool // with payload and headers, in JSON
+	whole      bool   // with payload and headers, in JSON
+	none       string // what it says of none
 	n          int
 	failed     error // of a write
 }
@@ -149,6 +150,7 @@ func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *letterLis
 	out := cmd.OutOrStdout()
 	return &letterList{
 		out: out, notes: cmd.ErrOrStderr(), table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), limit: limit, json: asJSON, whole: whole,
+		none: "no dead letters",
 	}
 }
 
@@ -186,7 +188,7 @@ func (l *letterList) end(err error) error {
 	case l.failed != nil:
 		return l.failed
 	case l.n == 0 && !l.json:
-		fmt.Fprintln(l.out, "no dead letters")
+		fmt.Fprintln(l.out, l.none)
 		return nil
 	}
 	if err := l.table.Flush(); err != nil {
@@ -277,7 +279,7 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 			return topic.fault()
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			if topic.url != "" {
-				return topic.take(ctx, cmd, args[0], done, takeTopic)
+				return topic.take(ctx, client, cmd, args[0], done, takeTopic)
 			}
 			n := 0
 			one := func(d redissource.DeadLetter) error {

@@ -87,13 +87,26 @@ func listsOnly(ctx context.Context, client redis.UniversalClient, name, instead,
 }
 
 // list prints the dead letters of a topic.
-func (d *deadTopic) list(ctx context.Context, cmd *cobra.Command, name string, limit int, asJSON bool) error {
+func (d *deadTopic) list(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, limit int, asJSON bool) error {
 	cfg, err := d.config(name)
 	if err != nil {
 		return err
 	}
 	l := newLetterList(cmd, limit, asJSON, true)
-	return l.end(kafkasource.DeadLetters(ctx, name, cfg, func(r *kgo.Record) bool { return l.add(letterOf(r)) }))
+	l.none = fmt.Sprintf("no dead letters of %s on %s", name, cmp.Or(cfg.DeadTopic, cfg.Topic+".dead"))
+	err = l.end(kafkasource.DeadLetters(ctx, name, cfg, func(r *kgo.Record) bool { return l.add(letterOf(r)) }))
+	if err == nil && l.n == 0 {
+		doubt(ctx, client, cmd, name)
+	}
+	return err
+}
+
+// doubt says, where nothing was found of a name, that nobody has used it: perhaps a slip of the pen, since
+// a topic knows of no names.
+func doubt(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string) {
+	if _, err := redisconfig.Read(ctx, client, name); errors.Is(err, redisconfig.ErrNone) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: nobody has used the name %s in this store (countoff names lists those that are there)\n", cmd.CommandPath(), name)
+	}
 }
 
 // letterOf reads the record of a dead letter, as a list has it.
@@ -138,13 +151,16 @@ func letterOf(r *kgo.Record) redissource.DeadLetter {
 }
 
 // take requeues or drops all that is on the dead topic.
-func (d *deadTopic) take(ctx context.Context, cmd *cobra.Command, name, done string, all func(context.Context, string, kafkasource.Config) (int, error)) error {
+func (d *deadTopic) take(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name, done string, all func(context.Context, string, kafkasource.Config) (int, error)) error {
 	cfg, err := d.config(name)
 	if err != nil {
 		return err
 	}
 	n, err := all(ctx, name, cfg)
 	fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
+	if err == nil && n == 0 {
+		doubt(ctx, client, cmd, name)
+	}
 	return err
 }
 

@@ -45,6 +45,11 @@ func TestDeadTopic(t *testing.T) {
 	}
 
 	broker.Create(topic+".dead", 2)
+	for line, more := range map[string][]string{"dead list n": {"--dead-topic", "misspelt"}, "dead list misspelt": nil, "dead requeue misspelt --all": nil, "dead drop misspelt --all": nil} {
+		if out := s.run(line, append(kafka, more...)...); !strings.Contains(out, "misspelt") {
+			t.Errorf("%s finds nothing, and does not say where, or of whom: %s", line, out)
+		}
+	}
 	producer := broker.Client()
 	die := func(values ...string) {
 		t.Helper()
