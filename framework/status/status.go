@@ -45,8 +45,9 @@ type Status struct {
 	Barrier *Barrier `json:"barrier,omitempty"`
 	// Findings are what is wrong for longer than it may be.
 	Findings []Finding `json:"findings"`
-	// TasksUnknown says that nobody has looked at what partitions hold: it was not said
-	// where the tasks are.
+	// TasksUnknown says that it is not known what partitions hold: it was not said where the
+	// tasks are, or they are a topic's of which this store has nothing, since its progress is
+	// kept in Kafka or nobody has opened it yet.
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
 	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
 	// The row "_" has those that nobody owns.
@@ -292,7 +293,7 @@ func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids 
 func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64, table map[string][]string) Status {
 	census = census.Apart()
 	s := Status{
-		Name: name, Config: census.Config, Table: table, TasksUnknown: pending == nil,
+		Name: name, Config: census.Config, Table: table, TasksUnknown: pending == nil || census.Config.Hash == partition.Murmur2 && elsewhere(stats),
 		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},
 		GraceMS:    census.Grace.Milliseconds(),
 		TakeoverMS: coverage.Takeover(census).Milliseconds(),

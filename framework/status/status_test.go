@@ -105,6 +105,24 @@ func TestAssemble(t *testing.T) {
 	}
 }
 
+// Of a topic whose progress is kept in Kafka, or that nobody has opened yet, the store does not know what
+// waits: none is not said.
+func TestNothingIsKnownOfATopic(t *testing.T) {
+	census := transition.Census{Config: partition.Config{Total: 2, Hash: partition.Murmur2}}
+	stats := []redissource.Stat{{ID: 0}, {ID: 1}}
+	if s := assemble("n", census, stats, []int64{}, nil); !s.TasksUnknown {
+		t.Error("it says that nothing waits")
+	}
+	stats[1].Epoch = 3
+	if s := assemble("n", census, stats, []int64{}, nil); s.TasksUnknown {
+		t.Error("of one that was opened here it says nothing")
+	}
+	stats[1].Epoch, census.Config.Hash = 0, partition.XXHash64
+	if s := assemble("n", census, stats, []int64{}, nil); s.TasksUnknown {
+		t.Error("of lists it says nothing")
+	}
+}
+
 // Scripts read these names.
 func TestJSONFields(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)

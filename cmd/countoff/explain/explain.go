@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
@@ -54,7 +55,7 @@ type Explanation struct {
 	Findings []status.Finding `json:"findings"`
 	// Queue is asynq's, where the tasks are: then nothing is said of them here.
 	Queue string `json:"queue,omitempty"`
-	// TasksUnknown says that nobody has looked for tasks: it was not said where they are.
+	// TasksUnknown says that nothing is known of tasks: see [status.Status].
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
 
 	why []string
@@ -275,7 +276,7 @@ func (e Explanation) waits() []string {
 		out = append(out, "for the running handlers to end, if it is not running: the partition moves")
 	}
 	if e.TasksUnknown {
-		return append(out, "what else is not known: nobody said where the tasks are")
+		return append(out, "what else is not known: "+partitionmap.WhyUnknown(e.Hash))
 	}
 	switch {
 	case e.Queue != "":

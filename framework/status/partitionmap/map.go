@@ -59,7 +59,7 @@ func (m *Map) rest(s status.Status) []string {
 		lines = append(lines, line)
 	}
 	if s.TasksUnknown {
-		lines = append(lines, "  what the partitions hold is not known: nobody said where the tasks are")
+		lines = append(lines, "  what the partitions hold is not known: "+WhyUnknown(s.Config.Hash))
 	} else {
 		t := s.Totals()
 		dead := fmt.Sprint("dead ", t.Dead)
@@ -75,6 +75,15 @@ func (m *Map) rest(s status.Status) []string {
 		lines = append(lines, barrier(*s.Barrier)...)
 	}
 	return lines
+}
+
+// WhyUnknown says why it is not known what the partitions of a name hold, whose keys are hashed so.
+func WhyUnknown(hash partition.Hash) string {
+	const unsaid = "nobody said where the tasks are"
+	if hash != partition.Murmur2 {
+		return unsaid
+	}
+	return unsaid + ", or it is kept in Kafka what of the topic is done: kafka-consumer-groups shows it then"
 }
 
 func (m *Map) headline(s status.Status) string {
@@ -266,7 +275,11 @@ func Table(s status.Status, all bool) []string {
 	}
 	for _, state := range []string{status.Owned, status.Unowned} {
 		if n := empty[state]; n > 0 && counts(state) {
-			lines = append(lines, fmt.Sprintf("  %9s  %s %s and empty (--all lists them)", "…", plural(n, "partition"), state))
+			more := " and empty"
+			if s.TasksUnknown {
+				more = ""
+			}
+			lines = append(lines, fmt.Sprintf("  %9s  %s %s%s (--all lists them)", "…", plural(n, "partition"), state, more))
 		}
 	}
 	return printable(lines)

@@ -116,6 +116,16 @@ func TestManyOfNobodyAreCounted(t *testing.T) {
 	}
 }
 
+// What is not known is not said to be empty, and of a topic it is said where to look.
+func TestWhatIsNotKnownIsNotEmpty(t *testing.T) {
+	s := sample()
+	s.TasksUnknown, s.Config.Hash = true, partition.Murmur2
+	var m Map
+	if text := strings.Join(append(m.Lines(s), Table(s, false)...), "\n"); strings.Contains(text, "empty") || !strings.Contains(text, "kafka-consumer-groups") {
+		t.Error(text)
+	}
+}
+
 // What is wrong is seen on a screen that is too short for all peers.
 func TestWhatIsWrongIsNotCutOff(t *testing.T) {
 	s := sample()
