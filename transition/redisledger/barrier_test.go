@@ -69,6 +69,8 @@ func TestBarrierIsAgreed(t *testing.T) {
 	}
 	unwell, gone := claims(session(1), yes), claims(session(1), yes)
 	unwell.Unwell, gone.State = true, machine.Gone
+	arrived := claims(session(1), yes)
+	arrived.Arrived = 1
 	for name, c := range map[string]struct {
 		agreed  []machine.Request
 		lost    []string
@@ -95,6 +97,12 @@ func TestBarrierIsAgreed(t *testing.T) {
 		"and who lives without is lost": {
 			agreed: []machine.Request{claims(session(1), no)}, lost: []string{"meta", "sessions", "leases", "transition"},
 			other: claims(session(2), yes), refused: true,
+		},
+		"and the agreement is lost": { // with it, else a fleet would refuse each of its own
+			agreed: []machine.Request{arrived}, lost: []string{"config"}, other: claims(session(2), yes),
+		},
+		"and the agreement is lost, and another way wanted": {
+			agreed: []machine.Request{arrived}, lost: []string{"config"}, other: claims(session(2), no), refused: true,
 		},
 		"and nobody knows who lives": {lost: []string{"meta"}, other: claims(session(1), yes)},
 	} {

@@ -40,6 +40,10 @@ local function agreed()
 	if string.match(ARGV[24], '^0 ') then return true end
 	local mode = ARGV[25] == '-' and 'no' or 'yes'
 	local stands = redis.call('HGET', KEYS[1], 'barrier')
+	if not stands and meta.arrived > 0 then -- lost with the configuration: who stands at a barrier has said it
+		stands = 'yes'
+		redis.call('HSET', KEYS[1], 'barrier', stands)
+	end
 	if stands == mode then return true end
 	if not stands and mode == 'no' then -- as much of a decision as the other, also in the next grace
 		redis.call('HSET', KEYS[1], 'barrier', mode)
