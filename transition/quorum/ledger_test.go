@@ -62,6 +62,8 @@ type switched struct {
 	off  bool
 	mute bool // and says nothing
 	full bool // it answers, and takes nothing
+
+	asked int
 }
 
 var (
@@ -72,6 +74,7 @@ var (
 func (s *switched) Raise(ctx context.Context, n uint64) (uint64, error) {
 	s.mu.Lock()
 	off, mute, full := s.off, s.mute, s.full
+	s.asked++
 	s.mu.Unlock()
 	if mute {
 		<-ctx.Done()
@@ -176,6 +179,19 @@ func TestHistory(t *testing.T) {
 	bare := quorum.Witness(struct{ transition.Ledger }{l}, counter, nil)
 	if none, err := bare.History(t.Context(), 1); err != nil || len(none) > 0 {
 		t.Errorf("of a ledger without a history: %v, %v", none, err)
+	}
+}
+
+// A witnessed ledger has the times of the other: a peer with another lease is refused.
+func TestTimes(t *testing.T) {
+	counter, _ := witness(t)
+	timing := transition.Timing{Lease: 7 * time.Second}
+	l := quorum.Witness(memledger.New(partition.Config{Total: 1}, timing, memledger.Options{}), counter, nil)
+	if got := l.Times(); got != timing.WithDefaults() {
+		t.Errorf("times are %+v", got)
+	}
+	if got := quorum.Witness(struct{ transition.Ledger }{l}, counter, nil).Times(); got != (transition.Timing{}) {
+		t.Errorf("of a ledger that does not tell: %+v", got)
 	}
 }
 
@@ -334,4 +350,43 @@ func TestSilentRegistersLeaveTime(t *testing.T) {
 			t.Errorf("it took %v of the 3 s there were", took)
 		}
 	})
+}
+
+// What a majority has heard of does not take the place of what the claimant has seen itself:
+// data may have refused it for an epoch that was never asked about.
+func TestClaimsCarryWhatTheirPeerHasSeen(t *testing.T) {
+	counter, _ := witness(t)
+	l := quorum.Witness(memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{}), counter, nil)
+	const seen = 4021
+	a, err := l.Sync(t.Context(), transition.Request{
+		Session: "aa", Peer: "aa", Weight: 1, State: machine.Live, Claim: []partition.ID{0}, Top: seen,
+	})
+	if err != nil || len(a.Mine) != 1 || a.Mine[0].Grant.Epoch <= seen {
+		t.Errorf("answered %+v, %v; want an epoch after %d", a.Mine, err, seen)
+	}
+}
+
+// A Sync that claims nothing and is shown nothing new asks no master: it costs what it did.
+func TestQuietSyncsAskNobody(t *testing.T) {
+	counter, masters := witness(t)
+	now := time.Unix(1_800_000_000, 0)
+	l := quorum.Witness(memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{Clock: func() time.Time { return now }}), counter, nil)
+	holds := transition.Request{Session: "aa", Peer: "aa", Weight: 1, State: machine.Live}
+	holds.Hold = []partition.Grant{{ID: 0, Epoch: gain(t, l, "aa", &now)}}
+	asked := func() (n int) {
+		if err := counter.Close(); err != nil { // waits for the calls that nobody waited for
+			t.Fatal(err)
+		}
+		for _, m := range masters {
+			n += m.asked
+		}
+		return n
+	}
+	if a, err := l.Sync(t.Context(), holds); err != nil || len(a.Mine) != 1 {
+		t.Errorf("who holds a partition is answered %+v, %v", a, err)
+	}
+	// Once to be admitted, once for the claim, once for the epoch.
+	if n := asked(); n != 3*len(masters) {
+		t.Errorf("the %d masters were asked %d times", len(masters), n)
+	}
 }
