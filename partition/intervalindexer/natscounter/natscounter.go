@@ -101,6 +101,10 @@ func (c *Counter) Incr(ctx context.Context, key string, expiry time.Duration) (n
 
 func (c *Counter) incr(ctx context.Context, bucket jetstream.Stream, key string, expiry time.Duration) (int64, error) {
 	ttl := (expiry + time.Second - 1).Truncate(time.Second)
+	if age := bucket.CachedInfo().Config.MaxAge; age > 0 && age < ttl {
+		c.bucket.Store(nil) // it may be mended before the next call
+		return 0, fmt.Errorf("the bucket keeps a key for %v, and what is counted must stay for %v: nats kv edit %s --ttl %[2]v, or give another bucket", age, ttl, c.cfg.Bucket)
+	}
 	for try := 0; ; try++ {
 		n, revision, err := c.read(ctx, bucket, key)
 		if err != nil {

@@ -427,6 +427,36 @@ func TestBucketWithoutTTL(t *testing.T) {
 	}
 }
 
+// A bucket whose keys live for less than a count must is refused, until that is mended: counts
+// would be gone before anybody read them.
+func TestBucketForgetsTooSoon(t *testing.T) {
+	ctx, url := t.Context(), natstest.Start(t)
+	conn, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, _ := jetstream.New(conn)
+	cfg := jetstream.KeyValueConfig{Bucket: "brief", TTL: time.Minute, LimitMarkerTTL: time.Second}
+	if _, err := js.CreateKeyValue(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	c := counter(t, url+"/brief")
+	if n, err := c.Incr(ctx, "k", time.Minute); n != 1 || err != nil {
+		t.Errorf("as long as the bucket keeps it: %d, %v", n, err)
+	}
+	if _, err := c.Incr(ctx, "k", time.Minute+time.Second); err == nil || !strings.Contains(err.Error(), "--ttl 1m1s") {
+		t.Errorf("says %v", err)
+	}
+	cfg.TTL = time.Hour
+	if _, err := js.UpdateKeyValue(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Incr(ctx, "k", time.Minute+time.Second); n != 2 || err != nil {
+		t.Errorf("after it was mended: %d, %v", n, err)
+	}
+}
+
 func TestURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://x":             "does not begin with nats://",
