@@ -310,6 +310,33 @@ func TestBadRegisters(t *testing.T) {
 	}
 }
 
+// The numbers end where stores no longer tell them apart.
+func TestUsedUp(t *testing.T) {
+	all, registers := masters(3, 1)
+	c, err := New(registers, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, m := range all {
+		if err := m.Admit(t.Context(), Most-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := c.Next(t.Context()); n != Most || err != nil {
+		t.Errorf("the last is %d, %v", n, err)
+	}
+	if n, err := c.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "used up") {
+		t.Errorf("after the last came %d, %v", n, err)
+	}
+	if err := c.Raise(t.Context(), Most); err != nil {
+		t.Errorf("raised to the last: %v", err)
+	}
+	if err := c.Raise(t.Context(), Most+1); err == nil {
+		t.Error("raised over the last")
+	}
+}
+
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, registers := masters(3, 1)
