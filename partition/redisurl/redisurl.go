@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -135,8 +136,8 @@ func parse(raw string) (target, error) {
 	}
 	if several {
 		for _, host := range strings.Split(more, ",") {
-			if !strings.Contains(host, ":") {
-				host += ":" + defaultPort(q)
+			if _, _, err := net.SplitHostPort(host); err != nil {
+				host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPort(q))
 			}
 			q.Add("addr", host)
 		}

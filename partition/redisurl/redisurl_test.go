@@ -33,6 +33,9 @@ func TestOpen(t *testing.T) {
 			o := c.(*redis.ClusterClient).Options()
 			return strings.Join(o.Addrs, " ") == "a:1 b:2 c:6379" && o.Password == "p" && o.ContextTimeoutEnabled
 		},
+		"redis://[::1]:7000,[::2],[::3]:7": func(_ *testing.T, c redis.UniversalClient) bool {
+			return strings.Join(c.(*redis.ClusterClient).Options().Addrs, " ") == "[::1]:7000 [::2]:6379 [::3]:7"
+		},
 		"redis://a:1?cluster=true": func(_ *testing.T, c redis.UniversalClient) bool {
 			o := c.(*redis.ClusterClient).Options()
 			return strings.Join(o.Addrs, " ") == "a:1"
