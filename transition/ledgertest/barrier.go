@@ -85,6 +85,26 @@ var barrierClauses = []clause{
 		b.at(first) // a late call of its earlier life
 		tb.wantBehind(a.at(second), 0)
 	}},
+	{"who goes or dies and was not waited for leaves others waited for", Abilities{}, func(tb *table) {
+		a, b, goes, dies := tb.peer("a"), tb.peer("b"), tb.peer("c"), tb.peer("d")
+		all := []*peer{a, b, goes, dies}
+		first := tb.seal(all...)
+		for _, p := range all {
+			p.at(first)
+		}
+		second := tb.seal(all...)
+		goes.at(second)
+		dies.at(second)
+		tb.wantBehind(a.at(second), 1)
+		goes.barrier(machine.Request{State: machine.Gone, Arrived: second})
+		tb.wantBehind(a.at(second), 1)
+		tb.pass(tb.timing.Lease / 2)
+		b.at(first)
+		a.at(second)
+		tb.pass(tb.timing.Lease/2 + tb.slack())
+		tb.wantBehind(a.at(second), 1)
+		tb.wantBehind(b.at(second), 0)
+	}},
 	{"who died is waited for no longer than its lease", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")
 		first := tb.seal(a, b)
