@@ -103,6 +103,23 @@ var graceClauses = []clause{
 		tb.restart(true)
 		tb.wantGrace(b.join(), long)
 	}},
+	{"who waited for what was given up in a grace may die", canRestart, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		g := a.gets(5)
+		b.claims(5)
+		tb.restart(true)
+		tb.wantGrants(a.sync(machine.Request{Release: []partition.Grant{g}}))
+		if o := tb.owner(5); o.Session != "" {
+			tb.Fatalf("partition 5 went to %q in a grace", o.Session)
+		}
+		tb.pass(tb.timing.Lease/2 + tb.slack())
+		a.join()
+		tb.pass(tb.timing.Lease/2 + tb.slack())
+		tb.wantGrants(a.sync(machine.Request{Claim: []partition.ID{5}}), tb.owner(5).Grant)
+		if s := tb.seat(b); s.Session != "" {
+			tb.Fatalf("b is still known: %+v", s)
+		}
+	}},
 	{"nobody is asked to come before the end of a grace", canRestart, func(tb *table) {
 		a := tb.peer("a")
 		a.join()
