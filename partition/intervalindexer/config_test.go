@@ -16,6 +16,9 @@ func TestConfig(t *testing.T) {
 	if c.Interval != 5*time.Second || c.Strategy != (partition.Modulo{}) || c.Partitions.Total != partition.DefaultTotal {
 		t.Errorf("defaults: %+v", c)
 	}
+	if c := (intervalindexer.Config{Strategy: partition.Jump{}}).WithDefaults(); c.Strategy != (partition.Jump{}) {
+		t.Errorf("with a strategy: %+v", c)
+	}
 	_, err := intervalindexer.New(new(intervalindexer.Memory), "no spaces", intervalindexer.Config{
 		Interval:   time.Millisecond,
 		Partitions: partition.Config{Total: -1},
