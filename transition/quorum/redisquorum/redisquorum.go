@@ -147,6 +147,7 @@ type Risk struct {
 // Examine asks each master what it keeps, and says what is at risk.
 func (q *Quorum) Examine(ctx context.Context) []Risk {
 	var risks []Risk
+	places := make(map[string]string) // of the servers, by their runs
 	for _, r := range q.registers {
 		say := func(format string, args ...any) {
 			risks = append(risks, Risk{r.place, fmt.Sprintf(format, args...)})
@@ -156,6 +157,15 @@ func (q *Quorum) Examine(ctx context.Context) []Risk {
 		} else if err != nil {
 			say("does not answer: %v", err)
 			continue
+		}
+		run, role := about(ctx, r.client)
+		if place, known := places[run]; known {
+			say("is the same server as %s, and lost with it: give each a server of its own", place)
+		} else if run != "" {
+			places[run] = r.place
+		}
+		if role == "slave" {
+			say("is a replica: it takes no number that its master has not; give the URL of a master that is independent of the others")
 		}
 		appendOnly, err := setting(ctx, r.client, "appendonly")
 		if err != nil {
@@ -173,6 +183,13 @@ func (q *Quorum) Examine(ctx context.Context) []Risk {
 		}
 	}
 	return risks
+}
+
+// about returns what names the run of a server, and its role; empty where it does not tell.
+func about(ctx context.Context, client redis.UniversalClient) (run, role string) {
+	server, _ := client.InfoMap(ctx, "server").Result()
+	replication, _ := client.InfoMap(ctx, "replication").Result()
+	return server["Server"]["run_id"], replication["Replication"]["role"]
 }
 
 func setting(ctx context.Context, client redis.UniversalClient, name string) (string, error) {

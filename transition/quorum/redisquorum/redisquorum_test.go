@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,32 @@ func TestExamine(t *testing.T) {
 	off.Kill()
 	if risks := q.Examine(t.Context()); len(risks) == 0 || !strings.Contains(risks[len(risks)-1].Text, "does not answer") {
 		t.Errorf("of a dead one: %v", risks)
+	}
+}
+
+// Masters that are lost together are no masters of their own.
+func TestExamineWhatIsNotIndependent(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.Server(t, durable...), redistest.Server(t, durable...)
+	host, port, _ := net.SplitHostPort(master.Addr())
+	if err := replica.Client().SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	q, err := redisquorum.Open("mails", []string{"redis://" + master.Addr(), "redis://" + master.Addr() + "/1", "redis://" + replica.Addr()}, quorum.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	for _, want := range []string{master.Addr() + "/1 is the same server as redis://" + master.Addr(), replica.Addr() + " is a replica"} {
+		for deadline := time.Now().Add(30 * time.Second); ; { // a replica that loads says nothing else
+			said := fmt.Sprint(q.Examine(t.Context()))
+			if strings.Contains(said, want) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%q is not said: %s", want, said)
+			}
+		}
 	}
 }
 
