@@ -7,6 +7,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -85,6 +86,31 @@ func TestLostWhoWaits(t *testing.T) {
 	}
 	for _, o := range c.Grants {
 		t.Errorf("it went to %+v", o)
+	}
+}
+
+// Without the key that says which leases they have, those who say nothing new still lose
+// theirs: the clock goes on.
+func TestLostLeases(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	short := newLedger(t, s.client, s.name, redisledger.Config{})
+	long := newLedger(t, s.client, s.name, redisledger.Config{Timing: transition.Timing{Lease: 2 * someTiming.Lease}})
+	mustSync(t, short, machine.Request{Session: session(1)})
+	mustSync(t, long, machine.Request{Session: session(2)})
+	if err := s.client.Del(t.Context(), "{"+s.name+"}:peers").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 12 { // three times the lease of the first, who dies before the second
+		s.Advance(someTiming.ClockStep())
+		mustSync(t, long, machine.Request{Session: session(3), Claim: []partition.ID{1}})
+	}
+	c, err := long.Census(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Sessions) != 1 || c.Sessions[0].Session != session(3) {
+		t.Errorf("still known are %+v", c.Sessions)
 	}
 }
 
