@@ -245,6 +245,8 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 			hint = "check user and password in the URL"
 		case redis.HasErrorPrefix(err, "LOADING"):
 			hint = "it is loading its data: try again soon"
+		case redis.HasErrorPrefix(err, "MISCONF"):
+			hint = "it refuses every write because it could not save to disk: free its disk or mend its permissions"
 		default:
 			hint = "it answered with an error"
 		}

@@ -98,6 +98,11 @@ func TestReach(t *testing.T) {
 	if err := Reach(t.Context(), client, "redis://h"); err != nil {
 		t.Error(err)
 	}
+	mini.SetError("MISCONF Redis is configured to save RDB snapshots")
+	if err := Reach(t.Context(), client, "redis://h"); err == nil || !strings.Contains(err.Error(), "free its disk") {
+		t.Error(err)
+	}
+	mini.SetError("")
 	mini.RequireAuth("SECRET")
 	c, err := Open("redis://:WRONG@" + mini.Addr())
 	if err != nil {

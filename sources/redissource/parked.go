@@ -29,7 +29,7 @@ type Tried struct {
 // without the fence: for people and observers.
 func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, position int64) (Tried, error) {
 	k := KeysOf(name, id)
-	pipe := client.TxPipeline()
+	pipe := client.Pipeline() // a full server takes no transaction, and then one looks
 	fence := pipe.HMGet(ctx, k.Fence, "t", "h", "s", "a")
 	tries := pipe.HGet(ctx, k.Tries, strconv.FormatInt(position, 10))
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {

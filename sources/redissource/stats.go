@@ -3,7 +3,7 @@ package redissource
 import (
 	"cmp"
 	"context"
-	"errors"
+	_ "embed"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +15,11 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 )
+
+//go:embed peek.lua
+var peekSource string
+
+var peekScript = redis.NewScript(peekSource)
 
 // A Stat is how much of each kind a partition holds. It is read without the fence:
 // for people and observers, not for decisions.
@@ -159,40 +164,47 @@ func peekLog(ctx context.Context, client redis.UniversalClient, k Keys, limit in
 	p, base, next := unweighed, int64(0), int64(0) // where the log began, and what is read next
 	for limit > 0 {
 		n, from := p.of(limit), max(0, next-base)
-		tx := client.TxPipeline()
-		begin := tx.HGet(ctx, k.Fence, "b")
-		log := tx.LRange(ctx, k.Pending, from, from+int64(n)-1)
-		done := tx.ZRange(ctx, k.Done, 0, -1)
-		_, err := tx.Exec(ctx)
+		answer, err := peekScript.Run(ctx, client, []string{k.Fence, k.Pending, k.Done}, from, from+int64(n)-1).Slice()
 		if p.late(n, err) {
 			continue
 		}
-		if err != nil && !errors.Is(err, redis.Nil) {
+		if err != nil {
 			return err
 		}
+		log, done := texts(answer[1]), texts(answer[2])
 		was := base
-		if base, err = number(begin.Val()); err != nil {
+		if base, err = number(answer[0]); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
 		if from > 0 && base != was {
 			continue // what is next stands further to the front now
 		}
-		finished := make(map[string]bool, len(done.Val()))
-		for _, position := range done.Val() {
+		finished := make(map[string]bool, len(done))
+		for _, position := range done {
 			finished[position] = true
 		}
-		for i, element := range log.Val() {
+		for i, element := range log {
 			if position := formatInt(base + from + int64(i)); !finished[position] {
 				take(position, element)
 			}
 		}
-		if len(log.Val()) < n {
+		if len(log) < n {
 			return nil
 		}
-		p.weigh(log.Val())
+		p.weigh(log)
 		next, limit = base+from+int64(n), limit-n
 	}
 	return nil
+}
+
+// texts are the elements of a list in the answer of a script.
+func texts(list any) []string {
+	all, _ := list.([]any)
+	out := make([]string, len(all))
+	for i, e := range all {
+		out[i], _ = e.(string)
+	}
+	return out
 }
 
 // eachLifted calls take for what a partition has lifted. A hash has no order to go by: its fields are

@@ -140,6 +140,9 @@ func (s server) eviction() Finding {
 		f.Severity, f.What = Note, fmt.Sprintf("%s used, no limit, noeviction", mebibytes(used))
 		f.Risk = "a backlog grows until the system kills the server"
 		f.Do = "set maxmemory below what the host has: then only enqueues are refused, and what settles makes room"
+	case used >= most:
+		f.Severity = Danger
+		f.Risk, f.Do = "enqueues are refused; settles and leases go on", "more peers, or more memory: CONFIG SET maxmemory"
 	case used > 0.9*most:
 		f.Severity = Warning
 		f.Risk, f.Do = "enqueues will be refused soon; settles and leases go on", "more peers, more memory, or a limit on the backlog"
