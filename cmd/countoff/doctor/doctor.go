@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -95,14 +97,23 @@ func Examine(ctx context.Context, client redis.UniversalClient, store func(conte
 	case errors.Is(err, redisconfig.ErrNone):
 		own = []Finding{{Check: "name", Severity: Note, What: "nobody has used " + name + " yet",
 			Do: "countoff init " + name + ", so that its first peers need not wait for a lease"}}
-	case err != nil:
+	case err != nil && (ctx.Err() != nil || lost(err)):
 		return nil, err
+	case err != nil: // what the store is like may be why
+		own = []Finding{{Check: "name", Severity: Danger, What: fmt.Sprintf("what stands under %s cannot be read: %v", name, err),
+			Risk: "peers and producers may be refused in the same way, and who works on what cannot be told", Do: "the line says what is wrong"}}
 	}
 	all = append(all, own...)
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(a.Check, b.Check))
 	})
 	return all, nil
+}
+
+// lost reports whether err is that of a connection, and no answer.
+func lost(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF)
 }
 
 // nodes examines the server, or every master of a cluster.

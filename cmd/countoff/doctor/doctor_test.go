@@ -3,6 +3,9 @@ package doctor_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -330,6 +333,44 @@ func TestCoverage(t *testing.T) {
 	}
 	mini.HDel("{"+name+"}:transition", "1")
 	wants(t, examine(t, client, name), "coverage", doctor.Danger, "unowned: partition 1: it is granted to nobody")
+}
+
+// A name that cannot be read is a danger of its own, beside what the server says of itself, which
+// may be why.
+func TestANameThatCannotBeRead(t *testing.T) {
+	mini, client := redistest.Mini(t)
+	name := initName(t, client)
+	for _, c := range []struct {
+		key, field, value string // that do harm
+		word              string
+	}{
+		{redisconfig.Key(name), "protocol", "9", "speaks 1 and 2"},
+		{redisconfig.Key(name), "protocol", "resizing", "finish it: countoff resize"},
+		{"{" + name + "}:roll", "", "x", "find them with TYPE"},
+		{"{" + name + "}:sessions", "s", "x", "is not understood"},
+	} {
+		was := mini.HGet(c.key, c.field)
+		if c.field == "" {
+			_ = mini.Set(c.key, c.value)
+		} else {
+			mini.HSet(c.key, c.field, c.value)
+		}
+		all := examine(t, client, name)
+		wants(t, all, "name", doctor.Danger, c.word)
+		wants(t, all, "clock", doctor.Fine, "apart")
+		switch {
+		case c.field == "":
+			mini.Del(c.key)
+		case was == "":
+			mini.HDel(c.key, c.field)
+		default:
+			mini.HSet(c.key, c.field, was)
+		}
+	}
+	gone := func(context.Context) (status.Place, error) { return status.Place{}, fmt.Errorf("read: %w", io.EOF) }
+	if _, err := doctor.Examine(t.Context(), client, nil, name, gone, time.Now); !errors.Is(err, io.EOF) {
+		t.Errorf("a store that has gone away meanwhile: %v", err)
+	}
 }
 
 // A user who may ask for nothing is told so once, whatever was asked for.

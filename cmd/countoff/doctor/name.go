@@ -34,8 +34,35 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(queues, wrong(s.Findings), troubled(s.Units))
+	all := slices.Concat(queues, wrong(s.Findings), troubled(s.Units), deserted(s))
 	return append(append(all, times(census, s.Config.Total)...), summary(s)), nil
+}
+
+// deserted tells that nobody takes part where coverage does not: it does not know for how long
+// where nobody ever has.
+func deserted(s status.Status) []Finding {
+	told := func(f status.Finding) bool { return f.Kind == coverage.Unowned }
+	if slices.ContainsFunc(s.Peers, status.Peer.Present) || slices.ContainsFunc(s.Findings, told) {
+		return nil
+	}
+	t := s.Totals()
+	waiting := t.Pending + t.InFlight + t.Delayed
+	for _, u := range s.Units {
+		waiting += u.Pending
+	}
+	if waiting == 0 {
+		return []Finding{{Check: "peers", Severity: Note, What: "nobody takes part", Do: "start peers"}}
+	}
+	return []Finding{{Check: "peers", Severity: Warning, What: fmt.Sprintf("nobody takes part, and %s", plural(waiting, "task waits", "tasks wait")),
+		Risk: "nothing is worked on", Do: "start peers; those that were started say in their logs why they do not come"}}
+}
+
+// plural is n of what is told in one or the other words.
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // troubled tells of ingress lists that cannot be read.
@@ -138,7 +165,7 @@ func times(c transition.Census, total int) []Finding {
 			Risk: "the takeover takes as long as the longest, and the least clock step counts for all", Do: "give all peers of the name the same"})
 	}
 	if untold > 0 {
-		all = append(all, Finding{Check: "budgets", Severity: Note, What: fmt.Sprintf("%d peers do not tell their times: they are of an older version", untold)})
+		all = append(all, Finding{Check: "budgets", Severity: Note, What: plural(untold, "peer does not tell its times: it is", "peers do not tell their times: they are") + " of an older version"})
 	}
 	return all
 }

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
 )
 
@@ -45,5 +47,32 @@ func TestMorePartitionsThanACallClaims(t *testing.T) {
 				t.Errorf("it finds %v, want what is to be done %q", found, c.do)
 			}
 		})
+	}
+}
+
+// Of a name that nobody has ever worked on nobody knows for how long it has been so, and coverage
+// says nothing: that its tasks wait is told all the same.
+func TestNobodyHasEverTakenPart(t *testing.T) {
+	peer := status.Peer{State: status.Live}
+	gone := status.Peer{State: machine.Gone.String()}
+	pending := []status.Partition{{Pending: 2, Delayed: 1}}
+	for _, c := range []struct {
+		s    status.Status
+		want string
+	}{
+		{status.Status{}, "note: nobody takes part"},
+		{status.Status{Partitions: pending}, "warning: nobody takes part, and 3 tasks wait"},
+		{status.Status{Units: []status.Unit{{Pending: 1}}, Peers: []status.Peer{gone}}, "warning: nobody takes part, and 1 task waits"},
+		{status.Status{Partitions: pending, Peers: []status.Peer{gone, peer}}, ""},
+		{status.Status{Partitions: pending, Findings: []status.Finding{{Kind: coverage.Unowned}}}, ""},
+		{status.Status{Partitions: pending, Findings: []status.Finding{{Kind: coverage.Refused}}}, "warning: nobody takes part, and 3 tasks wait"},
+	} {
+		got := ""
+		for _, f := range deserted(c.s) {
+			got += string(f.Severity) + ": " + f.What
+		}
+		if got != c.want {
+			t.Errorf("%+v: it says %q, want %q", c.s, got, c.want)
+		}
 	}
 }
