@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,7 +16,15 @@ import (
 )
 
 func (f Finding) String() string {
-	return coverage.Finding{Kind: f.Kind, Partitions: f.Partitions, Units: f.Units, Text: f.Text}.String()
+	text := coverage.Finding{Kind: f.Kind, Partitions: f.Partitions, Units: f.Units, Text: f.Text}.String()
+	since := (time.Duration(f.ForMS) * time.Millisecond).Round(time.Second)
+	switch {
+	case since == 0: // it has just begun, or nobody knows
+		return text
+	case f.Kind == coverage.Refused:
+		return fmt.Sprintf("%s, %v ago", text, since)
+	}
+	return fmt.Sprintf("%s, for %v now", text, since)
 }
 
 // lookOf puts together what coverage is judged by. The stats were read before census.

@@ -175,6 +175,20 @@ func TestWhoLeftInGoodOrderDoesNotExpire(t *testing.T) {
 	}
 }
 
+// What is wrong is told with its age, as far as that is known.
+func TestFindingsSayForHowLong(t *testing.T) {
+	for want, f := range map[string]Finding{
+		"unowned: partition 1: nobody takes part, for 1m5s now":  {Kind: coverage.Unowned, Partitions: []partition.ID{1}, Text: "nobody takes part", ForMS: 65_400},
+		"double: partition 1: the ledger granted it to ann":      {Kind: coverage.Double, Partitions: []partition.ID{1}, Text: "the ledger granted it to ann"},
+		"refused: host: total 2 stands there, 9m0s ago":          {Kind: coverage.Refused, Text: "host: total 2 stands there", ForMS: 540_000},
+		"unwell: every peer says that it is unwell, for 14s now": {Kind: coverage.Unwell, Text: "every peer says that it is unwell", ForMS: 14_000},
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // When all peers have died as one nobody moves the ledger's clock, by which their leases never end.
 // Whoever looks is told all the same that nobody works, once a takeover would be over.
 func TestAFleetThatDiedAsOne(t *testing.T) {
@@ -203,6 +217,9 @@ func TestAFleetThatDiedAsOne(t *testing.T) {
 	}
 	if len(s.Findings) != 1 || s.Findings[0].Kind != coverage.Unowned || !strings.Contains(s.Findings[0].Text, "nobody takes part") {
 		t.Errorf("the findings are %+v", s.Findings)
+	}
+	if text := s.Findings[0].String(); !strings.HasSuffix(text, ": nobody takes part, for 31s now") { // the lease of 10 s is over since
+		t.Errorf("it is told as %s", text)
 	}
 	if sealer := census(t, l); sealer.Sessions[0].Lease <= 0 {
 		t.Error("a peer that looks takes the other for dead: it may only have been the store that stood still")

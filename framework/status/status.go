@@ -62,7 +62,7 @@ type Finding struct {
 	Partitions []partition.ID `json:"partitions"`      // empty: it is about the name
 	Units      []string       `json:"units,omitempty"` // the names of those that are ingress lists: the last of Partitions
 	Text       string         `json:"text"`
-	ForMS      int64          `json:"for_ms"` // how long it has been so, as far as known
+	ForMS      int64          `json:"for_ms"` // how long it has been so, as far as known; of a refusal, how long ago it was
 }
 
 // A Barrier is one that is closed: whoever works under an older roll than the newest is

@@ -63,6 +63,8 @@ type Condition struct {
 	Sessions []partition.Session
 	// Text says what is wrong, for people, without the partition.
 	Text string
+	// Ago is how long ago it was, of Refused.
+	Ago time.Duration
 	// Bound is how long it may last; zero: it is wrong at once.
 	Bound time.Duration
 	// Explained says that something under way explains it. An unowned partition that
@@ -283,7 +285,7 @@ func refusals(c machine.Census) []Condition {
 			continue
 		}
 		seen[text] = true
-		all = append(all, Condition{Kind: Refused, Text: text})
+		all = append(all, Condition{Kind: Refused, Text: text, Ago: r.Ago})
 	}
 	return all
 }

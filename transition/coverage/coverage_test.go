@@ -197,6 +197,20 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Several partitions are told as old as the one that has been so longest, and a refusal by how long
+// ago it was.
+func TestFindingsSayForHowLong(t *testing.T) {
+	l := healthy()
+	l.Census.Refused = []machine.Refusal{{Who: "host", What: "total 5", Ago: 3 * time.Minute}}
+	l.Census.Sessions, l.Census.Grants = nil, nil
+	ages := map[partition.ID]time.Duration{0: time.Minute, 1: time.Hour, 2: 2 * time.Minute, 3: time.Minute}
+	for _, f := range coverage.Judge(l, func(c coverage.Condition) time.Duration { return ages[c.ID] }) {
+		if want := map[coverage.Kind]time.Duration{coverage.Unowned: time.Hour, coverage.Refused: 3 * time.Minute}[f.Kind]; f.For != want {
+			t.Errorf("%v for %v, want %v", f, f.For, want)
+		}
+	}
+}
+
 // What nobody knows the beginning of is told if it does not pass by itself.
 func TestJudgeOfWhatHasNoBeginning(t *testing.T) {
 	unknown := func(coverage.Condition) time.Duration { return -1 }

@@ -16,7 +16,7 @@ type Finding struct {
 	Partitions []partition.ID
 	Units      []string // the names of those that are ingress lists: the last of Partitions
 	Text       string   // of the first of them
-	// For is how long the first of them has been seen so.
+	// For is how long the one that has been seen so longest has been; of Refused, how long ago it was.
 	For time.Duration
 }
 
@@ -81,7 +81,7 @@ func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind
 		}
 		told[key] = c.Kind
 		if !before {
-			fresh[c.Kind] = append(fresh[c.Kind], aged{c, now - at})
+			fresh[c.Kind] = append(fresh[c.Kind], aged{c, max(now-at, c.Ago)})
 		}
 	}
 	for _, kind := range Kinds() {
@@ -125,8 +125,9 @@ func findings(kind Kind, all []aged) []Finding {
 		if !ok {
 			i = len(out)
 			at[c.Text] = i
-			out = append(out, Finding{Kind: kind, Text: c.Text, For: c.age})
+			out = append(out, Finding{Kind: kind, Text: c.Text})
 		}
+		out[i].For = max(out[i].For, c.age)
 		if kind.partitions() {
 			out[i].Partitions = append(out[i].Partitions, c.ID)
 			if c.Unit != "" {
@@ -143,7 +144,7 @@ func findings(kind Kind, all []aged) []Finding {
 func Judge(l Look, age func(Condition) time.Duration) []Finding {
 	wrong := make(map[Kind][]aged)
 	for _, c := range Conditions(l) {
-		lasts := time.Duration(0)
+		lasts := c.Ago
 		if c.Bound > 0 {
 			lasts = age(c)
 			passes := (c.Explained || c.Kind == Overdue) && c.Kind != Unwell && c.Kind != NoneEligible
