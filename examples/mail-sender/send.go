@@ -18,6 +18,7 @@ import (
 	"github.com/countoff/countoff/examples/mail-sender/mail"
 	"github.com/countoff/countoff/examples/mail-sender/queue"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/redissource"
@@ -46,7 +47,7 @@ it says how many mails the store has taken, and ends with 6.`,
 			}
 			mails, total, done, err := source(ctx, file, count, recipients, seed, cmd.InOrStdin())
 			client, badURL := redisurl.Open(store)
-			if err := errors.Join(append(errs, err, badURL)...); err != nil {
+			if err := errors.Join(append(errs, err, flagenv.Wrong(cmd, "redis", badURL))...); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			defer done()

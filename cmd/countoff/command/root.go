@@ -145,14 +145,14 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 			errs = append(errs, faults(cmd, args))
 		}
 		at, err := open(ledger)
-		errs = append(errs, err)
+		errs = append(errs, flagenv.Wrong(cmd, "ledger", err))
 		if at == nil {
 			at = &stand{}
 		}
 		defer at.close()
 		if at.store == nil || cmd.Flags().Changed("redis") {
 			at.client, err = redisurl.Open(raw)
-			errs = append(errs, err)
+			errs = append(errs, flagenv.Wrong(cmd, "redis", err))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return exit.With(exit.Usage, err)

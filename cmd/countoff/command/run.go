@@ -18,6 +18,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx/unitfx"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
@@ -106,7 +107,7 @@ it has started, also when this program is killed or stands still.`,
 			raw, err := cmd.Flags().GetString("redis")
 			timeout, errTimeout := cmd.Flags().GetDuration("timeout")
 			client, errOpen := redisurl.Open(raw)
-			if err := errors.Join(append(errs, err, errTimeout, errOpen)...); err != nil {
+			if err := errors.Join(append(errs, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen))...); err != nil {
 				if client != nil {
 					err = errors.Join(err, client.Close())
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countoff/countoff/cmd/countoff/doctor"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -52,7 +53,7 @@ func (s Stores) open(url string) (*stand, error) {
 	open := s[scheme]
 	if open == nil {
 		known := append([]string{besideTasks}, slices.Sorted(maps.Keys(s))...)
-		return nil, fmt.Errorf("--ledger %s: this program knows %s (etcd: build transition/etcdledger/countoff)", scheme, strings.Join(known, ", "))
+		return nil, fmt.Errorf("%q: this program knows %s (etcd: build transition/etcdledger/countoff)", scheme, strings.Join(known, ", "))
 	}
 	store, err := open(url)
 	if err != nil {
@@ -110,7 +111,7 @@ func onlyInRedis(instead string, do func(*cobra.Command, []string) error) func(*
 			return err
 		}
 		if ledger != besideTasks {
-			return exit.With(exit.Usage, errors.New("--ledger: "+cmd.Name()+" works with a ledger in Redis only: "+instead))
+			return exit.With(exit.Usage, flagenv.Wrong(cmd, "ledger", errors.New(cmd.Name()+" works with a ledger in Redis only: "+instead)))
 		}
 		return do(cmd, args)
 	})

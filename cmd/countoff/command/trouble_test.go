@@ -75,3 +75,25 @@ func TestLooksAtAFullServer(t *testing.T) {
 		t.Errorf("enqueue says %s", err)
 	}
 }
+
+// A variable that somebody set long ago is named where it is wrong, and no flag that nobody gave.
+func TestAWrongVariableIsNamed(t *testing.T) {
+	t.Setenv("COUNTOFF_REDIS_URL", "")
+	t.Setenv("COUNTOFF_LEDGER", "etcd://h")
+	for line, want := range map[string][]string{
+		"status n":                            {"$COUNTOFF_REDIS_URL: redis URL", `$COUNTOFF_LEDGER: "etcd": this program knows redis`},
+		"status n --ledger= --redis=":         {"--redis: redis URL", `--ledger: "": this program knows redis`},
+		"run --name n -- true":                {"$COUNTOFF_LEDGER: run works with"},
+		"run --ledger redis --name n -- true": {"$COUNTOFF_REDIS_URL: redis URL"},
+	} {
+		cmd := Root(nil)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(strings.Fields(line))
+		err := cmd.Execute()
+		for _, w := range want {
+			if codeOf(err) != exit.Usage || !strings.Contains(err.Error(), w) {
+				t.Errorf("countoff %s does not say %q: %v", line, w, err)
+			}
+		}
+	}
+}

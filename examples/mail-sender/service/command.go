@@ -16,6 +16,7 @@ import (
 
 	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/redisurl"
@@ -113,7 +114,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			}
 			log, err := newLogger(level)
 			client, badURL := redisurl.Open(store)
-			if err := errors.Join(append(errs, err, badURL, cfg.Validate())...); err != nil {
+			if err := errors.Join(append(errs, err, flagenv.Wrong(cmd, "redis", badURL), cfg.Validate())...); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			defer client.Close()

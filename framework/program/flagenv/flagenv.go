@@ -70,6 +70,18 @@ func Apply(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
+// Wrong is err, which says what is wrong with the value of the flag of that name, with where the
+// value came from: the variable may be one that somebody set long ago. A nil err stays nil.
+func Wrong(cmd *cobra.Command, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if f := cmd.Flags().Lookup(name); f != nil && f.Annotations[applied] != nil {
+		return fmt.Errorf("$%s: %w", f.Annotations[applied][0], err)
+	}
+	return fmt.Errorf("--%s: %w", name, err)
+}
+
 // Said reports whether the flag of that name stands on the command line of cmd: a variable is
 // meant for all commands, also for those that the flag is nothing to.
 func Said(cmd *cobra.Command, name string) bool {

@@ -1,6 +1,7 @@
 package flagenv_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,22 @@ func TestSaidIsOnTheCommandLine(t *testing.T) {
 		cmd, err := root.ExecuteC()
 		if err != nil || flagenv.Said(cmd, "redis") != want || flagenv.Said(cmd, "lease-time") || flagenv.Said(cmd, "no-such-flag") {
 			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+// What is wrong with a value names where it came from, also to whom it is wrong only later.
+func TestWrongNamesWhereTheValueCameFrom(t *testing.T) {
+	t.Setenv("SHARED_REDIS_URL", "")
+	for args, want := range map[string]string{"work": "$SHARED_REDIS_URL: it is empty", "work --redis=": "--redis: it is empty"} {
+		root, _, _ := command()
+		root.SetArgs(strings.Fields(args))
+		cmd, err := root.ExecuteC()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := flagenv.Wrong(cmd, "redis", errors.New("it is empty")); got == nil || got.Error() != want || flagenv.Wrong(cmd, "redis", nil) != nil {
+			t.Errorf("%s: it says %v, want %s", args, got, want)
 		}
 	}
 }
