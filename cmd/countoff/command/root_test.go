@@ -440,6 +440,28 @@ func TestWatchOfASilentStore(t *testing.T) {
 	}
 }
 
+// Who is told to end in the midst of a look leaves what was seen last, and says nothing of a failure.
+func TestWatchEndsInTheMidstOfALook(t *testing.T) {
+	t.Parallel()
+	mini, _ := redistest.Mini(t)
+	var silent atomic.Bool
+	s := shell{t, "redis://" + through(t, mini.Addr(), &silent), ""}
+	s.run("init n --partitions 8")
+	ctx, stop := context.WithCancel(t.Context())
+	var out output
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx, &out, "watch n --every 100ms") }()
+	wait(t, func() bool { return strings.Contains(out.String(), "8 partitions") })
+	silent.Store(true)
+	asked := mini.CommandCount()
+	wait(t, func() bool { return mini.CommandCount() > asked })
+	stop()
+	mini.Close() // no client waits for its answer any more
+	if err := <-done; err != nil || strings.Contains(out.String(), "cancel") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
 // through returns the address of a way to that of a server, whose answers are held back while
 // it is silent.
 func through(t *testing.T, server string, silent *atomic.Bool) string {

@@ -106,6 +106,9 @@ func watchCommand(stores Stores) *cobra.Command {
 					s, err = place.Read(look, args[0])
 				}
 				cancel()
+				if ctx.Err() != nil { // what stands there is the last that was seen
+					return nil
+				}
 				if err != nil {
 					lines = append(lines, partitionmap.Printable("  "+err.Error()))
 				} else {
