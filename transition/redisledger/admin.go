@@ -110,8 +110,12 @@ func idle(ctx context.Context, client redis.UniversalClient, name string, do ...
 		peers = append(peers, seat.Peer)
 		longest = max(longest, time.Duration(left)*time.Millisecond)
 	}
-	return fmt.Errorf("redisledger: %s: %d peers (%s); the last lease ends in %v, unless it is renewed: %w",
-		name, len(peers), strings.Join(peers, ", "), longest, ErrInUse)
+	live := "1 peer"
+	if n := len(peers); n != 1 {
+		live = fmt.Sprintf("%d peers", n)
+	}
+	return fmt.Errorf("redisledger: %s: %s (%s); the last lease ends in %v, unless it is renewed: %w",
+		name, live, strings.Join(peers, ", "), longest, ErrInUse)
 }
 
 var (

@@ -121,7 +121,7 @@ func TestIdleQuotesIDs(t *testing.T) {
 	l := newLedger(t, s.client, s.name, redisledger.Config{Timing: someTiming})
 	mustSync(t, l, machine.Request{Session: session(1), Peer: "two\nlines\x1b[2J"})
 	err := redisledger.Idle(t.Context(), s.client, s.name)
-	if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), `1 peers ("two\nlines\x1b[2J")`) {
+	if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), `1 peer ("two\nlines\x1b[2J")`) {
 		t.Errorf("it says %q", err)
 	}
 }
@@ -140,7 +140,7 @@ func TestDestroy(t *testing.T) {
 	keys := len(m.Keys())
 	for range 5 { // ann has crashed: nobody else moves the clock
 		err := destroy()
-		if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), "1 peers (ann)") {
+		if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), "1 peer (ann)") {
 			t.Fatalf("got %v, want ErrInUse by ann", err)
 		}
 		if len(m.Keys()) != keys {

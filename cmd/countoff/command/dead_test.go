@@ -251,6 +251,23 @@ func TestEnqueueLines(t *testing.T) {
 	}
 }
 
+// An interrupt fails all lines of a batch: five hundred numbers say no more than two.
+func TestLinesThatFailedAreRanges(t *testing.T) {
+	bad, good := redissource.Result{Err: errFull}, redissource.Result{}
+	for _, c := range []struct {
+		results []redissource.Result
+		want    string
+	}{
+		{nil, "101-106"},
+		{[]redissource.Result{bad, bad, good, bad, good, bad}, "101-102, 104, 106"},
+		{[]redissource.Result{good, good, good, bad, bad, bad}, "104-106"},
+	} {
+		if got := failed(c.results, 100, 6); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // xs is a line without an end.
 type xs struct{}
 

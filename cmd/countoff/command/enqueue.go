@@ -215,13 +215,23 @@ func enqueueLines(in io.Reader, put func(payloads ...[]byte) ([]redissource.Resu
 	return nil
 }
 
-// failed names the lines that failed, of n after the first done ones.
+// failed names the lines that failed, of n after the first done ones: an interrupt fails hundreds.
 func failed(results []redissource.Result, done, n int) string {
+	ok := func(i int) bool { return results != nil && results[i].Err == nil }
 	var which []string
-	for i := range n {
-		if results == nil || results[i].Err != nil {
-			which = append(which, strconv.Itoa(done+i+1))
+	for i := 0; i < n; i++ {
+		if ok(i) {
+			continue
 		}
+		first := i
+		for i+1 < n && !ok(i+1) {
+			i++
+		}
+		line := strconv.Itoa(done + first + 1)
+		if i > first {
+			line += "-" + strconv.Itoa(done+i+1)
+		}
+		which = append(which, line)
 	}
 	return strings.Join(which, ", ")
 }

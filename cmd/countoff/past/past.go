@@ -110,7 +110,11 @@ func Sentence(e machine.Entry, what string) string {
 	case machine.Expired:
 		return fmt.Sprintf("%s: its lease ran out, %v after its last word", e.Peer, e.Silent)
 	case machine.RollMade:
-		return fmt.Sprintf("roll %d was sealed, of %d peers", e.Version, e.Replicas)
+		of := "peers"
+		if e.Replicas == 1 {
+			of = "peer"
+		}
+		return fmt.Sprintf("roll %d was sealed, of %d %s", e.Version, e.Replicas, of)
 	case machine.Made:
 		return "the name was made"
 	case machine.Forgot:
