@@ -160,7 +160,7 @@ func (m *Map) peers(s status.Status) []string {
 			index = fmt.Sprint(p.Index)
 		}
 		line := fmt.Sprintf("  %s %5s  %-8s %6d %10d  %7s",
-			Column(m.letter(p.Session)+" "+Column(p.ID, 0, 22), 24, 25), index, state(p), p.Weight, p.Partitions, Seconds(p.Lease()))
+			Column(m.letter(p.Session)+" "+Column(p.ID, 0, 22), 24, 25), index, state(p), p.Weight, p.Partitions, lease(p.Lease()))
 		if len(p.Tags) > 0 {
 			line += "  has " + strings.Join(p.Tags, ", ")
 		}
@@ -170,6 +170,15 @@ func (m *Map) peers(s status.Status) []string {
 		lines = append(lines, "  nobody takes part")
 	}
 	return append(lines, "")
+}
+
+// lease is what is left of one. For how long it has been over is of no use: by the ledger's clock,
+// which stands still while nobody calls.
+func lease(left time.Duration) string {
+	if left <= 0 {
+		return "over"
+	}
+	return Seconds(left)
 }
 
 // state is that of the peer, or that a live one is unwell.
@@ -201,7 +210,7 @@ func barrier(b status.Barrier) []string {
 			lines = append(lines, fmt.Sprintf("    waits for %d more", len(b.Behind)-most))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("    waits for %s, at roll %d, lease %s", Column(p.Peer, 0, mostID), p.Roll, Seconds(time.Duration(p.LeaseMS)*time.Millisecond)))
+		lines = append(lines, fmt.Sprintf("    waits for %s, at roll %d, lease %s", Column(p.Peer, 0, mostID), p.Roll, lease(time.Duration(p.LeaseMS)*time.Millisecond)))
 	}
 	return lines
 }

@@ -45,7 +45,7 @@ func ExampleMap() {
 	//
 	//   peer                     index  state    weight partitions    lease
 	//   A ann                        0  live          2          2    1.9 s
-	//   B bob                        1  unwell        1          0    0.0 s  has eu, gpu
+	//   B bob                        1  unwell        1          0     over  has eu, gpu
 	//
 	//   pending 3   in flight 0   delayed 0   dead 0
 	//   partition  owner@epoch                      state     pending in flight  delayed   dead
@@ -162,6 +162,19 @@ func TestIDsAreNotObeyedByTheTerminal(t *testing.T) {
 }
 
 // A peer keeps its letter while others come and go.
+// A lease that is over has no seconds left.
+func TestALeaseThatIsOver(t *testing.T) {
+	s := sample()
+	s.Peers[0].State, s.Peers[0].LeaseMS = status.Expired, -345_000
+	s.Barrier = &status.Barrier{Roll: 9, ForMS: -1, Behind: []status.Behind{{Peer: "bob", Roll: 7, LeaseMS: -1}}}
+	text := strings.Join((&Map{}).Lines(s), "\n")
+	for _, want := range []string{"     over", "waits for bob, at roll 7, lease over"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+}
+
 func TestLettersStay(t *testing.T) {
 	var m Map
 	m.Lines(sample())
