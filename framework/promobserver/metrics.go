@@ -46,7 +46,7 @@ func newMetrics() metrics {
 		bound:     gauge("takeover_bound_seconds", "A dead peer's partitions are granted again by then."),
 		weight:    gauge("weight", "This peer's share of the work relative to the others, once it has changed."),
 		unwell:    gauge("unwell", "1 while this peer says that it is unwell: partitions are for others."),
-		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by the one of its peers that has index 0.", "kind"),
+		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by the first of its peers that works.", "kind"),
 		units:     gauge("units", "Units whose handler runs in this peer."),
 		handler:   histogram("handler_seconds", "How long handlers take.", "outcome"),
 		settle:    histogram("settle_seconds", "How long the source takes to answer for a batch of outcomes."),
@@ -93,7 +93,7 @@ type scraper struct {
 func (o *Observer) scrape() scraper {
 	return scraper{
 		o:     o,
-		tasks: prometheus.NewDesc("countoff_tasks", "Tasks in the hands of this peer.", []string{"consumer", "partition", "state"}, nil),
+		tasks: prometheus.NewDesc("countoff_held_tasks", "Tasks in the hands of this peer.", []string{"consumer", "partition", "state"}, nil),
 		ready: prometheus.NewDesc("countoff_ready", "1 if the peer is a member and its share is served or waited for.", []string{"consumer"}, nil),
 	}
 }

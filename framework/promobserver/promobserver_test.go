@@ -139,7 +139,7 @@ func TestCountsTheLifeOfTwoPeers(t *testing.T) {
 			{"replicas", nil, 2},
 			{"index", nil, 0},
 			{"ready", nil, 1},
-			{"tasks", []string{"state=running"}, 0},
+			{"held_tasks", []string{"state=running"}, 0},
 			{"takeover_bound_seconds", nil, 13.5},
 		} {
 			if got := read(t, r, c.name, c.labels...); got != c.want {
@@ -342,12 +342,9 @@ func (oneUnit) Layout(context.Context) (partition.Config, error) {
 }
 func (oneUnit) Units(context.Context) ([]string, error) { return []string{"https://example.com"}, nil }
 
-// The rules for Prometheus ask for metrics that there are.
-func TestAlertsAskForWhatThereIs(t *testing.T) {
-	rules, err := os.ReadFile("../../docs/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+// named are the names of all metrics.
+func named(t *testing.T) map[string]bool {
+	t.Helper()
 	o, err := New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -361,6 +358,27 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 			there[regexp.MustCompile(`countoff_\w+`).FindString(d.String())] = true
 		}
 	}
+	return there
+}
+
+// In OpenMetrics the name of a counter is without its _total: no other metric may have that name, or
+// who reads it strictly refuses all there is.
+func TestNamesDoNotClashInOpenMetrics(t *testing.T) {
+	there := named(t)
+	for name := range there {
+		if family, counter := strings.CutSuffix(name, "_total"); counter && there[family] {
+			t.Errorf("%s and %s are one family", name, family)
+		}
+	}
+}
+
+// The rules for Prometheus ask for metrics that there are.
+func TestAlertsAskForWhatThereIs(t *testing.T) {
+	rules, err := os.ReadFile("../../docs/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := named(t)
 	asked := 0
 	for line := range strings.Lines(string(rules)) {
 		if strings.Contains(line, "summary:") || strings.HasPrefix(line, "#") {
