@@ -162,8 +162,10 @@ func counted(err error) bool {
 	return ok && r.Counted
 }
 
+// cancelled reports whether err is what somebody returned because the context had ended: its
+// error, or the cause of it, as net/http does.
 func cancelled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDrainOver)
 }
 
 // finish puts what the run of t, which ended at now, came to into the lane's books. The
