@@ -267,3 +267,32 @@ func TestBreachesAreFound(t *testing.T) {
 		}
 	}
 }
+
+// What would wait for ever is found by the first clauses: the others would hold up the suite until
+// the test's own time is over, and its words would be of another clause.
+func TestWhatHangsIsFoundFirst(t *testing.T) {
+	all := breaches()
+	i := slices.IndexFunc(all, func(b breach) bool { return b.name == "fetch does not look at its context" })
+	for _, c := range basics() {
+		if f := verdict(t, c, all[i].harness); f != "" {
+			return
+		}
+	}
+	t.Error("none of the first clauses notices a Fetch that does not look at its context")
+}
+
+func TestACloseThatHangsIsTold(t *testing.T) {
+	r := new(recorder)
+	synctest.Test(t, func(t *testing.T) {
+		r.TB = t
+		release := make(chan struct{})
+		t.Cleanup(func() { close(release) }) // the last one
+		hangs := breach{with: func(*bench) hooks {
+			return hooks{close: func(context.Context, *inner) error { <-release; return nil }}
+		}}
+		taskNamesGrant(newScene(r, hangs.harness(t)))
+	})
+	if !strings.Contains(r.failure, "has not returned") {
+		t.Errorf("of a Close that does not return it was said %q", r.failure)
+	}
+}

@@ -251,7 +251,16 @@ func (o *owner) tryOpen(ctx context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(o.s.Context()), patience)
 		defer cancel()
-		_ = st.Close(ctx) // may well be fenced, killed or closed
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = st.Close(ctx) // may well be fenced, killed or closed
+		}()
+		select {
+		case <-closed:
+		case <-time.After(patience + o.s.h.Patience):
+			o.s.Errorf("close %v has not returned %v after its context had ended", o.g, o.s.h.Patience)
+		}
 	})
 	return nil
 }
