@@ -75,6 +75,7 @@ type Middleware struct {
 type Health struct {
 	Consumer string
 	Check    func(context.Context) error
+	Err      error // why there is none; see Source.Err
 }
 
 // A Setting is what a consumer is told beside its source and handlers. There may be
@@ -183,6 +184,11 @@ func (p Params) runtime() (*framework.Runtime, error) {
 	faults = append(faults, p.namesakes()...)
 	if slices.ContainsFunc(p.Observers, func(o framework.Observer) bool { return o == nil }) {
 		faults = append(faults, errors.New("an observer is nil: framework.Observers{} is one that hears nothing"))
+	}
+	for _, o := range p.Observers {
+		if o, none := o.(misfit); none {
+			faults = append(faults, fmt.Errorf("%s is neither an observer, func(framework.Event), nor a constructor of one", o.what))
+		}
 	}
 	if len(p.names())+len(p.Units) == 0 {
 		faults = append(faults, errors.New("no consumer: provide a source and a handler"))
@@ -370,6 +376,9 @@ func (p Params) health(kind, name string, own func(context.Context) error) (func
 	for _, h := range p.Health {
 		if h.Consumer != name && h.Consumer != "" {
 			continue
+		}
+		if h.Err != nil {
+			return nil, fmt.Errorf("%s %q: %w", kind, name, h.Err)
 		}
 		if h.Check == nil {
 			return nil, fmt.Errorf("%s %q: its health check is nil", kind, name)

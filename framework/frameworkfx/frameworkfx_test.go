@@ -366,14 +366,16 @@ func TestTwoOfOneNameAreListedAtOnce(t *testing.T) {
 func TestWhatIsNilIsListed(t *testing.T) {
 	store, ledger := memory(t)
 	none := func(framework.Handler) framework.Handler { return nil }
+	var deaf func(framework.Event)
 	for what, c := range map[string]struct {
 		opt  fx.Option
 		want string
 	}{
-		"an option":       {frameworkfx.Configure("mails", framework.Config{}, nil), "an option is nil"},
-		"a health check":  {frameworkfx.Healthy("mails", nil), "its health check is nil"},
-		"an observer":     {frameworkfx.Observe(nil), "an observer is nil"},
-		"of a middleware": {frameworkfx.Use("mails", 2, none), "its middleware of order 2 returns no handler"},
+		"an option":          {frameworkfx.Configure("mails", framework.Config{}, nil), "an option is nil"},
+		"a health check":     {frameworkfx.Healthy("mails", nil), "its health check is nil"},
+		"an observer":        {frameworkfx.Observe(nil), "an observer is nil"},
+		"an observer's func": {frameworkfx.Observe(deaf), "an observer is nil"},
+		"of a middleware":    {frameworkfx.Use("mails", 2, none), "its middleware of order 2 returns no handler"},
 		"below a middleware": {fx.Options(frameworkfx.Use("mails", 2, none), frameworkfx.Use("mails", 1, framework.Recover())),
 			"its middleware of order 2 returns no handler"},
 	} {
@@ -384,24 +386,46 @@ func TestWhatIsNilIsListed(t *testing.T) {
 	}
 }
 
+// What was given as an observer or a health check and is none is called so, and is no affair of fx.
+func TestWhatDoesNotFitIsListed(t *testing.T) {
+	store, ledger := memory(t)
+	for what, opt := range map[string]fx.Option{
+		"string is neither an observer":                    frameworkfx.Observe("a text"),
+		"func(*testing.T) is neither an observer":          frameworkfx.Observe(func(*testing.T) {}),
+		`"mails": int is neither a health check`:           frameworkfx.Healthy("mails", 5),
+		`"mails": func() error is neither a health check`:  frameworkfx.Healthy("mails", func() error { return nil }),
+		`"mails": func() string is neither a health check`: frameworkfx.Healthy("", func() string { return "well" }),
+	} {
+		app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.From("mails", store, ledger), frameworkfx.Otherwise("mails", done), opt,
+			frameworkfx.Handle("bills", "bill", done))
+		err := app.Err()
+		if code := frameworkfx.ExitCode(err); code != frameworkfx.ExitWrong || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), `"bills": no source`) {
+			t.Errorf("want %q, and what else is wrong; got the code %d of %v", what, code, err)
+		}
+	}
+}
+
 // Observers and health checks may be given as they are, as handlers may.
 func TestWhatIsThereNeedsNoConstructor(t *testing.T) {
 	store, ledger := memory(t)
-	asked, started := make(chan struct{}, 100), make(chan struct{}, 1)
+	asked, started := make(chan struct{}, 100), make(chan struct{}, 2)
+	hears := func(e framework.Event) {
+		if _, ok := e.(framework.Started); ok {
+			started <- struct{}{}
+		}
+	}
 	app := fxtest.New(t,
 		frameworkfx.Module,
 		frameworkfx.From("mails", store, ledger),
 		frameworkfx.Configure("mails", framework.Config{Timing: quick}),
 		frameworkfx.Otherwise("mails", done),
 		frameworkfx.Healthy("mails", func(context.Context) error { asked <- struct{}{}; return nil }),
-		frameworkfx.Observe(framework.ObserverFunc(func(e framework.Event) {
-			if _, ok := e.(framework.Started); ok {
-				started <- struct{}{}
-			}
-		})),
+		frameworkfx.Observe(framework.ObserverFunc(hears)),
+		frameworkfx.Observe(hears),
 	)
 	app.RequireStart()
 	defer app.RequireStop()
 	<-asked
+	<-started
 	<-started
 }

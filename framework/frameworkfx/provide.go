@@ -59,13 +59,20 @@ func route(consumer string, r framework.Route, h any) fx.Option {
 	)
 }
 
-// constructs says why h makes no handler: fx would tell of its own workings instead.
+// makes reports whether f is a function that returns a T: of another fx would tell its own
+// workings.
+func makes[T any](f any) bool {
+	t := reflect.TypeOf(f)
+	return t.Kind() == reflect.Func && t.NumOut() > 0 && t.Out(0).AssignableTo(reflect.TypeFor[T]())
+}
+
+// constructs says why h makes no handler.
 func constructs(h any) error {
-	t, want := reflect.TypeOf(h), reflect.TypeFor[framework.Handler]()
+	t := reflect.TypeOf(h)
 	if t.Kind() != reflect.Func {
 		return fmt.Errorf("%v is no handler: it lacks Handle(context.Context, *framework.Task) error", t)
 	}
-	if t.NumOut() > 0 && t.Out(0).Implements(want) {
+	if makes[framework.Handler](h) {
 		return nil
 	}
 	return fmt.Errorf("%v is neither a handler, func(context.Context, *framework.Task) error, nor a constructor of one "+
@@ -97,14 +104,23 @@ func From(consumer string, s sources.Source, l transition.Ledger) fx.Option {
 		fx.ResultTags(SourceGroup)))
 }
 
-// Observe adds an observer of all consumers: constructor is one, or a function that returns
-// one, or an error, with whatever the application provides as its parameters.
+// Observe adds an observer of all consumers: constructor is one, a func(framework.Event), or a
+// function that returns one, or an error, with whatever the application provides as its parameters.
 func Observe(constructor any) fx.Option {
 	switch o := constructor.(type) {
 	case nil:
 		constructor = func() framework.Observer { return nil } // which is listed
 	case framework.Observer:
 		constructor = func() framework.Observer { return o }
+	case func(framework.Event):
+		if o == nil {
+			return Observe(nil)
+		}
+		constructor = func() framework.ObserverFunc { return o }
+	default:
+		if !makes[framework.Observer](o) {
+			constructor = func() framework.Observer { return misfit{fmt.Sprintf("%T", o)} }
+		}
 	}
 	return fx.Provide(fx.Annotate(constructor, fx.As(new(framework.Observer)), fx.ResultTags(ObserverGroup)))
 }
@@ -120,6 +136,11 @@ func Healthy(consumer string, constructor any) fx.Option {
 		constructor = func() func(context.Context) error { return check } // which is listed
 	case func(context.Context) error:
 		constructor = func() func(context.Context) error { return c }
+	default:
+		if !makes[func(context.Context) error](c) {
+			err := fmt.Errorf("%T is neither a health check, func(context.Context) error, nor a constructor of one", c)
+			return fx.Provide(fx.Annotate(func() Health { return Health{Consumer: consumer, Err: err} }, fx.ResultTags(HealthGroup)))
+		}
 	}
 	// What it makes stays in a module of its own, so that there may be several.
 	return fx.Module("countoff.health "+consumer,
@@ -129,6 +150,11 @@ func Healthy(consumer string, constructor any) fx.Option {
 			fx.ResultTags(HealthGroup))),
 	)
 }
+
+// A misfit stands for what was given as an observer and is none, which is listed.
+type misfit struct{ what string }
+
+func (misfit) Observe(framework.Event) {}
 
 // A placeholder stands for what is missing, so that the rest can be checked. It is
 // never run.
