@@ -138,7 +138,7 @@ func (p *pool) due(now time.Time) (at time.Time, all []news) {
 		if s := l.times.stuck; !s.IsZero() && !s.After(now) {
 			l.times.stuck = time.Time{}
 			for r := range l.runs {
-				if r.running() != nil {
+				if !r.alarmed && r.running() != nil {
 					all = l.tell(all, r.stuck(now, context.Cause(l.ctxs.handlers)))
 				}
 			}

@@ -283,7 +283,7 @@ type (
 	}
 	// HandlerStuck: the handler of Task has not returned within the cancel grace
 	// after its context ended. A partition is not claimed again here before it
-	// does; a handler timeout that is ignored keeps a worker.
+	// does; a handler timeout that is ignored keeps a worker. Told once of a run.
 	HandlerStuck struct {
 		Where
 		Task  *Task

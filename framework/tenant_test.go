@@ -158,7 +158,7 @@ func TestAShutdownCutsADrainThatHasBegun(t *testing.T) {
 }
 
 // A handler that does not hear that its drain time is over is told of once, when its grace
-// is over too.
+// is over too, though its partition is taken away after that, as at the end of a shutdown.
 func TestAHandlerThatOutlivesItsDrainIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -167,8 +167,10 @@ func TestAHandlerThatOutlivesItsDrainIsToldOnce(t *testing.T) {
 		b.push(task("a", 0))
 		g := b.grantAndWork(0)
 		done := make(chan struct{})
-		b.Drain(g, func() { close(done) })
+		b.Drain(g, func() {})
 		time.Sleep(b.cfg.Timing.Drain + b.cfg.Timing.CancelGrace + time.Second)
+		b.Abort(g, errLease, func() { close(done) })
+		time.Sleep(b.cfg.Timing.CancelGrace + time.Second)
 		if e := of[DrainOverdue](b.seen); len(e) != 1 || e[0].After != b.cfg.Timing.Drain {
 			t.Errorf("told %d times that the drain is overdue: %+v", len(e), e[:min(len(e), 2)])
 		}
