@@ -5,6 +5,8 @@ package unitfx
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
@@ -42,26 +44,43 @@ type Config struct {
 }
 
 // Units makes this process a peer of name: h runs for each unit that it owns. h is a
-// framework.UnitHandler, or a constructor of one with whatever the application provides as
-// its parameters.
+// framework.UnitHandler, a func(context.Context, framework.Unit) error, or a constructor of one of
+// them with whatever the application provides as its parameters.
 func Units(name string, cfg Config, h any) fx.Option {
-	if h == nil {
-		h = framework.UnitHandler(nil) // which is listed; of no type, fx would not know what to do with it
+	type bare = func(context.Context, framework.Unit) error
+	switch f := h.(type) {
+	case nil:
+		h = func() framework.UnitHandler { return nil } // which is listed
+	case framework.UnitHandler:
+		h = func() framework.UnitHandler { return f }
+	case bare:
+		h = func() framework.UnitHandler { return f }
 	}
-	if f, ok := h.(func(context.Context, framework.Unit) error); ok {
-		h = framework.UnitHandler(f)
-	}
-	if handler, ok := h.(framework.UnitHandler); ok {
-		h = func() framework.UnitHandler { return handler }
+	var fault error
+	named := fx.Options()
+	switch {
+	case makes[framework.UnitHandler](h):
+	case makes[bare](h):
+		named = fx.Provide(func(f bare) framework.UnitHandler { return f }, fx.Private)
+	default: // fx would tell of its own workings
+		fault = fmt.Errorf("unitfx: %T is neither a handler, func(context.Context, framework.Unit) error, nor a constructor of one", h)
+		h = func() framework.UnitHandler { return func(context.Context, framework.Unit) error { return fault } }
 	}
 	return fx.Module("countoff.units "+name,
 		fx.Provide(h, fx.Private),
+		named,
 		fx.Provide(fx.Annotate(
 			func(l fx.Lifecycle, p given, h framework.UnitHandler) frameworkfx.Units {
-				return cfg.units(name, l, p.Client, h)
+				return cfg.units(name, l, p.Client, h, fault)
 			},
 			fx.ResultTags(frameworkfx.UnitsGroup))),
 	)
+}
+
+// makes reports whether f is a function that returns a T.
+func makes[T any](f any) bool {
+	t := reflect.TypeOf(f)
+	return t.Kind() == reflect.Func && t.NumOut() > 0 && t.Out(0) == reflect.TypeFor[T]()
 }
 
 type given struct {
@@ -69,13 +88,13 @@ type given struct {
 	Client redis.UniversalClient `optional:"true"`
 }
 
-func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler) frameworkfx.Units {
+func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler, fault error) frameworkfx.Units {
 	opened := endings.Of(l)
 	units := frameworkfx.Units{Name: name, Config: cfg.Units, Close: opened.End}
 	client, errClient := redisclient.Of(opened, "unitfx", cfg.URL, client)
 	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
 	bound, errSource := Bind(client, name, cfg)
-	if units.Err = errors.Join(errClient, errSource); units.Err == nil {
+	if units.Err = errors.Join(errClient, errSource, fault); units.Err == nil {
 		units.Config = bound
 	}
 	units.Config.Handler = h
