@@ -109,7 +109,7 @@ var rooms = map[string][]string{
 	"framework/frameworkfx":                      {"framework", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", dig, fx, zap},
 	"framework/frameworkfx/internal/endings":     {fx},
 	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
-	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/endings", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisurl", "sources", "sources/kafkasource",
+	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/endings", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl", "sources", "sources/kafkasource",
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/endings", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl",
 		"partition/intervalindexer", "partition/intervalindexer/rediscounter",

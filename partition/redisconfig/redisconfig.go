@@ -22,6 +22,8 @@ const (
 	fieldUnitNames = "unitnames"
 	fieldRequires  = "requires"
 	fieldList      = "list"
+	fieldKind      = "kind"
+	fieldQueues    = "queues" // of asynq; see sources/asynqsource/queuestat
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.
@@ -42,8 +44,7 @@ func Key(name string) string { return Tag(name) + ":config" }
 // values. It may be called concurrently, by any number of peers at once: the first
 // wins whole.
 func Agree(ctx context.Context, client redis.UniversalClient, name string, want partition.Config) (partition.Config, error) {
-	want.Units = want.WithDefaults().Units
-	return agree(ctx, client, name, want, true)
+	return Kind("").Agree(ctx, client, name, want)
 }
 
 // AgreePartitions is [Agree] for producers: they have no say in the units, and
@@ -51,8 +52,7 @@ func Agree(ctx context.Context, client redis.UniversalClient, name string, want 
 // replica, also where there is nothing to write: who produces for one would be refused with each
 // task.
 func AgreePartitions(ctx context.Context, client redis.UniversalClient, name string, want partition.Config) (partition.Config, error) {
-	want.Units = nil
-	return agree(ctx, client, name, want, false)
+	return Kind("").AgreePartitions(ctx, client, name, want)
 }
 
 // AgreeList has the peers of name agree on the key of the list of their work units: the first
@@ -114,11 +114,16 @@ func UnitNames(ctx context.Context, client redis.UniversalClient, name string) (
 	return unitNames(fields), nil
 }
 
-func agree(ctx context.Context, client redis.UniversalClient, name string, want partition.Config, units bool) (partition.Config, error) {
+func (k Kind) agree(ctx context.Context, client redis.UniversalClient, name string, want partition.Config, units bool) (partition.Config, error) {
 	// A plain read first: a full store refuses writes, also those that would
 	// change nothing, and a peer must be able to start there.
 	fields, err := read(ctx, client, name)
 	if err != nil {
+		return partition.Config{}, err
+	}
+	// What this program knows of the rest means nothing where another kind stands.
+	if err := k.differs(name, fields); err != nil {
+		NoteRefused(ctx, client, name, err)
 		return partition.Config{}, err
 	}
 	_, hasUnits := fields[fieldUnits]
@@ -135,6 +140,9 @@ func agree(ctx context.Context, client redis.UniversalClient, name string, want 
 	got, err := parse(name, fields)
 	if err == nil {
 		err = differs(name, got, want, units, fields[fieldUnits])
+	}
+	if err == nil {
+		return got, k.claim(ctx, client, name, fields)
 	}
 	NoteRefused(ctx, client, name, err)
 	return got, err

@@ -265,16 +265,7 @@ func TestOfTwoResizesOneBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 		between := &afterRead{}
-		if cluster, ok := client.(*redis.ClusterClient); ok { // a transaction is one node's, and so are its hooks
-			if err := cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-				node.AddHook(between)
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			client.AddHook(between)
-		}
+		hooked(t, client, between)
 		between.then = func() {
 			if r, err := redisconfig.BeginResize(ctx, client, name, 4, "second"); err != nil || r.ID != "second" || r.Standing {
 				t.Errorf("the one between: %+v, %v", r, err)
@@ -284,6 +275,22 @@ func TestOfTwoResizesOneBegins(t *testing.T) {
 		if to == 4 && (err != nil || r.ID != "second" || !r.Standing) || to == 8 && !errors.Is(err, partition.ErrConfig) {
 			t.Errorf("to %d: %+v, %v", to, r, err)
 		}
+	}
+}
+
+// hooked adds a hook to client: of a cluster to its nodes, as a transaction is one node's.
+func hooked(t *testing.T, client redis.UniversalClient, hook redis.Hook) {
+	t.Helper()
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		client.AddHook(hook)
+		return
+	}
+	if err := cluster.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+		node.AddHook(hook)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -38,7 +38,7 @@ type Client struct {
 // it if none stands; an error that wraps partition.ErrConfig says that another does. The
 // redis client stays the caller's.
 func NewClient(ctx context.Context, client redis.UniversalClient, name string, cfg ClientConfig) (*Client, error) {
-	layout, err := redisconfig.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
+	layout, err := redisconfig.Asynq.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	err := s.compareQueues(ctx)
 	var c partition.Config
 	if err == nil {
-		c, err = redisconfig.Agree(ctx, s.client, s.name, s.wants())
+		c, err = redisconfig.Asynq.Agree(ctx, s.client, s.name, s.wants())
 	}
 	if err == nil {
 		err = s.agreeQueues(ctx)

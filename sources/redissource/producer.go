@@ -85,7 +85,7 @@ func NewProducer(ctx context.Context, client redis.UniversalClient, name string,
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	config, err := redisconfig.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
+	config, err := redisconfig.Lists.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
 	if err != nil {
 		return nil, err
 	}

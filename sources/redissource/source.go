@@ -104,7 +104,7 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 	if known.Total > 0 {
 		return known, nil
 	}
-	c, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{
+	c, err := redisconfig.Lists.Agree(ctx, s.client, s.name, partition.Config{
 		Total: s.cfg.Partitions, Hash: s.cfg.Hash, Units: unitNames(s.cfg.Ingress),
 	})
 	if err == nil {

@@ -56,7 +56,7 @@ func (s *Source) Key() string { return s.key }
 // it if nothing stands, and fails with an error that wraps partition.ErrConfig if something else
 // does.
 func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
-	cfg, err := redisconfig.Agree(ctx, s.client, s.name, partition.Config{Total: s.total, Hash: partition.XXHash64})
+	cfg, err := redisconfig.Units.Agree(ctx, s.client, s.name, partition.Config{Total: s.total, Hash: partition.XXHash64})
 	if err != nil {
 		return cfg, err
 	}

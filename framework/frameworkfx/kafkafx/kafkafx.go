@@ -17,6 +17,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
@@ -116,7 +117,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	l.Append(fx.StopHook(source.Close))
 	return frameworkfx.Source{
 		Consumer: name,
-		Source:   source,
+		Source:   named{source, client, name},
 		Survey:   kept.survey,
 		Control: func(timing transition.Timing) framework.Control {
 			if cfg.Source.Check == 0 {
@@ -126,6 +127,23 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 		},
 		Listen: func(o framework.Observer) { t.observer.Store(&o) },
 	}, nil
+}
+
+// A named source has its kind agreed on beside the ledger, which compares all else.
+type named struct {
+	*kafkasource.Source
+	client redis.UniversalClient
+	name   string
+}
+
+// Layout is that of the topic. It fails with an error that wraps partition.ErrConfig if the name
+// is that of another kind of work.
+func (s named) Layout(ctx context.Context) (partition.Config, error) {
+	layout, err := s.Source.Layout(ctx)
+	if err != nil {
+		return layout, err
+	}
+	return layout, redisconfig.Topic.Claim(ctx, s.client, s.name, layout.Hash)
 }
 
 // kept is where it is kept what is done.

@@ -24,6 +24,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx/kafkafx"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/asynqsource"
 	"github.com/countoff/countoff/sources/kafkasource"
@@ -193,6 +194,72 @@ func TestOneHandlerForEverySource(t *testing.T) {
 			for _, key := range who {
 				if got := clerk.lines[key]; !slices.Equal(got, want) {
 					t.Errorf("%s: %q, want %q", key, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Sources of two kinds are not given one name: each would have a part of the partitions.
+func TestANameHasOneKindOfSource(t *testing.T) {
+	broker := kafkatest.New(t)
+	topic := broker.Topic(1)
+	sources := map[redisconfig.Kind]func(name string) fx.Option{
+		redisconfig.Lists: func(name string) fx.Option { return redisfx.Source(name, redisfx.Config{}) },
+		redisconfig.Asynq: func(name string) fx.Option { return asynqfx.Source(name, asynqfx.Config{}) },
+		redisconfig.Topic: func(name string) fx.Option {
+			return kafkafx.Source(name, kafkafx.Config{
+				URL: "kafka://" + strings.Join(broker.Seeds(), ","), Source: kafkasource.Config{Topic: topic},
+			})
+		},
+	}
+	producers := map[redisconfig.Kind]func(ctx context.Context, client redis.UniversalClient, name string) error{
+		redisconfig.Lists: func(ctx context.Context, client redis.UniversalClient, name string) error {
+			producer, err := redissource.NewProducer(ctx, client, name, redissource.ProducerConfig{})
+			if err == nil {
+				err = producer.Close(ctx)
+			}
+			return err
+		},
+		redisconfig.Asynq: func(ctx context.Context, client redis.UniversalClient, name string) error {
+			_, err := asynqsource.NewClient(ctx, client, name, asynqsource.ClientConfig{})
+			return err
+		},
+	}
+	for first := range sources {
+		t.Run(string(first), func(t *testing.T) {
+			client, name := redistest.New(t), redistest.Name(t)
+			if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 1, Hash: partition.Murmur2}); err != nil {
+				t.Fatal(err)
+			}
+			client.HSet(t.Context(), redisconfig.Key(name), "kind", string(first)) // with this hash only a topic writes its own
+			start := func(kind redisconfig.Kind) *fxtest.App {
+				app := fxtest.New(t, frameworkfx.Module, fx.Provide(func() redis.UniversalClient { return client }), sources[kind](name),
+					frameworkfx.Otherwise(name, func(context.Context, *framework.Task) error { return nil }),
+					frameworkfx.Configure(name, quick))
+				app.RequireStart()
+				return app
+			}
+			own := start(first)
+			for kind := range sources {
+				if kind == first {
+					continue
+				}
+				other := start(kind)
+				select {
+				case got := <-other.Wait():
+					if got.ExitCode != frameworkfx.ExitConfig {
+						t.Errorf("%v beside %v: it ends with %d", kind, first, got.ExitCode)
+					}
+				case <-time.After(patience):
+					t.Errorf("%v beside %v: it goes on", kind, first)
+				}
+				_ = other.Stop(t.Context()) // says again why it ended
+			}
+			own.RequireStop()
+			for kind, produce := range producers {
+				if err := produce(t.Context(), client, name); errors.Is(err, partition.ErrConfig) != (kind != first) {
+					t.Errorf("a producer of %v for %v: %v", kind, first, err)
 				}
 			}
 		})

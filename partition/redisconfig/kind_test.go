@@ -1,0 +1,153 @@
+package redisconfig_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+// Peers of two kinds under one name would each own a part of its partitions, whose other tasks
+// nobody does.
+func TestOneKind(t *testing.T) {
+	t.Parallel()
+	client := redistest.New(t)
+	join := map[redisconfig.Kind]func(ctx context.Context, name string) error{
+		redisconfig.Topic: func(ctx context.Context, name string) error {
+			return redisconfig.Topic.Claim(ctx, client, name, partition.Murmur2)
+		},
+	}
+	for _, k := range []redisconfig.Kind{redisconfig.Lists, redisconfig.Asynq, redisconfig.Units} {
+		join[k] = func(ctx context.Context, name string) error {
+			_, err := k.Agree(ctx, client, name, partition.Config{})
+			return err
+		}
+	}
+	produce := func(ctx context.Context, name string) error {
+		_, err := redisconfig.Lists.AgreePartitions(ctx, client, name, partition.Config{})
+		return err
+	}
+	for first := range join {
+		t.Run(string(first)+" first", func(t *testing.T) {
+			ctx, name := t.Context(), redistest.Name(t)
+			for range 2 {
+				if err := join[first](ctx, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// One with nothing to say of it, as countoff init.
+			if first != redisconfig.Topic {
+				if _, err := redisconfig.Agree(ctx, client, name, partition.Config{}); err != nil {
+					t.Error(err)
+				}
+			}
+			others := map[string]func(context.Context, string) error{}
+			for k, j := range join {
+				if k != first {
+					others["peer of "+k.String()] = j
+				}
+			}
+			if first != redisconfig.Lists {
+				others["producer"] = produce
+			}
+			for who, other := range others {
+				err := other(ctx, name)
+				if !errors.Is(err, partition.ErrConfig) || !strings.Contains(fmt.Sprint(err), first.String()) ||
+					!strings.Contains(fmt.Sprint(err), "HDEL "+redisconfig.Key(name)+" kind ") {
+					t.Errorf("a %s: %v", who, err)
+				}
+			}
+			if client.LLen(ctx, redisconfig.RefusedKey(name)).Val() == 0 {
+				t.Error("nothing tells those at work that others were refused")
+			}
+			if got := client.HGet(ctx, redisconfig.Key(name), "kind").Val(); got != string(first) {
+				t.Errorf("kind is %q", got)
+			}
+		})
+	}
+}
+
+// Names of older builds have no kind. Their peers keep nobody out, and who has come to their name by
+// mistake writes nothing that would keep out those who follow them.
+func TestKindOfAnOlderBuild(t *testing.T) {
+	t.Parallel()
+	client := redistest.New(t)
+	for _, c := range []struct {
+		was    []any // what an older build has written besides
+		total  int
+		writes []redisconfig.Kind
+	}{
+		{nil, 4, []redisconfig.Kind{redisconfig.Lists, redisconfig.Asynq, redisconfig.Units}},
+		{[]any{"queues", ""}, 4, []redisconfig.Kind{redisconfig.Asynq}},
+		{[]any{"list", "u"}, 4, []redisconfig.Kind{redisconfig.Units}},
+		{[]any{"hash", "murmur2"}, 4, []redisconfig.Kind{redisconfig.Topic}},
+	} {
+		for _, k := range []redisconfig.Kind{redisconfig.Lists, redisconfig.Asynq, redisconfig.Units, redisconfig.Topic} {
+			ctx, name := t.Context(), redistest.Name(t)
+			if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: c.total}); err != nil {
+				t.Fatal(err)
+			}
+			if c.was != nil {
+				client.HSet(ctx, redisconfig.Key(name), c.was...)
+			}
+			var err error
+			if k == redisconfig.Topic {
+				err = k.Claim(ctx, client, name, partition.Murmur2)
+			} else {
+				_, err = k.Agree(ctx, client, name, partition.Config{})
+			}
+			want := ""
+			for _, w := range c.writes {
+				if w == k {
+					want = string(k)
+				}
+			}
+			if got := client.HGet(ctx, redisconfig.Key(name), "kind").Val(); err != nil || got != want {
+				t.Errorf("%v, then %v: kind %q, want %q; %v", c.was, k, got, want, err)
+			}
+		}
+	}
+}
+
+// Who is refused for another reason writes no kind: both would be refused for ever, one for this and
+// one for that.
+func TestARefusedOneWritesNoKind(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisconfig.Asynq.Agree(ctx, client, name, partition.Config{Total: 8}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("another total: %v", err)
+	}
+	if err := redisconfig.Topic.Claim(ctx, client, name, partition.Murmur2); err != nil {
+		t.Errorf("another hash, which the ledger refuses: %v", err)
+	}
+	if _, err := redisconfig.Lists.Agree(ctx, client, name, partition.Config{Total: 4}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of two first ones at once one is refused.
+func TestOfTwoKindsOneIsFirst(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	second := func() {
+		if _, err := redisconfig.Units.Agree(ctx, client, name, partition.Config{}); err != nil {
+			t.Error(err)
+		}
+	}
+	between := &afterRead{then: second}
+	hooked(t, client, between)
+	if _, err := redisconfig.Lists.Agree(ctx, client, name, partition.Config{}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("who was overtaken: %v", err)
+	}
+}
