@@ -13,9 +13,9 @@ type Config struct {
 	// Concurrency is how many handlers run at once, over all partitions; of one
 	// partition 8,192 at most. Default 16, at most 65,536.
 	Concurrency int
-	// HandlerTimeout is how long one run of a handler may take; then its context
-	// ends with ErrTimeout. What the handler returns counts as ever, so that an error
-	// is a failed run. Default 0: no limit.
+	// HandlerTimeout is how long one run of a handler may take; then its context ends with
+	// ErrTimeout. What the handler returns after that counts as usual, so an error is a failed
+	// run. Default 0: no limit.
 	HandlerTimeout time.Duration
 	// Retry says what becomes of a failed run.
 	Retry RetryPolicy
@@ -26,10 +26,10 @@ type Config struct {
 	Pass bool
 	// Timing holds the times of the protocol; all peers of a name use the same.
 	Timing transition.Timing
-	// StopTimeout is how long Stop may take in all, if its context does not say less: it turns
-	// hard in time for what it cancels then to have the cancel grace, and not before those
-	// that the end of the shutdown cancels have had it. Default Timing.Shutdown +
-	// Timing.CancelGrace + 2 s.
+	// StopTimeout is how long Stop may take in all, unless its context ends earlier. The stop
+	// turns hard early enough for the handlers that it cancels to have the cancel grace, but not
+	// before those that were cancelled at the end of the shutdown have had it. Default
+	// Timing.Shutdown + Timing.CancelGrace + 2 s.
 	StopTimeout time.Duration
 	// PodGrace is how long the platform waits between SIGTERM and SIGKILL.
 	// Default: the environment variable COUNTOFF_GRACE, in seconds or as a
@@ -88,15 +88,14 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Budgets returns what does not fit in what: handler timeout ≤ drain, handler
-// timeout ≤ shutdown, shutdown + cancel grace ≤ stop timeout ≤ pod grace. A drain
-// longer than the shutdown is no finding: it is cut to it while stopping. An
-// unknown pod grace is not checked.
+// Budgets returns what does not fit in what: handler timeout ≤ drain, handler timeout ≤ shutdown,
+// shutdown + cancel grace ≤ stop timeout ≤ pod grace. A drain longer than the shutdown is no
+// finding: it is cut to it while stopping. An unknown pod grace is not checked.
 //
-// A peer that stops goes on starting tasks of what nobody waits for yet, for a settle
-// time and two beats (5 s by default) and at most half the shutdown. What begins last has
-// only the rest of the shutdown: 20 s by default. A handler timeout that is longer than that
-// is no finding either, but is told as [Warned] at each start.
+// A stopping peer goes on starting tasks of partitions that nobody waits for yet, for a settle
+// time and two beats (5 s by default) and at most half the shutdown. The last of them have only
+// the rest of the shutdown: 20 s by default. A handler timeout that is longer than that is no
+// finding either, but is told as [Warned] at each start.
 func (c Config) Budgets() []error {
 	c = c.WithDefaults()
 	t := c.Timing

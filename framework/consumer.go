@@ -72,8 +72,8 @@ func WithLedger(l transition.Ledger) Option {
 	}
 }
 
-// WithObserver adds an observer. Several are called in the order they were added.
-// Default: nobody listens, and events cost nothing; so for nil.
+// WithObserver adds an observer. Several are called in the order in which they were added; a nil
+// one is left out. Default: nobody listens, and events cost nothing.
 func WithObserver(o Observer) Option {
 	return func(c *Consumer) {
 		if o == nil {
@@ -90,41 +90,44 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithPeer sets the peer's id, a name for people that is kept over restarts, and
-// its weight: its share of the work relative to the other peers, at least 1.
-// Default: the name of the host, with the process id or the beginning of the session
-// if a live peer has it already, and 1: so has this one, killed and back before its lease is over.
-// An empty id is the default; what another may be [partition.CheckPeer] says.
+// WithPeer sets the peer's id and its weight. The id is a name for people that is kept over
+// restarts; [partition.CheckPeer] says what may be one. Where it is empty, and by default, it is
+// the name of the host, with the process id or the beginning of the session added if a live peer
+// has that name already; a peer that was killed counts as live until its lease is over. The
+// weight is the peer's share of the work relative to the other peers: at least 1, which is the
+// default.
 func WithPeer(id string, weight int) Option {
 	return func(c *Consumer) { c.peer, c.weight = id, weight }
 }
 
-// WithTags sets what the peer has, as in "gpu": partitions and units that ask for tags
-// (redisledger.Require, `countoff require`) are shared out among the peers that have them
-// all. Each argument is one tag; an empty one is none. Default: none, which is eligible for all
-// that asks for nothing.
+// WithTags sets what the peer has, as in "gpu". Partitions and units that ask for tags
+// (redisledger.Require, `countoff require`) are shared out among the peers that have all of them.
+// Each argument is one tag; empty ones are ignored. Default: none; such a peer gets only what
+// asks for nothing.
 func WithTags(tags ...string) Option {
 	return func(c *Consumer) { c.tagged = tags }
 }
 
-// WithHealth lets the peer say how it is: check is called about once in a beat (a fifth of
-// the lease), never twice at a time in a run, and has as long to return nil for well; what it
-// returns otherwise is told as [Checked] and by [Consumer.Ready]. One that has not returned by
-// then has failed; the next waits for it. Stop waits the cancel grace for it, and leaves it
-// behind. A peer begins unwell and is well with the first nil. After that it counts as unwell
-// when check has failed for one and a half beats, and as well when it has not for a lease, so
-// that one that flips moves nothing around.
+// WithHealth lets the peer say whether it is well. check is called about once a beat (a fifth of
+// the lease), never twice at a time in a run, and has a beat to return: nil says that the peer is
+// well, any error that it is not. A panic counts as an error, and so does a check that is late;
+// the next one waits for it. Changes are told as [Checked], and [Consumer.Ready] says what is
+// wrong. Stop waits for a check for the cancel grace and then leaves it behind. A peer begins
+// unwell and is well with the first nil. After that it counts as unwell once check has failed for
+// one and a half beats, and as well again once it has not failed for a lease, so that a check
+// that flaps moves nothing around.
 //
-// A peer that is unwell keeps its session and its index and claims nothing; what it has it
-// drains and hands over to those that are well. Where nobody is, each works on what it has,
-// what nobody has waits, and both are told as [Uncovered]. It is for what this process
-// lacks and others have, such as room on a disk: of what all lack nobody is helped by
-// giving it away. A panic of check is a failure. Of several checks all must return nil, in the
-// time of one. Default, also for nil: a peer is always well.
+// An unwell peer keeps its session and its index, claims nothing, and hands what it has over to
+// peers that are well. Where no peer is well, each goes on with what it has and what nobody has
+// waits; both are told as [Uncovered]. So check what this process lacks and others have, such as
+// room on a disk: if all peers lack it, moving work between them helps nobody.
 //
-// It needs the ledger's rolls as the indexer: another one does not ask who is well. A consumer
-// whose control has one ends with an error that names all it cannot have with it: a health
-// check, a weight above 1, tags and a barrier.
+// Several checks must all return nil, in the time of one. A nil check is left out. Default: a
+// peer is always well.
+//
+// It needs the ledger's rolls as the indexer, since others do not ask who is well. If the control
+// returns another indexer, the consumer ends with an error that names everything that cannot be
+// had with it: a health check, a weight above 1, tags and a barrier.
 func WithHealth(check func(context.Context) error) Option {
 	return func(c *Consumer) {
 		switch others := c.health; {
@@ -137,19 +140,20 @@ func WithHealth(check func(context.Context) error) Option {
 	}
 }
 
-// WithBarrier makes every change of the peers stop them all: each drains everything and
-// works on under the new table only when all have stopped (see transition.Config.Barrier).
-// It is for work that must never be under two tables at once, or for the simplest of
-// tables: partition id is for the peer with index id % replicas. All peers of a name do it or none. It needs the
-// ledger's rolls as the indexer. Default: partitions are handed over one by one.
+// WithBarrier makes every change among the peers stop all of them: each drains everything it has
+// and works on under the new table only when all have stopped (see transition.Config.Barrier). It
+// is for work that must never be under two tables at once, or for the simplest table there is:
+// partition id belongs to the peer with index id % replicas. Either all peers of a name use it or
+// none. It needs the ledger's rolls as the indexer. Default: partitions are handed over one by
+// one.
 func WithBarrier() Option { return func(c *Consumer) { c.barrier = true } }
 
-// WithStrategy sets how the partitions are shared out over the peers; all peers
-// should use the same. Default: partition.Sticky, with a barrier partition.Modulo.
+// WithStrategy sets how the partitions are shared out over the peers; all peers should use the
+// same. Default: partition.Sticky, or with a barrier partition.Modulo.
 func WithStrategy(s partition.Strategy) Option { return func(c *Consumer) { c.strategy = s } }
 
-// WithRandom sets where the jitter of retries comes from: f returns numbers in
-// [0,1) and may be called concurrently. Default, also for nil: math/rand/v2.
+// WithRandom sets where the jitter of retries comes from: f returns numbers in [0,1) and may be
+// called concurrently. Default, and for a nil f: math/rand/v2.
 func WithRandom(f func() float64) Option {
 	return func(c *Consumer) {
 		if c.random = f; f == nil {
@@ -158,10 +162,10 @@ func WithRandom(f func() float64) Option {
 	}
 }
 
-// New makes a consumer of the tasks of source, which are those of name. It says
-// all that is wrong at once: a bad name, a missing source, handler or ledger,
-// numbers out of range, budgets that do not fit, a ledger that was made for another lease. It
-// calls nobody; Start does.
+// New makes a consumer that has h handle the tasks which source has under name. Its error lists
+// all that is wrong at once: a bad name, a missing source, handler or ledger, numbers out of
+// range, budgets that do not fit, a ledger that was made for another lease. New calls nobody;
+// Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
 	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
 	errs := []error{partition.CheckName(name)}
@@ -240,10 +244,11 @@ func (c *Consumer) Name() string { return c.name }
 // Config returns the consumer's numbers, defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
 
-// SetWeight changes the peer's share of the work relative to the other peers, to at least
-// 1: see [WithPeer]. It holds for the current run and the next ones. The others hear of it
-// at once, and of one change in a lease at most: of several the last counts. With another
-// indexer than the ledger's rolls, which counts every peer once, it is an error.
+// SetWeight changes the peer's share of the work relative to the other peers, to at least 1: see
+// [WithPeer]. It holds for the current run and the next ones. The others hear of it at once, but
+// of at most one change in a lease: of several the last counts. With another indexer than the
+// ledger's rolls every peer counts once, and a weight above 1 is an error: of SetWeight if the
+// indexer is known by then, else of the next run.
 func (c *Consumer) SetWeight(weight int) error {
 	if weight < 1 {
 		return fmt.Errorf("consumer %q: weight %d: want at least 1", c.name, weight)
@@ -275,7 +280,7 @@ func (c *Consumer) share() int {
 // StopTimeout is how long an orderly stop may take.
 func (c *Consumer) StopTimeout() time.Duration { return c.cfg.StopTimeout }
 
-// CancelGrace is what a cancelled handler has to return in.
+// CancelGrace is how long a handler may take to return once its context has ended.
 func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace }
 
 // Start begins to take part. It does not wait for the source or the ledger: what
@@ -322,17 +327,19 @@ func (c *Consumer) begin() {
 
 func (c *Consumer) hear(do func(error)) (enough func()) { return c.ends.hear(do) }
 
-// Stop hands over what the consumer has and leaves: it fetches no more, lets the
-// handlers end, settles, releases. If ctx or Config.StopTimeout ends before that is
-// done it turns hard: the handlers' contexts end with [ErrStopped], and what was
-// not released is free for others when the lease ends. Stop returns after the last
-// goroutine of the consumer has (but for a health check that ignores its context), in either case, with an error if it was hard, or a
-// [transition.UnheardError] if the ledger did not answer the last word. A handler that
-// ignores its context keeps it from returning, and so does one that calls Stop: it would
-// wait for itself.
+// Stop hands over what the consumer has and leaves: it fetches no more, lets the handlers end,
+// settles and releases. If ctx or Config.StopTimeout ends before that is done the stop turns
+// hard: the handlers' contexts end with [ErrStopped], and what was not released is free for
+// others when the lease ends.
 //
-// A consumer that does not run is left alone. Several calls may be made; each
-// waits.
+// In either case Stop returns after the last goroutine of the consumer, except for a health check
+// that ignores its context. It returns an error if the stop was hard, a [transition.StuckError]
+// if handlers had not returned when the peer left, or a [transition.UnheardError] if the ledger
+// did not answer its last word. A handler that ignores its context keeps Stop from returning, and
+// so does one that calls Stop: it would wait for itself.
+//
+// Stop may be called several times, also at once: each call waits. Where nothing runs it does
+// nothing, and returns again what the last run left behind.
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	s := c.session
@@ -376,8 +383,8 @@ func (c *Consumer) Done() <-chan struct{} {
 	return c.session.done
 }
 
-// Err returns which consumer it is and why it could not go on, once it has ended: nil before
-// and after an orderly stop.
+// Err returns why the consumer could not go on, with its name, once it has ended. It is nil
+// before that, and after a run that was stopped.
 func (c *Consumer) Err() error {
 	c.mu.Lock()
 	s := c.session
@@ -414,8 +421,8 @@ func (c *Consumer) View() partition.View {
 	return partition.View{Index: -1}
 }
 
-// Ready returns nil if the peer is a member and every partition of its share is
-// served or waited for, otherwise what is missing.
+// Ready returns nil if the peer is a member, its lease stands, it is well (see [WithHealth]) and
+// every partition of its share is served or waited for; otherwise it says what is missing.
 func (c *Consumer) Ready() error {
 	c.mu.Lock()
 	s := c.session

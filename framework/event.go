@@ -22,15 +22,16 @@ type ObserverFunc func(Event)
 // Observe calls f.
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
-// A HandledObserver is an [Observer] that is told of runs by a method of its own, and
-// not by Observe. An Event is put on the heap; this, of which there is one for each
-// task, is not. Otherwise the two methods are alike.
+// A HandledObserver is an [Observer] that is told of runs by ObserveHandled, and of everything
+// else by Observe. An Event is put on the heap; a Handled by itself is not, and there is one for
+// each task. What is said of Observe holds for both methods.
 type HandledObserver interface {
 	Observer
 	ObserveHandled(Handled)
 }
 
-// Observers are several as one. Each is told by the method that it has; nil is nobody.
+// Observers are several observers as one. Those that are a [HandledObserver] are told as such;
+// nil ones are left out.
 type Observers []Observer
 
 // Observe tells all of them, in their order.
@@ -85,7 +86,7 @@ type (
 		Err      error
 		Again    time.Duration
 	}
-	// Warned: something about the configuration that is worth a look.
+	// Warned: something about the configuration deserves a look.
 	Warned struct {
 		Consumer string
 		Warning  string
@@ -95,8 +96,8 @@ type (
 		Consumer string
 		Within   time.Duration // by then it turns hard
 	}
-	// Stopped: nothing of the consumer runs any more. Err is why it ended by
-	// itself, or what a hard stop left behind; nil after an orderly stop.
+	// Stopped: nothing of the consumer runs any more. Err is why it ended by itself, or what a
+	// stop left behind; nil after an orderly stop.
 	Stopped struct {
 		Consumer string
 		Took     time.Duration // since Stopping, or zero
@@ -121,13 +122,13 @@ type (
 		Consumer string
 		Err      error
 	}
-	// MajorityMissed: less than a majority of the masters that witness the epochs
-	// answers and takes what it is told. What is held is worked on, and nothing is gained.
+	// MajorityMissed: fewer than a majority of the masters that witness the epochs answer and
+	// take what they are told. What is held is worked on, and nothing is gained.
 	MajorityMissed struct {
 		Consumer string
 		Err      error // says which of them, and why
 	}
-	// MajorityBack: a majority does so again.
+	// MajorityBack: after MajorityMissed, a majority does so again.
 	MajorityBack struct{ Consumer string }
 	// Uncovered: something about the name is wrong for longer than it may be; the
 	// finding says what. Told by one peer of the name; see [WithSurvey].
@@ -166,20 +167,20 @@ type (
 		Where
 		Tasks, Limit int
 	}
-	// FetchFailed: as OpenFailed.
+	// FetchFailed: the source has not fetched; again after Again, or never if that is zero.
 	FetchFailed struct {
 		Where
 		Err   error
 		Again time.Duration
 	}
-	// Blocked: Held tasks are in hand, and most of those that wait do so for Key:
-	// nothing is fetched until some of them are done.
+	// Blocked: Held tasks are in hand, as many as a lane may hold, and more of them wait for Key
+	// than for any other key: nothing is fetched until some of them are done.
 	Blocked struct {
 		Where
 		Key  string
 		Held int
 	}
-	// Unblocked: it is fetched again.
+	// Unblocked: after Blocked, the partition is fetched from again, or is to end.
 	Unblocked struct{ Where }
 	// JobTicked: Fired ticks of a periodic job were enqueued, by the source itself. Tick is
 	// the newest that was dealt with, Late after its time. Passed: older ones were missed
@@ -199,8 +200,8 @@ type (
 		Err   error
 		Again time.Duration
 	}
-	// Handled: a run of a handler ended. Outcome is 0 if it was for nothing,
-	// because the partition was lost or the drain time over: the next owner runs
+	// Handled: a run of a handler ended. Outcome is 0 if it was for nothing, because the
+	// partition was lost, the drain time over or the consumer stopped hard: the next owner runs
 	// the task again.
 	Handled struct {
 		Where
@@ -222,19 +223,20 @@ type (
 		Done, Retried, Requeued, Dead int
 		Took                          time.Duration
 	}
-	// Halted: the source has not answered for what ended for For, a tenth of a lease or more.
-	// No more of the partition starts until it does.
+	// Halted: the source has not answered for outcomes for For, a tenth of a lease or more. No
+	// more tasks of the partition start until it does.
 	Halted struct {
 		Where
 		For time.Duration
 	}
-	// Resumed: it has answered, after For. Of a grant that is lost meanwhile this is not told.
+	// Resumed: after Halted, the source has answered, after For. It is not told of a grant that
+	// was lost meanwhile.
 	Resumed struct {
 		Where
 		For time.Duration
 	}
-	// SettleFailed: whether the source knows of them is unknown; they are said
-	// again after Again, or never if that is zero.
+	// SettleFailed: the source has not answered for the outcomes of Tasks, so that it is unknown
+	// whether it knows them. They are said again after Again, or never if that is zero.
 	SettleFailed struct {
 		Where
 		Tasks int
@@ -255,7 +257,7 @@ type (
 		Running int
 		After   time.Duration
 	}
-	// CloseFailed: as SettleFailed, for the end of the ownership.
+	// CloseFailed: the source has not closed the partition; again after Again.
 	CloseFailed struct {
 		Where
 		Err   error
@@ -299,7 +301,7 @@ type (
 		Where
 		Unit string
 	}
-	// UnitEnded: it has returned.
+	// UnitEnded: the handler of a unit has returned.
 	UnitEnded struct {
 		Where
 		Unit  string
@@ -313,10 +315,10 @@ type (
 		Consumer              string
 		Units, Added, Removed int
 	}
-	// UnitsTroubled: the list could not be read, or the table not written; said once until it
-	// works again. Or something in the list can be no unit (partition.CheckUnit, or a name that
-	// the hash of the layout refuses), and is nobody's; said again when that changes. What runs
-	// goes on.
+	// UnitsTroubled: the list could not be read, or the table not written; told once until it
+	// works again. Or something in the list cannot be a unit (see partition.CheckUnit; or the
+	// hash of the layout refuses the name) and is nobody's; told again when that changes. What
+	// runs goes on.
 	UnitsTroubled struct {
 		Consumer string
 		Err      error

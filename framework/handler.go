@@ -19,24 +19,25 @@ type Delivery = sources.Delivery
 // method returns the time.Time.
 type Moment = sources.Moment
 
-// A Handler does the work of a task. It is called from many goroutines at once,
-// but never twice at a time for one key of a consumer's name.
+// A Handler does the work of a task. It is called from many goroutines at once, but never twice
+// at a time for one key of a consumer's name.
 //
-// A nil error settles the task as done. [RetryAfter] and [Dead] say what they
-// want; any other error runs it again as the [RetryPolicy] says, after the last
-// try it becomes a dead letter. A panic counts as an error.
+// Returning nil settles the task as done. [RetryAfter] and [Dead] say what they want. After any
+// other error the task runs again as the [RetryPolicy] says, and after the last try it becomes a
+// dead letter. A panic counts as an error.
 //
-// ctx ends when the partition is lost ([ErrLost]), its drain time is over
-// ([ErrDrainOver]), the process stops hard ([ErrStopped]) or the handler's own
-// time is over ([ErrTimeout]): context.Cause(ctx) says which. It does not end when Handle
-// returns, but with a handler timeout: what a handler has begun with it, it ends itself. A handler must
-// return within the cancel grace then; one that does not may run beside the next
-// owner's. An error returned after one of the first three does not count as a try:
-// the task stays where it is, for the next owner.
+// ctx ends when the partition is lost ([ErrLost]), its drain time is over ([ErrDrainOver]), the
+// process stops hard ([ErrStopped]) or the handler's own time is over ([ErrTimeout]):
+// context.Cause(ctx) says which. The handler must then return within the cancel grace; one that
+// does not may run beside the next owner's. Without a handler timeout ctx does not end when
+// Handle returns: what a handler has begun with it, it must end itself.
 //
-// What a handler writes elsewhere should carry t.Token, whose epoch only rises, so
-// that the place it writes to can refuse a late writer. The task must not be
-// changed.
+// After ErrLost and ErrStopped nothing that Handle returns counts. After ErrDrainOver nil and
+// Dead do, unless Dead wraps an error of the context. Otherwise the task stays where it is, for
+// the next owner, and the run does not count as a try.
+//
+// What a handler writes elsewhere should carry t.Token, whose epoch only rises, so that the place
+// it writes to can refuse a late writer. The task must not be changed.
 type Handler interface {
 	Handle(ctx context.Context, t *Task) error
 }
@@ -87,7 +88,7 @@ var (
 	// ErrDrainOver means that the partition is to move, or the peer to stop, and
 	// the handler took longer than the drain time.
 	ErrDrainOver = errors.New("the drain time is over")
-	// ErrStopped means that the consumer was stopped hard.
+	// ErrStopped means that the consumer was stopped hard. What the handler still does is void.
 	ErrStopped = errors.New("the consumer was stopped")
 	// ErrTimeout means that the handler's own time is over.
 	ErrTimeout = errors.New("the handler's time is over")

@@ -15,8 +15,8 @@ import (
 // A Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Chain wraps h in m. Of several the first is the outermost. Of nil, also of one that a
-// middleware returns, it makes nil.
+// Chain wraps h in m, of which the first is the outermost. It returns nil if h is nil, or if a
+// middleware returns nil.
 func Chain(h Handler, m ...Middleware) Handler {
 	for _, wrap := range slices.Backward(m) {
 		if missing(h) {

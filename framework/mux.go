@@ -75,8 +75,8 @@ func (m *Mux) Handle(ctx context.Context, t *Task) error {
 	return h.Handle(ctx, t)
 }
 
-// JSON makes a handler of a function that wants the payload decoded. A payload
-// that is no JSON of a T becomes a dead letter, whole, with the reason. Of nil it makes nil.
+// JSON makes a handler of a function that wants the payload decoded. A payload that cannot be
+// decoded into a T becomes a dead letter, whole, with the reason. For a nil f it returns nil.
 func JSON[T any](f func(ctx context.Context, v T, t *Task) error) Handler {
 	if f == nil {
 		return nil

@@ -83,7 +83,7 @@ func (r *Runtime) StopTimeout() time.Duration {
 	return most
 }
 
-// CancelGrace is what cancelled handlers get at most.
+// CancelGrace is the longest that cancelled handlers may take to return.
 func (r *Runtime) CancelGrace() time.Duration {
 	var most time.Duration
 	for _, m := range r.members() {
@@ -92,11 +92,11 @@ func (r *Runtime) CancelGrace() time.Duration {
 	return most
 }
 
-// Ended has do called whenever one of them has ended from now on, with why it could not go
-// on: nil after an orderly stop. do is called just before the end can be seen elsewhere, for
-// several of them perhaps at once. It must be fast, and must not wait for that end, as Start
-// and Stop do. enough ends it, and may be called by do: it does not wait for one that is
-// running, Stop does.
+// Ended has do called, from now on, whenever a run of a consumer or of a peer of units ends: with
+// why it could not go on, or nil after a stop. do is called just before the end can be seen
+// elsewhere, perhaps for several at once. It must be fast and must not wait for that end, as
+// Start and Stop do. enough takes do out again. It may be called by do, and does not wait for a
+// call under way; Stop does.
 func (r *Runtime) Ended(do func(error)) (enough func()) {
 	var all []func()
 	for _, m := range r.members() {
@@ -109,8 +109,8 @@ func (r *Runtime) Ended(do func(error)) (enough func()) {
 	}
 }
 
-// Start starts all consumers, or none that does not run already: ctx bounds the wait for the
-// end of earlier runs (see [Consumer.Start]), and nobody begins before that is over.
+// Start starts all consumers that do not run already. ctx bounds the wait for the end of earlier
+// runs (see [Consumer.Start]): if it ends first nothing is started.
 func (r *Runtime) Start(ctx context.Context) error {
 	if err := r.each(func(c member) error { return c.free(ctx) }); err != nil {
 		return fmt.Errorf("framework: nothing was started: %w", err)
@@ -126,9 +126,9 @@ func (r *Runtime) Stop(ctx context.Context) error {
 	return r.each(func(c member) error { return c.Stop(ctx) })
 }
 
-// Run starts all consumers, waits until ctx ends or one of them cannot go on, and
-// stops them. One that is stopped meanwhile ends none of the others. It returns why, or
-// what Stop returned.
+// Run starts all consumers, waits until ctx ends or one of them cannot go on, and stops them. One
+// that is stopped on its own ends none of the others. It returns why they could not go on, and
+// what the stops returned.
 func (r *Runtime) Run(ctx context.Context) error {
 	run, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -146,7 +146,7 @@ func (r *Runtime) Ready() error {
 	return r.each(member.Ready)
 }
 
-// Err returns why consumers could not go on.
+// Err returns why consumers could not go on; nil if none has ended by itself.
 func (r *Runtime) Err() error {
 	return r.each(member.Err)
 }

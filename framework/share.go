@@ -16,7 +16,7 @@ import (
 // partition is to be another peer's.
 var ErrHandedOver = errors.New("the partition is handed over")
 
-// ErrLeaving is the same if the reason is that this peer stops.
+// ErrLeaving is an [ErrHandedOver] whose reason is that this peer stops.
 var ErrLeaving = fmt.Errorf("%w: this peer stops", ErrHandedOver)
 
 // A ShareConfig is what a [Share] may be told. Ledger must be given.
@@ -39,13 +39,13 @@ type ShareConfig struct {
 	Observer Observer           // default: nobody listens
 }
 
-// A Share is a peer without a source: it says which keys are this process's to work on, for
-// loops over what no source hands out, such as the rows of a table, files or an API.
+// A Share is a peer without a source: it says which keys are this process's to work on, for loops
+// over what no source hands out, such as the rows of a table, files or an API.
 //
-// A key that is admitted has a context that ends when its partition is to be handed over or
-// is lost; the partition is given up only once every admission of it was released. Several
-// admissions of one key in one process are not kept apart: that is the loop's affair. All
-// methods may be called concurrently.
+// The context of an admitted key ends when its partition is to be handed over or is lost; the
+// partition is given up only once all its admissions were released. Several admissions of one key
+// in one process are possible: to keep them apart is up to the loop. All methods may be called
+// concurrently.
 type Share struct {
 	name        string
 	cfg         ShareConfig
@@ -108,9 +108,9 @@ func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 }
 
 // Run takes part until ctx ends, then hands over: the contexts of all admissions end, and it
-// waits until they are released, for Timing.Shutdown, the cancel grace and 2 s at most. It
-// returns nil after that, or why it could not go on, or could not hand over everything. A
-// share runs once: another call is an error and changes nothing.
+// waits until they are released, for at most Timing.Shutdown, the cancel grace and 2 s. It
+// returns nil if all was handed over, otherwise what was not, or why it could not go on. A share
+// runs once: another call is an error and changes nothing.
 func (s *Share) Run(ctx context.Context) error { return s.runUntil(ctx, context.Background()) }
 
 // runUntil is Run, with an end of the handing over when hard ends.
@@ -158,9 +158,9 @@ func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 // Version is 0 before the first.
 func (s *Share) View() partition.View { return s.coordinator.View() }
 
-// ValidFor returns how long what is admitted may be believed to stay this peer's if the
-// ledger does not answer any more; 0: the lease may have run out. Of an admission whose context
-// has ended it says nothing.
+// ValidFor returns for how long what is admitted can be relied on to stay this peer's if the
+// ledger does not answer any more; 0: the lease may have run out. It says nothing of an admission
+// whose context has ended.
 func (s *Share) ValidFor() time.Duration { return s.coordinator.ValidFor() }
 
 // An Admission is leave to work on a key.
@@ -181,7 +181,8 @@ type Admission struct {
 // [transition.ErrTaken]): context.Cause says why.
 func (a *Admission) Context() context.Context { return a.ctx }
 
-// Release says that nothing is done for the key any more. It may be called again.
+// Release says that the work on the key has ended, and ends the context. Further calls do
+// nothing.
 func (a *Admission) Release() {
 	a.once.Do(func() {
 		a.cancel()
@@ -189,13 +190,12 @@ func (a *Admission) Release() {
 	})
 }
 
-// Admit reports whether key is this peer's to work on now, and gives leave to do so, unless
-// ctx has ended. The caller must Release what it was given. A key that the hash refuses is
-// nobody's.
+// Admit reports whether key is this peer's to work on now, and gives leave to do so, unless ctx
+// has ended. The caller must Release what it was given. A key that the hash refuses is nobody's.
 //
-// A key may become this peer's at any moment. A loop over a list that wants what is there of a key in its
-// order leaves a key alone, once it has passed over something of it, until it reads the list
-// again: see examples/poller.
+// A key may become this peer's at any moment, also in the middle of a pass over a list. A loop
+// that keeps the order within a key must therefore, once it has passed over an entry of that key,
+// leave the key alone until it reads the list again: see examples/poller.
 func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
 	id, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total)
 	if err != nil || ctx.Err() != nil || !s.coordinator.Valid(time.Now()) {
@@ -219,9 +219,9 @@ func (s *Share) Admit(ctx context.Context, key string) (*Admission, bool) {
 	}, true
 }
 
-// Await waits until key is this peer's to work on. It returns the error of ctx,
-// [ErrStopped] when the share is over, or at once that of a key which the hash refuses and
-// which is therefore nobody's (see [partition.Hash.Of]).
+// Await waits until key is this peer's to work on, and admits it as Admit does. It returns the
+// error of ctx, or [ErrStopped] once the share is over. For a key that the hash refuses, which is
+// nobody's, it returns at once with that error (see [partition.Hash.Of]).
 func (s *Share) Await(ctx context.Context, key string) (*Admission, error) {
 	id, err := s.cfg.Partitions.Hash.Of(key, s.cfg.Partitions.Total)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 // The token is to be given to what the job writes to: it can refuse older epochs.
 type Job func(ctx context.Context, t partition.Token) error
 
-// Single runs job on one peer of name at a time, wherever that is: where it runs it is left,
-// and when its peer leaves or dies another takes it over, within the bound of
-// transition.Timing. The context of the job ends when it is to run elsewhere; nobody
+// Single runs job on one peer of name at a time, whichever that is. It stays there until that
+// peer leaves or dies; then another takes it over, after a death within
+// [transition.Timing.Takeover]. The context of the job ends when it is to run elsewhere; nobody
 // else begins before the job has returned, unless its peer is dead or its lease ran out.
 //
-// A job that returns while it is this peer's runs again after a pause, of 20 ms at first and
-// of up to 2 s. A panic of it is an error, and so is runtime.Goexit, as testing's FailNow
-// does it. What it returns is told to observe, if that is not nil.
+// A job that returns while it is this peer's runs again after a pause, which grows from 20 ms to
+// 2 s. A panic of it is an error, and so is runtime.Goexit, which testing's FailNow calls. What
+// it returns is told to observe, if that is not nil.
 //
-// Single returns when ctx has ended and the job was handed over, or with why it cannot go on.
-// By default the job stays where it is: a peer that comes back stands by. With cfg.Strategy
-// partition.First{} it has a home, the peer that was there first, and is handed back when
-// that one returns under the same cfg.Peer within machine.Reservation (10 min); all peers
-// must say the same.
+// Single returns nil when ctx has ended and the job was handed over, otherwise why it could not
+// go on or hand over. By default a peer that comes back stands by. With cfg.Strategy
+// partition.First{} the job has a home, the peer that was there first, and is handed back when
+// that one returns under the same cfg.Peer within machine.Reservation (10 min); all peers must
+// say the same.
 //
 // cfg.Partitions must be one partition, which is the default here.
 func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe func(error)) error {

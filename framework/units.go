@@ -31,16 +31,16 @@ type Unit struct {
 	place *place
 }
 
-// Owned reports whether the unit is known to be this peer's at this moment. A process that
-// stood still goes on in the middle of its handlers, a moment before it finds out that their
-// contexts have to end: ask before each step that another owner would be harmed by. What is
-// to be handed over is this peer's until its handler has returned; what was lost never is again.
+// Owned reports whether the unit is known to be this peer's at this moment. A process that was
+// suspended goes on in the middle of its handlers, a moment before it finds out that their
+// contexts have to end: ask before each step that could harm another owner. What is to be handed
+// over is this peer's until its handler has returned; what was lost never is again.
 func (u Unit) Owned() bool { return u.share != nil && u.share.ValidFor() > 0 && !u.place.lost.Load() }
 
-// A UnitHandler does the work of a unit for as long as this peer owns it. It is to return
-// soon after ctx has ended, within the cancel grace if the ownership is lost; nobody else
-// begins before it has returned, unless this peer is dead or its lease ran out. What ended
-// ctx is its cause (context.Cause):
+// A UnitHandler does the work of a unit for as long as this peer owns it. It should return soon
+// after ctx has ended, and within the cancel grace if the ownership is lost. Nobody else begins
+// before it has returned, unless this peer is dead or its lease ran out. context.Cause(ctx) says
+// what ended ctx:
 //
 //	ErrRemoved              the unit is not in the list any more
 //	ErrHandedOver           another peer is to own it
@@ -49,8 +49,8 @@ func (u Unit) Owned() bool { return u.share != nil && u.share.ValidFor() > 0 && 
 //	transition.ErrTaken     the ledger has given it to another peer
 //	transition.ErrShutdown  the peer stops and has no time left
 //
-// If it returns while ctx stands, an error or a panic has it called again after a pause
-// (UnitsConfig.Retry); nil means that there is nothing more to do: it is not called again
+// If it returns an error or panics before ctx has ended, it is called again after a pause
+// (UnitsConfig.Retry). If it returns nil there is nothing more to do: it is not called again
 // before the unit has another owner, was removed and added again, or this peer starts anew.
 type UnitHandler func(ctx context.Context, u Unit) error
 
@@ -91,17 +91,18 @@ type UnitsConfig struct {
 	// Tags are what the peer has, for units that ask for some (countoff require NAME UNIT=TAGS).
 	// A unit asks with all others of its partition. That nobody has them is told as [Uncovered].
 	Tags partition.Tags
-	// Health says how the peer is; see [WithHealth]. Who is unwell keeps its seat and hands its
-	// units to those that are well. Default: always well.
+	// Health says whether the peer is well; see [WithHealth]. An unwell peer keeps its seat and
+	// hands its units to those that are well. Default: always well.
 	Health func(ctx context.Context) error
-	// Even has the units shared out evenly, by weight, to one unit: 10 over 3 peers are 4, 3
-	// and 3. A unit that is removed may move another then, and the table depends on what came
-	// first. All peers of a name do it or none; Strategy must not be given. Default: a table
-	// that depends on the peers alone, in which shares of few units are even by chance.
+	// Even shares the units out by weight as evenly as whole units go: 10 over 3 peers are 4, 3
+	// and 3. In return, removing a unit may move another, and the table depends on what came
+	// first. Either all peers of a name set it or none; Strategy must not be given with it.
+	// Default: a table that depends on the peers alone, in which shares of few units are even
+	// only by chance.
 	Even bool
-	// Strategy turns the peers into a table. Default partition.Rendezvous: the same peers
-	// and units always give the same table, and what a peer leaves or gets moves nothing
-	// between the others.
+	// Strategy turns the peers into a table. Default partition.Rendezvous: the same peers and
+	// units always give the same table, and when a peer comes or goes nothing moves between the
+	// others.
 	Strategy partition.Strategy
 	Observer Observer // default: nobody listens
 }
@@ -132,8 +133,8 @@ type Units struct {
 	session *unitsSession // the current or the last one; nil before the first Start
 }
 
-// NewUnits returns a peer that has not begun. It says all that is wrong at once, also that its stop
-// takes longer than the platform waits for (GraceVariable), and calls nobody.
+// NewUnits returns a peer that has not begun. It lists all that is wrong at once, which includes
+// a stop that takes longer than the platform waits ([GraceVariable]). It calls nobody.
 func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	cfg = cfg.withDefaults()
 	tags, wrong := partition.ParseTags(string(cfg.Tags))
@@ -178,7 +179,7 @@ func (u *Units) StopTimeout() time.Duration {
 	return u.cfg.Timing.Shutdown + u.cfg.Timing.CancelGrace + stopMargin
 }
 
-// CancelGrace is what a handler has to return in after its context ended.
+// CancelGrace is how long a handler may take to return once its context has ended.
 func (u *Units) CancelGrace() time.Duration { return u.cfg.Timing.CancelGrace }
 
 // Start begins to take part. It waits for no store; ctx bounds the wait for the end of an
@@ -222,12 +223,14 @@ func (u *Units) begin() {
 
 func (u *Units) hear(do func(error)) (enough func()) { return u.ends.hear(do) }
 
-// Stop hands over what this peer has and leaves. The handlers' contexts end as soon as
-// others wait for their units, at the latest a moment later. If ctx ends first the stop is
-// hard: they end at once, and what has not returned within the cancel grace is free when
-// the lease ends. It returns after the last handler has, so that none may call it, with an
-// error if not everything was handed over. A peer that does not run is left alone: why it
-// has ended by itself is what [Units.Err] says.
+// Stop hands over what this peer has and leaves. The context of a handler ends as soon as another
+// peer waits for its unit, at the latest after a settle time and two beats (5 s by default), or
+// half the shutdown if that is less. If ctx ends first the stop is hard: all contexts end at
+// once, and what has not returned within the cancel grace is free when the lease ends.
+//
+// Stop returns after the last handler, so that no handler may call it, with an error if not
+// everything was handed over. A peer that does not run is left alone; [Units.Err] says why it has
+// ended by itself.
 func (u *Units) Stop(ctx context.Context) error {
 	u.mu.Lock()
 	s := u.session
@@ -264,8 +267,8 @@ func (u *Units) Run(ctx context.Context) error {
 	}
 }
 
-// Done is closed when nothing of the current run is left; [Units.Err] says why. Before the
-// first Start it is nil.
+// Done is closed when nothing of the current run is left; [Units.Err] says why it ended by
+// itself. Before the first Start it is nil.
 func (u *Units) Done() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -275,8 +278,8 @@ func (u *Units) Done() <-chan struct{} {
 	return u.session.done
 }
 
-// Err returns which units they are and why the peer could not go on, once it has ended: nil
-// before and after an orderly stop.
+// Err returns why the peer could not go on, with its name, once it has ended. It is nil before
+// that, and after a run that was stopped.
 func (u *Units) Err() error {
 	u.mu.Lock()
 	s := u.session
@@ -304,7 +307,7 @@ func (u *Units) View() partition.View {
 	return partition.View{Index: -1}
 }
 
-// ValidFor returns how long this peer may believe to own what it owns if the ledger does not
+// ValidFor returns for how long this peer can rely on owning what it owns if the ledger does not
 // answer any more; 0 if it owns nothing now.
 func (u *Units) ValidFor() time.Duration {
 	if s := u.share(); s != nil {
@@ -333,8 +336,8 @@ func (u *Units) Owned() []Unit {
 	return all
 }
 
-// Ready returns nil if the peer is a member and has read the list, otherwise what is
-// missing.
+// Ready returns nil if the peer is a member, its lease stands, it is well (see
+// UnitsConfig.Health) and it has read the list; otherwise it says what is missing.
 func (u *Units) Ready() error {
 	u.mu.Lock()
 	s := u.session
