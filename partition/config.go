@@ -32,8 +32,9 @@ const (
 	Murmur2  Hash = "murmur2"  // that of Kafka's producers, for topics
 )
 
-// Of returns the partition of key. It fails if the hash is [ByID] and the key is
-// not a decimal number.
+// Of returns the partition of key among total. It fails if the hash is [ByID] and the key is not
+// a decimal number below 2^64. A hash that is none of the three is treated as [XXHash64]: it is
+// Config.Validate that refuses it. Of panics if total is not positive.
 func (h Hash) Of(key string, total int) (ID, error) {
 	switch h {
 	case ByID:
@@ -65,7 +66,7 @@ func decimal(s string) (n uint64, ok bool) {
 // A Config is what all peers and producers of a name agree on. The first of them
 // writes it; who differs is refused ([ErrConfig]).
 type Config struct {
-	// Total is the number of partitions, 0 .. Total-1. Default 256.
+	// Total is the number of partitions, 0 .. Total-1. Default 256, at most [MaxTotal].
 	Total int
 	// Hash is how a key finds its partition. Default xxhash64.
 	Hash Hash
@@ -91,7 +92,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate says all that is wrong with c.
+// Validate says all that is wrong with c, apart from Requires, which are [CheckRequirements]'s.
+// It fills in no defaults: a zero Config is wrong.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Total < 1 || c.Total > MaxTotal {

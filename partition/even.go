@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// Even shares out what is in the partitions instead of the partitions: those that have
-// something in them, so that each member gets its share of the pieces by weight, and the
-// others as [Sticky] does. It moves the least from the table that was in force. It is for a
-// few long-lived pieces of work, which a hash spreads over the partitions by chance.
+// Even shares out what is in the partitions instead of the partitions themselves. Those that have
+// something in them are dealt out so that each member gets its share of the pieces, by weight;
+// the others are shared out as [Sticky] does. It moves the least from the table that was in
+// force. It is for a few long-lived pieces of work, which a hash alone spreads over the
+// partitions by chance.
 //
-// It is even to one piece where no partition has two; where some have, to what the fullest
-// has. Assigning P ids to n members takes O(P log P + B n), B being those that are busy.
+// It is even to one piece where no partition has two, otherwise to as many as the fullest
+// partition has. Assigning P ids to n members takes O(P log P + B n), B being the number of those
+// that have something in them.
 type Even struct {
 	// Busy are the ids that have something in them, each as often as it has pieces, in the
 	// order in which they are to stay: what has to move is taken from the end.

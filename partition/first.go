@@ -2,9 +2,9 @@ package partition
 
 import "slices"
 
-// First gives everything to the living member with the least seat, and back to it when it
-// was gone: the others stand by. It is for work that one peer at a time does, and that has
-// a home. It is not among those that [StrategyByName] knows, which share out.
+// First gives everything to the living member with the least seat, and gives it back to a member
+// that returns to a lesser one; the others stand by. It is for work that one peer at a time does
+// and that has a home. [StrategyByName] does not know it: it shares nothing out.
 type First struct{}
 
 // Name returns "first".

@@ -6,12 +6,12 @@ import (
 	"sort"
 )
 
-// Jump places partitions by jump consistent hash (Lamping and Veach, 2014) over the
-// members' seats, or indexes where there are no seats: anybody can compute it who knows the number of members, and one
-// that joins with the next seat moves the least possible. A member that is Down
-// keeps its seat, and what falls to it is hashed again over the others, so that
-// its share spreads over the living and comes back whole. It is even only by
-// chance, and weights do not matter to it.
+// Jump places partitions by jump consistent hash (Lamping and Veach, 2014) over the members'
+// seats, or their indexes where there are no seats: anybody can compute it who knows the number
+// of members, and a member that joins with the next seat moves the least possible. A member that
+// is Down keeps its seat; what falls to it is hashed again over the others, so that its share
+// spreads over the living and comes back whole. It is even only by chance, and weights do not
+// matter to it.
 type Jump struct{}
 
 // Name returns "jump".

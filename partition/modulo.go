@@ -1,10 +1,10 @@
 package partition
 
-// Modulo gives the partition p to the living member number p modulo their count, by
-// index: what anybody can compute who knows an index and a number of replicas. It is
-// even to one partition where it shares out all of them, and moves almost everything whenever
-// the count changes. Of a group (see [Assign]) it is as even as the numbers of its partitions.
-// Weights do not matter to it.
+// Modulo gives partition p to the living member number p modulo their count, by index: anybody
+// can compute it who knows an index and a number of replicas. It is even to one partition where
+// it shares out all of them, but moves almost everything whenever the count changes. A group (see
+// [Assign]) it shares out only as evenly as the numbers of its partitions happen to be. Weights
+// do not matter to it.
 type Modulo struct{}
 
 // Name returns "modulo".

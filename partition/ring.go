@@ -6,11 +6,12 @@ import (
 	"sort"
 )
 
-// Ring lays members and ids on a circle. Each id in turn is taken once, by the next
-// member clockwise that is not full; full is its even share, by weight. So it is even
-// to one partition without looking back, and anybody can compute it who knows the
-// peer ids; when somebody comes or goes it moves about twice the least
-// possible, because what finds a member full goes on to another.
+// Ring lays members and ids on a circle. Each id in turn is taken once, by the next member
+// clockwise that is not full; full is its even share, by weight. This is consistent hashing
+// (Karger et al., 1997) with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016), the bound
+// being the even share itself. So it is even to one partition without looking back, and anybody
+// can compute it who knows the peer ids. When somebody comes or goes it moves about twice the
+// least possible, because what finds a member full goes on to another.
 type Ring struct{}
 
 // Name returns "ring".

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// Sticky shares out evenly, to one partition, by weight, and moves the least
-// possible from the table that was in force: everybody keeps what is within its
-// share, and only the surplus and what the dead had is dealt out. It is the default.
+// Sticky shares out evenly, to one partition, by weight, and moves the least possible from the
+// table that was in force: everybody keeps what is within its share, and only the surplus and
+// what the dead had is dealt out. Units are shared out apart from the partitions, so that no peer
+// gets all of them. It is the default.
 //
-// It needs that table, which the sealed roll has; without one it is even all the
-// same. Assigning P ids to n members takes O(P log P + n log n).
+// It needs that table, which the sealed roll has; without one it is even all the same. Assigning
+// P ids to n members takes O(P log P + n log n).
 type Sticky struct{}
 
 // Name returns "sticky".
