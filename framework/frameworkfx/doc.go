@@ -16,8 +16,7 @@
 // two handlers for one type, numbers out of range, budgets that do not fit) is one
 // error at start that lists it all: a [StartError].
 //
-// [Run] owns the signals and the stop timeout. An application that calls fx's Run
-// itself must give fx.StopTimeout at least the longest Config.StopTimeout of its
-// consumers, since fx's default of 15 s is less than theirs: when it ends, draining
-// turns hard.
+// [Run] owns the signals and the stop timeout. An application that calls fx's Run itself must
+// set fx.StopTimeout to at least the [framework.Runtime.StopTimeout] of its consumers and units,
+// 28 s by default: fx's own default of 15 s is less, and when it ends, draining turns hard.
 package frameworkfx

@@ -56,30 +56,31 @@ type Source struct {
 	// Close frees what was opened for the source, where New fails: fx stops nothing of an
 	// application that it could not build. Nil: nothing was.
 	Close func()
-	// Err is why there is neither: it is listed with all else that is wrong,
-	// while the error of a constructor would hide the others.
+	// Err is why there is no source: it is listed with all else that is wrong, while the
+	// error of a constructor would hide the rest.
 	Err error
 }
 
-// A Middleware wraps the handlers of a consumer, of all if Consumer is empty.
-// Value groups have no order, so each says its own: the least is the outermost,
-// equal ones are as if they commuted.
+// A Middleware wraps the handlers of a consumer, of all if Consumer is empty. Value groups have
+// no order, so each says its own: the least is the outermost. Which of equal ones is the outer
+// one is not defined.
 type Middleware struct {
 	Consumer string
 	Order    int
 	Wrap     framework.Middleware
 }
 
-// A Health says how the peer of a consumer, or of units of that name, is; of all if Consumer
-// is empty: nil is well. See framework.WithHealth. Of several all must return nil.
+// A Health says whether the peer of a consumer, or of units of that name, is well; of all if
+// Consumer is empty. See framework.WithHealth. Of several checks all must return nil, in the time
+// of one.
 type Health struct {
 	Consumer string
 	Check    func(context.Context) error
 	Err      error // why there is none; see Source.Err
 }
 
-// A Setting is what a consumer is told beside its source and handlers. There may be
-// one for each.
+// A Setting is what a consumer is told beside its source and handlers. Two for one consumer are
+// an error.
 type Setting struct {
 	Consumer string
 	Config   framework.Config

@@ -21,8 +21,8 @@ func Handle(consumer, typ string, h any) fx.Option {
 	return route(consumer, framework.Route{Type: typ}, h)
 }
 
-// Otherwise gives the tasks of all types that have no handler of their own to h,
-// which is as in Handle.
+// Otherwise gives the tasks of all types that have no handler of their own to h, which may be
+// what it may be in [Handle].
 func Otherwise(consumer string, h any) fx.Option {
 	return route(consumer, framework.Route{Any: true}, h)
 }
@@ -87,7 +87,8 @@ func Use(consumer string, order int, m framework.Middleware) fx.Option {
 		fx.ResultTags(MiddlewareGroup)))
 }
 
-// Configure sets the numbers of consumer, and replaces other collaborators of it.
+// Configure sets the numbers of consumer, and replaces collaborators of it. A consumer is
+// configured once at most.
 func Configure(consumer string, cfg framework.Config, opts ...framework.Option) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func() Setting {
@@ -104,8 +105,9 @@ func From(consumer string, s sources.Source, l transition.Ledger) fx.Option {
 		fx.ResultTags(SourceGroup)))
 }
 
-// Observe adds an observer of all consumers: constructor is one, a func(framework.Event), or a
-// function that returns one, or an error, with whatever the application provides as its parameters.
+// Observe adds an observer of all consumers and units. constructor is one, a
+// func(framework.Event), or a function that returns one, or one and an error, with whatever the
+// application provides as its parameters.
 func Observe(constructor any) fx.Option {
 	switch o := constructor.(type) {
 	case nil:
@@ -125,8 +127,8 @@ func Observe(constructor any) fx.Option {
 	return fx.Provide(fx.Annotate(constructor, fx.As(new(framework.Observer)), fx.ResultTags(ObserverGroup)))
 }
 
-// Healthy lets the peer of consumer, which may be a name of units, or of all if it is empty,
-// say how it is; see framework.WithHealth. constructor is the check, a
+// Healthy lets the peer of consumer, which may also be a name of units, or every peer if it is
+// empty, say whether it is well; see framework.WithHealth. constructor is the check, a
 // func(context.Context) error, or a function that returns one, with whatever the application
 // provides as its parameters.
 func Healthy(consumer string, constructor any) fx.Option {

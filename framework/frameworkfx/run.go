@@ -31,7 +31,7 @@ const (
 	ExitHard   = 6 // stopped before everything was handed over
 )
 
-// ExitCode returns the code that err is worth.
+// ExitCode returns the exit code for err, of [ExitOK] and the others.
 func ExitCode(err error) int {
 	var wrong *StartError
 	var unheard *transition.UnheardError
@@ -56,18 +56,20 @@ const (
 	lastWord = 100 * time.Millisecond
 )
 
-// Run runs an application of Module and opts until SIGINT or SIGTERM, or until a
-// consumer cannot go on, and returns the code to exit with. It says on stderr why,
-// if it is not ExitOK.
+// Run runs an application of [Module] and opts until SIGINT or SIGTERM comes or a consumer cannot
+// go on, and returns the code to exit with. If that is not [ExitOK] it says on stderr why.
 //
-// It owns the signals: the first begins to drain, a second one stops at once
-// (handlers are cancelled), a third does not wait for anything; those that come together are
-// one (see signals.Together). The stop timeout is
-// the longest Config.StopTimeout of the consumers, whatever fx.StopTimeout says:
-// by default 28 s. Consumers that have not been stopped by then, because a hook of the
-// application took it all, are stopped at once. fx's own events go to the application's *zap.Logger, if
-// there is one, at the debug level. If there is none, what goes wrong with a consumer is
-// written to stderr, a line each; provide zap.NewNop() to hear nothing.
+// It owns the signals: the first begins to drain, a second one stops at once (handlers are
+// cancelled), a third does not wait for anything. Those that come together are one (see
+// signals.Together).
+//
+// The stop timeout is the longest one of the consumers and units, 28 s by default, whatever
+// fx.StopTimeout says. Consumers that have not been stopped by then, because a hook of the
+// application took all of it, are stopped at once.
+//
+// fx's own events go to the application's *zap.Logger, if there is one, at the debug level. If
+// there is none, what goes wrong with a consumer is written to stderr, a line each; provide
+// zap.NewNop() to hear nothing.
 func Run(opts ...fx.Option) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

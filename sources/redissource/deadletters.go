@@ -45,10 +45,10 @@ type DeadLetter struct {
 	element string // as it stands in its list
 }
 
-// Name is what d is called where it has to be told from others that have its ID, or none: its
-// partition and position, as in 3/17. What nobody could read has no position in the log: that of
-// a line is the one in its list, and another line, or none at all, may have it too. A part of a
-// hash of it tells them apart: 0/17-9f86d081.
+// Name tells d from other letters that have its ID, or none: it is its partition and position, as
+// in 3/17. A letter that nobody could read has no position in the log: a line has that in its
+// list, which another line may have had as well. Part of a hash of its text tells those apart:
+// 0/17-9f86d081.
 func (d DeadLetter) Name() string {
 	place := fmt.Sprintf("%v/%d", d.Partition, d.Position)
 	if d.ID != "" || d.element == "" {
@@ -57,8 +57,8 @@ func (d DeadLetter) Name() string {
 	return fmt.Sprintf("%s-%08x", place, uint32(xxhash.Sum64String(d.element)))
 }
 
-// Same reports whether d and e stand as one and the same text in their list: either may be taken for
-// the other.
+// Same reports whether d and e stand as one and the same text in the list of one partition, so
+// that either may be taken for the other.
 func (d DeadLetter) Same(e DeadLetter) bool {
 	return d.Partition == e.Partition && d.element == e.element
 }

@@ -46,8 +46,9 @@ type Ingress struct {
 	// KeyField names the field of the line, a JSON object, that is the task's key: a
 	// string or a number. Default: the tasks have no key and no order.
 	KeyField string
-	// Key, if set, returns the key of a line, in place of KeyField. An error, or a panic,
-	// makes the line a dead letter. It is called by one goroutine at a time.
+	// Key returns the key of a line; KeyField must be empty then. An error, or a panic, makes the
+	// line a dead letter. It is called by one goroutine at a time. Default: KeyField says the
+	// key.
 	Key func(line []byte) (string, error)
 	// IDField names the field that is the task's ID. Where it is empty or missing, and
 	// by default, the ID is made of the list, an era and the line's position.

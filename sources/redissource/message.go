@@ -20,18 +20,18 @@ type Message struct {
 	Key     string // partition and order; empty: any partition (one of its ID if it is Unique), no order
 	Payload []byte
 	Headers map[string]string
-	// At is when it may be handled first, by the store's clock; Delay is the same
-	// counted from when the store hears of it. Of both zero it is at once; not both
-	// may be set. A scheduled task comes after those that were enqueued meanwhile,
-	// also of its key. Neither may be more than 100 years ahead, nor UniqueFor.
+	// At is when the task may first be handled, by the store's clock; Delay is the same, counted
+	// from when the store hears of it. If both are zero that is at once; only one may be set. A
+	// scheduled task comes after those that were enqueued meanwhile, also of its key. At, Delay
+	// and UniqueFor may be 100 years ahead at most.
 	At    time.Time
 	Delay time.Duration
-	// Unique asks that no other unique task with this ID waits or runs in the partition of
-	// this Key, or of this ID where there is no Key: if one does, this message is a
-	// duplicate. It ends when the task is done or dead, at the latest UniqueFor after it
-	// was due. Needs an ID. A task that was enqueued without it is not seen.
+	// Unique asks that no other unique task with this ID waits or runs in the partition of this
+	// Key, or without a Key in that of this ID: if one does, this message is a duplicate. The
+	// lock ends when the task is done or dead, at the latest UniqueFor after it was due. It needs
+	// an ID. A task that was enqueued without Unique is not seen.
 	Unique bool
-	// UniqueFor bounds Unique. Default 24 h.
+	// UniqueFor bounds Unique. Default 24 h, at least 1 ms.
 	UniqueFor time.Duration
 }
 
@@ -59,9 +59,9 @@ var (
 	// ErrBacklog means that the log of the message's partition is as long as the
 	// producer's MaxBacklog allows.
 	ErrBacklog = errors.New("the backlog is full")
-	// ErrUnknown means that the message was sent and not answered: it may have been
-	// enqueued, or be enqueued still. To enqueue it again may double it, unless it
-	// was unique the first time and is so again, under the same ID.
+	// ErrUnknown means that the message was sent and not answered: it may have been enqueued, or
+	// may still be. To enqueue it again may double it, unless it is unique, under the same ID,
+	// both times.
 	ErrUnknown = errors.New("unknown whether it was enqueued")
 )
 

@@ -37,16 +37,16 @@ type Resized struct {
 // the partitions.
 var ErrPlanned = errors.New("a batch of an ingress list is under way: start a peer as before until the list is empty, stop it, and try again")
 
-// Resize moves the tasks of name to another number of partitions, those of a key in
-// their order: waiting, delayed and dead ones, with what is known of their runs and with
-// the locks of their ids. It is refused while anybody may work under the name; from its
-// begin to its end peers and producers refuse to start, and producers that run are
-// refused to push. A retry that waited is due at once.
+// Resize moves the tasks of name to another number of partitions: waiting, delayed and dead ones,
+// those of a key in their order, with what is known of their runs and with the locks of their
+// ids. It is refused while anybody may work under the name. From its beginning to its end peers
+// and producers refuse to start, and producers that run are refused. A retry that was waiting is
+// due at once.
 //
-// It may be broken off at any moment, by a crash as well: called again, it goes on where
-// it was. Until it has ended nobody can work under the name. Of two calls at once the later one
-// goes on, and the other does nothing any more, also if it was paused and wakes up long after;
-// it ends with [sources.ErrFenced] or [redisconfig.ErrTaken].
+// It may be broken off at any moment, also by a crash: called again, it goes on where it was.
+// Until it has ended nobody can work under the name. Of two calls at once the later one goes on;
+// the other, even if it was paused and wakes up long after, does nothing more and ends with
+// [sources.ErrFenced] or [redisconfig.ErrTaken].
 func Resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
 	out, err := resize(ctx, client, name, to, cfg)
 	if err != nil {

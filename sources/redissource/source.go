@@ -23,8 +23,8 @@ type Config struct {
 	// compared otherwise. Default: what stands there, else 256 and xxhash64.
 	Partitions int
 	Hash       partition.Hash
-	// Window is the most tasks of a partition between the first that is not
-	// finished and the last that was read. Default 2,048.
+	// Window is the most tasks of a partition between the first that is not finished and the last
+	// that was read. Default 2,048, at most 65,536.
 	Window int
 	// CrashLimit is how many crashes of its peer a task may be charged with; the
 	// last of them makes it a dead letter. Default 3.
@@ -32,17 +32,17 @@ type Config struct {
 	// Ingress are plain lists whose lines become tasks. All peers of the name have the
 	// same ones. Default: none.
 	Ingress []Ingress
-	// Stuck is called when a partition is read no further, since too many tasks
-	// (eight windows, 8,192 at most) wait behind one key that does not get done, and again when
-	// that is over. It must not block. Default: nobody is told.
+	// Stuck is called when a partition is read no further because too many tasks (eight windows,
+	// 8,192 at most) wait behind one key that does not get done, and again when that is over. It
+	// must not block. Default: nobody is told.
 	Stuck func(Stuck)
 	// Jobs are periodic tasks. All peers of the name have the same ones. Default: none.
 	Jobs []jobs.Entry
-	// Ticked is called when ticks of jobs were fired or passed over, and when they could
-	// not be. It must not block. Default: nobody is told.
+	// Ticked is called when ticks of jobs were fired or passed over, or could not be. It must not
+	// block. Default: nobody is told.
 	Ticked func(Ticked)
-	// Buried is called when tasks became dead letters that no handler was given. It must
-	// not block. Default: nobody is told.
+	// Buried is called when tasks that no handler was given became dead letters. It must not
+	// block. Default: nobody is told.
 	Buried func(sources.Buried)
 }
 

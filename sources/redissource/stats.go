@@ -138,11 +138,12 @@ type Queued struct {
 	Unread bool
 }
 
-// Peek returns what is open in partition id of name, oldest first; of the log at most the
-// first limit elements are looked at, or all where limit is 0. Many, or large ones, are read a few at
-// a time: then it is no one moment, and what ends or comes meanwhile may be among them or not.
-// It reads payloads and so costs what they weigh: for people and observers. What a client that reads from
-// replicas is told of crashed and retried tasks may be older than the rest.
+// Peek returns what is open in partition id of name, oldest first. Of the log it looks at the
+// first limit elements at most, or at all if limit is 0. Many or large elements are read a few at
+// a time; what they show is then no single moment, and what ends or comes meanwhile may be among
+// them or not. It reads payloads and so costs what they weigh: for people and observers. Through
+// a client that reads from replicas, what it knows of crashed and retried tasks may be older than
+// the rest.
 func Peek(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int) ([]Queued, error) {
 	k, elements := KeysOf(name, id), make(map[string]string)
 	take := func(position, element string) { elements[position] = element }

@@ -48,14 +48,16 @@ type Config struct {
 	// Source is what the source is told: partitions, ingress lists, limits. Its
 	// Stuck, Ticked and Buried need not be set: events tell of it. Jobs adds to its Jobs.
 	Source redissource.Config
-	// Indexer and, for Interval, how often a peer is counted and what turns its
-	// index into partitions. Default: Roster.
-	Indexer  Indexer
+	// Indexer says who tells a peer which partitions it should have. Default Roster.
+	Indexer Indexer
+	// Interval, Strategy and Counter are for the indexer Interval alone. Interval is how often a
+	// peer is counted, default 5 s; Strategy turns its index into partitions, default
+	// partition.Modulo (with the rolls, framework.WithStrategy sets it); Counter is where peers
+	// count themselves, as in etcd (module transition/etcdledger) or NATS (module
+	// partition/intervalindexer/natscounter), default beside the tasks.
 	Interval time.Duration
 	Strategy partition.Strategy
-	// Counter is where peers count themselves if not beside the tasks, for Interval: as in
-	// etcd (module transition/etcdledger) or NATS (module partition/intervalindexer/natscounter).
-	Counter intervalindexer.Counter
+	Counter  intervalindexer.Counter
 	// Deployment says what the consumer belongs to, so that two deployments which were
 	// given one name by mistake are noticed. It must be the same for all versions of
 	// one. Default: the environment variable COUNTOFF_DEPLOYMENT, else the path of the
