@@ -73,10 +73,11 @@ func (c *Client) Enqueue(key string, task *asynq.Task, opts ...asynq.Option) (*a
 	return c.EnqueueContext(context.Background(), key, task, opts...)
 }
 
-// EnqueueContext enqueues a task: tasks of one key run one at a time, in the order in
-// which they became pending. Those with an empty key go round robin and are unordered; where
-// opts, and not only the task's own, have Unique or TaskID, the queue is that of what no other
-// task may have, since asynq looks for the other one in the same queue.
+// EnqueueContext enqueues a task. Tasks of one key run one at a time, in the order in which they
+// became pending. Those with an empty key go round robin and are unordered, unless opts have
+// Unique or TaskID (those that the task itself was made with do not count): then the queue
+// follows from what may be there only once, since asynq looks for the other task in the same
+// queue alone.
 func (c *Client) EnqueueContext(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	if !utf8.ValidString(key) {
 		return nil, fmt.Errorf("asynqsource: key %q: want UTF-8, as asynq's messages are", key)

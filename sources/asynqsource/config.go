@@ -36,8 +36,8 @@ type Config struct {
 	Ingress []string
 	// Key gives keys to tasks that come without. Default: they have none.
 	Key KeyFunc
-	// Window is how far a queue is taken ahead: how many tasks are active at once, those
-	// aside that wait behind a key which waits for a retry. Default 1,024.
+	// Window is how far a queue is taken ahead: how many tasks are active at once, not counting
+	// those that wait behind a key which waits for a retry. Default 1,024.
 	Window int
 	// CrashLimit is how many crashes of its peer a task may be charged with; the last
 	// of them archives it. Default 3.
@@ -45,11 +45,11 @@ type Config struct {
 	// Connections is how many empty queues are waited on, each on a connection of its
 	// own; the others are looked at twice a second. Default 64; negative: none.
 	Connections int
-	// Plain says what to do about an asynq.Server of somebody else on these queues, a plain
-	// one, which asks no fence, or one of the peers of another name. Default Refuse.
+	// Plain says what to do about somebody else's asynq.Server on these queues: a plain one,
+	// which asks no fence, or a peer of another name. Default Refuse.
 	Plain PlainPolicy
-	// Found is told of such a server, each time it is seen, by [Alarm] and [Refuse]
-	// alike. It must not block. Default: nobody is told.
+	// Found is told of such a server each time it is seen, under [Alarm] and [Refuse] alike. It
+	// must not block. Default: nobody is told.
 	Found func(Plain)
 	// Buried is called when tasks were archived that no handler was given. It must not
 	// block. Default: nobody is told.

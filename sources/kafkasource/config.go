@@ -58,21 +58,19 @@ type Config struct {
 	// tools that show lag. No consumer may subscribe with it. Default: the name;
 	// NoGroup: none.
 	Group string
-	// Start is where a partition begins that nobody has opened and the group does
-	// not know: Earliest or Latest. Partitions that are added after the name has begun begin
-	// at their beginning: those are what the group does not know although it knows others.
-	// Without a group, and where the store commits to it itself, only a peer that was there
-	// when they were added knows that. Default Earliest.
+	// Start is where a partition begins that nobody has opened and that the group does not know:
+	// Earliest or Latest. Default Earliest. Partitions that are added after the name has begun
+	// are read from their beginning; they are those that the group does not know although it
+	// knows others. Without a group, and where the store itself commits to it, only a peer that
+	// was there when they were added can tell them.
 	Start Place
-	// OutOfRange says what becomes of a partition whose stored position the topic
-	// does not have, because its retention has overtaken us or it was made anew:
-	// Earliest, Latest, or Fail, which opens it no more until a person has decided.
-	// Default Fail.
+	// OutOfRange says what becomes of a partition whose stored position the topic does not have,
+	// because its retention has overtaken us or it was made anew: Earliest, Latest, or Fail,
+	// which does not open it again until a person has decided. Default Fail.
 	OutOfRange Place
-	// DeadTopic gets the dead letters, each in the partition of its number. Topics may
-	// share one: each letter says which it is of. It is
-	// created with as many partitions as Topic if it does not exist and the broker
-	// lets us. Default: Topic + ".dead".
+	// DeadTopic gets the dead letters, each in the partition of its number. Topics may share one:
+	// each letter says which it is of. If it does not exist and the broker lets us, it is created
+	// with as many partitions as Topic. Default: Topic + ".dead".
 	DeadTopic string
 	// Window is the most records of a partition between the first that is not
 	// finished and the last that was taken in. Default 2,048.
@@ -92,21 +90,21 @@ type Config struct {
 	// Look is how often the topic is asked whether it has grown, and where its
 	// partitions end, which is kept for people to see. Default 10 s.
 	Look time.Duration
-	// Grown is called with each Look that finds more partitions than the first:
-	// it tells the ledger, which may forget it in a fail-over and takes the same
-	// number any number of times. Default: nobody is told, and new partitions are
-	// worked after the peers were started again.
+	// Grown is called with each Look that finds more partitions than the first one did. It tells
+	// the ledger, which may forget the number in a fail-over and so is told it any number of
+	// times. Default: nobody is told, and new partitions are worked on after the peers were
+	// started again.
 	Grown func(ctx context.Context, total int) error
-	// Stuck is called when a partition is read no further, since too many tasks
-	// (eight windows, 8,192 at most) wait behind one key that does not get done, and again when
-	// that is over. It must not block. Default: nobody is told.
+	// Stuck is called when a partition is read no further because too many tasks (eight windows,
+	// 8,192 at most) wait behind one key that does not get done, and again when that is over. It
+	// must not block. Default: nobody is told.
 	Stuck func(Stuck)
 	// Buried is called when tasks became dead letters that no handler was given. It must
 	// not block. Default: nobody is told.
 	Buried func(sources.Buried)
-	// Warn is told what is worth a look but stops nothing: a commit to the group
-	// that failed, a partition that went on elsewhere (*OutOfRangeError). It must not
-	// block. Default: nobody is told.
+	// Warn is told what deserves a look but stops nothing: a commit to the group that failed, a
+	// partition that went on elsewhere (*OutOfRangeError). It must not block. Default: nobody is
+	// told.
 	Warn func(error)
 }
 

@@ -14,19 +14,21 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
-// Requeue writes the dead letters of name, which works Topic, back to the partitions that they came
-// from, oldest first, so that those of a key keep their order, and returns how many. Where Topic has
-// not got that partition any more they go to the one of their key. It ends with
-// the letters that were there when it began. match says which; those that it refuses are
-// dropped. Nil: all. So is what cannot be run again, since it is no dead letter of ours, or its
-// record was gone before it died; the error says that there was some, after the rest was done.
-// Letters of other names and topics are left to those, and other names that work Topic pass over
-// what is requeued; a consumer of another kind sees it.
+// Requeue writes the dead letters of name, which works Topic, back to the partitions that they
+// came from, oldest first, so that those of a key keep their order, and returns how many. If
+// Topic does not have that partition any more they go to the one of their key. It ends with the
+// letters that were there when it began.
 //
-// Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the
-// group DeadTopic + "." + name + ".requeued", also when a letter could not be written: called again it
-// goes on from there. After a crash it may write some a second time. The records get the
-// present time, since retention would take them away otherwise, and keep their id.
+// match says which letters to requeue, nil all of them; those that it refuses are dropped. So is
+// what cannot be run again, because it is no dead letter of ours or its record was gone before it
+// died: of that the error tells, after the rest was done. Letters of other names and topics are
+// left to those. Other names that work Topic pass over what is requeued; a consumer of another
+// kind sees it.
+//
+// Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the group
+// DeadTopic + "." + name + ".requeued", also when a letter could not be written: called again it
+// goes on from there. After a crash it may write some a second time. The records get the present
+// time, since retention would take them away otherwise, and keep their id.
 func Requeue(ctx context.Context, name string, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
 	foreign := 0
 	var first error // why the first of them is
