@@ -20,21 +20,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 	said := it.native
 	switch d.Outcome {
 	case sources.Done:
-		c := content{keep: it.retention, lock: it.uniqueKey}
-		if s.Grant.ID.IsUnit() { // it goes on elsewhere
-			c.keep = 0
-			if s.keepLocks {
-				c.lock = ""
-			}
-		}
-		if said.is(kindComplete) || said.is(kindDone) && (it.uniqueKey != "" || s.source.modest.Load()) {
-			c.native = said
-		} else if c.keep > 0 {
-			c.message = completed(it.raw, now)
-			if said.is(kindDone) { // revoked: nothing is kept
-				c.keep = 0
-			}
-		}
+		c := s.done(it, now)
 		before := s.Log.Seq()
 		seq := s.Log.Settle(pos, progress.Done, d.Attempt)
 		if s.Log.Seq() != before {
@@ -48,12 +34,9 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
-		switch {
-		case said.is(kindRetry):
+		c := again(it, d, now)
+		if said.is(kindRetry) { // its message, not its script: the task keeps its place
 			c.message, c.quiet = said.message(), !said.failure()
-		case said.is(kindRequeue):
-			c.message, c.quiet = it.raw, true
 		}
 		before := s.Log.Seq()
 		seq := s.note(pos, progress.Retry, d.Attempt, c)
@@ -62,12 +45,9 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		}
 		return seq, nil
 	case sources.Requeue:
-		c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
-		switch {
-		case said.is(kindRetry):
+		c := again(it, d, now)
+		if said.is(kindRetry) {
 			c.native = said
-		case said.is(kindRequeue):
-			c.message, c.quiet = it.raw, true
 		}
 		return s.note(pos, progress.Requeue, d.Attempt, c), nil
 	case sources.Dead:
@@ -78,4 +58,33 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		return s.note(pos, progress.Dead, d.Attempt, c), nil
 	}
 	return 0, errors.New("a settlement without an outcome")
+}
+
+// done is what there is to say of a task that is done.
+func (s *stream) done(it *item, now time.Time) content {
+	said, c := it.native, content{keep: it.retention, lock: it.uniqueKey}
+	if s.Grant.ID.IsUnit() { // it goes on elsewhere
+		c.keep = 0
+		if s.keepLocks {
+			c.lock = ""
+		}
+	}
+	if said.is(kindComplete) || said.is(kindDone) && (it.uniqueKey != "" || s.source.modest.Load()) {
+		c.native = said
+	} else if c.keep > 0 {
+		c.message = completed(it.raw, now)
+		if said.is(kindDone) { // revoked: nothing is kept
+			c.keep = 0
+		}
+	}
+	return c
+}
+
+// again is what there is to say of a task that is to run again.
+func again(it *item, d *sources.Settlement, now time.Time) content {
+	c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
+	if it.native.is(kindRequeue) { // given back: no failure
+		c.message, c.quiet = it.raw, true
+	}
+	return c
 }
