@@ -105,45 +105,17 @@ func (p *pool) due(now time.Time) (at time.Time, all []news) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all, p.alarm.heard = p.alarm.heard, nil
-	if gates := p.alarm.gates; !gates.IsZero() && !gates.After(now) {
-		p.alarm.gates = time.Time{}
-		for i, l := range p.gated {
-			p.gated[i] = nil
-			l.phase.gated = false
-			if l.unanswered(now) && !l.phase.halted {
-				l.phase.halted = true
-				all = l.tell(all, Halted{Where: l.where, For: l.unheard(now)})
-			}
-			p.changed(l)
-		}
-		p.gated = p.gated[:0]
+	if come(p.alarm.gates, now) {
+		all = p.openGates(now, all)
 	}
-	if runs := p.alarm.runs; !runs.IsZero() && !runs.After(now) {
+	if come(p.alarm.runs, now) {
 		p.alarm.runs = time.Time{}
 		p.recallAll()
 	}
 	for l := range p.alarm.lanes {
-		if l.times.alarm.After(now) {
-			continue
+		if come(l.times.alarm, now) {
+			all = p.ring(l, now, all)
 		}
-		l.book.unpark(now)
-		if d := l.times.drain; !d.IsZero() && !l.phase.overdue && !d.After(now) {
-			l.phase.overdue = true
-			if l.book.active > 0 {
-				l.ctxs.stopHandlers(ErrDrainOver)
-				l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
-				all = l.tell(all, DrainOverdue{Where: l.where, Running: l.book.active, After: d.Sub(l.times.ended)})
-			}
-		}
-		if s := l.times.stuck; !s.IsZero() && !s.After(now) {
-			l.times.stuck = time.Time{}
-			for r := range l.runs {
-				if !r.alarmed && r.running() != nil {
-					all = l.tell(all, r.stuck(now, context.Cause(l.ctxs.handlers)))
-				}
-			}
-		}
-		p.changed(l)
 	}
 	if limit := p.cfg.HandlerTimeout; limit > 0 {
 		all = p.scan(now, limit+p.cfg.Timing.CancelGrace, all)
@@ -156,6 +128,47 @@ func (p *pool) due(now time.Time) (at time.Time, all []news) {
 	at = earlier(at, p.alarm.scan)
 	p.alarm.armed = at
 	return at, all
+}
+
+// openGates lets the tasks of gated lanes ask for their start again, and tells whose source
+// still does not answer.
+func (p *pool) openGates(now time.Time, all []news) []news {
+	p.alarm.gates = time.Time{}
+	for i, l := range p.gated {
+		p.gated[i] = nil
+		l.phase.gated = false
+		if l.unanswered(now) && !l.phase.halted {
+			l.phase.halted = true
+			all = l.tell(all, Halted{Where: l.where, For: l.unheard(now)})
+		}
+		p.changed(l)
+	}
+	p.gated = p.gated[:0]
+	return all
+}
+
+// ring does what is due of l: parked tasks may start, a drain time is over, handlers should
+// have returned.
+func (p *pool) ring(l *lane, now time.Time, all []news) []news {
+	l.book.unpark(now)
+	if !l.phase.overdue && come(l.times.drain, now) {
+		l.phase.overdue = true
+		if l.book.active > 0 {
+			l.ctxs.stopHandlers(ErrDrainOver)
+			l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
+			all = l.tell(all, DrainOverdue{Where: l.where, Running: l.book.active, After: l.times.drain.Sub(l.times.ended)})
+		}
+	}
+	if come(l.times.stuck, now) {
+		l.times.stuck = time.Time{}
+		for r := range l.runs {
+			if !r.alarmed && r.running() != nil {
+				all = l.tell(all, r.stuck(now, context.Cause(l.ctxs.handlers)))
+			}
+		}
+	}
+	p.changed(l)
+	return all
 }
 
 // scan finds handlers that run for limit or longer although their own time was
@@ -189,6 +202,9 @@ func (r *run) stuck(now time.Time, cause error) Event {
 	r.alarmed = true
 	return HandlerStuck{Where: r.lane.where, Task: r.running(), For: now.Sub(r.began), Cause: cause}
 }
+
+// come reports whether at has come; zero never does.
+func come(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
 // earlier is the earlier of two instants of which zero is never.
 func earlier(a, b time.Time) time.Time {
