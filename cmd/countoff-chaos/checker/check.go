@@ -151,6 +151,7 @@ func (c *check) index() {
 	}
 }
 
+// process takes in what one process wrote down.
 func (c *check) process(p *Process) {
 	byNumber := map[uint64]*run{}
 	// The settlement of a task belongs to its newest run that has ended, in this
@@ -167,20 +168,7 @@ func (c *check) process(p *Process) {
 		case journal.Began:
 			x := &run{began: r, process: p}
 			byNumber[r.Run] = x
-			c.report.Runs++
-			c.runs[r.Task] = append(c.runs[r.Task], x)
-			if push := c.pushes[r.Task]; push == nil {
-				c.violate("invented", fmt.Sprintf("task %s was never sent", r.Task), x.evidence()...)
-			} else if push.Refused {
-				c.violate("invented", fmt.Sprintf("task %s was refused", r.Task), append(x.evidence(), push.String())...)
-			} else if push.Key != r.Key || push.Seq != r.Seq {
-				c.violate("invented", fmt.Sprintf("task %s was sent as number %d of key %q", r.Task, push.Seq, push.Key), x.evidence()...)
-			}
-			key := r.Key
-			if key == "" {
-				key = "task " + r.Task
-			}
-			c.keys[key] = append(c.keys[key], x)
+			c.begin(x)
 		case journal.Ended:
 			if x := byNumber[r.Run]; x != nil {
 				x.ended = &r
@@ -226,6 +214,26 @@ func (c *check) process(p *Process) {
 		if x.ended == nil {
 			c.violate("peer", p.Name+" left while a handler ran", x.evidence()...)
 		}
+	}
+}
+
+// begin takes in a run, and checks that its task is one that was sent.
+func (c *check) begin(x *run) {
+	r := x.began
+	c.report.Runs++
+	c.runs[r.Task] = append(c.runs[r.Task], x)
+	key := r.Key
+	if key == "" {
+		key = "task " + r.Task
+	}
+	c.keys[key] = append(c.keys[key], x)
+	switch push := c.pushes[r.Task]; {
+	case push == nil:
+		c.violate("invented", fmt.Sprintf("task %s was never sent", r.Task), x.evidence()...)
+	case push.Refused:
+		c.violate("invented", fmt.Sprintf("task %s was refused", r.Task), append(x.evidence(), push.String())...)
+	case push.Key != r.Key || push.Seq != r.Seq:
+		c.violate("invented", fmt.Sprintf("task %s was sent as number %d of key %q", r.Task, push.Seq, push.Key), x.evidence()...)
 	}
 }
 

@@ -240,39 +240,42 @@ func (c *check) orders() {
 		}
 	}
 	for key, runs := range c.keys {
-		if strings.HasPrefix(key, "task ") {
+		if !strings.HasPrefix(key, "task ") {
+			c.order(key, byKey[key], runs)
+		}
+	}
+}
+
+// order checks the tasks of one key.
+func (c *check) order(key string, tasks []*Push, runs []*run) {
+	first := map[string]*run{} // the run that began first
+	ends := map[string]*run{}  // the run that came to an end first
+	for _, r := range runs {
+		if first[r.began.Task] == nil {
+			first[r.began.Task] = r
+		}
+		if e := ends[r.began.Task]; r.final() && (e == nil || r.ended.Time < e.ended.Time) {
+			ends[r.began.Task] = r
+		}
+	}
+	slices.SortFunc(tasks, func(a, b *Push) int { return cmp.Compare(a.Seq, b.Seq) })
+	for i, p := range tasks {
+		after := first[p.Task]
+		if after == nil {
 			continue
 		}
-		first := map[string]*run{} // the run that began first
-		ends := map[string]*run{}  // the run that came to an end first
-		for _, r := range runs {
-			if first[r.began.Task] == nil {
-				first[r.began.Task] = r
+		for _, q := range slices.Backward(tasks[:i]) {
+			end := never
+			if before := ends[q.Task]; before != nil {
+				end = before.ended.Time
+			} else if c.letters(q.Task) > 0 || c.forgettable(q.Sent, q.Acked, after.began.Time) {
+				continue // it need not have ended: the one before it counts
 			}
-			if e := ends[r.began.Task]; r.final() && (e == nil || r.ended.Time < e.ended.Time) {
-				ends[r.began.Task] = r
+			if after.began.Time < end {
+				c.violate("order", fmt.Sprintf("key %q: number %d began before number %d had ended", key, p.Seq, q.Seq),
+					append(c.story(q), c.story(p)...)...)
 			}
-		}
-		tasks := byKey[key]
-		slices.SortFunc(tasks, func(a, b *Push) int { return cmp.Compare(a.Seq, b.Seq) })
-		for i, p := range tasks {
-			after := first[p.Task]
-			if after == nil {
-				continue
-			}
-			for _, q := range slices.Backward(tasks[:i]) {
-				end := never
-				if before := ends[q.Task]; before != nil {
-					end = before.ended.Time
-				} else if c.letters(q.Task) > 0 || c.forgettable(q.Sent, q.Acked, after.began.Time) {
-					continue // it need not have ended: the one before it counts
-				}
-				if after.began.Time < end {
-					c.violate("order", fmt.Sprintf("key %q: number %d began before number %d had ended", key, p.Seq, q.Seq),
-						append(c.story(q), c.story(p)...)...)
-				}
-				break
-			}
+			break
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (s *stage) leave(p *process) {
 
 // again starts another process of the same peer.
 func (s *stage) again(p *process) {
-	if _, err := s.enter(p.id); err != nil {
+	if err := s.enter(p.id); err != nil {
 		s.trouble("%v", err)
 	}
 }
@@ -356,7 +356,7 @@ func (s *stage) resize(n int) {
 	for i := 1; len(taken) < n; i++ {
 		if id := fmt.Sprintf("peer-%d", i); !taken[id] {
 			taken[id] = true
-			if _, err := s.enter(id); err != nil {
+			if err := s.enter(id); err != nil {
 				s.trouble("%v", err)
 				return
 			}

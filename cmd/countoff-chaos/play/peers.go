@@ -48,7 +48,7 @@ type away struct {
 }
 
 // enter starts a process of peer id.
-func (s *stage) enter(id string) (*process, error) {
+func (s *stage) enter(id string) error {
 	s.mu.Lock()
 	s.count++
 	p := &process{id: id, name: fmt.Sprintf("%s.%d", id, s.count), ended: make(chan struct{})}
@@ -66,31 +66,31 @@ func (s *stage) enter(id string) (*process, error) {
 			to, url = s.cfg.Ledger.Addr(), s.cfg.Ledger.URL
 		}
 		if p.control, err = proxy.Start(to); err != nil {
-			return nil, err
+			return err
 		}
 		if p.data, err = proxy.Start(s.store.Addr()); err != nil {
 			p.close()
-			return nil, err
+			return err
 		}
 		cfg.Control, cfg.Data = url(p.control.Addr()), s.store.URL(p.data.Addr())
 	}
 	if p.log, err = os.Create(filepath.Join(s.dir, p.name+".log")); err != nil {
 		p.close()
-		return nil, err
+		return err
 	}
 	p.cmd = exec.Command(s.cfg.Self, append([]string{s.cfg.PeerCommand}, cfg.Args()...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GOMAXPROCS=2"}
 	if err := child.Start(p.cmd); err != nil {
 		p.close()
-		return nil, fmt.Errorf("start %s: %w", p.name, err)
+		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	s.mu.Lock()
 	s.all = append(s.all, p)
 	s.cast = append(s.cast, p)
 	s.mu.Unlock()
 	go s.wait(p)
-	return p, nil
+	return nil
 }
 
 // wait notes the end of a process.

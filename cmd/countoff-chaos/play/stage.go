@@ -124,7 +124,7 @@ func Run(ctx context.Context, cfg Config, trio bool) (result Result, err error) 
 	helpers.Go(func() { s.watch.run(ctx) })
 	defer s.watch.close()
 	for i := range cfg.Peers {
-		if _, err := s.enter(fmt.Sprintf("peer-%d", i+1)); err != nil {
+		if err := s.enter(fmt.Sprintf("peer-%d", i+1)); err != nil {
 			return result, err
 		}
 	}
