@@ -50,26 +50,9 @@ func enqueueCommand() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			if err := listsOnly(ctx, client, args[0], "write to that one with a producer of Kafka",
-				"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
-				return err
-			}
-			if list, err := redisconfig.List(ctx, client, args[0]); err != nil || list != "" {
-				return cmp.Or(err, exit.With(exit.Config, fmt.Errorf("the peers of %s share work units, and take no tasks: add a unit to their list, as in SADD '%s' UNIT, "+
-					"and give tasks a name of their own", args[0], list)))
-			}
-			_, unused := redisconfig.Read(ctx, client, args[0])
-			p, err := redissource.NewProducer(ctx, client, args[0], redissource.ProducerConfig{Partitions: partitions})
+			p, err := producerOf(ctx, client, cmd, args[0], partitions)
 			if err != nil {
 				return err
-			}
-			if errors.Is(unused, redisconfig.ErrNone) { // perhaps a slip of the pen: nobody would miss what waits there
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %d partitions now\n", cmd.CommandPath(), args[0], p.Config().Total)
-			}
-			if unused == nil && nobodyReads(ctx, client, args[0]) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has peers, and none of them has opened a list in Redis yet: if what they work on comes from elsewhere "+
-					"(a source of their own, framework.Share), nobody reads what is put here. It lies in {%s:N}:pending of the partition N that is printed: DEL removes it\n",
-					cmd.CommandPath(), args[0], args[0])
 			}
 			// What was accepted is answered, also after an interrupt.
 			defer p.Close(context.WithoutCancel(ctx))
@@ -77,22 +60,7 @@ func enqueueCommand() *cobra.Command {
 				return exit.With(exit.Usage, fmt.Errorf("--key: %w", err))
 			}
 			put := func(payloads ...[]byte) ([]redissource.Result, error) {
-				messages := make([]redissource.Message, len(payloads))
-				for i := range messages {
-					messages[i] = m
-					messages[i].Payload = payloads[i]
-				}
-				results, err := p.Enqueue(ctx, messages...)
-				for _, r := range results {
-					switch {
-					case r.Err != nil:
-					case r.Duplicate:
-						fmt.Fprintf(cmd.OutOrStdout(), "%s duplicate: it waits or runs already\n", r.ID)
-					default:
-						fmt.Fprintf(cmd.OutOrStdout(), "%s partition %v\n", r.ID, r.Partition)
-					}
-				}
-				return results, err
+				return enqueueAs(ctx, p, m, payloads, cmd.OutOrStdout())
 			}
 			if len(args) == 2 {
 				_, err := put([]byte(args[1]))
@@ -123,6 +91,53 @@ func enqueueCommand() *cobra.Command {
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
 	f.IntVar(&partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
 	return cmd
+}
+
+// producerOf returns a producer for name. It is refused where what it puts would be no task of
+// the peers, and what looks odd is said.
+func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, partitions int) (*redissource.Producer, error) {
+	if err := listsOnly(ctx, client, name, "write to that one with a producer of Kafka",
+		"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
+		return nil, err
+	}
+	if list, err := redisconfig.List(ctx, client, name); err != nil || list != "" {
+		return nil, cmp.Or(err, exit.With(exit.Config, fmt.Errorf("the peers of %s share work units, and take no tasks: add a unit to their list, as in SADD '%s' UNIT, "+
+			"and give tasks a name of their own", name, list)))
+	}
+	_, unused := redisconfig.Read(ctx, client, name)
+	p, err := redissource.NewProducer(ctx, client, name, redissource.ProducerConfig{Partitions: partitions})
+	if err != nil {
+		return nil, err
+	}
+	if errors.Is(unused, redisconfig.ErrNone) { // perhaps a slip of the pen: nobody would miss what waits there
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %d partitions now\n", cmd.CommandPath(), name, p.Config().Total)
+	}
+	if unused == nil && nobodyReads(ctx, client, name) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has peers, and none of them has opened a list in Redis yet: if what they work on comes from elsewhere "+
+			"(a source of their own, framework.Share), nobody reads what is put here. It lies in {%s:N}:pending of the partition N that is printed: DEL removes it\n",
+			cmd.CommandPath(), name, name)
+	}
+	return p, nil
+}
+
+// enqueueAs puts payloads as tasks that are like m, and prints what became of each.
+func enqueueAs(ctx context.Context, p *redissource.Producer, m redissource.Message, payloads [][]byte, out io.Writer) ([]redissource.Result, error) {
+	messages := make([]redissource.Message, len(payloads))
+	for i := range messages {
+		messages[i] = m
+		messages[i].Payload = payloads[i]
+	}
+	results, err := p.Enqueue(ctx, messages...)
+	for _, r := range results {
+		switch {
+		case r.Err != nil:
+		case r.Duplicate:
+			fmt.Fprintf(out, "%s duplicate: it waits or runs already\n", r.ID)
+		default:
+			fmt.Fprintf(out, "%s partition %v\n", r.ID, r.Partition)
+		}
+	}
+	return results, err
 }
 
 // looked is how many partitions nobodyReads looks at, at most.

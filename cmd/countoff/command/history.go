@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -75,8 +76,7 @@ func historyCommand(stores Stores) *cobra.Command {
 			if one && !moved && !slices.Contains(cfg.IDs(), p) {
 				return exit.With(exit.Usage, fmt.Errorf("--partition %v: %s has 0 to %d", p, args[0], cfg.Total-1))
 			}
-			var lines []string
-			var values []any
+			out := printer{to: cmd.OutOrStdout(), asJSON: asJSON}
 			switch {
 			case at != "":
 				moment, err := instant(ctx, stand, at)
@@ -84,29 +84,17 @@ func historyCommand(stores Stores) *cobra.Command {
 					return err
 				}
 				t := history.At(p, moment)
-				lines, values = append(lines, past.TenureLine(p, moment, t)), append(values, past.TenureOf(p, moment, t))
+				out.print(past.TenureLine(p, moment, t), past.TenureOf(p, moment, t))
 			case one:
 				for _, m := range moves[max(0, len(moves)-n):] {
-					lines, values = append(lines, past.MoveLine(m)), append(values, past.MoveOf(m))
+					out.print(past.MoveLine(m), past.MoveOf(m))
 				}
 			default:
 				for _, e := range history[max(0, len(history)-n):] {
-					lines, values = append(lines, past.Line(e, cfg)), append(values, past.EntryOf(e))
+					out.print(past.Line(e, cfg), past.EntryOf(e))
 				}
 			}
-			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				for _, v := range values {
-					if err := out.Encode(v); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-			for _, l := range lines {
-				fmt.Fprintln(cmd.OutOrStdout(), partitionmap.Printable(l))
-			}
-			return nil
+			return out.err
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
@@ -116,6 +104,22 @@ func historyCommand(stores Stores) *cobra.Command {
 	cmd.Flags().IntVarP(&n, "lines", "n", machine.HistoryKept, "the last so many")
 	cmd.MarkFlagsMutuallyExclusive("key", "partition")
 	return cmd
+}
+
+// A printer prints what happened: for people, or as JSON for programs.
+type printer struct {
+	to     io.Writer
+	asJSON bool
+	err    error // the first of encoding
+}
+
+func (p *printer) print(line string, value any) {
+	switch {
+	case !p.asJSON:
+		fmt.Fprintln(p.to, partitionmap.Printable(line))
+	case p.err == nil:
+		p.err = json.NewEncoder(p.to).Encode(value)
+	}
 }
 
 // keyFault says what is wrong with a key that is asked for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -36,25 +37,8 @@ list that goes stays there.`,
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name, lists := args[0], args[1:]
 			if none || len(lists) > 0 {
-				if err := listsOnly(ctx, client, name, "it has no ingress lists", "for other ingresses, "+beginAnew(name, "with the --partitions it has and a --unit for each")); err != nil {
+				if err := changeLists(ctx, client, name, lists, cmd.ErrOrStderr()); err != nil {
 					return err
-				}
-				if err := idle(ctx, client, name, cmd.ErrOrStderr()); err != nil {
-					return err
-				}
-				from, err := redissource.ChangeIngress(ctx, client, name, lists, redisledger.SetUnits)
-				if err != nil {
-					return err
-				}
-				for _, list := range lists {
-					if !slices.Contains(from, list) {
-						fmt.Fprintf(cmd.ErrOrStderr(), "%s is new\n", partitionmap.Printable(list))
-					}
-				}
-				for _, list := range from {
-					if !slices.Contains(lists, list) {
-						fmt.Fprintf(cmd.ErrOrStderr(), "%s is no ingress list of %s any more: what is in it stays there\n", partitionmap.Printable(list), name)
-					}
 				}
 			}
 			cfg, err := redisconfig.Read(ctx, client, name)
@@ -73,4 +57,29 @@ list that goes stays there.`,
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "no ingress lists")
 	return cmd
+}
+
+// changeLists gives name the ingress lists to, and says what that means for each.
+func changeLists(ctx context.Context, client redis.UniversalClient, name string, to []string, say io.Writer) error {
+	if err := listsOnly(ctx, client, name, "it has no ingress lists", "for other ingresses, "+beginAnew(name, "with the --partitions it has and a --unit for each")); err != nil {
+		return err
+	}
+	if err := idle(ctx, client, name, say); err != nil {
+		return err
+	}
+	from, err := redissource.ChangeIngress(ctx, client, name, to, redisledger.SetUnits)
+	if err != nil {
+		return err
+	}
+	for _, list := range to {
+		if !slices.Contains(from, list) {
+			fmt.Fprintf(say, "%s is new\n", partitionmap.Printable(list))
+		}
+	}
+	for _, list := range from {
+		if !slices.Contains(to, list) {
+			fmt.Fprintf(say, "%s is no ingress list of %s any more: what is in it stays there\n", partitionmap.Printable(list), name)
+		}
+	}
+	return nil
 }
