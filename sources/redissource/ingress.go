@@ -168,40 +168,46 @@ func lineReason(list string, oldest Side) string {
 func (in *Ingress) read(line string) (envelope, error) {
 	e := envelope{typ: in.Type, payload: []byte(line)}
 	if in.KeyField != "" || in.IDField != "" || in.TypeField != "" {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(e.payload, &fields); err != nil {
-			return e, fmt.Errorf("not a JSON object: %w", err)
-		}
-		if fields == nil {
-			return e, errors.New("not a JSON object: null")
-		}
-		var err error
-		if in.KeyField != "" {
-			if e.key, err = text(fields, in.KeyField); err == nil && e.key == "" {
-				err = fmt.Errorf("no field %q, which is the key", in.KeyField)
-			}
-			if err != nil {
-				return e, err
-			}
-		}
-		if in.IDField != "" {
-			if e.id, err = text(fields, in.IDField); err != nil {
-				return e, err
-			}
-		}
-		if _, ok := fields[in.TypeField]; ok && in.TypeField != "" {
-			if e.typ, err = text(fields, in.TypeField); err != nil {
-				return e, err
-			}
-		}
-	}
-	if in.Key != nil {
-		var err error
-		if e.key, err = in.keyOf(e.payload); err != nil {
+		if err := in.readFields(&e); err != nil {
 			return e, err
 		}
 	}
-	return e, nil
+	var err error
+	if in.Key != nil {
+		e.key, err = in.keyOf(e.payload)
+	}
+	return e, err
+}
+
+// readFields takes what the fields of the payload, a JSON object, say.
+func (in *Ingress) readFields(e *envelope) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(e.payload, &fields); err != nil {
+		return fmt.Errorf("not a JSON object: %w", err)
+	}
+	if fields == nil {
+		return errors.New("not a JSON object: null")
+	}
+	var err error
+	if in.KeyField != "" {
+		if e.key, err = text(fields, in.KeyField); err != nil {
+			return err
+		}
+		if e.key == "" {
+			return fmt.Errorf("no field %q, which is the key", in.KeyField)
+		}
+	}
+	if in.IDField != "" {
+		if e.id, err = text(fields, in.IDField); err != nil {
+			return err
+		}
+	}
+	if _, ok := fields[in.TypeField]; ok && in.TypeField != "" {
+		if e.typ, err = text(fields, in.TypeField); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keyOf asks Key. A panic must not end the peer: the next owner would read the same line
