@@ -232,9 +232,6 @@ func (m *Map) letter(s partition.Session) string {
 	return string(rune('A'+n/26%26)) + string(rune('A'+n%26))
 }
 
-// Letter returns the letter of the peer of that session, which keeps it.
-func (m *Map) Letter(s partition.Session) string { return m.letter(s) }
-
 // paint pads mark to the cell and colours it by its owner.
 func (m *Map) paint(h status.Held, mark string, cell int) string {
 	text := fmt.Sprintf("%-*s", cell, mark)

@@ -193,7 +193,7 @@ func TestManyPeers(t *testing.T) {
 		p := status.Peer{ID: fmt.Sprint("p", i), Session: partition.Session(fmt.Sprint(i))}
 		s.Peers = append(s.Peers, p)
 		s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Owned, Session: p.Session}})
-		seen[m.Letter(p.Session)] = true
+		seen[m.letter(p.Session)] = true
 	}
 	if len(seen) != 100 {
 		t.Errorf("%d letters for 100 peers", len(seen))
