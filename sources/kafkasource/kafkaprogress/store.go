@@ -173,8 +173,9 @@ func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token
 	return o.table.found(time.Now()), nil
 }
 
-func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
-	// Who comes too late shall not fence the owner only to learn that.
+// seize makes o the one whose commits count. Who comes too late, or was followed, shall not
+// fence the owner only to learn that: so it looks first.
+func (s *Store) seize(ctx context.Context, o *owner) error {
 	t, _, err := s.read(ctx, o.grant.ID, false)
 	if err == nil {
 		err = o.mayOpen(t)
@@ -184,6 +185,13 @@ func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
 	}
 	if o.producer, err = s.begin(ctx, s.id(o.grant.ID)); err != nil {
 		return s.fail(o.grant.String(), err)
+	}
+	return nil
+}
+
+func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
+	if err := s.seize(ctx, o); err != nil {
+		return err
 	}
 	// From here on nobody else commits, or our commit is refused.
 	t, at, err := s.read(ctx, o.grant.ID, true)
@@ -351,18 +359,11 @@ func (s *Store) keep(ctx context.Context, o *owner) error {
 // another has initialized. If that was our successor, we are over. If it was one who came
 // too late, he has given up, and we go on with a new epoch of the producer.
 func (s *Store) regain(ctx context.Context, o *owner) error {
-	// Who was followed shall not fence his successor only to learn that.
-	t, _, err := s.read(ctx, o.grant.ID, false)
-	if err == nil {
-		err = o.mayOpen(t)
-	}
-	if err != nil {
+	if err := s.seize(ctx, o); err != nil {
 		return err
 	}
-	if o.producer, err = s.begin(ctx, s.id(o.grant.ID)); err != nil {
-		return s.fail(o.grant.String(), err)
-	}
-	if t, _, err = s.read(ctx, o.grant.ID, true); err == nil {
+	t, _, err := s.read(ctx, o.grant.ID, true)
+	if err == nil {
 		err = o.judge(t)
 	}
 	o.unsure = err != nil
