@@ -33,64 +33,88 @@ func chairs(c Census, members []partition.Member) []Chair {
 			had = append(had, Chair{Seat: m.Index, Session: m.Session, Peer: m.Peer, Tags: m.Tags})
 		}
 	}
-	taken := make(map[int]*partition.Member)
-	seated := make(map[partition.Session]bool)
-	sit := func(seat int, m *partition.Member) {
-		if taken[seat] == nil && !seated[m.Session] {
-			taken[seat], seated[m.Session], m.Seat = m, true, seat
-		}
+	r := room{members: members, taken: make(map[int]bool), seated: make(map[partition.Session]bool)}
+	r.stay(had)
+	all := r.comeBack(had, c.Clock)
+	r.findFree(all)
+	for _, m := range members {
+		all = append(all, Chair{Seat: m.Seat, Session: m.Session, Peer: m.Peer, Tags: m.Tags})
 	}
-	bySession := make(map[partition.Session]*partition.Member, len(members))
-	for i := range members {
-		bySession[members[i].Session] = &members[i]
+	slices.SortFunc(all, func(a, b Chair) int { return cmp.Compare(a.Seat, b.Seat) })
+	return all
+}
+
+// A room is members on their way to a seat.
+type room struct {
+	members []partition.Member
+	taken   map[int]bool // seats
+	seated  map[partition.Session]bool
+}
+
+// sit gives m that seat, if it is free and m has none.
+func (r *room) sit(seat int, m *partition.Member) {
+	if !r.taken[seat] && !r.seated[m.Session] {
+		r.taken[seat], r.seated[m.Session], m.Seat = true, true, seat
+	}
+}
+
+// stay leaves each member the seat that it had.
+func (r *room) stay(had []Chair) {
+	bySession := make(map[partition.Session]*partition.Member, len(r.members))
+	for i := range r.members {
+		bySession[r.members[i].Session] = &r.members[i]
 	}
 	for _, h := range had {
 		if m := bySession[h.Session]; m != nil {
-			sit(h.Seat, m)
+			r.sit(h.Seat, m)
 		}
 	}
-	standing := make(map[string][]*partition.Member) // who has no seat yet, by peer id
-	for i := range members {
-		if m := &members[i]; m.Peer != "" && !seated[m.Session] {
+}
+
+// comeBack gives those who have no seat the one that is kept for their peer id, and returns the
+// chairs that stay kept at clock.
+func (r *room) comeBack(had []Chair, clock time.Duration) (kept []Chair) {
+	standing := make(map[string][]*partition.Member) // by peer id
+	for i := range r.members {
+		if m := &r.members[i]; m.Peer != "" && !r.seated[m.Session] {
 			standing[m.Peer] = append(standing[m.Peer], m)
 		}
 	}
-	var kept []Chair
 	for _, h := range had {
-		if taken[h.Seat] != nil {
+		if r.taken[h.Seat] {
 			continue
 		}
 		namesakes := standing[h.Peer]
 		switch {
 		case len(namesakes) > 0:
-			sit(h.Seat, namesakes[0])
+			r.sit(h.Seat, namesakes[0])
 			standing[h.Peer] = namesakes[1:]
 		case h.Since == 0:
-			h.Since = max(c.Clock, 1)
+			h.Since = max(clock, 1)
 			kept = append(kept, h)
-		case c.Clock-h.Since < Reservation:
+		case clock-h.Since < Reservation:
 			kept = append(kept, h)
 		}
 	}
+	return kept
+}
+
+// findFree gives the others the least seats that nobody has and none is kept on.
+func (r *room) findFree(kept []Chair) {
 	keeps := make(map[int]bool, len(kept))
 	for _, k := range kept {
 		keeps[k.Seat] = true
 	}
 	free := 0
-	for i := range members {
-		m := &members[i]
-		for !seated[m.Session] {
+	for i := range r.members {
+		m := &r.members[i]
+		for !r.seated[m.Session] {
 			if !keeps[free] {
-				sit(free, m)
+				r.sit(free, m)
 			}
 			free++
 		}
 	}
-	for _, m := range members {
-		kept = append(kept, Chair{Seat: m.Seat, Session: m.Session, Peer: m.Peer, Tags: m.Tags})
-	}
-	slices.SortFunc(kept, func(a, b Chair) int { return cmp.Compare(a.Seat, b.Seat) })
-	return kept
 }
 
 // withAbsent adds to members who is not there: those whose seats are kept, and nobody on
