@@ -371,26 +371,28 @@ func (l *Log) grow() {
 // find returns the entry of pos, or nil if it is finished and forgotten, or was
 // never read. Most logs have no gaps: then the first guess is right.
 func (l *Log) find(pos int64) *entry {
-	if l.first < l.end {
-		low := l.at(l.first).pos
-		if i := l.first + uint64(pos-low); pos >= low && i < l.end && l.at(i).pos == pos {
-			return l.at(i)
-		}
-		if pos >= low {
-			lo, hi := l.first, l.end
-			for lo < hi {
-				if mid := lo + (hi-lo)/2; l.at(mid).pos < pos {
-					lo = mid + 1
-				} else {
-					hi = mid
-				}
-			}
-			if lo < l.end && l.at(lo).pos == pos {
-				return l.at(lo)
-			}
-			return nil
+	if l.first == l.end || pos < l.at(l.first).pos {
+		return l.findLifted(pos)
+	}
+	if i := l.first + uint64(pos-l.at(l.first).pos); i < l.end && l.at(i).pos == pos {
+		return l.at(i)
+	}
+	lo, hi := l.first, l.end
+	for lo < hi {
+		if mid := lo + (hi-lo)/2; l.at(mid).pos < pos {
+			lo = mid + 1
+		} else {
+			hi = mid
 		}
 	}
+	if lo < l.end && l.at(lo).pos == pos {
+		return l.at(lo)
+	}
+	return nil
+}
+
+// findLifted is find among the lifted ones, which are below all others.
+func (l *Log) findLifted(pos int64) *entry {
 	lo, hi := 0, len(l.lifted)
 	for lo < hi {
 		if mid := int(uint(lo+hi) >> 1); l.lifted[mid].pos < pos {
