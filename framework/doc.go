@@ -11,6 +11,11 @@
 // [RetryAfter] and [Dead] say what they want, everything else is retried as the
 // [RetryPolicy] says. Everything that happens is an [Event].
 //
+// Work that no source hands out has peers of its own: [Units] runs a handler for each unit
+// of a list for as long as this peer owns it, a [Share] says which keys are this process's,
+// and [Single] runs one job on one peer at a time. A [Runtime] starts and stops several
+// consumers and units of one process together.
+//
 // The stop order belongs to the consumer: fetching stops, handlers end, what ended
 // is settled, the partition is released, the peer leaves. The clients of stores
 // and brokers are the application's: it closes them after Stop has returned.

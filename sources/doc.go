@@ -3,9 +3,10 @@
 //
 // A [Source] opens partitions; a [Stream] is one ownership of one partition, from a
 // grant to its release. There are memsource in memory, redissource over Redis lists,
-// kafkasource over a topic, asynqsource over queues of asynq, unitsource over a list
-// of long-running work, and the one you write. docs/sources.md does that step by step,
-// and examples/filesource is its result. Package jobs is what periodic tasks are.
+// kafkasource over a topic, asynqsource over queues of asynq, and the one you write.
+// docs/sources.md does that step by step, and examples/filesource is its result. Package
+// jobs is what periodic tasks are. A list of long-running work, as unitsource has, is no
+// Source: see framework.UnitSource.
 //
 // # How to write a source
 //

@@ -5,6 +5,7 @@
 // thin shell around it: one goroutine that waits, steps the machine and carries out
 // its effects, on the [Ledger] (the store's record of who holds what) and on the
 // [Tenant] (what works on a partition while it is granted). The decisions of the
-// store are those of package memledger, the reference; redisledger has them in a
-// real store.
+// store are those of package memledger, the reference; redisledger and etcdledger have
+// them in real stores. Only who wants no partitions, but its place among the peers, needs
+// less: a [Roster].
 package transition

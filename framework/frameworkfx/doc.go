@@ -9,8 +9,8 @@
 //		fx.Provide(NewSMTPClient),
 //	))
 //
-// Handlers, sources, middleware, settings and observers are joined by value groups;
-// the functions of this package put them there, and so can constructors of the
+// Handlers, sources, units, middleware, settings, observers and health checks are joined by
+// value groups; the functions of this package put them there, and so can constructors of the
 // application, with the group names in [HandlerGroup] and the others. Everything
 // that is wrong with what was provided (a consumer without a handler or a source,
 // two handlers for one type, numbers out of range, budgets that do not fit) is one

@@ -2,9 +2,17 @@
 // peer or producer writes it and everybody else compares: two that count partitions
 // differently would send one key to two places.
 //
-// The key is the hash {name}:config with the fields protocol, total, hash, units
-// (the list's hash, see partition.Config.UnitsHash) and unitnames (the list itself,
-// one a line, for people and tools). A producer knows nothing of units, so that the
-// last two may be missing until the first peer comes. Further fields are kind (see [Kind]),
-// requires, list and queues.
+// The key is the hash {name}:config with the fields
+//
+//	protocol, total, hash  of partition.Config; protocol is "resizing" while total changes
+//	units, unitnames       the ingress lists: their hash (partition.Config.UnitsHash), and
+//	                       their names, one a line, for people and tools
+//	kind                   what the partitions hold, see [Kind]
+//	requires               which tags partitions ask of their owners, one a line
+//	list                   the key of the list of work units, where peers share such
+//	resize                 the change of total that is under way
+//
+// and those of others: barrier of package redisledger, queues of package asynqsource. A
+// producer knows nothing of units, so that units and unitnames may be missing until the first
+// peer comes. Who was turned away last is in {name}:refused.
 package redisconfig

@@ -1,8 +1,9 @@
 // Package kafkasource makes the partitions of a Kafka topic a source of tasks.
 //
 // Its one idea: the topic is only read, by position; who may work on a partition, and
-// what of it is done, is kept under the fence beside the ledger. So there is no
-// consumer group and no rebalance: a partition changes hands alone, drained, while
+// what of it is done, is kept under the fence in a [Store]: beside the ledger (package
+// redisprogress), or in Kafka (package kafkaprogress). So there is no consumer group and
+// no rebalance: a partition changes hands alone, drained, while
 // the others work on. Handlers of one partition run side by side and end in any order,
 // since what is done is a base and a set behind it, not one offset.
 //
