@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -26,9 +29,9 @@ import (
 // kind sees it.
 //
 // Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the group
-// DeadTopic + "." + name + ".requeued", also when a letter could not be written: called again it
-// goes on from there. After a crash it may write some a second time. The records get the present
-// time, since retention would take them away otherwise, and keep their id.
+// DeadTopic + "." + name + ".requeued", for good, also when a letter could not be written: called
+// again it goes on from there. After a crash it may write some a second time. The records get the
+// present time, since retention would take them away otherwise, and keep their id.
 func Requeue(ctx context.Context, name string, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
 	foreign := 0
 	var first error // why the first of them is
@@ -107,7 +110,12 @@ func walk(ctx context.Context, what, name string, cfg Config, pass bool, do func
 	if err := consumes(client); err != nil {
 		return err
 	}
-	w := walker{client: client, admin: kadm.NewClient(client), name: name, cfg: cfg, group: cfg.DeadTopic + "." + name + ".requeued", pass: pass, do: do}
+	keeper, err := kgo.NewClient(append(cfg.options(), kgo.MaxVersions(retaining()))...)
+	if err != nil {
+		return fmt.Errorf("kafkasource: %w", err)
+	}
+	defer keeper.Close()
+	w := walker{client: client, keeper: keeper, admin: kadm.NewClient(client), name: name, cfg: cfg, group: cfg.DeadTopic + "." + name + ".requeued", pass: pass, do: do}
 	if err := w.run(ctx); err != nil {
 		return fmt.Errorf("kafkasource: %s of %s: %w", what, cfg.DeadTopic, explain(err))
 	}
@@ -116,6 +124,7 @@ func walk(ctx context.Context, what, name string, cfg Config, pass bool, do func
 
 type walker struct {
 	client *kgo.Client
+	keeper *kgo.Client // commits how far it came; see retaining
 	admin  *kadm.Client
 	name   string
 	cfg    Config
@@ -243,17 +252,38 @@ func (w *walker) place(ctx context.Context, r *kgo.Record) error {
 }
 
 // passed keeps that a partition was gone through up to an offset: also if ctx has ended,
-// since what was written would be written once more.
+// since what was written would be written once more. It is kept for good, as letters are, where the
+// broker can be asked for that.
 func (w *walker) passed(ctx context.Context, p int32, upto int64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTimeout)
 	defer cancel()
-	var at kadm.Offsets
-	at.AddOffset(w.cfg.DeadTopic, p, upto, -1)
-	done, err := w.admin.CommitOffsets(ctx, w.group, at)
-	if err == nil {
-		err = done.Error()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.RetentionTimeMillis = w.group, forGood.Milliseconds()
+	at := kmsg.NewOffsetCommitRequestTopicPartition()
+	at.Partition, at.Offset = p, upto
+	req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: w.cfg.DeadTopic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{at}}}
+	reply, err := req.RequestWith(ctx, w.keeper)
+	if err != nil {
+		var at kadm.Offsets
+		at.AddOffset(w.cfg.DeadTopic, p, upto, -1)
+		done, err := w.admin.CommitOffsets(ctx, w.group, at)
+		return cmp.Or(err, done.Error())
 	}
-	return err
+	if len(reply.Topics) != 1 || len(reply.Topics[0].Partitions) != 1 {
+		return errShort
+	}
+	return kerr.ErrorForCode(reply.Topics[0].Partitions[0].ErrorCode)
+}
+
+// forGood is how long it is kept how far a walk came: brokers forget what a group without members has
+// committed after a week, and letters that were dropped would be there again.
+const forGood = 100 * 365 * 24 * time.Hour
+
+// retaining are the versions in which a commit says how long it is kept.
+func retaining() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.OffsetCommit), 4)
+	return v
 }
 
 // passTimeout bounds how long it takes to keep how far a walk came.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -327,6 +328,43 @@ func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
 	}
 	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 1 || err != nil {
 		t.Errorf("then requeued %d, %v, want 1", n, err)
+	}
+}
+
+// Letters stay for good, and so does how far they were passed. Brokers forget what a group without members has
+// committed after a week, and what was dropped would be there again, and run.
+func TestHowFarLettersWerePassedIsKept(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that shows what it is asked")
+	}
+	s.broker.Create(s.topic+".dead", 1)
+	s.bury(s.client, s.topic+".dead", "4")
+	var kept []int64
+	s.broker.Cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.Cluster.KeepControl()
+		kept = append(kept, r.(*kmsg.OffsetCommitRequest).RetentionTimeMillis)
+		return nil, nil, false
+	})
+	if n, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}); n != 1 || err != nil {
+		t.Fatalf("dropped %d, %v", n, err)
+	}
+	if year := (365 * 24 * time.Hour).Milliseconds(); len(kept) != 1 || kept[0] < 10*year {
+		t.Errorf("it is to be kept for %d ms", kept)
+	}
+}
+
+// A broker that cannot be asked how long it keeps a commit keeps it as long as others.
+func TestHowFarLettersWerePassedIsKeptSomehow(t *testing.T) {
+	s := newStage(t, 1)
+	keeper := s.broker.Client()
+	keeper.Close()
+	w := walker{admin: s.admin, keeper: keeper, cfg: Config{DeadTopic: s.topic}, group: s.name}
+	if err := w.passed(s.soon(), 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	if at := s.committed(s.name, 0); at != 3 {
+		t.Errorf("the group has %d, want 3", at)
 	}
 }
 
