@@ -69,7 +69,8 @@ func notInRedis(ctx context.Context, client redis.UniversalClient, name string) 
 	if !onTopic(ctx, client, name) {
 		return nil
 	}
-	return fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: say --kafka URL, and --topic if that is not called %s", name, name)
+	return fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: list, requeue and drop want --kafka URL, and --topic if that is not called %s; "+
+		"list --json shows them whole", name, name)
 }
 
 // listsOnly is an error if a name works a topic or queues of asynq: what is put into lists
