@@ -62,7 +62,8 @@ type committed struct {
 	when time.Time
 }
 
-// lifeMark begins the metadata of an offset that a mirror commits; the life of its topic follows.
+// lifeMark begins the metadata of an offset that a mirror commits; the life of its topic follows. Package
+// kafkaprogress reads it too.
 const lifeMark = "countoff-life:"
 
 // metadata is what is committed beside the offset.

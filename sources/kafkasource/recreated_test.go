@@ -137,6 +137,23 @@ func TestALateWordOfATopicThatIsGone(t *testing.T) {
 	}
 }
 
+// Who keeps the progress in Kafka, and begins where the mirror of the one in Redis stood, is told as well if that
+// was in a topic that is gone.
+func TestALateWordIsNoBeginningInKafka(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.push(0, "again", 6)
+	if err := s.source(Config{}).mirror.write(s.soon(), map[int32]word{0: {3, "another"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.inKafka = true
+	if _, err := s.try(s.source(Config{}), 0); asRange(err) == nil || !asRange(err).Recreated || asRange(err).Base != 3 {
+		t.Errorf("it begins in another topic: %v", err)
+	}
+	st := s.open(s.source(Config{OutOfRange: Earliest}), 0)
+	s.want("the first task", s.take(st, 1)[0], "again0")
+}
+
 // A topic that is made anew under an owner is noticed wherever the progress is: the brokers forget the
 // offsets with the topic, but the owner says again what it knows, and of which topic.
 func TestATopicMadeAnewUnderAnOwner(t *testing.T) {

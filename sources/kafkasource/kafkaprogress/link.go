@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -142,7 +143,7 @@ func (s *Store) begin(ctx context.Context, id string) (producer, error) {
 // An offset is what the group has of a partition.
 type offset struct {
 	at    int64
-	table *table // nil: not written by us
+	table *table // nil: not written by countoff
 }
 
 // read asks the group for the offset of a partition, -1 if there is none, and for what is
@@ -214,6 +215,10 @@ func offsetsIn(reply *kmsg.OffsetFetchResponse, found map[partition.ID]offset) e
 			var err error
 			if o.table, err = decode(*p.Metadata, time.Now()); err != nil {
 				return fmt.Errorf("partition %d: %w", p.Partition, err)
+			}
+			if life, ok := strings.CutPrefix(*p.Metadata, mirrorMark); ok {
+				o.table = newTable(p.Offset)
+				o.table.life = life
 			}
 		}
 		found[partition.ID(p.Partition)] = o

@@ -22,6 +22,10 @@ const (
 	version = "1:"
 )
 
+// mirrorMark begins the metadata of an offset that the mirror of progress in Redis has committed; the life
+// of its topic follows, and nothing else is known.
+const mirrorMark = "countoff-life:"
+
 // errorCuts are how much of a first error is kept, from what is best to what is left.
 var errorCuts = [...]int{1024, 64, 0}
 
