@@ -55,8 +55,9 @@ type Config struct {
 	// the client's own are refused.
 	Options []kgo.Opt
 	// Group is the Kafka group that the lowest open positions are committed to, for
-	// tools that show lag. No consumer may subscribe with it. Default: the name;
-	// NoGroup: none.
+	// tools that show lag. No consumer may subscribe with it, and no other name have it: it
+	// would begin where that one stands if the store has lost everything. Default: the
+	// name; NoGroup: none.
 	Group string
 	// Start is where a partition begins that nobody has opened and that the group does not know:
 	// Earliest or Latest. Default Earliest. Partitions that are added after the name has begun

@@ -34,7 +34,7 @@ type Config struct {
 	// Topic whose records are the tasks.
 	Topic string
 	// Group is the Kafka group whose offsets are the progress. No consumer may subscribe
-	// with it. Default: the name.
+	// with it, and no other name have it. Default: the name.
 	Group string
 	// Options of the client: brokers, TLS, SASL; see kafkasource.Options for a URL.
 	Options []kgo.Opt
