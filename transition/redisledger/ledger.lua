@@ -239,12 +239,14 @@ local function reap()
 	if #over > 0 then widen() end
 end
 
--- lost reports whether the store has half a memory, because a key was evicted or
--- deleted by hand, and makes it none: with the grants gone everything would look free,
--- with the leases gone nobody would ever expire. To be asked before anything is given.
+-- lost reports whether the store has half a memory, because keys were evicted or
+-- deleted by hand, and makes it none: with the grants gone everything would look free, as
+-- with sessions and leases gone together; with the leases gone nobody would ever expire.
+-- To be asked before anything is given.
 local function lost()
-	if redis.call('HLEN', KEYS[6]) == meta.held + meta.arrived and
-		redis.call('HLEN', KEYS[3]) == redis.call('ZCARD', KEYS[4]) + meta.expired then
+	local kept, known = meta.held + meta.arrived, redis.call('HLEN', KEYS[3])
+	if redis.call('HLEN', KEYS[6]) == kept and known == redis.call('ZCARD', KEYS[4]) + meta.expired and
+		(known > 0 or kept == 0) then
 		return false
 	end
 	redis.call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6])

@@ -3,6 +3,7 @@ package redisledger_test
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/countoff/countoff/partition"
@@ -12,10 +13,10 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-// A key that is evicted or deleted by hand leaves half a memory: it is treated as none.
+// Keys that are evicted or deleted by hand leave half a memory: it is treated as none.
 func TestHalfAMemory(t *testing.T) {
-	for _, key := range []string{"meta", "sessions", "leases", "transition"} {
-		t.Run(key, func(t *testing.T) {
+	for _, keys := range []string{"meta", "sessions", "leases", "transition", "sessions leases"} {
+		t.Run(keys, func(t *testing.T) {
 			s, _ := miniStage(t)
 			makeName(t, s.client, s.name, partition.Config{})
 			l := newLedger(t, s.client, s.name, redisledger.Config{})
@@ -23,8 +24,10 @@ func TestHalfAMemory(t *testing.T) {
 			if err := l.Seal(t.Context(), machine.Roll{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.client.Del(t.Context(), "{"+s.name+"}:"+key).Err(); err != nil {
-				t.Fatal(err)
+			for key := range strings.FieldsSeq(keys) {
+				if err := s.client.Del(t.Context(), "{"+s.name+"}:"+key).Err(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			b.Claim = []partition.ID{1}
 			got := mustSync(t, l, b)
