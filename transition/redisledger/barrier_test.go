@@ -69,8 +69,6 @@ func TestBarrierIsAgreed(t *testing.T) {
 	}
 	unwell, gone := claims(session(1), yes), claims(session(1), yes)
 	unwell.Unwell, gone.State = true, machine.Gone
-	arrived := claims(session(1), yes)
-	arrived.Arrived = 1
 	for name, c := range map[string]struct {
 		agreed  []machine.Request
 		lost    []string
@@ -99,10 +97,10 @@ func TestBarrierIsAgreed(t *testing.T) {
 			other: claims(session(2), yes), refused: true,
 		},
 		"and the agreement is lost": { // with it, else a fleet would refuse each of its own
-			agreed: []machine.Request{arrived}, lost: []string{"config"}, other: claims(session(2), yes),
+			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"config"}, other: claims(session(2), yes),
 		},
 		"and the agreement is lost, and another way wanted": {
-			agreed: []machine.Request{arrived}, lost: []string{"config"}, other: claims(session(2), no), refused: true,
+			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"config"}, other: claims(session(2), no), refused: true,
 		},
 		"and nobody knows who lives": {lost: []string{"meta"}, other: claims(session(1), yes)},
 	} {

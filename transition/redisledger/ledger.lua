@@ -20,6 +20,7 @@
 --              arrived (sessions at a barrier or past one) behind (those of them that stand
 --              before an older roll than the newest) clear (clock at which nobody was any more)
 --              farthest (the newest roll that anybody has arrived at; newer than the roll in a store that was set back)
+--              mode (how peers go from roll to roll, as the configuration says too: 1 one by one, 2 by the barrier)
 --              expired (rows of that state) untold (what a quiet Sync could not tell
 --              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
 --              the last doubt about the store's memory; greater with each)
@@ -39,7 +40,7 @@
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
 local numbers = {'raw', 'clock', 'step', 'longest', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold',
-	'arrived', 'behind', 'clear', 'farthest'}
+	'arrived', 'behind', 'clear', 'farthest', 'mode'}
 local meta, touched = {}, false
 local run, since
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on

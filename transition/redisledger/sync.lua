@@ -39,22 +39,21 @@ end
 local function agreed()
 	if string.match(ARGV[24], '^0 ') then return true end
 	local mode = ARGV[25] == '-' and 'no' or 'yes'
-	local stands = redis.call('HGET', KEYS[1], 'barrier')
-	if not stands and meta.arrived > 0 then -- lost with the configuration: who stands at a barrier has said it
-		stands = 'yes'
-		redis.call('HSET', KEYS[1], 'barrier', stands)
-	end
-	if stands == mode then return true end
-	if not stands and mode == 'no' then -- as much of a decision as the other, also in the next grace
+	local modes = {'no', 'yes'}
+	local function decide()
 		redis.call('HSET', KEYS[1], 'barrier', mode)
+		set('mode', mode == 'yes' and 2 or 1)
 		return true
 	end
+	local said, kept = redis.call('HGET', KEYS[1], 'barrier'), modes[meta.mode] -- either key may be lost
+	local stands = said or kept
+	if stands == mode then return said == kept or decide() end
+	if not stands and mode == 'no' then return decide() end -- as much of a decision as the other, also in the next grace
 	if stands and graceful() then return false end -- those who live may not have said so yet
 	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], str(meta.clock), '+inf')) do
 		if s ~= me and member(s) and row(s).state ~= 'gone' and claims(s) then return false end
 	end
-	redis.call('HSET', KEYS[1], 'barrier', mode)
-	return true
+	return decide()
 end
 
 if not agreed() then
