@@ -319,12 +319,13 @@ func TestGraceAfterALoss(t *testing.T) {
 		// Who notices: a ledger that has seen the name before, and one that has not.
 		witness, newcomer bool
 	}{
-		"another cluster with the same keys": {func(s *stage) { s.server.Replace(true) }, true, true},
-		"another cluster without them":       {func(s *stage) { s.server.Replace(false) }, true, true},
-		"an older state of the same cluster": {func(s *stage) { s.server.SetBack() }, true, false},
-		"meta is deleted":                    {del("meta"), true, true},
-		"the clock is deleted":               {del("clock"), true, true},
-		"a lease is deleted":                 {del("leases/a"), true, true},
+		"another cluster with the same keys":               {func(s *stage) { s.server.Replace(true) }, true, true},
+		"another cluster without them":                     {func(s *stage) { s.server.Replace(false) }, true, true},
+		"an older state of the same cluster":               {func(s *stage) { s.server.SetBack() }, true, false},
+		"an older state, and others have gone on to write": {func(s *stage) { s.server.SetBack(); s.others(100) }, true, false},
+		"meta is deleted":                                  {del("meta"), true, true},
+		"the clock is deleted":                             {del("clock"), true, true},
+		"a lease is deleted":                               {del("leases/a"), true, true},
 		// A witness knows better, and goes on.
 		"the grants are deleted": {del("transition"), false, true},
 		"a session is deleted":   {del("sessions/a"), false, true},
@@ -353,6 +354,32 @@ func TestGraceAfterALoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// others writes what is no ledger's.
+func (s *stage) others(times int) {
+	s.Helper()
+	for range times {
+		if _, err := s.server.Client().Put(s.Context(), "/others", "x"); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// Of two that find half a memory the second must not remove what the first has made anew.
+func TestWhatIsMadeAnewIsNotRemoved(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "half")
+	a, _ := s.ledger()
+	b, spy := s.ledger()
+	del("transition")(s)
+	spy.before = func(int) {
+		spy.before = nil
+		s.sync(a, machine.Request{Session: "a"})
+	}
+	s.sync(b, machine.Request{Session: "b"})
+	if _, known := s.lease(a, "a"); !known {
+		t.Error("a was removed")
 	}
 }
 
