@@ -182,6 +182,19 @@ var barrierClauses = []clause{
 		a.barrier(machine.Request{View: next, Arrived: next})
 		tb.wantBehind(b.at(next), 0)
 	}},
+	{"who arrives at a roll that the store does not know leaves others waited for", Abilities{}, func(tb *table) {
+		a, b, c := tb.peer("a"), tb.peer("b"), tb.peer("c")
+		first := tb.seal(a, b, c)
+		a.at(first)
+		b.at(first)
+		c.at(first)
+		second := tb.seal(a, b, c)
+		a.at(second)
+		tb.wantBehind(b.at(second), 1)
+		a.barrier(machine.Request{View: second + 100, Arrived: second + 100, Top: second + 100})
+		tb.wantBehind(b.at(second), 2) // c, and a
+		tb.wantBehind(c.at(second), 1)
+	}},
 	{"peers of a name have a barrier all or none", Abilities{}, func(tb *table) {
 		eager, other, index := tb.peer("a"), tb.peer("b"), tb.peer("c")
 		eager.at(0)

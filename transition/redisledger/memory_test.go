@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -40,6 +41,9 @@ func TestHalfAMemory(t *testing.T) {
 			}
 			if len(c.Sessions) != 1 || len(c.Grants) != 1 || c.Roll.Version != 0 {
 				t.Errorf("known are %+v, %+v and roll %d; only the first who came back was to be", c.Sessions, c.Grants, c.Roll.Version)
+			}
+			if s.client.HExists(t.Context(), "{"+s.name+"}:peers", string(a.Session)).Val() {
+				t.Error("what somebody said of itself stays who is not known any more")
 			}
 			if got := mustSync(t, l, a); fmt.Sprint(held(got)) != fmt.Sprint(a.Hold) {
 				t.Errorf("granted %v, held were %v", held(got), a.Hold)
@@ -160,6 +164,24 @@ func TestLargeNumbers(t *testing.T) {
 	}
 	if seen, err := l.Census(t.Context()); err != nil || seen.Count != a.Count || seen.Grants[1].Grant != a.Mine[1].Grant {
 		t.Errorf("%+v, error %v", seen, err)
+	}
+}
+
+// A Sync may name more partitions than Lua hands to one call.
+func TestManyPartitionsAtOnce(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.Server(t).Client(), redistest.Name(t)
+	cfg := partition.Config{Total: 9000}
+	makeName(t, client, name, cfg)
+	l := newLedger(t, client, name, redisledger.Config{Config: cfg, Timing: transition.Timing{Lease: time.Hour}})
+	r := machine.Request{Session: session(1), Claim: cfg.WithDefaults().IDs()}
+	r.Hold = held(mustSync(t, l, r))
+	if len(r.Hold) != cfg.Total {
+		t.Fatalf("granted %d of %d", len(r.Hold), cfg.Total)
+	}
+	r.Claim, r.Release, r.Hold = nil, r.Hold, nil
+	if a := mustSync(t, l, r); len(a.Mine) != 0 {
+		t.Errorf("of those given up %d are still its own", len(a.Mine))
 	}
 }
 
