@@ -124,6 +124,23 @@ func TestBarrierIsAgreed(t *testing.T) {
 	}
 }
 
+// Peers of builds that know of no barrier have said nothing of it: those without may join them.
+func TestBarrierBesideOlderBuilds(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	mustSync(t, l, machine.Request{Session: session(1), Weight: 1})
+	for field, key := range map[string]string{"barrier": "config", "mode": "meta"} {
+		if n, err := s.client.HDel(t.Context(), "{"+s.name+"}:"+key, field).Result(); n != 1 || err != nil {
+			t.Fatalf("%s is not in %s: %v", field, key, err)
+		}
+	}
+	if _, err := l.Sync(t.Context(), machine.Request{Session: session(2), Weight: 1, Barrier: true}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("one with a barrier is answered with %v", err)
+	}
+	mustSync(t, l, machine.Request{Session: session(2), Weight: 1})
+}
+
 // Who has arrived at a roll is told when the last one has.
 func TestBarrierTellsThatItIsOpen(t *testing.T) {
 	s, _ := miniStage(t)
