@@ -207,7 +207,8 @@ func TestALeaseThatRunsOutTakesEverythingAway(t *testing.T) {
 func TestANameWithAnotherConfigurationEndsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
-		other := f.ledger.As(partition.Config{Total: 8}, transition.Timing{})
+		other := memledger.New(partition.Config{Total: 8}, transition.Timing{}, memledger.Options{}).
+			As(partition.Config{Total: 4}, transition.Timing{})
 		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(other))
 		err := c.Run(t.Context())
 		if !errors.Is(err, partition.ErrConfig) {
@@ -215,6 +216,20 @@ func TestANameWithAnotherConfigurationEndsTheRun(t *testing.T) {
 		}
 		if c.Err() == nil || c.Ready() == nil {
 			t.Error("Err and Ready do not say so")
+		}
+	})
+}
+
+// The tasks of partitions that the ledger does not know would wait for ever, and nobody would say so.
+func TestALedgerOfAnotherLayoutEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		other := memledger.New(partition.Config{Total: 2}, transition.Timing{}, memledger.Options{})
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithLedger(other))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := c.Run(ctx); !errors.Is(err, transition.ErrLayout) {
+			t.Errorf("run returned %v, want ErrLayout", err)
 		}
 	})
 }

@@ -21,12 +21,16 @@ func ExampleShare() {
 		if err != nil {
 			return err
 		}
+		run, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- share.Run(ctx) }()
-		for tick := time.NewTicker(time.Second); ctx.Err() == nil; <-tick.C {
+		go func() {
+			defer stop() // a share that cannot go on admits nothing more
+			ended <- share.Run(ctx)
+		}()
+		for tick := time.NewTicker(time.Second); run.Err() == nil; <-tick.C {
 			names, _ := filepath.Glob(filepath.Join(dir, "*.pdf"))
 			for _, name := range names {
-				a, mine := share.Admit(ctx, name)
+				a, mine := share.Admit(run, name)
 				if !mine {
 					continue
 				}
@@ -52,9 +56,13 @@ func ExampleShare_bareIndex() {
 			return err
 		}
 		var pair atomic.Pointer[partition.View]
+		run, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- roster.Index(ctx, func(v partition.View) { pair.Store(&v) }) }()
-		for tick := time.NewTicker(time.Second); ctx.Err() == nil; <-tick.C {
+		go func() {
+			defer stop() // a roster that cannot go on tells no other pair
+			ended <- roster.Index(ctx, func(v partition.View) { pair.Store(&v) })
+		}()
+		for tick := time.NewTicker(time.Second); run.Err() == nil; <-tick.C {
 			v := pair.Load()
 			names, _ := filepath.Glob(filepath.Join(dir, "*.pdf"))
 			for _, name := range names {

@@ -22,8 +22,8 @@ var ErrLeaving = fmt.Errorf("%w: this peer stops", ErrHandedOver)
 // A ShareConfig is what a [Share] may be told. Ledger must be given.
 type ShareConfig struct {
 	Ledger transition.Ledger
-	// Partitions, Timing and Peer are those of a consumer; Partitions must be what the
-	// ledger was made with. Default: 256 partitions, the defaults of
+	// Partitions, Timing and Peer are those of a consumer; Partitions and Timing must be what
+	// the ledger was made with, others are refused. Default: 256 partitions, the defaults of
 	// [transition.Timing], the session as the peer's id.
 	Partitions partition.Config
 	Timing     transition.Timing

@@ -317,6 +317,22 @@ func TestShareSaysAllThatIsWrong(t *testing.T) {
 	}
 }
 
+// Of two peers with two layouts both would take a key for their own, or none.
+func TestAShareOfAnotherLayoutIsRefused(t *testing.T) {
+	ledger := memledger.New(partition.Config{Total: 8, Units: []string{"a"}}, transition.Timing{}, memledger.Options{})
+	for want, layout := range map[string]partition.Config{
+		"":                                     {Total: 8, Units: []string{"a"}},
+		"the peer has 256":                     {Units: []string{"a"}},
+		"the peer has 8 partitions by murmur2": {Total: 8, Units: []string{"a"}, Hash: partition.Murmur2},
+		"units [\"b\"]":                        {Total: 8, Units: []string{"b"}},
+	} {
+		_, err := framework.NewShare("invoices", framework.ShareConfig{Ledger: ledger, Partitions: layout})
+		if want == "" && err != nil || want != "" && (!errors.Is(err, transition.ErrLayout) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("a share with %+v at a ledger for 8 partitions and the unit a: %v, want %q", layout, err, want)
+		}
+	}
+}
+
 // One peer runs the job; when it leaves, or fails, it goes on, once at a time.
 func TestSingle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

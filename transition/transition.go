@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/machine"
@@ -87,6 +88,34 @@ func CheckTimes(l Ledger, t Timing) error {
 		return nil
 	}
 	return fmt.Errorf("transition: the ledger was made for a lease of %v, and the peer has one of %v: %w", keeps, want, ErrTimes)
+}
+
+// A Laid is a Ledger that knows the partitions it was made for. It grants those, and by no others are
+// keys to be looked up: of two peers with two layouts both may take a key for their own, and what is in
+// the layout of the peer alone is nobody's.
+type Laid interface {
+	// Layout returns them, defaults filled in; no partitions at all if they are not known.
+	Layout() partition.Config
+}
+
+// ErrLayout means that a ledger was made for other partitions than its peer has.
+var ErrLayout = errors.New("give both the same partitions, hash and units")
+
+// CheckLayout returns an error that wraps ErrLayout if l is Laid and was made for other partitions,
+// another hash or other units than those of c.
+func CheckLayout(l Ledger, c partition.Config) error {
+	laid, ok := l.(Laid)
+	if !ok {
+		return nil
+	}
+	has, want := laid.Layout(), c.WithDefaults()
+	if has.Total == 0 || has.Total == want.Total && has.Hash == want.Hash && slices.Equal(has.Units, want.Units) {
+		return nil
+	}
+	say := func(c partition.Config) string {
+		return fmt.Sprintf("%d partitions by %s and units %q", c.Total, c.Hash, c.Units)
+	}
+	return fmt.Errorf("transition: the ledger was made for %s, and the peer has %s: %w", say(has), say(want), ErrLayout)
 }
 
 // ErrStale means that a roll was not stored, because another one was sealed since

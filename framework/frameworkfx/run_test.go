@@ -442,6 +442,11 @@ func TestExitCodesSayWhy(t *testing.T) {
 			}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup))),
 		).exits(t, ExitWrong, "\nconsumer \"test\": transition: the ledger was made for a lease of")
 	})
+	t.Run("the ledger was made for other partitions", func(t *testing.T) {
+		large := memledger.New(partition.Config{Total: 2}, timing, memledger.Options{})
+		launch(consumerOf(t, large, func(context.Context, *framework.Task) error { return nil })).
+			exits(t, ExitWrong, "\nconsumer \"test\": transition: the ledger was made for 2 partitions")
+	})
 	t.Run("a unit's handler outlasts the stop", func(t *testing.T) {
 		if code := ExitCode(fmt.Errorf("stop units: %w", &transition.StuckError{})); code != ExitHard {
 			t.Errorf("exit code %d", code)

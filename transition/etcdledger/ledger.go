@@ -44,6 +44,7 @@ var (
 	_ transition.Ledger    = (*Ledger)(nil)
 	_ transition.Historian = (*Ledger)(nil)
 	_ transition.Timed     = (*Ledger)(nil)
+	_ transition.Laid      = (*Ledger)(nil)
 )
 
 // New returns the ledger of name, whose keys are prefix/name/… ("" is a prefix too). It
@@ -68,6 +69,9 @@ func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, err
 
 // Times implements transition.Timed.
 func (l *Ledger) Times() transition.Timing { return l.cfg.Timing }
+
+// Layout implements transition.Laid.
+func (l *Ledger) Layout() partition.Config { return l.cfg.Config }
 
 // Make returns what redisfx.Config.Ledger wants: the ledger of a consumer whose tasks stand
 // elsewhere.

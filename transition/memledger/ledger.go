@@ -69,6 +69,7 @@ var (
 
 	_ transition.ConfigReader = (*Ledger)(nil)
 	_ transition.Timed        = (*Ledger)(nil)
+	_ transition.Laid         = (*Ledger)(nil)
 )
 
 // As returns another handle to the same store, as a peer with its own
@@ -79,6 +80,9 @@ func (l *Ledger) As(cfg partition.Config, timing transition.Timing) *Ledger {
 
 // Times implements transition.Timed.
 func (l *Ledger) Times() transition.Timing { return l.timing }
+
+// Layout implements transition.Laid.
+func (l *Ledger) Layout() partition.Config { return l.config }
 
 // Restart ends this run of the store and begins another. What it knew stays.
 func (l *Ledger) Restart() {

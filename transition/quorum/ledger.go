@@ -41,6 +41,7 @@ var (
 
 	_ transition.ConfigReader = (*Ledger)(nil)
 	_ transition.Timed        = (*Ledger)(nil)
+	_ transition.Laid         = (*Ledger)(nil)
 )
 
 // Witness returns inner with counter as the witness of its epochs. trouble is called when
@@ -155,6 +156,14 @@ func (l *Ledger) Times() transition.Timing {
 		return inner.Times()
 	}
 	return transition.Timing{}
+}
+
+// Layout implements [transition.Laid]: that of the other ledger, zero if it does not tell.
+func (l *Ledger) Layout() partition.Config {
+	if inner, ok := l.inner.(transition.Laid); ok {
+		return inner.Layout()
+	}
+	return partition.Config{}
 }
 
 // ReadConfig implements [transition.ConfigReader].

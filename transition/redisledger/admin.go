@@ -124,4 +124,5 @@ var (
 
 	_ transition.ConfigReader = (*Ledger)(nil)
 	_ transition.Timed        = (*Ledger)(nil)
+	_ transition.Laid         = (*Ledger)(nil)
 )

@@ -148,6 +148,9 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 // Times implements transition.Timed.
 func (l *Ledger) Times() transition.Timing { return l.cfg.Timing }
 
+// Layout implements transition.Laid.
+func (l *Ledger) Layout() partition.Config { return l.cfg.Config }
+
 // terms is what the peer says of itself once.
 func (l *Ledger) terms() machine.Terms { return l.cfg.Timing.Terms(l.cfg.Deployment) }
 
