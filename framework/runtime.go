@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/countoff/countoff/transition"
 )
 
 // A Runtime runs several consumers of one process, and what else is a peer there. All
@@ -31,7 +34,7 @@ type member interface {
 }
 
 // NewRuntime makes a runtime of consumers. It fails if there is none, if one is nil or if two
-// have the same name: they would count off against each other.
+// have the same name or were given the same ledger: they would count off against each other.
 func NewRuntime(consumers ...*Consumer) (*Runtime, error) { return RuntimeOf(consumers, nil) }
 
 // RuntimeOf is NewRuntime for processes that have peers of units too, or only those.
@@ -50,6 +53,16 @@ func RuntimeOf(consumers []*Consumer, units []*Units) (*Runtime, error) {
 			errs = append(errs, fmt.Errorf("framework: two consumers of the name %q", m.Name()))
 		}
 		names[m.Name()] = true
+	}
+	whose := map[transition.Ledger]string{}
+	for _, c := range r.consumers {
+		if c.ledger == nil || !reflect.ValueOf(c.ledger).Comparable() {
+			continue
+		}
+		if other, taken := whose[c.ledger]; taken && other != c.name {
+			errs = append(errs, fmt.Errorf("framework: the consumers %q and %q have one ledger, and each would get a part of the partitions: make one for each", other, c.name))
+		}
+		whose[c.ledger] = c.name
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

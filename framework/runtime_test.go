@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,27 @@ func pair(t *testing.T) (f *fleet, r *framework.Runtime, ready, slow *framework.
 		t.Fatal(err)
 	}
 	return f, r, ready, slow, func() { close(goOn) }
+}
+
+// With one ledger for two names each of the consumers gets a part of the partitions, and the tasks in
+// the other part of its own wait for ever.
+func TestALedgerIsForOneName(t *testing.T) {
+	f := newFleet(t, 4)
+	h := f.handler("ann", 0)
+	var both []*framework.Consumer
+	for _, name := range []string{"mails", "bills"} {
+		c, err := framework.New(name, f.store, h, framework.WithLedger(f.ledger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, c)
+	}
+	if _, err := framework.NewRuntime(both...); err == nil || !strings.Contains(err.Error(), `"mails" and "bills" have one ledger`) {
+		t.Errorf("a runtime of two names with one ledger: %v", err)
+	}
+	if _, err := framework.NewRuntime(both[0]); err != nil {
+		t.Error(err)
+	}
 }
 
 // A start that comes to nothing has started nothing: the caller has nothing to stop, and fx
