@@ -61,6 +61,9 @@ func (q question) once(ctx context.Context) (f found, err error) {
 	if err == nil && f.ledger == nil {
 		err = errors.New("the control returned none")
 	}
+	if err == nil {
+		err = transition.CheckLayout(f.ledger, f.layout)
+	}
 	if err != nil {
 		return f, &controlError{err}
 	}

@@ -73,7 +73,13 @@ type place struct {
 
 // NewShare returns a peer of name that has not begun. It says all that is wrong with cfg at
 // once.
-func NewShare(name string, cfg ShareConfig) (*Share, error) { return newShare(name, cfg, false) }
+func NewShare(name string, cfg ShareConfig) (*Share, error) {
+	s, err := newShare(name, cfg, false)
+	if wrong := transition.CheckLayout(cfg.Ledger, cfg.Partitions); wrong != nil {
+		return nil, errors.Join(err, fmt.Errorf("share %q: %w", name, wrong))
+	}
+	return s, err
+}
 
 // newShare is NewShare of a peer that takes another id if yield is set and somebody has its own.
 func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {

@@ -333,6 +333,24 @@ func TestAShareOfAnotherLayoutIsRefused(t *testing.T) {
 	}
 }
 
+// A job's partition is there whatever the ledger was made for: the default is 256.
+func TestSingleWithTheDefaultLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		ledger := memledger.New(partition.Config{}, transition.Timing{}, memledger.Options{})
+		ran := false
+		err := framework.Single(ctx, "backup", framework.ShareConfig{Ledger: ledger}, func(context.Context, partition.Token) error {
+			ran = true
+			stop()
+			return nil
+		}, nil)
+		if err != nil || !ran {
+			t.Errorf("the job ran: %v, and %v", ran, err)
+		}
+	})
+}
+
 // One peer runs the job; when it leaves, or fails, it goes on, once at a time.
 func TestSingle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

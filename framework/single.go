@@ -34,7 +34,7 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 	if job == nil || cfg.Partitions.Total != 1 {
 		return fmt.Errorf("single %q: %d partitions and job %t: want 1 and a job", name, cfg.Partitions.Total, job != nil)
 	}
-	share, err := NewShare(name, cfg)
+	share, err := newShare(name, cfg, false) // partition 0 is in every layout, whatever the ledger's is
 	if err != nil {
 		return err
 	}

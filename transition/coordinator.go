@@ -180,9 +180,6 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 		errs = append(errs, errors.New("transition: no tenant"))
 	}
 	cfg.Config = cfg.Config.WithDefaults()
-	if claims {
-		errs = append(errs, CheckLayout(cfg.Ledger, cfg.Config))
-	}
 	tags, wrong := partition.ParseTags(string(cfg.Tags)) // what cannot be read back would stop the sealing of rolls
 	cfg.Tags = tags
 	errs = append(errs, cfg.Config.Validate(), cfg.Timing.Validate(), wrong)

@@ -445,7 +445,7 @@ func TestExitCodesSayWhy(t *testing.T) {
 	t.Run("the ledger was made for other partitions", func(t *testing.T) {
 		large := memledger.New(partition.Config{Total: 2}, timing, memledger.Options{})
 		launch(consumerOf(t, large, func(context.Context, *framework.Task) error { return nil })).
-			exits(t, ExitWrong, "\nconsumer \"test\": transition: the ledger was made for 2 partitions")
+			exits(t, ExitWrong, "\nconsumer \"test\": make the ledger: transition: the ledger was made for 2 partitions")
 	})
 	t.Run("a unit's handler outlasts the stop", func(t *testing.T) {
 		if code := ExitCode(fmt.Errorf("stop units: %w", &transition.StuckError{})); code != ExitHard {
