@@ -82,6 +82,9 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 			_, err = Jobs(ctx, client, name, partition.Config{Total: m.from}.IDs())
 		}
 		if err == nil {
+			err = m.checkKeys(ctx)
+		}
+		if err == nil {
 			err = closeUnits(ctx, client, begun.Config.Units)
 		}
 		if err != nil {
@@ -159,6 +162,31 @@ func closeUnits(ctx context.Context, client redis.UniversalClient, lists []strin
 		}
 	}
 	return nil
+}
+
+// checkKeys says which keys of the partitions hold something else than what is moved: with one of
+// them the resize could not end, and nobody could work until somebody has found it.
+func (m *mover) checkKeys(ctx context.Context) error {
+	var errs []error
+	for id := range partition.ID(max(m.from, m.to)) {
+		k := KeysOf(m.name, id)
+		keys := []string{k.Fence, k.Lifted, k.Tries, k.jobsKey(), k.Pending, k.Dead, k.Done, k.Delayed}
+		kinds := []string{"hash", "hash", "hash", "hash", "list", "list", "zset", "zset"}
+		pipe := m.client.Pipeline()
+		for _, key := range keys {
+			pipe.Type(ctx, key)
+		}
+		cmds, err := pipe.Exec(ctx)
+		if err != nil {
+			return err
+		}
+		for i, cmd := range cmds {
+			if is := cmd.(*redis.StatusCmd).Val(); is != kinds[i] && is != "none" {
+				errs = append(errs, fmt.Errorf("%s is a %s and no %s: another program writes it: rename or delete it", keys[i], is, kinds[i]))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // countMoving counts what a resize would find, in pages.

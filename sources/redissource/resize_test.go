@@ -390,6 +390,32 @@ func TestResizeLooksBeforeItMoves(t *testing.T) {
 	}
 }
 
+// With a key that another program has overwritten a resize could not end: it does not begin, and says which.
+func TestResizeLooksAtKeys(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	was, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []partition.ID{1, 3} {
+		k := KeysOf(name, id)
+		for _, key := range []string{k.Fence, k.Lifted, k.Tries, k.jobsKey(), k.Pending, k.Dead, k.Done, k.Delayed} {
+			client.Set(ctx, key, "no", 0)
+			if _, err := Resize(ctx, client, name, 4, ResizeConfig{Idle: idle}); err == nil || id == 3 && !strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %v", key, err)
+			}
+			if got, err := redisconfig.Agree(ctx, client, name, was); err != nil || got.Total != 2 {
+				t.Errorf("%s: afterwards %+v, %v", key, got, err)
+			}
+			client.Del(ctx, key)
+		}
+	}
+	if _, err := Resize(ctx, client, name, 4, ResizeConfig{Idle: idle}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A trim that is repeated, or comes late, takes nothing.
 func TestResizeTrimCompares(t *testing.T) {
 	ctx, client := t.Context(), redistest.New(t)
