@@ -2,6 +2,7 @@ package redisconfig
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,6 +18,11 @@ const (
 	resizing    = "resizing"
 	fieldResize = "resize" // "from to id", and from when tasks are moved on "mover"
 )
+
+//go:embed resize_change.lua
+var resizeChangeSource string
+
+var resizeChangeScript = redis.NewScript(resizeChangeSource)
 
 // ErrTaken means that another call has taken a change over, or has ended it.
 var ErrTaken = errors.New("another call goes on with this change of the number of partitions, or has ended it")
@@ -77,9 +83,14 @@ func beginResize(ctx context.Context, tx *redis.Tx, name string, to int, id stri
 			return r, nil
 		}
 		r.ID = id
-		return r, transact(ctx, tx, name, func(p redis.Pipeliner) {
+		cmds, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.HSet(ctx, Key(name), fieldResize, r.field(), fieldProtocol, resizing)
+			return nil
 		})
+		if err != nil {
+			return r, failed("write", name, why(cmds, err))
+		}
+		return r, nil
 	}
 	n, err := fmt.Sscanf(fields[fieldResize], "%d %d %s %s", &r.Config.Total, &r.To, &r.ID, &r.Mover)
 	if n < 3 {
@@ -97,9 +108,7 @@ func beginResize(ctx context.Context, tx *redis.Tx, name string, to int, id stri
 func MoveResize(ctx context.Context, client redis.UniversalClient, name string, r Resize, mover string) (Resize, error) {
 	next := r
 	next.Mover = mover
-	return next, whileStands(ctx, client, name, r, func(p redis.Pipeliner) {
-		p.HSet(ctx, Key(name), fieldResize, next.field())
-	})
+	return next, whileStands(ctx, client, name, r, next.field(), 0, 0)
 }
 
 // EndResize opens name with the new number of partitions. It returns ErrTaken if r is not what stands.
@@ -121,34 +130,18 @@ func reopen(ctx context.Context, client redis.UniversalClient, name string, r Re
 	if len(r.Config.Requires) > 0 {
 		protocol = partition.TagsProtocol
 	}
-	return whileStands(ctx, client, name, r, func(p redis.Pipeliner) {
-		p.HSet(ctx, Key(name), fieldProtocol, protocol, fieldTotal, total)
-		p.HDel(ctx, Key(name), fieldResize)
-	})
+	return whileStands(ctx, client, name, r, "", protocol, total)
 }
 
-// whileStands writes if r is what stands then, and returns ErrTaken otherwise.
-func whileStands(ctx context.Context, client redis.UniversalClient, name string, r Resize, write func(redis.Pipeliner)) error {
-	return unlessChanged(ctx, client, name, func(tx *redis.Tx) error {
-		fields, err := read(ctx, tx, name)
-		if err != nil {
-			return err
-		}
-		if fields[fieldProtocol] != resizing || fields[fieldResize] != r.field() {
-			return fmt.Errorf("redisconfig: %s: %w", Key(name), ErrTaken)
-		}
-		return transact(ctx, tx, name, write)
-	})
-}
-
-// transact writes in one transaction.
-func transact(ctx context.Context, tx *redis.Tx, name string, write func(redis.Pipeliner)) error {
-	_, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		write(p)
-		return nil
-	})
+// whileStands changes the field, or reopens the name with these, if r is what stands then, and
+// returns ErrTaken otherwise. It takes no memory: who moves, or gives up, does so in a full store too.
+func whileStands(ctx context.Context, client redis.UniversalClient, name string, r Resize, field string, protocol, total int) error {
+	n, err := resizeChangeScript.Run(ctx, client, []string{Key(name)}, r.field(), field, protocol, total).Int()
 	if err != nil {
-		return fmt.Errorf("redisconfig: write %s: %w", Key(name), err)
+		return failed("write", name, err)
+	}
+	if n != 1 {
+		return fmt.Errorf("redisconfig: %s: %w", Key(name), ErrTaken)
 	}
 	return nil
 }
