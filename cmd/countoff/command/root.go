@@ -122,54 +122,18 @@ func onLedger(stores Stores, runs span, faults faultFinder, do func(ctx context.
 func run(runs span, faults faultFinder, open func(ledger string) (*stand, error),
 	do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return exit.Run(func(cmd *cobra.Command, args []string) error {
-		raw, err := cmd.Flags().GetString("redis")
-		if err != nil {
-			return err
-		}
-		ledger, err := cmd.Flags().GetString("ledger")
-		if err != nil {
-			return err
-		}
 		timeout, err := cmd.Flags().GetDuration("timeout")
 		if err != nil {
 			return err
 		}
-		var errs []error
-		if len(args) > 0 {
-			errs = append(errs, partition.CheckName(args[0]))
-		}
-		if timeout <= 0 {
-			errs = append(errs, fmt.Errorf("--timeout %v: want more than 0", timeout))
-		}
-		if faults != nil {
-			errs = append(errs, faults(cmd, args))
-		}
-		at, err := open(ledger)
-		errs = append(errs, flagenv.Wrong(cmd, "ledger", err))
-		if at == nil {
-			at = &stand{}
-		}
+		at, err := prepare(cmd, args, timeout, faults, open)
 		defer at.close()
-		if at.store == nil || cmd.Flags().Changed("redis") {
-			at.client, err = redisurl.Open(raw)
-			errs = append(errs, flagenv.Wrong(cmd, "redis", err))
-		}
-		if err := errors.Join(errs...); err != nil {
+		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		if at.client != nil {
-			// A server that cannot save to its disk refuses PING like a write. Whoever only reads looks
-			// for just that, and what writes is told more.
-			if err = redisurl.Reach(ctx, at.client, raw); redis.HasErrorPrefix(err, "MISCONF") {
-				err = nil
-			}
-		}
-		if at.store != nil && err == nil {
-			err = at.store.Reach(ctx)
-		}
-		if err != nil {
+		if err := at.reach(ctx); err != nil {
 			if err = exit.With(exit.Unreachable, err); cmd.Context().Err() != nil {
 				err = runs.stopped(err)
 			}
@@ -185,4 +149,31 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		}
 		return out.end(err)
 	})
+}
+
+// prepare opens what the command line names, and says all that is wrong with it at once.
+func prepare(cmd *cobra.Command, args []string, timeout time.Duration, faults faultFinder, open func(ledger string) (*stand, error)) (*stand, error) {
+	raw, errRaw := cmd.Flags().GetString("redis")
+	ledger, errLedger := cmd.Flags().GetString("ledger")
+	errs := []error{errRaw, errLedger}
+	if len(args) > 0 {
+		errs = append(errs, partition.CheckName(args[0]))
+	}
+	if timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout %v: want more than 0", timeout))
+	}
+	if faults != nil {
+		errs = append(errs, faults(cmd, args))
+	}
+	at, err := open(ledger)
+	errs = append(errs, flagenv.Wrong(cmd, "ledger", err))
+	if at == nil {
+		at = &stand{}
+	}
+	if at.store == nil || cmd.Flags().Changed("redis") {
+		at.url = raw
+		at.client, err = redisurl.Open(raw)
+		errs = append(errs, flagenv.Wrong(cmd, "redis", err))
+	}
+	return at, errors.Join(errs...)
 }

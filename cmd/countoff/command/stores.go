@@ -17,6 +17,7 @@ import (
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -64,6 +65,7 @@ func (s Stores) open(url string) (*stand, error) {
 
 // A stand is where a command finds what it looks at.
 type stand struct {
+	url    string                // of the client, as it was given
 	client redis.UniversalClient // of the tasks; nil: nobody said where they are
 	store  Store                 // of the ledger; nil: beside the tasks
 }
@@ -75,6 +77,21 @@ func (at *stand) close() {
 	if at.store != nil {
 		_ = at.store.Close()
 	}
+}
+
+// reach says why one of the stores does not answer.
+func (at *stand) reach(ctx context.Context) error {
+	if at.client != nil {
+		// A server that cannot save to its disk refuses PING like a write. Whoever only reads looks
+		// for just that, and what writes is told more.
+		if err := redisurl.Reach(ctx, at.client, at.url); err != nil && !redis.HasErrorPrefix(err, "MISCONF") {
+			return err
+		}
+	}
+	if at.store != nil {
+		return at.store.Reach(ctx)
+	}
+	return nil
 }
 
 // of returns where name is looked at.
