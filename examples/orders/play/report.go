@@ -56,50 +56,71 @@ func judge(lines []Line, load Load, killed string, at time.Time) Report {
 	// Each peer's lines are in order; between peers the clock of the machine, which
 	// they share, tells.
 	slices.SortStableFunc(lines, func(a, b Line) int { return a.At.Compare(b.At) })
-	r := Report{Orders: load.Customers * load.Each}
-	done := make(map[Order]bool)
-	open := make(map[string]map[int]run)             // of a customer: the orders being worked
-	newest := make(map[partition.ID]partition.Epoch) // that began something
-	owned := make(map[partition.ID]bool)             // by the one that was killed
+	c := court{
+		report: Report{Orders: load.Customers * load.Each},
+		done:   make(map[Order]bool),
+		open:   make(map[string]map[int]run),
+		newest: make(map[partition.ID]partition.Epoch),
+	}
+	owned := make(map[partition.ID]bool) // by the one that was killed, and not yet taken over
 	for _, l := range lines {
-		if l.Peer == killed && !l.At.After(at) && l.What == Opened {
+		switch early := !l.At.After(at); {
+		case killed == "":
+		case l.Peer == killed && early && l.What == Opened:
 			owned[l.ID] = true
+		case l.Peer != killed && !early && l.What == Begin && owned[l.ID]:
+			delete(owned, l.ID)
+			c.report.TakenOver = max(c.report.TakenOver, l.At.Sub(at))
 		}
 		switch l.What {
 		case Begin:
-			if l.N > 0 && !done[Order{l.Customer, l.N - 1}] {
-				r.OutOfOrder++
-			}
-			for n, other := range open[l.Customer] {
-				if n != l.N && other.by == l.By {
-					r.Overlaps++
-				}
-			}
-			if l.By < newest[l.ID] {
-				r.Zombies++
-			}
-			newest[l.ID] = max(newest[l.ID], l.By)
-			if open[l.Customer] == nil {
-				open[l.Customer] = make(map[int]run)
-			}
-			open[l.Customer][l.N] = run{l.Peer, l.By}
-			if killed != "" && l.Peer != killed && l.At.After(at) && owned[l.ID] {
-				delete(owned, l.ID)
-				r.TakenOver = max(r.TakenOver, l.At.Sub(at))
-			}
+			c.begin(l)
 		case End:
-			if done[l.Order] {
-				r.Twice++
-			}
-			done[l.Order] = true
-			if now, ok := open[l.Customer][l.N]; ok && now.by == l.By {
-				delete(open[l.Customer], l.N)
-			}
+			c.end(l)
 		}
 	}
-	r.Done = len(done)
-	r.InFlight = inFlight(lines, killed, at)
-	return r
+	c.report.Done = len(c.done)
+	c.report.InFlight = inFlight(lines, killed, at)
+	return c.report
+}
+
+// A court hears the lines in their order.
+type court struct {
+	report Report
+	done   map[Order]bool
+	open   map[string]map[int]run           // of a customer: the orders being worked
+	newest map[partition.ID]partition.Epoch // that began something
+}
+
+// begin hears that an order was begun: after the one before it, alone, and by the newest owner.
+func (c *court) begin(l Line) {
+	if l.N > 0 && !c.done[Order{l.Customer, l.N - 1}] {
+		c.report.OutOfOrder++
+	}
+	for n, other := range c.open[l.Customer] {
+		if n != l.N && other.by == l.By {
+			c.report.Overlaps++
+		}
+	}
+	if l.By < c.newest[l.ID] {
+		c.report.Zombies++
+	}
+	c.newest[l.ID] = max(c.newest[l.ID], l.By)
+	if c.open[l.Customer] == nil {
+		c.open[l.Customer] = make(map[int]run)
+	}
+	c.open[l.Customer][l.N] = run{l.Peer, l.By}
+}
+
+// end hears that an order is done.
+func (c *court) end(l Line) {
+	if c.done[l.Order] {
+		c.report.Twice++
+	}
+	c.done[l.Order] = true
+	if now, ok := c.open[l.Customer][l.N]; ok && now.by == l.By {
+		delete(c.open[l.Customer], l.N)
+	}
 }
 
 // inFlight counts the orders that the killed peer had begun and not done.
