@@ -29,29 +29,11 @@ func (e Even) Assign(ids []ID, members []Member, previous Table) Table {
 	for _, id := range e.Busy {
 		pieces[id]++
 	}
-	var busy, idle []ID
-	total := 0
-	for _, id := range ids {
-		if pieces[id] > 0 {
-			total += pieces[id]
-		} else {
-			idle = append(idle, id)
-		}
-	}
+	busy, idle, total := e.cut(ids, pieces)
 	table := Sticky{}.Assign(idle, members, previous)
 	members = living(members)
 	if len(members) == 0 || total == 0 {
 		return table
-	}
-	asked := make(map[ID]bool, len(ids))
-	for _, id := range ids {
-		asked[id] = true
-	}
-	for _, id := range e.Busy { // each once, in this order
-		if asked[id] {
-			busy = append(busy, id)
-			delete(asked, id)
-		}
 	}
 	place := make(map[Session]int, len(members))
 	for i, m := range members {
@@ -63,6 +45,7 @@ func (e Even) Assign(ids []ID, members []Member, previous Table) Table {
 			had[i] += pieces[id]
 		}
 	}
+	// Who has it keeps it, within its share; the rest goes to whoever lacks most, the fullest first.
 	left := quotas(members, total, had)
 	var free []ID
 	for _, id := range busy {
@@ -83,4 +66,24 @@ func (e Even) Assign(ids []ID, members []Member, previous Table) Table {
 		left[to] -= pieces[id]
 	}
 	return table
+}
+
+// cut returns those of ids that have something in them, in the order in which they are to stay,
+// and the others, and how many pieces there are in all.
+func (e Even) cut(ids []ID, pieces map[ID]int) (busy, idle []ID, total int) {
+	asked := make(map[ID]bool, len(ids))
+	for _, id := range ids {
+		asked[id] = true
+		if pieces[id] == 0 {
+			idle = append(idle, id)
+		}
+		total += pieces[id]
+	}
+	for _, id := range e.Busy { // each once
+		if asked[id] {
+			busy = append(busy, id)
+			delete(asked, id)
+		}
+	}
+	return busy, idle, total
 }
