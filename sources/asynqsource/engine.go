@@ -83,14 +83,16 @@ var (
 	errPanic      = errors.New("the handler panicked")
 )
 
-// Handler makes the engine of a source: h is what a plain asynq.Server would run, cfg
-// what it would be made with. Of cfg, TaskCheckInterval, DelayedTaskCheckInterval and
-// ShutdownTimeout are not used: they are the consumer's. So is Concurrency, which asynqfx
-// takes where the consumer's configuration says none. Queues need not be there; one that is and that the source does not consume is an
-// error, and so is StrictPriority. Their weights are not used.
+// Handler makes the engine of a source: h is what a plain asynq.Server would run, cfg what it
+// would be made with. Of cfg, TaskCheckInterval, DelayedTaskCheckInterval and ShutdownTimeout are
+// not used: they are the consumer's. So is Concurrency, which asynqfx takes where the consumer's
+// configuration says none. Queues may be left out; their weights are not used.
 //
-// A source has at most one engine, and needs none for handlers of the framework. It
-// must be made before the first Open.
+// A source has at most one engine, and needs none for handlers of the framework. It must be made
+// before the first Open.
+//
+// All that is wrong is one error: no handler, StrictPriority, a queue that the source does not
+// consume, a GroupGracePeriod that asynq would refuse. A second engine is another.
 func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
 	var errs []error
 	if missing(h) {
@@ -167,10 +169,10 @@ func (e *Engine) stop() {
 	e.watch.Wait()
 }
 
-// Handle runs the handler with t and returns what asynq made of it: nil, a
-// sources.RetryError with asynq's own delay, or a sources.DeadError. It returns when
-// the handler has. It may be called concurrently; two runs of one task wait for each
-// other.
+// Handle runs the handler with t and returns what asynq made of it: nil, a sources.RetryError
+// with asynq's own delay, or a sources.DeadError. If ctx ended the run, or ended before it, the
+// error is or wraps the cause of ctx. Handle returns when the handler has. It may be called
+// concurrently; two runs of one task wait for each other.
 func (e *Engine) Handle(ctx context.Context, t *sources.Task) error {
 	begun := time.Now() // before the locks: a pause while one is waited for counts
 	stream := e.source.holder(t.Grant, t.Token)
