@@ -152,6 +152,7 @@ func (s *ingressStream) push(ctx context.Context, p *ingressPlan, lines []string
 	all := groups(routes, s.base)
 	force := s.full && t.Lasted(time.Now()) >= forceAfter
 	s.full = false
+	// By the script's hash, and once more with its source at servers that do not know it.
 	for _, source := range []bool{false, true} {
 		pipe := s.client.Pipeline()
 		cmds := make([]*redis.Cmd, len(all))
