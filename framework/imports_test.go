@@ -52,6 +52,7 @@ var rooms = map[string][]string{
 	"partition":                              {xxhash},
 	"partition/indexertest":                  {"partition"},
 	"partition/intervalindexer":              {"partition"},
+	"partition/intervalindexer/countertest":  {"partition", "partition/indexertest", "partition/intervalindexer"},
 	"partition/intervalindexer/rediscounter": {"partition", "partition/intervalindexer", "partition/redisconfig", goRedis},
 	"partition/redisconfig":                  {"partition", goRedis},
 	"partition/redistest":                    {"partition", goRedis, miniRedis},
@@ -131,7 +132,7 @@ var mains = map[string][]string{
 // testRooms may be imported by the tests of every package: references, conformance
 // suites and servers for tests, and the modules made for tests.
 var testRooms = []string{
-	"partition/indexertest", "partition/strategytest", "partition/redistest", "partition/intervalindexer", // measured beside the rolls
+	"partition/indexertest", "partition/strategytest", "partition/redistest", "partition/intervalindexer/countertest", "partition/intervalindexer", // measured beside the rolls
 	"transition/ledgertest", "transition/memledger",
 	"sources/sourcetest", "sources/memsource", "sources/progress/progresstest", "framework/frameworktest",
 	"sources/sourcetest/redisline", "sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,

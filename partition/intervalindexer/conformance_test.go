@@ -1,9 +1,6 @@
 package intervalindexer_test
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,48 +9,10 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/indexertest"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/countertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// A cuttable counter fails after it was cut.
-type cuttable struct {
-	intervalindexer.Counter
-	cut atomic.Bool
-}
-
-var errCut = errors.New("cut off")
-
-func (c *cuttable) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
-	if c.cut.Load() {
-		return 0, errCut
-	}
-	return c.Counter.Incr(ctx, key, expiry)
-}
-
-func (c *cuttable) Get(ctx context.Context, keys ...string) ([]int64, error) {
-	if c.cut.Load() {
-		return nil, errCut
-	}
-	return c.Counter.Get(ctx, keys...)
-}
-
-// group returns a group of peers that count on counter.
-func group(t *testing.T, counter intervalindexer.Counter, name string, config intervalindexer.Config) indexertest.Group {
-	return indexertest.Group{
-		// Four intervals, and one because the change may come just after a turn.
-		Settle: 5 * config.Interval,
-		IDs:    config.WithDefaults().Partitions.IDs(),
-		Peer: func(string) (partition.Indexer, func()) {
-			c := &cuttable{Counter: counter}
-			x, err := intervalindexer.New(c, name, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return x, func() { c.cut.Store(true) }
-		},
-	}
-}
 
 func TestConformance(t *testing.T) {
 	parts := partition.Config{Total: 30, Units: []string{"inbox", "outbox"}}
@@ -66,11 +25,10 @@ func TestConformance(t *testing.T) {
 		"an hour":             {Partitions: parts, Interval: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config = config.WithDefaults()
 			indexertest.Run(t, indexertest.Harness{
 				Bubble: true,
 				New: func(t *testing.T) indexertest.Group {
-					return group(t, new(intervalindexer.Memory), "mail-sender", config)
+					return countertest.Group(t, new(intervalindexer.Memory), "mail-sender", config)
 				},
 			})
 		})

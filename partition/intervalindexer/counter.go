@@ -9,7 +9,7 @@ import (
 
 // A Counter is all that the algorithm asks of a store. Its methods must be safe for
 // concurrent use. A call whose context has ended must fail without being sent; any
-// other that fails may have been carried out.
+// other that fails may have been carried out. Package countertest is for tests of one.
 type Counter interface {
 	// Incr adds one to key and returns what it is then: 1 if it was not there. The
 	// key is to vanish expiry after its last Incr.

@@ -27,5 +27,6 @@
 //
 //	turn.go, peer.go    the decisions, pure
 //	indexer.go          the loop around them
-//	counter.go          what is asked of the store, and one in memory; rediscounter, natscounter
+//	counter.go          what is asked of the store, and one in memory; rediscounter, natscounter,
+//	                    etcdcounter
 package intervalindexer

@@ -12,6 +12,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/countertest"
 )
 
 // The faults of the published algorithm that this package began with, each in the
@@ -178,7 +179,7 @@ func late(ctx context.Context, next func() (int64, error)) (int64, error) {
 }
 
 // refused is a call that fails before it is carried out.
-func refused(context.Context, func() (int64, error)) (int64, error) { return 0, errCut }
+func refused(context.Context, func() (int64, error)) (int64, error) { return 0, countertest.ErrCut }
 
 // An increment that is repeated, lost or late counts somebody who is not there, or
 // does not count somebody who is, for one interval. Seen once it changes nothing.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/countertest"
 )
 
 // A storm makes a fifth of a peer's calls fail in every way there is.
@@ -93,7 +94,7 @@ func TestStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peers := three(t, intervalindexer.Config{}, true)
 		for _, p := range peers {
-			p.misbehave(func(context.Context, string, func() (int64, error)) (int64, error) { return 0, errCut })
+			p.misbehave(func(context.Context, string, func() (int64, error)) (int64, error) { return 0, countertest.ErrCut })
 		}
 		pass(5)
 		for _, p := range peers {
@@ -239,8 +240,8 @@ func TestNothingIsToldAfterTheEnd(t *testing.T) {
 
 func TestMissedIntervalsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter := &cuttable{Counter: new(intervalindexer.Memory)}
-		counter.cut.Store(true)
+		counter := &countertest.Cuttable{Counter: new(intervalindexer.Memory)}
+		counter.Cut()
 		var missed []uint64
 		x, err := intervalindexer.New(counter, "mail-sender", intervalindexer.Config{Interval: interval},
 			intervalindexer.WithMissed(func(number uint64, err error) {

@@ -2,12 +2,10 @@ package rediscounter_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"regexp"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/indexertest"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/countertest"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
 	"github.com/countoff/countoff/partition/redistest"
 )
@@ -72,36 +71,11 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A cuttable counter fails after it was cut.
-type cuttable struct {
-	intervalindexer.Counter
-	cut atomic.Bool
-}
-
-var errCut = errors.New("cut off")
-
-func (c *cuttable) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
-	if c.cut.Load() {
-		return 0, errCut
-	}
-	return c.Counter.Incr(ctx, key, expiry)
-}
-
 func group(t *testing.T, client redis.UniversalClient, interval time.Duration) indexertest.Group {
 	config := intervalindexer.Config{Interval: interval, Partitions: partition.Config{Total: 16}}
-	name := redistest.Name(t)
-	return indexertest.Group{
-		Settle: 8 * interval, // five would do on a machine that does nothing else
-		IDs:    config.Partitions.IDs(),
-		Peer: func(string) (partition.Indexer, func()) {
-			c := &cuttable{Counter: rediscounter.New(client)}
-			x, err := intervalindexer.New(c, name, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return x, func() { c.cut.Store(true) }
-		},
-	}
+	g := countertest.Group(t, rediscounter.New(client), redistest.Name(t), config)
+	g.Settle = 8 * interval // five would do on a machine that does nothing else
+	return g
 }
 
 // In real time: on miniredis, or on the server or cluster the environment names.

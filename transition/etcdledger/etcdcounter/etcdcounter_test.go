@@ -2,7 +2,6 @@ package etcdcounter_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/indexertest"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/intervalindexer/countertest"
 	"github.com/countoff/countoff/transition/etcdledger/etcdcounter"
 	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
 )
@@ -126,46 +126,14 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A cuttable counter fails after it was cut.
-type cuttable struct {
-	intervalindexer.Counter
-	cut atomic.Bool
-}
-
-var errCut = errors.New("cut off")
-
-func (c *cuttable) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
-	if c.cut.Load() {
-		return 0, errCut
-	}
-	return c.Counter.Incr(ctx, key, expiry)
-}
-
-func (c *cuttable) Get(ctx context.Context, keys ...string) ([]int64, error) {
-	if c.cut.Load() {
-		return nil, errCut
-	}
-	return c.Counter.Get(ctx, keys...)
-}
-
 // In real time.
 func TestConformance(t *testing.T) {
 	server := etcdtest.Start(t)
 	var names atomic.Int64
 	indexertest.Run(t, indexertest.Harness{New: func(t *testing.T) indexertest.Group {
 		config := intervalindexer.Config{Interval: 600 * time.Millisecond, Partitions: partition.Config{Total: 16}}
-		name := fmt.Sprint("name", names.Add(1))
-		return indexertest.Group{
-			Settle: 8 * config.Interval, // five would do on a machine that does nothing else
-			IDs:    config.Partitions.IDs(),
-			Peer: func(string) (partition.Indexer, func()) {
-				c := &cuttable{Counter: etcdcounter.New(server.Client(), "/countoff")}
-				x, err := intervalindexer.New(c, name, config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return x, func() { c.cut.Store(true) }
-			},
-		}
+		g := countertest.Group(t, etcdcounter.New(server.Client(), "/countoff"), fmt.Sprint("name", names.Add(1)), config)
+		g.Settle = 8 * config.Interval // five would do on a machine that does nothing else
+		return g
 	}})
 }

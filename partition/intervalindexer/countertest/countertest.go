@@ -1,0 +1,69 @@
+// Package countertest makes peers that count on a counter of yours a group for package
+// indexertest: its suite then holds the counter to what package intervalindexer needs of it.
+//
+//	func TestConformance(t *testing.T) {
+//		indexertest.Run(t, indexertest.Harness{New: func(t *testing.T) indexertest.Group {
+//			config := intervalindexer.Config{Interval: 600 * time.Millisecond}
+//			return countertest.Group(t, newCounter(t), t.Name(), config)
+//		}})
+//	}
+package countertest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/indexertest"
+	"github.com/countoff/countoff/partition/intervalindexer"
+)
+
+// ErrCut is what a [Cuttable] fails with after it was cut.
+var ErrCut = errors.New("cut off")
+
+// A Cuttable is the Counter until it is cut; then its calls fail and do nothing.
+type Cuttable struct {
+	intervalindexer.Counter
+	cut atomic.Bool
+}
+
+// Cut takes the counter away. It may be called at any time, also more than once.
+func (c *Cuttable) Cut() { c.cut.Store(true) }
+
+// Incr implements [intervalindexer.Counter].
+func (c *Cuttable) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
+	if c.cut.Load() {
+		return 0, ErrCut
+	}
+	return c.Counter.Incr(ctx, key, expiry)
+}
+
+// Get implements [intervalindexer.Counter].
+func (c *Cuttable) Get(ctx context.Context, keys ...string) ([]int64, error) {
+	if c.cut.Load() {
+		return nil, ErrCut
+	}
+	return c.Counter.Get(ctx, keys...)
+}
+
+// Group returns the peers of name that count on counter, each by a [Cuttable] of its own. Its
+// Settle is five intervals: on a busy machine, and in real time, more will do.
+func Group(t testing.TB, counter intervalindexer.Counter, name string, config intervalindexer.Config) indexertest.Group {
+	config = config.WithDefaults()
+	return indexertest.Group{
+		// Four intervals, and one because the change may come just after a turn.
+		Settle: 5 * config.Interval,
+		IDs:    config.Partitions.IDs(),
+		Peer: func(string) (partition.Indexer, func()) {
+			c := &Cuttable{Counter: counter}
+			x, err := intervalindexer.New(c, name, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x, c.Cut
+		},
+	}
+}
