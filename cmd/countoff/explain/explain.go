@@ -55,6 +55,9 @@ type Explanation struct {
 	Findings []status.Finding `json:"findings"`
 	// Queue is asynq's, where the tasks are: then nothing is said of them here.
 	Queue string `json:"queue,omitempty"`
+	// WorkUnits says that the peers share work units, and Listed that the key is one: then there are no tasks.
+	WorkUnits bool `json:"work_units,omitempty"`
+	Listed    bool `json:"listed,omitempty"`
 	// TasksUnknown says that nothing is known of tasks: see [status.Status].
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
 
@@ -151,8 +154,11 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 	e := Explanation{
 		Name: s.Name, Key: key, Hash: s.Config.Hash, Total: s.Config.Total, Partition: s.Partitions[id],
 		Session: s.Partitions[id].Session, Roll: s.Roll.Version, GraceMS: s.GraceMS,
-		Barrier: s.Barrier, TasksUnknown: s.TasksUnknown,
+		Barrier: s.Barrier, TasksUnknown: s.TasksUnknown, WorkUnits: s.Table != nil,
 		Why: []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
+	}
+	for _, units := range s.Table {
+		e.Listed = e.Listed || slices.Contains(units, key)
 	}
 	census = census.Apart()
 	for _, m := range census.Roll.Members {
@@ -275,7 +281,12 @@ func (e Explanation) waits() []string {
 	case p.State == status.Moving:
 		out = append(out, "for the running handlers to end, if it is not running: the partition moves")
 	}
-	if e.TasksUnknown {
+	switch {
+	case e.Listed:
+		return append(out, "it is a work unit: its owner works on it for as long as it has it")
+	case e.WorkUnits:
+		return append(out, "the peers share work units, and this is none of them: it is not in their list, or was put there just now")
+	case e.TasksUnknown:
 		return append(out, "what else is not known: "+partitionmap.WhyUnknown(e.Hash))
 	}
 	switch {

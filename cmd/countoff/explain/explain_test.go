@@ -36,6 +36,7 @@ type situation struct {
 	tried redissource.Tried
 	wrong []status.Finding
 	gate  *status.Barrier
+	table map[string][]string
 }
 
 func move(ago time.Duration, what machine.Change, peer, from string, epoch partition.Epoch) machine.Move {
@@ -113,6 +114,14 @@ func situations() map[string]situation {
 		},
 		"grace": {held: status.Held{ID: 1, State: status.Unowned}, grace: 4200, moves: []machine.Move{move(5*time.Second, machine.Forgot, "", "", 0)}},
 		"new":   {held: status.Held{ID: 1, State: status.Unowned}},
+		"work-unit": {
+			held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted},
+			table: map[string][]string{"worker-1": {"abe", "ann"}, "_": {}},
+		},
+		"no-work-unit": {
+			held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted},
+			table: map[string][]string{"worker-1": {"abe"}},
+		},
 		"two-owners": {
 			held: held("worker-1", 7, status.Double), roll: 6, named: "worker-1",
 			wrong: []status.Finding{{Kind: "double", Partitions: []partition.ID{1}, Text: "the ledger granted it to worker-1 under epoch 7, the data admits epoch 9 of worker-2"}},
@@ -127,7 +136,7 @@ func TestSituations(t *testing.T) {
 			p.Held = c.held
 			s := status.Status{
 				Name: "mail-sender", Config: partition.Config{Total: 4}.WithDefaults(), Roll: status.Roll{Version: c.roll}, GraceMS: c.grace, Barrier: c.gate,
-				Partitions: []status.Partition{{}, p, {}, {}}, Findings: c.wrong,
+				Partitions: []status.Partition{{}, p, {}, {}}, Findings: c.wrong, Table: c.table,
 			}
 			census := transition.Census{Roll: machine.Roll{Version: c.roll}}
 			if c.named != "" {
