@@ -95,6 +95,7 @@ func (at *stand) require(ctx context.Context, name string, cfg partition.Config,
 			fmt.Fprintf(out, "%v asks for no more than %v to %d: %s has no others\n", r, r.First, last, name)
 		}
 	}
+	namesakes(ctx, at.client, name, cfg, list, all, out)
 	all, err := ofUnits(ctx, at.client, name, cfg, list, all, out)
 	switch {
 	case err != nil:
@@ -103,6 +104,31 @@ func (at *stand) require(ctx context.Context, name string, cfg partition.Config,
 		return at.store.Require(ctx, name, all)
 	}
 	return redisledger.Require(ctx, at.client, name, all)
+}
+
+// namesakes tells of partitions that are called as a work unit is: the partition is what counts. What
+// cannot be found out is not told.
+func namesakes(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config, list string, all []partition.Requirement, out io.Writer) {
+	if client == nil {
+		return
+	}
+	source, err := unitsource.New(client, name, unitsource.Config{Key: list})
+	if err != nil {
+		return
+	}
+	listed, err := source.Units(ctx)
+	if err != nil {
+		return
+	}
+	for _, r := range all {
+		called := strings.TrimSuffix(r.String(), "="+r.Tags.String())
+		if _, there := slices.BinarySearch(listed, called); r.Unit != "" || !there {
+			continue
+		}
+		if id, err := cfg.Hash.Of(called, cfg.Total); err == nil {
+			fmt.Fprintf(out, "%v is said of partitions by their numbers: the work unit %s is in partition %v, for which it is %v=%v\n", r, called, id, id, r.Tags)
+		}
+	}
 }
 
 // ofUnits puts the partitions of the work units in list in the place of their names: a unit is

@@ -180,6 +180,15 @@ func TestRequireOfUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	client.SAdd(t.Context(), "{n}:sites", "3", "0-1")
+	at, err := partition.XXHash64.Of("3", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := s.run("require n 3=gpu 2=gpu 0-1=eu --units {n}:sites"); strings.Count(out, "is said of partitions by their numbers") != 2 ||
+		!strings.Contains(out, fmt.Sprintf("the work unit 3 is in partition %v, for which it is %v=gpu\n", at, at)) || !strings.HasSuffix(out, "\n3=gpu\n2=gpu\n0-1=eu\n") {
+		t.Errorf("of units that are called as partitions are it says %q", out)
+	}
 	out := s.run("require n a=gpu n:inbox=eu --units {n}:sites")
 	if !strings.HasSuffix(out, fmt.Sprintf("\n%v=gpu\nn:inbox=eu\n", id)) || !strings.HasPrefix(out, fmt.Sprintf("a is in partition %v with ", id)) {
 		t.Errorf("it says %q", out)
