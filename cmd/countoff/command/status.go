@@ -96,6 +96,7 @@ func watchCommand(stores Stores) *cobra.Command {
 			}
 			tick := time.NewTicker(every)
 			defer tick.Stop()
+			defer context.AfterFunc(ctx, at.close)() // a client waits for an answer whatever its context says
 			for {
 				// A store that does not answer is what one watches for: say so and go on.
 				lines := []string{args[0]}
