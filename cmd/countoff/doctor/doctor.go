@@ -97,8 +97,8 @@ func Examine(ctx context.Context, client redis.UniversalClient, store func(conte
 	case errors.Is(err, redisconfig.ErrNone):
 		own = []Finding{{Check: "name", Severity: Note, What: "nobody has used " + name + " yet",
 			Do: "countoff init " + name + ", so that its first peers need not wait for a lease"}}
-	case err != nil && (ctx.Err() != nil || lost(err)):
-		return nil, err
+	case err != nil && (ctx.Err() != nil || lost(err)) && !slices.ContainsFunc(all, func(f Finding) bool { return f.Check == silent }):
+		return nil, err // a silent server has been told, and this is because of it
 	case err != nil: // what the store is like may be why
 		own = []Finding{{Check: "name", Severity: Danger, What: fmt.Sprintf("what stands under %s cannot be read: %v", name, err),
 			Risk: "peers and producers may be refused in the same way, and who works on what cannot be told", Do: "the line says what is wrong"}}
@@ -109,6 +109,9 @@ func Examine(ctx context.Context, client redis.UniversalClient, store func(conte
 	})
 	return all, nil
 }
+
+// silent is the check of a server that does not answer.
+const silent = "server"
 
 // lost reports whether err is that of a connection, and no answer.
 func lost(err error) bool {
@@ -168,17 +171,19 @@ func together(all []Finding) []Finding {
 }
 
 func ofCluster(ctx context.Context, cluster *redis.ClusterClient) []Finding {
-	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor, ClusterShards, needs Redis 7
+	text, err := cluster.ClusterInfo(ctx).Result()
 	if err != nil {
 		return []Finding{unknown("cluster", err)}
 	}
-	covered := 0
-	for _, s := range slots {
-		covered += s.End - s.Start + 1
-	}
-	if covered < 16384 {
-		return []Finding{{Check: "cluster", Severity: Danger, What: fmt.Sprintf("%d of 16384 slots are served", covered),
-			Risk: "the partitions whose keys are in the others stand still", Do: "redis-cli --cluster check, and fix it"}}
+	return clustered(fields(text))
+}
+
+// clustered judges what a node says of the cluster. Slots are assigned to a node that is down, too: what
+// counts is which are served.
+func clustered(info map[string]string) []Finding {
+	if served, state := info["cluster_slots_ok"], info["cluster_state"]; served != "16384" || state != "ok" {
+		return []Finding{{Check: "cluster", Severity: Danger, What: fmt.Sprintf("%s of 16384 slots are served, its state is %s", served, state),
+			Risk: "the partitions whose keys are in the others stand still; of a state that is not ok, all", Do: "redis-cli --cluster check, and fix it"}}
 	}
 	return []Finding{{Check: "cluster", Severity: Fine, What: "all slots are served; each partition and the ledger of a name have one hash tag each"}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -31,11 +32,7 @@ func ask(ctx context.Context, client redis.UniversalClient, now func() time.Time
 			}
 			continue
 		}
-		for line := range strings.Lines(text) {
-			if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				s.info[field] = value
-			}
-		}
+		maps.Copy(s.info, fields(text))
 	}
 	for _, parameter := range []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "stop-writes-on-bgsave-error"} {
 		values, err := client.ConfigGet(ctx, parameter).Result()
@@ -53,7 +50,22 @@ func ask(ctx context.Context, client redis.UniversalClient, now func() time.Time
 	return s
 }
 
+// fields reads what servers say of themselves: a field and its value a line.
+func fields(text string) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[field] = value
+		}
+	}
+	return all
+}
+
 func (s server) examine() []Finding {
+	if lost(s.timeErr) && lost(s.infoErr) {
+		return []Finding{{Check: silent, Severity: Danger, What: fmt.Sprintf("it does not answer: %v", s.timeErr),
+			Risk: "what is on it stands still: partitions, and all of a name whose ledger is there", Do: "start it, or let a replica take its place"}}
+	}
 	return []Finding{s.version(), s.persistence(), s.eviction(), s.replicas(), s.clock()}
 }
 

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"errors"
+	"net"
 	"strings"
 	"testing"
 )
@@ -73,5 +75,29 @@ func TestVersions(t *testing.T) {
 		if f := (server{info: info}).version(); f.Severity != c.severity || f.What != c.what {
 			t.Errorf("%v: want %s, %q, is %+v", info, c.severity, c.what, f)
 		}
+	}
+}
+
+// Of a cluster one master of which is down all slots are assigned, and not all are served. The master is
+// one finding, and not one of each thing that it does not tell.
+func TestAMasterThatIsDown(t *testing.T) {
+	for _, c := range []struct {
+		info string
+		want Severity
+	}{
+		{"cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\n", Fine},
+		{"cluster_state:fail\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:10922\r\n", Danger},
+		{"cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:10922\r\n", Danger}, // it need not be covered
+		{"cluster_state:ok\r\ncluster_slots_assigned:5\r\ncluster_slots_ok:5\r\n", Danger},
+		{"cluster_state:fail\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\n", Danger}, // most masters are out of its reach
+	} {
+		if got := clustered(fields(c.info)); len(got) != 1 || got[0].Severity != c.want {
+			t.Errorf("%q: %v", c.info, got)
+		}
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	if got := (server{timeErr: refused, infoErr: errors.Join(refused)}).examine(); len(got) != 1 || got[0].Severity != Danger ||
+		!strings.Contains(got[0].What, "connection refused") {
+		t.Errorf("of a server that is gone it says %v", got)
 	}
 }
