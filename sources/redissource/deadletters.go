@@ -175,7 +175,7 @@ func remove(ctx context.Context, client redis.UniversalClient, name string, d De
 	k := KeysOf(name, d.Partition)
 	n, err := requeueScript.Run(ctx, client, []string{k.Dead, k.Pending, k.Fence}, d.element, envelope).Int()
 	if err != nil {
-		return false, fmt.Errorf("redissource: dead letter %s of %s: %w", d.ID, name, err)
+		return false, fmt.Errorf("redissource: dead letter %s of %s: %w", d.ID, name, redisconfig.Explain(err))
 	}
 	if n == 2 {
 		return false, fmt.Errorf("redissource: dead letter %s of %s: the number of partitions is being changed: "+

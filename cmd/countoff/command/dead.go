@@ -302,7 +302,8 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 			if err != nil {
 				return err
 			}
-			_, err = takeEach(ctx, found, one)
+			_, failed, err := takeEach(ctx, found, one)
+			err = errors.Join(append(failed, err)...)
 			fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
 			return err
 		}),
@@ -312,19 +313,24 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 	return cmd
 }
 
-// takeEach gives take all of letters, as long as ctx stands, and returns how many it took none of.
-func takeEach(ctx context.Context, letters []redissource.DeadLetter, take func(redissource.DeadLetter) error) (left int, err error) {
-	var errs []error
+// takeEach gives take all of letters, as long as ctx stands and the store takes them, and returns how many
+// it took none of, and why.
+func takeEach(ctx context.Context, letters []redissource.DeadLetter, take func(redissource.DeadLetter) error) (left int, failed []error, err error) {
 	for _, d := range letters {
 		if err := ctx.Err(); err != nil {
-			return left, errors.Join(append(errs, err)...)
+			return left, failed, err
 		}
-		if err := take(d); err != nil {
+		err := take(d)
+		switch {
+		case err == nil:
+		case errors.Is(err, redissource.ErrRaw), strings.Contains(err.Error(), "WRONGTYPE"): // of this one, or its partition
 			left++
-			errs = append(errs, err)
+			failed = append(failed, err)
+		default: // thousands of others would fail in the same way
+			return left, failed, err
 		}
 	}
-	return left, errors.Join(errs...)
+	return left, failed, nil
 }
 
 // takePage is how many dead letters takeAll holds.
@@ -349,9 +355,10 @@ func takeAll(ctx context.Context, client redis.UniversalClient, name string, ids
 			if len(page) == 0 {
 				break // somebody else has taken the rest
 			}
-			left, err := takeEach(ctx, page, take)
+			left, failed, err := takeEach(ctx, page, take)
+			errs = append(errs, failed...)
 			if err != nil {
-				errs = append(errs, err)
+				return errors.Join(append(errs, err)...)
 			}
 			stay += left
 			n -= int64(len(page))

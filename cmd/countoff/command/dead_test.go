@@ -108,11 +108,29 @@ var errFull = errors.New("no space left on device")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
+// A store that takes one letter no more takes no other: thousands of errors would say the same, each after
+// the client has tried for a while. What is wrong with one letter holds up no other.
+func TestDeadOfAStoreThatTakesNothing(t *testing.T) {
+	n := 0
+	left, failed, err := takeEach(t.Context(), make([]redissource.DeadLetter, 9), func(redissource.DeadLetter) error {
+		switch n++; n {
+		case 2:
+			return fmt.Errorf("letter 2: %w", redissource.ErrRaw)
+		case 4:
+			return errFull
+		}
+		return nil
+	})
+	if n != 4 || left != 1 || len(failed) != 1 || !errors.Is(err, errFull) {
+		t.Errorf("it tried %d, left %d, and says %v, %v", n, left, failed, err)
+	}
+}
+
 // What could not be written is no list of all dead letters.
 func TestDeadIsToldToStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := 0
-	_, err := takeEach(ctx, make([]redissource.DeadLetter, 3), func(redissource.DeadLetter) error {
+	_, _, err := takeEach(ctx, make([]redissource.DeadLetter, 3), func(redissource.DeadLetter) error {
 		if n++; n == 2 {
 			stop()
 		}
