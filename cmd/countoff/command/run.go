@@ -47,8 +47,9 @@ func runCommand() *cobra.Command {
 	var tags []string
 	var even bool
 	cmd := &cobra.Command{
-		Use:   "run --name NAME -- COMMAND [ARGUMENT...]",
-		Short: "hold a seat among the peers of NAME for a command, and hand it its units",
+		Use:                   "run --name NAME [flags] -- COMMAND [ARGUMENT...]", // behind the dashes all is the command's
+		DisableFlagsInUseLine: true,
+		Short:                 "hold a seat among the peers of NAME for a command, and hand it its units",
 		Long: `Takes part under NAME and runs COMMAND with the units that this peer owns: entries of the set
 or list {NAME}:units, each of which one peer has. It is started with the first of them. What
 comes and goes is told on its input:

@@ -452,6 +452,9 @@ func TestRunFitsIntoTheGrace(t *testing.T) {
 
 func TestRunUsage(t *testing.T) {
 	s := newShell(t)
+	if help := s.run("run --help"); !strings.Contains(help, "\n  countoff run --name NAME [flags] -- COMMAND [ARGUMENT...]\n") {
+		t.Error(help) // flags behind the command are the command's
+	}
 	for _, line := range []string{
 		"run -- true",
 		"run --name {no} -- true",

@@ -53,9 +53,14 @@ func unitLines(s status.Status, all bool) []string {
 	const most = 8
 	var lines []string
 	for _, peer := range slices.Sorted(maps.Keys(s.Table)) {
-		units, more := s.Table[peer], ""
+		units, more := slices.Clone(s.Table[peer]), ""
 		if n := len(units) - most; n > 0 && !all {
 			units, more = units[:most], fmt.Sprintf("  and %d more (--all)", n)
+		}
+		for i := range units {
+			if !all { // a URL may be as long as it likes
+				units[i] = partitionmap.Column(units[i], 0, 63)
+			}
 		}
 		who := peer
 		if peer == redisledger.Nobody {

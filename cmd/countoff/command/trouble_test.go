@@ -97,3 +97,18 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// Who may not read a name is told what to do by each command.
+func TestWhoMayNotRead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">x", "~{other}*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := shell{t, "redis://few:x@" + server.Addr(), ""}
+	for _, line := range []string{"status n", "explain n k", "history n", "dead list n", "enqueue n x", "jobs n", "require n", "ingress n", "resize n --partitions 4"} {
+		if err := s.fails(exit.Unreachable, line); !strings.Contains(err, "the user of the URL ") {
+			t.Errorf("countoff %s says %s", line, err)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (q Que
 		return q, false, nil
 	}
 	if err != nil {
-		return q, false, fmt.Errorf("queuestat: read %s: %w", redisconfig.Key(name), err)
+		return q, false, fmt.Errorf("queuestat: read %s: %w", redisconfig.Key(name), redisconfig.Explain(err))
 	}
 	q.name = name
 	if text != "" {
