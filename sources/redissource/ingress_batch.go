@@ -24,9 +24,10 @@ const (
 	ingressLines = 512     // most lines of a batch
 	ingressBytes = 1 << 20 // about the most bytes of a batch
 
-	// ingressWait is how long one wait for a line lasts, and so after what time a
-	// connection that died in silence is noticed.
+	// ingressWait is how long one wait for a line lasts. A connection that has not answered
+	// ingressLate after that died in silence; go-redis would give it 10 s.
 	ingressWait = 5 * time.Second
+	ingressLate = 2 * time.Second
 	// ingressPoll is the same where a wait cannot be broken off: Close waits for it.
 	ingressPoll = time.Second
 )
@@ -223,11 +224,13 @@ func (s *ingressStream) wait(ctx context.Context) error {
 		if opt == nil {
 			return s.comes(s.client.BLMove(ctx, list, list, side, side, ingressPoll))
 		}
-		opt.PoolSize, opt.MinIdleConns, opt.MaxRetries = 1, 0, -1
+		opt.PoolSize, opt.MinIdleConns, opt.MaxRetries, opt.ConnMaxIdleTime = 1, 0, -1, -1 // the pool does not count a wait as use
 		s.waiter = redis.NewClient(opt)
 	}
 	// go-redis does not break off a read when its context ends; closing does.
 	waiter := s.waiter
+	ctx, cancel := context.WithTimeout(ctx, ingressWait+ingressLate)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { waiter.Close() })
 	defer stop()
 	err := s.comes(waiter.BLMove(ctx, list, list, side, side, ingressWait))

@@ -1,17 +1,21 @@
 package redissource
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -193,6 +197,63 @@ func TestIngressIdle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A waiting is a connection that dies in silence, if it ever waited, when dead is set.
+type waiting struct {
+	net.Conn
+	waits, dead *atomic.Bool
+}
+
+func (c waiting) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("blmove")) {
+		c.waits.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c waiting) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.waits.Load() || !c.dead.Load() {
+			return n, err
+		}
+	}
+}
+
+// The connection on which an owner waits for lines may die without a word. That is noticed
+// before a dead owner would be.
+func TestIngressWaitsOnADeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Bubble(t)
+		var dead atomic.Bool
+		client := redis.NewClient(&redis.Options{
+			Addr: "bubble",
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				c, err := m.Dial()
+				if err != nil {
+					return nil, err
+				}
+				if c = redistest.Pump(c); !dead.Load() {
+					c = waiting{c, new(atomic.Bool), &dead}
+				}
+				return c, nil
+			},
+			PoolSize:                 1000, // nobody waits for a connection: see redistest.Bubble
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		t.Cleanup(func() { client.Close() })
+		b := newInbox(t, client, 4)
+		b.open(1)
+		synctest.Wait()
+		dead.Store(true)
+		b.push(inboxLine("ann", 0))
+		time.Sleep(ingressWait + ingressLate + time.Second)
+		synctest.Wait()
+		if got := len(b.logs()[partition.Of("ann", 4)]); got != 1 {
+			t.Errorf("%d tasks have come, want 1", got)
+		}
+	})
 }
 
 // A wait moves the oldest line onto its own place, also while others push.
