@@ -2,6 +2,9 @@ package framework_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
 )
 
 // A control that returns no ledger is told, whoever asks it.
@@ -48,6 +52,35 @@ func TestPeersOfOneMomentHaveIDsOfTheirOwn(t *testing.T) {
 			t.Errorf("several have one id: %v", shared)
 		}
 		for _, c := range all {
+			if err := c.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A peer that is alone on its host keeps the host's name, so that its share comes home after a
+// restart: it is no namesake of itself, nor of a peer with another id.
+func TestWhoIsAloneKeepsTheHostsName(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil || partition.CheckPeer(fmt.Sprint(host, "-", os.Getpid())) != nil {
+		host = "peer"
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		ann, c := f.consumer("ann", f.handler("x", 0)), f.consumer("", f.handler("x", 0))
+		for _, c := range []*framework.Consumer{ann, c} {
+			if err := c.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, time.Minute, func() bool { return c.Ready() == nil && c.View().Replicas == 2 })
+		time.Sleep(time.Minute) // for as long as it may look
+		census, err := f.ledger.Census(t.Context())
+		if err != nil || !slices.ContainsFunc(census.Sessions, func(s machine.Seat) bool { return s.Peer == host }) {
+			t.Errorf("sessions %+v, %v: want one of %q", census.Sessions, err, host)
+		}
+		for _, c := range []*framework.Consumer{ann, c} {
 			if err := c.Stop(context.Background()); err != nil {
 				t.Error(err)
 			}
