@@ -480,6 +480,56 @@ func TestSealStale(t *testing.T) {
 	})
 }
 
+// turning is a strategy that changes its mind.
+type turning struct {
+	partition.Modulo
+	turned atomic.Bool
+}
+
+func (s *turning) Assign(ids []partition.ID, members []partition.Member, previous partition.Table) partition.Table {
+	table := s.Modulo.Assign(ids, members, previous)
+	for id, session := range table {
+		i := slices.IndexFunc(members, func(m partition.Member) bool { return m.Session != session })
+		if s.turned.Load() && i >= 0 {
+			table[id] = members[i].Session
+		}
+	}
+	return table
+}
+
+// TestReshareStale: who shares out anew and is refused hears that it is to be asked for again.
+func TestReshareStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		strategy, ledger := new(turning), &faulty{Ledger: n.ledger}
+		change := func(_ *peer, cfg *transition.Config) { cfg.Strategy, cfg.Ledger = strategy, ledger }
+		a, b := n.peer("a", change).start(t.Context()), n.peer("b", change).start(t.Context())
+		pass(15 * time.Second)
+		n.shares(a, b)
+		before := a.holds()
+		strategy.turned.Store(true)
+		ledger.fill(transition.ErrStale)
+		if err := a.co.Reshare(t.Context()); !errors.Is(err, transition.ErrStale) {
+			t.Errorf("refused, and yet: %v", err)
+		}
+		ledger.fill(nil)
+		if err := a.co.Reshare(t.Context()); err != nil {
+			t.Error(err)
+		}
+		pass(15 * time.Second)
+		n.shares(a, b)
+		for id := range a.holds() {
+			if _, had := before[id]; had {
+				t.Errorf("%d has not moved", id)
+			}
+		}
+		for _, p := range []*peer{a, b} {
+			p.co.Stop()
+			p.ends()
+		}
+	})
+}
+
 // silent is a strategy that gives nothing to anybody.
 type silent struct{ partition.Sticky }
 
