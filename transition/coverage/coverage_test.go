@@ -132,12 +132,64 @@ var faults = map[string]struct {
 		},
 		coverage.Overdue, timing.Takeover(), "peer-a, who was granted it, has not opened it",
 	},
+	"not opened under its epoch": {
+		func(l *coverage.Look) {
+			l.Data[0].Fence, l.Data[0].Waiting = partition.Token{Epoch: 9, Session: "a"}, true
+		},
+		coverage.Overdue, timing.Takeover(), "peer-a, who was granted it, has not opened it",
+	},
 	"not opened": {
 		func(l *coverage.Look) {
 			l.Data[0].Fence, l.Data[0].Waiting = partition.Token{Epoch: 1, Session: "b"}, true
 		},
 		coverage.Overdue, timing.Takeover(), "peer-a, who was granted it, has not opened it",
 	},
+}
+
+// How long something lasts does not begin anew when another word is said of it, and is not that of
+// another partition of which the same is said.
+func TestTellsConditionsApart(t *testing.T) {
+	bound := timing.Drain + timing.CancelGrace + 2*timing.Beat()
+	waits := func(waiters ...partition.Session) coverage.Look {
+		l := healthy()
+		c := l.Census.Sessions[1]
+		c.Session, c.Peer = "c", "peer-c"
+		l.Census.Sessions = append(l.Census.Sessions, c)
+		for i, w := range waiters {
+			l.Census.Grants[i].Waiter = w
+		}
+		return l
+	}
+	var d coverage.Detector
+	now := time.Minute
+	d.Look(now, waits())
+	now += time.Hour
+	d.Look(now, waits("b"))
+	d.Look(now+bound/2, waits("c", "c"))
+	found, _ := d.Look(now+bound, waits("c", "c"))
+	if len(found) != 1 || !slices.Equal(found[0].Partitions, []partition.ID{0}) {
+		t.Errorf("the first waits for too long, and it finds %v", found)
+	}
+
+	refused := healthy()
+	refused.Census.Refused = []machine.Refusal{{Who: "x", What: "7 partitions"}}
+	if found, _ = d.Look(now+2*bound, refused); len(found) != 1 {
+		t.Errorf("the first was refused: %v", found)
+	}
+	refused.Census.Refused = append(refused.Census.Refused, machine.Refusal{Who: "y", What: "9 partitions"})
+	if found, _ = d.Look(now+3*bound, refused); len(found) != 1 || !strings.Contains(found[0].Text, "y: 9") {
+		t.Errorf("another was refused: %v", found)
+	}
+}
+
+// A grace passes by the ledger's clock, which stands still when nobody calls.
+func TestAGraceOfAFleetThatDied(t *testing.T) {
+	l := healthy()
+	l.Census.Grace, l.Census.Silence = 5*time.Second, time.Hour
+	got := coverage.Judge(coverage.Look{Census: coverage.Heard(l.Census)}, func(coverage.Condition) time.Duration { return time.Hour })
+	if len(got) == 0 || got[0].Kind != coverage.Unowned {
+		t.Errorf("nobody has called for an hour, and it finds %v", got)
+	}
 }
 
 // Every fault is told once, as soon as its bound is over and not before, and its end.
