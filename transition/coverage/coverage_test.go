@@ -301,10 +301,11 @@ func TestQuiet(t *testing.T) {
 				machine.Seat{Session: "x", Peer: "peer-a", State: machine.Live, Lease: -time.Second},
 				machine.Seat{Session: "y", Peer: "peer-a", State: machine.Gone, Lease: time.Second})
 		},
-		"waits for itself":     func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
-		"waiter is dead":       func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
-		"not opened and empty": func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
-		"nothing read of data": func(l *coverage.Look) { l.Data = nil },
+		"waits for itself":       func(l *coverage.Look) { l.Census.Grants[0].Waiter = "a" },
+		"waiter is dead":         func(l *coverage.Look) { l.Census.Grants[0].Waiter = "x" },
+		"opened, and tasks wait": func(l *coverage.Look) { l.Data[0].Waiting = true },
+		"not opened and empty":   func(l *coverage.Look) { l.Data[0].Fence = partition.Token{} },
+		"nothing read of data":   func(l *coverage.Look) { l.Data = nil },
 		"its owner has what it asks for": func(l *coverage.Look) {
 			l.Census.Config.Requires = []partition.Requirement{{First: 2, Last: 2, Tags: "gpu"}}
 			l.Census.Sessions[1].Tags = "eu gpu"
