@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -225,24 +224,13 @@ func (c waiting) Read(b []byte) (int, error) {
 // before a dead owner would be.
 func TestIngressWaitsOnADeadConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := redistest.Bubble(t)
 		var dead atomic.Bool
-		client := redis.NewClient(&redis.Options{
-			Addr: "bubble",
-			Dialer: func(context.Context, string, string) (net.Conn, error) {
-				c, err := m.Dial()
-				if err != nil {
-					return nil, err
-				}
-				if c = redistest.Pump(c); !dead.Load() {
-					c = waiting{c, new(atomic.Bool), &dead}
-				}
-				return c, nil
-			},
-			PoolSize:                 1000, // nobody waits for a connection: see redistest.Bubble
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		client := bubbleOver(t, func(c net.Conn) net.Conn {
+			if dead.Load() {
+				return c // whoever connects anew is answered
+			}
+			return waiting{c, new(atomic.Bool), &dead}
 		})
-		t.Cleanup(func() { client.Close() })
 		b := newInbox(t, client, 4)
 		b.open(1)
 		synctest.Wait()
