@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
@@ -150,4 +152,34 @@ func TestOfTwoKindsOneIsFirst(t *testing.T) {
 	if _, err := redisconfig.Lists.Agree(ctx, client, name, partition.Config{}); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("who was overtaken: %v", err)
 	}
+}
+
+// A peer that could start before there were kinds can do so in a full store, and as a user who
+// may not write. The next one writes its kind.
+func TestWhoCannotWriteItsKindMayStart(t *testing.T) {
+	t.Parallel()
+	p := redistest.Server(t)
+	ctx, client, name := t.Context(), p.Client(), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{}); err != nil { // an older build
+		t.Fatal(err)
+	}
+	if err := client.Do(ctx, "ACL", "SETUSER", "reader", "on", "nopass", "~*", "+@all", "-hsetnx").Err(); err != nil {
+		t.Fatal(err)
+	}
+	reader := redis.NewClient(&redis.Options{Addr: p.Addr(), Username: "reader", Password: "x"})
+	t.Cleanup(func() { reader.Close() })
+	join := func(client redis.UniversalClient, when, want string) {
+		t.Helper()
+		if _, err := redisconfig.Lists.Agree(ctx, client, name, partition.Config{}); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		if got := p.Client().HGet(ctx, redisconfig.Key(name), "kind").Val(); got != want {
+			t.Errorf("%s: the kind is %q, want %q", when, got, want)
+		}
+	}
+	join(reader, "who may not write", "")
+	p.Config("maxmemory", "1")
+	join(client, "a full store", "")
+	p.Config("maxmemory", "0")
+	join(client, "a store with room", "lists")
 }
