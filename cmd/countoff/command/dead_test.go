@@ -124,9 +124,19 @@ func TestDeadOfAStoreThatTakesNothing(t *testing.T) {
 	if n != 4 || left != 1 || len(failed) != 1 || !errors.Is(err, errFull) {
 		t.Errorf("it tried %d, left %d, and says %v, %v", n, left, failed, err)
 	}
+
+	client := letters(t, newShell(t), []string{"a"}, nil)
+	tried := 0
+	err = takeAll(t.Context(), client, "n", []partition.ID{0, 0}, func(redissource.DeadLetter) error {
+		tried++
+		return errFull
+	})
+	if tried != 1 || !errors.Is(err, errFull) {
+		t.Errorf("of two partitions it tried %d letters, and says %v", tried, err)
+	}
 }
 
-// What could not be written is no list of all dead letters.
+// Whoever is told to stop in the midst of many takes no other.
 func TestDeadIsToldToStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := 0
@@ -141,6 +151,7 @@ func TestDeadIsToldToStop(t *testing.T) {
 	}
 }
 
+// What could not be written is no list of all dead letters.
 func TestDeadListThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
