@@ -14,6 +14,7 @@ import (
 
 // A question is what a session has to find out before it can take part.
 type question struct {
+	name    string
 	layout  func(context.Context) (partition.Config, error) // of the source
 	control Control
 	peer    string        // the configured id; empty: the host's name
@@ -62,7 +63,7 @@ func (q question) once(ctx context.Context) (f found, err error) {
 		err = errors.New("the control returned none")
 	}
 	if err == nil {
-		err = transition.CheckLayout(f.ledger, f.layout)
+		err = errors.Join(partition.SameName(q.name, "ledger", f.ledger), transition.CheckLayout(f.ledger, f.layout))
 	}
 	if err != nil {
 		return f, &controlError{err}

@@ -2,6 +2,7 @@ package framework_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -158,6 +159,43 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 			t.Errorf("%q is not said in:\n%v", want, err)
 		}
 	}
+}
+
+// otherSource and otherLedger are of a name of their own.
+type otherSource struct{ sources.Source }
+
+func (otherSource) Name() string { return "other" }
+
+type otherLedger struct{ transition.Ledger }
+
+func (otherLedger) Name() string { return "other" }
+
+// A consumer whose parts look under two names shares out with the peers of one name the tasks of the
+// other: what those peers get of them nobody works on.
+func TestPartsOfAnotherName(t *testing.T) {
+	h := framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil })
+	f := newFleet(t, 1)
+	store, ledger := f.store, memledger.New(partition.Config{}, transition.Timing{}, memledger.Options{})
+	control := func(partition.Config) (transition.Ledger, partition.Indexer, error) { return otherLedger{ledger}, nil, nil }
+	said := func(err error, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			want := fmt.Sprintf(`the %s was made for the name "other", not for "mine"`, part)
+			if !errors.Is(err, partition.ErrName) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	}
+	_, err := framework.New("mine", otherSource{store}, h, framework.WithLedger(otherLedger{ledger}))
+	said(err, "source", "ledger")
+	if _, err := framework.New("other", otherSource{store}, h, framework.WithLedger(otherLedger{ledger})); err != nil {
+		t.Errorf("parts of one name: %v", err)
+	}
+	c, err := framework.New("mine", store, h, framework.WithControl(control))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said(c.Run(t.Context()), "ledger")
 }
 
 func TestMux(t *testing.T) {

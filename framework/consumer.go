@@ -164,7 +164,7 @@ func WithRandom(f func() float64) Option {
 
 // New makes a consumer that has h handle the tasks which source has under name. Its error lists
 // all that is wrong at once: a bad name, a missing source, handler or ledger, numbers out of
-// range, budgets that do not fit, a ledger that was made for another lease. New calls nobody;
+// range, budgets that do not fit, a ledger that was made for another lease, a source or ledger of another name. New calls nobody;
 // Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
 	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
@@ -197,7 +197,8 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 			c.warnings = append(c.warnings, warning)
 		}
 	}
-	errs = append(errs, c.cfg.Validate(), transition.CheckTimes(c.ledger, c.cfg.Timing))
+	errs = append(errs, c.cfg.Validate(), transition.CheckTimes(c.ledger, c.cfg.Timing),
+		partition.SameName(name, "source", source), partition.SameName(name, "ledger", c.ledger))
 	if err := errors.Join(errs...); err != nil {
 		return nil, named(fmt.Sprintf("consumer %q", name), err)
 	}

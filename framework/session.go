@@ -104,7 +104,7 @@ func isLeft(err error) bool {
 // work takes part until it is stopped or cannot go on.
 func (s *session) work() error {
 	found, err := question{
-		layout: s.c.source.Layout, control: s.c.control, peer: s.c.peer, within: s.c.cfg.Timing.Lease, failed: s.notYet,
+		name: s.c.name, layout: s.c.source.Layout, control: s.c.control, peer: s.c.peer, within: s.c.cfg.Timing.Lease, failed: s.notYet,
 	}.ask(s.prepare)
 	if err != nil || s.prepare.Err() != nil {
 		return err

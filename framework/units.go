@@ -140,6 +140,7 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	tags, wrong := partition.ParseTags(string(cfg.Tags))
 	cfg.Tags = tags
 	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), wrong, cfg.Retry.Validate(), cfg.Timing.Validate()}
+	errs = append(errs, partition.SameName(name, "source", cfg.Source))
 	if cfg.Source == nil {
 		errs = append(errs, errors.New("framework: no source of units"))
 	}

@@ -694,8 +694,16 @@ type fixedUnits struct{}
 func (fixedUnits) Layout(context.Context) (partition.Config, error) { return partition.Config{}, nil }
 func (fixedUnits) Units(context.Context) ([]string, error)          { return nil, nil }
 
+// otherUnits are a list of another name.
+type otherUnits struct{ framework.UnitSource }
+
+func (otherUnits) Name() string { return "other" }
+
 func TestUnitsConfigIsChecked(t *testing.T) {
 	_, err := framework.NewUnits("no such {name}", framework.UnitsConfig{Every: -1, Weight: -1, Peer: "two\nlines", Tags: "gpu,gpü"})
+	if _, err := framework.NewUnits("mine", framework.UnitsConfig{Source: otherUnits{}}); !errors.Is(err, partition.ErrName) {
+		t.Errorf("a list of another name: %v", err)
+	}
 	if err == nil {
 		t.Fatal("taken")
 	}

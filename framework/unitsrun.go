@@ -112,7 +112,7 @@ func (s *unitsSession) work() error {
 func (s *unitsSession) begin() (*Share, error) {
 	cfg := s.u.cfg
 	found, err := question{
-		layout: cfg.Source.Layout, control: cfg.Control, peer: cfg.Peer, within: cfg.Timing.Lease, failed: s.notYet,
+		name: s.u.name, layout: cfg.Source.Layout, control: cfg.Control, peer: cfg.Peer, within: cfg.Timing.Lease, failed: s.notYet,
 	}.ask(s.run)
 	if err != nil || s.run.Err() != nil {
 		return nil, err

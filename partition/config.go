@@ -151,6 +151,26 @@ func CheckName(name string) error {
 	return fmt.Errorf("partition: name %q: want 1 to 64 characters out of A-Z a-z 0-9 . _ -", name)
 }
 
+// A Named knows the name that it was made for: a ledger, a source, a store of progress.
+type Named interface {
+	// Name returns it; empty: it does not know.
+	Name() string
+}
+
+// ErrName means that what belongs to one name was made for two.
+var ErrName = errors.New("give all of them one name")
+
+// SameName returns an error that wraps ErrName if part, which is called what, is [Named] and was
+// made for another name. Peers that count off under one name and look for their tasks under another
+// share out what is not theirs: there are partitions that nobody works on and nobody misses.
+func SameName(name, what string, part any) error {
+	named, ok := part.(Named)
+	if !ok || named.Name() == "" || named.Name() == name {
+		return nil
+	}
+	return fmt.Errorf("partition: the %s was made for the name %q, not for %q: %w", what, named.Name(), name, ErrName)
+}
+
 // mostPeer is how long the id of a peer may be: as long as the name of a host.
 const mostPeer = 255
 

@@ -59,6 +59,9 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	}, nil
 }
 
+// Name implements [partition.Named].
+func (s *Source) Name() string { return s.name }
+
 // QueueOf is the queue of partition id of name, where the queues are not named one by one.
 func QueueOf(name string, id partition.ID) string { return name + ":" + id.String() }
 

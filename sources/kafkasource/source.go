@@ -66,7 +66,7 @@ type Source struct {
 
 // New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
 func New(name string, store Store, cfg Config) (*Source, error) {
-	if err := cfg.Validate(name); err != nil {
+	if err := errors.Join(cfg.Validate(name), partition.SameName(name, "store", store)); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(name)
@@ -87,6 +87,9 @@ func New(name string, store Store, cfg Config) (*Source, error) {
 	s.grave.source, s.grave.patience, s.grave.asking = s, letterTimeout, make(chan struct{}, 1)
 	return s, nil
 }
+
+// Name implements [partition.Named].
+func (s *Source) Name() string { return s.name }
 
 // Close frees the client. No stream may be open any more.
 func (s *Source) Close() error {

@@ -36,6 +36,15 @@ func TestAStoreThatIsNotReady(t *testing.T) {
 	}
 }
 
+// Two names with their progress in one place would each take the other's tasks for done.
+func TestAStoreOfAnotherName(t *testing.T) {
+	s := newStage(t, 1)
+	_, err := New(s.name+"-2", s.store(Config{Topic: s.topic, Options: s.broker.Options()}), Config{Topic: s.topic, Options: s.broker.Options()})
+	if !errors.Is(err, partition.ErrName) {
+		t.Errorf("the source was made: %v", err)
+	}
+}
+
 // Of a partition that the store knows the group is not asked: one that does not answer, or
 // stands elsewhere, stops and moves nothing.
 func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {

@@ -41,6 +41,9 @@ func NewStore(client redis.UniversalClient, name string) (*Store, error) {
 	return &Store{client: client, name: name}, nil
 }
 
+// Name implements [partition.Named].
+func (s *Store) Name() string { return s.name }
+
 // Elsewhere returns the keys of partition id of name, where its log is no list.
 func Elsewhere(name string, id partition.ID) Keys {
 	tag := "{" + name + ":" + id.String() + "}"

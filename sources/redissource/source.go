@@ -95,6 +95,9 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	return s, nil
 }
 
+// Name implements [partition.Named].
+func (s *Source) Name() string { return s.name }
+
 // Layout returns the configuration of the name. The first call writes it if none
 // stands, and fails with an error that wraps partition.ErrConfig if another does.
 func (s *Source) Layout(ctx context.Context) (partition.Config, error) {

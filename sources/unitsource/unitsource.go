@@ -46,6 +46,9 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	return &Source{client: client, name: name, key: cfg.Key, total: cfg.Partitions}, nil
 }
 
+// Name implements [partition.Named].
+func (s *Source) Name() string { return s.name }
+
 // Key returns the default key of the list of name.
 func Key(name string) string { return redisconfig.Tag(name) + ":units" }
 

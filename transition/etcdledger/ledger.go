@@ -45,6 +45,7 @@ var (
 	_ transition.Historian = (*Ledger)(nil)
 	_ transition.Timed     = (*Ledger)(nil)
 	_ transition.Laid      = (*Ledger)(nil)
+	_ partition.Named      = (*Ledger)(nil)
 )
 
 // New returns the ledger of name, whose keys are prefix/name/… ("" is a prefix too). It
@@ -66,6 +67,9 @@ func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, err
 		memory: memory{now: func() time.Duration { return time.Since(began) }},
 	}, nil
 }
+
+// Name implements partition.Named.
+func (l *Ledger) Name() string { return l.name }
 
 // Times implements transition.Timed.
 func (l *Ledger) Times() transition.Timing { return l.cfg.Timing }

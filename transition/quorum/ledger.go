@@ -42,6 +42,7 @@ var (
 	_ transition.ConfigReader = (*Ledger)(nil)
 	_ transition.Timed        = (*Ledger)(nil)
 	_ transition.Laid         = (*Ledger)(nil)
+	_ partition.Named         = (*Ledger)(nil)
 )
 
 // Witness returns inner with counter as the witness of its epochs. trouble is called when
@@ -149,6 +150,14 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 
 // Census implements [transition.Ledger].
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) { return l.inner.Census(ctx) }
+
+// Name implements [partition.Named]: that of the other ledger, empty if it does not tell.
+func (l *Ledger) Name() string {
+	if inner, ok := l.inner.(partition.Named); ok {
+		return inner.Name()
+	}
+	return ""
+}
 
 // Times implements [transition.Timed]: those of the other ledger, zero if it does not tell.
 func (l *Ledger) Times() transition.Timing {

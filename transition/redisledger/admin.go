@@ -125,4 +125,5 @@ var (
 	_ transition.ConfigReader = (*Ledger)(nil)
 	_ transition.Timed        = (*Ledger)(nil)
 	_ transition.Laid         = (*Ledger)(nil)
+	_ partition.Named         = (*Ledger)(nil)
 )

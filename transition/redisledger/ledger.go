@@ -145,6 +145,9 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 	return nil
 }
 
+// Name implements partition.Named.
+func (l *Ledger) Name() string { return l.name }
+
 // Times implements transition.Timed.
 func (l *Ledger) Times() transition.Timing { return l.cfg.Timing }
 

@@ -113,6 +113,9 @@ func NewStore(name string, cfg Config) (*Store, error) {
 	}, nil
 }
 
+// Name implements [partition.Named].
+func (s *Store) Name() string { return s.name }
+
 // Disconnect frees the client. Nothing may be asked any more.
 func (s *Store) Disconnect() error {
 	s.link.close()
