@@ -82,7 +82,7 @@ var rooms = map[string][]string{
 	"sources/redisprogress":         {"partition", "sources", "sources/logstream", "sources/progress", goRedis},
 	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/jobs", "sources/logstream", "sources/progress",
 		"sources/redisprogress", xxhash, goRedis},
-	"sources/kafkasource":                 {"partition", "partition/urltls", "sources", "sources/kafkasource/internal/prompt", "sources/logstream", "sources/progress", franzGo},
+	"sources/kafkasource":                 {"partition", "partition/urltls", "sources", "sources/kafkasource/internal/prompt", "sources/kafkasource/kafkaprogress", "sources/logstream", "sources/progress", franzGo},
 	"sources/kafkasource/internal/prompt": {franzGo},
 	"sources/kafkasource/kafkatest":       {franzGo},
 	"sources/kafkasource/kafkaprogress":   {"partition", "sources", "sources/kafkasource/internal/prompt", "sources/progress", franzGo},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
+	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 )
 
 const (
@@ -62,16 +63,12 @@ type committed struct {
 	when time.Time
 }
 
-// lifeMark begins the metadata of an offset that a mirror commits; the life of its topic follows. Package
-// kafkaprogress reads it too.
-const lifeMark = "countoff-life:"
-
 // metadata is what is committed beside the offset.
 func (w word) metadata() string {
 	if w.life == "" {
 		return ""
 	}
-	return lifeMark + w.life
+	return kafkaprogress.MirrorMark + w.life
 }
 
 // ofAnother reports whether an offset was committed of another life of the topic than this one: the
@@ -79,8 +76,8 @@ func (w word) metadata() string {
 // how far it was; Redis is lost, or the name destroyed, and who begins it anew would go on there. An
 // offset that does not say of which life it is was committed by another consumer, or by hand, and counts.
 func ofAnother(o kadm.OffsetResponse, life string) bool {
-	was, said := strings.CutPrefix(o.Metadata, lifeMark)
-	return said && life != "" && was != life
+	was := kafkaprogress.Life(o.Metadata)
+	return was != "" && life != "" && was != life
 }
 
 func (m *mirror) add(s *stream) {

@@ -154,6 +154,25 @@ func TestALateWordIsNoBeginningInKafka(t *testing.T) {
 	s.want("the first task", s.take(st, 1)[0], "again0")
 }
 
+// Who moves the progress from Kafka to Redis begins anew in a topic that was made anew, although the last owner has
+// said again how far the one before was.
+func TestALateWordInKafkaIsNoBeginningInRedis(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.inKafka = true
+	s.push(0, "t", 6)
+	soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
+	st := s.open(s.source(Config{Options: append(s.broker.Options(), soon)}), 0)
+	s.settle(st, sources.Done, s.take(st, 3)...)
+	recreate(9)(s)
+	s.close(st)
+	if at := s.committed(s.name, 0); at != 3 {
+		t.Fatalf("the last word is %d, want 3", at)
+	}
+	s.inKafka = false
+	s.want("the first task", s.take(s.open(s.source(Config{}), 0), 1)[0], "again0")
+}
+
 // A topic that is made anew under an owner is noticed wherever the progress is: the brokers forget the
 // offsets with the topic, but the owner says again what it knows, and of which topic.
 func TestATopicMadeAnewUnderAnOwner(t *testing.T) {

@@ -216,7 +216,7 @@ func offsetsIn(reply *kmsg.OffsetFetchResponse, found map[partition.ID]offset) e
 			if o.table, err = decode(*p.Metadata, time.Now()); err != nil {
 				return fmt.Errorf("partition %d: %w", p.Partition, err)
 			}
-			if life, ok := strings.CutPrefix(*p.Metadata, mirrorMark); ok {
+			if life, ok := strings.CutPrefix(*p.Metadata, MirrorMark); ok {
 				o.table = newTable(p.Offset)
 				o.table.life = life
 			}

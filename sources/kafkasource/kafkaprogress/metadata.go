@@ -22,9 +22,21 @@ const (
 	version = "1:"
 )
 
-// mirrorMark begins the metadata of an offset that the mirror of progress in Redis has committed; the life
+// MirrorMark begins the metadata of an offset that the mirror of progress in Redis has committed; the life
 // of its topic follows, and nothing else is known.
-const mirrorMark = "countoff-life:"
+const MirrorMark = "countoff-life:"
+
+// Life returns the life of the topic that an offset was committed in, by its metadata: the mirror's, or ours.
+// It is empty if the metadata does not say.
+func Life(metadata string) string {
+	if life, mirrored := strings.CutPrefix(metadata, MirrorMark); mirrored {
+		return life
+	}
+	if t, err := decode(metadata, time.Now()); t != nil && err == nil {
+		return t.life
+	}
+	return ""
+}
 
 // errorCuts are how much of a first error is kept, from what is best to what is left.
 var errorCuts = [...]int{1024, 64, 0}
