@@ -335,5 +335,6 @@ func name(seats map[partition.Session]machine.Seat, s partition.Session) string 
 	if seat, ok := seats[s]; ok {
 		return seat.Peer
 	}
-	return "session " + string(s)
+	return fmt.Sprintf("session %s: nobody is there with that session. If this comes again and again, peers with a ledger elsewhere "+
+		"work the same data under the same name: give one of the two another name", s)
 }

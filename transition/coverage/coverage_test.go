@@ -98,6 +98,10 @@ var faults = map[string]struct {
 		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 99, Session: "b"} },
 		coverage.Double, 0, "granted it to peer-a under epoch 10, the data admits epoch 99 of peer-b",
 	},
+	"fence of another ledger": {
+		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 99, Session: "elsewhere"} },
+		coverage.Double, 0, "epoch 99 of session elsewhere: nobody is there with that session. If this comes again and again, peers with a ledger elsewhere",
+	},
 	"next fence": {
 		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 11, Session: "b"} },
 		coverage.Double, 0, "the data admits epoch 11 of peer-b",
