@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,8 +31,10 @@ import (
 //
 // Of cfg it uses Topic, DeadTopic and Options. How far it came is committed to the group
 // DeadTopic + "." + name + ".requeued", for good, also when a letter could not be written: called
-// again it goes on from there. After a crash it may write some a second time. The records get the
-// present time, since retention would take them away otherwise, and keep their id.
+// again it goes on from there. After a crash it may write some a second time, and waits for some
+// seconds, since only one of all that requeue or drop letters of name may do so at a time: the others
+// are refused. The records get the present time, since retention would take them away otherwise, and
+// keep their id.
 func Requeue(ctx context.Context, name string, cfg Config, match func(*kgo.Record) bool) (n int, err error) {
 	foreign := 0
 	var first error // why the first of them is
@@ -98,26 +101,32 @@ var (
 // walk does something with each letter that was not passed yet, up to those that are there
 // now. With pass, what it came past is passed.
 func walk(ctx context.Context, what, name string, cfg Config, pass bool, do func(*walker, *kgo.Record) error) error {
+	return newWalker(name, cfg, pass, do).walk(ctx, what)
+}
+
+func newWalker(name string, cfg Config, pass bool, do func(*walker, *kgo.Record) error) *walker {
 	cfg = cfg.withDefaults(name)
-	if err := errors.Join(partition.CheckName(name), cfg.validate()); err != nil {
+	return &walker{name: name, cfg: cfg, group: cfg.DeadTopic + "." + name + ".requeued", pass: pass, do: do, claim: claim{every: claimEvery, pause: pause}}
+}
+
+func (w *walker) walk(ctx context.Context, what string) (err error) {
+	if err := errors.Join(partition.CheckName(w.name), w.cfg.validate()); err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(cfg.options()...)
-	if err != nil {
+	if w.client, err = kgo.NewClient(w.cfg.options()...); err != nil {
 		return fmt.Errorf("kafkasource: %w", err)
 	}
-	defer client.Close()
-	if err := consumes(client); err != nil {
+	defer w.client.Close()
+	if err := consumes(w.client); err != nil {
 		return err
 	}
-	keeper, err := kgo.NewClient(append(cfg.options(), kgo.MaxVersions(retaining()))...)
-	if err != nil {
+	if w.keeper, err = kgo.NewClient(append(w.cfg.options(), kgo.MaxVersions(retaining()))...); err != nil {
 		return fmt.Errorf("kafkasource: %w", err)
 	}
-	defer keeper.Close()
-	w := walker{client: client, keeper: keeper, admin: kadm.NewClient(client), name: name, cfg: cfg, group: cfg.DeadTopic + "." + name + ".requeued", pass: pass, do: do}
+	defer w.keeper.Close()
+	w.admin = kadm.NewClient(w.client)
 	if err := w.run(ctx); err != nil {
-		return fmt.Errorf("kafkasource: %s of %s: %w", what, cfg.DeadTopic, explain(err))
+		return fmt.Errorf("kafkasource: %s of %s: %w", what, w.cfg.DeadTopic, explain(err))
 	}
 	return nil
 }
@@ -132,6 +141,7 @@ type walker struct {
 	pass   bool
 	do     func(*walker, *kgo.Record) error
 	total  int // partitions of Topic; 0: not asked yet
+	claim  claim
 }
 
 func (w *walker) run(ctx context.Context) error {
@@ -152,21 +162,58 @@ func (w *walker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := w.admin.FetchOffsetsForTopics(ctx, w.group, w.cfg.DeadTopic)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+	all := ends.Offsets().Sorted()
+	if w.pass {
+		if err := w.vacant(ctx); err != nil {
+			return err
+		}
+	}
+	known, err := w.known(ctx)
+	if err != nil {
 		return err
 	}
-	for _, end := range ends.Offsets().Sorted() {
-		start, _ := starts.Lookup(w.cfg.DeadTopic, end.Partition)
-		from := max(0, start.Offset)
-		if o, ok := known.Lookup(w.cfg.DeadTopic, end.Partition); ok {
-			from = max(from, o.At)
-		}
-		if err := errors.Join(start.Err, w.partition(ctx, end.Partition, from, end.At)); err != nil {
+	from := func(p int32) int64 {
+		start, _ := starts.Lookup(w.cfg.DeadTopic, p)
+		o, _ := known.Lookup(w.cfg.DeadTopic, p)
+		return max(0, start.Offset, o.At)
+	}
+	if err := starts.Error(); err != nil {
+		return err
+	}
+	if !w.pass {
+		return w.partitions(ctx, all, from)
+	}
+	if !slices.ContainsFunc(all, func(end kadm.Offset) bool { return from(end.Partition) < end.At }) {
+		return nil
+	}
+	held, release, err := w.hold(ctx, from(claimPartition))
+	if err != nil {
+		return err
+	}
+	err = w.partitions(held, all, from)
+	if errors.Is(context.Cause(held), errClaimed) {
+		err = errClaimed // which has ended it
+	}
+	return errors.Join(err, release())
+}
+
+// partitions goes through all of them.
+func (w *walker) partitions(ctx context.Context, ends []kadm.Offset, from func(int32) int64) error {
+	for _, end := range ends {
+		if err := w.partition(ctx, end.Partition, from(end.Partition), end.At); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// known returns what the group has: nothing if there is no such group.
+func (w *walker) known(ctx context.Context) (kadm.OffsetResponses, error) {
+	known, err := w.admin.FetchOffsetsForTopics(ctx, w.group, w.cfg.DeadTopic)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		err = nil
+	}
+	return known, err
 }
 
 // noGrave is what it means that there is no dead topic: nothing, unless Topic is not there either.
@@ -257,15 +304,21 @@ func (w *walker) place(ctx context.Context, r *kgo.Record) error {
 func (w *walker) passed(ctx context.Context, p int32, upto int64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTimeout)
 	defer cancel()
+	w.claim.mu.Lock()
+	defer w.claim.mu.Unlock()
+	if w.claim.lost {
+		return nil // it is for the other one to say
+	}
+	upto, beside := w.claim.beside(p, upto)
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.RetentionTimeMillis = w.group, forGood.Milliseconds()
 	at := kmsg.NewOffsetCommitRequestTopicPartition()
-	at.Partition, at.Offset = p, upto
+	at.Partition, at.Offset, at.Metadata = p, upto, &beside
 	req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: w.cfg.DeadTopic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{at}}}
 	reply, err := req.RequestWith(ctx, w.keeper)
 	if err != nil {
 		var at kadm.Offsets
-		at.AddOffset(w.cfg.DeadTopic, p, upto, -1)
+		at.Add(kadm.Offset{Topic: w.cfg.DeadTopic, Partition: p, At: upto, LeaderEpoch: -1, Metadata: beside})
 		done, err := w.admin.CommitOffsets(ctx, w.group, at)
 		return cmp.Or(err, done.Error())
 	}

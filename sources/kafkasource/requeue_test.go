@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -349,7 +350,7 @@ func TestHowFarLettersWerePassedIsKept(t *testing.T) {
 	if n, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}); n != 1 || err != nil {
 		t.Fatalf("dropped %d, %v", n, err)
 	}
-	if year := (365 * 24 * time.Hour).Milliseconds(); len(kept) != 1 || kept[0] < 10*year {
+	if year := (365 * 24 * time.Hour).Milliseconds(); len(kept) == 0 || slices.Min(kept) < 10*year {
 		t.Errorf("it is to be kept for %d ms", kept)
 	}
 }
