@@ -136,9 +136,15 @@ func recreate(n int) func(s *stage) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.client.PurgeTopicsFromClient(s.topic)
 		s.broker.Create(s.topic, 1)
-		s.push(0, "again", n)
+		s.until("the new topic is known", func() bool { // Kafka has the id of the old one for a moment
+			s.client.PurgeTopicsFromClient(s.topic)
+			err := s.pushed(0, "again", n)
+			if err != nil && !errors.Is(err, kerr.UnknownTopicID) {
+				s.Fatal(err)
+			}
+			return err == nil
+		})
 	}
 }
 

@@ -133,6 +133,12 @@ func (s *stage) open(src *Source, id partition.ID) *stream {
 // payloads prefix0, prefix1 and so on.
 func (s *stage) push(id partition.ID, prefix string, n int, key ...string) {
 	s.Helper()
+	if err := s.pushed(id, prefix, n, key...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) pushed(id partition.ID, prefix string, n int, key ...string) error {
 	var records []*kgo.Record
 	for i := range n {
 		r := &kgo.Record{Topic: s.topic, Partition: int32(id), Value: fmt.Append(nil, prefix, i)}
@@ -141,9 +147,7 @@ func (s *stage) push(id partition.ID, prefix string, n int, key ...string) {
 		}
 		records = append(records, r)
 	}
-	if err := s.client.ProduceSync(s.soon(), records...).FirstErr(); err != nil {
-		s.Fatal(err)
-	}
+	return s.client.ProduceSync(s.soon(), records...).FirstErr()
 }
 
 // take fetches until n tasks are there.
