@@ -110,6 +110,7 @@ var rooms = map[string][]string{
 	"framework/frameworkfx":                      {"framework", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", dig, fx, zap},
 	"framework/frameworkfx/internal/endings":     {fx},
 	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
+	"framework/frameworkfx/internal/controltest": {"framework", "framework/frameworkfx", "partition", "partition/redistest", "transition", fx, miniRedis},
 	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/endings", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl", "sources", "sources/kafkasource",
 		"sources/kafkasource/kafkaprogress", "sources/redisprogress", "transition", "transition/coverage", "transition/redisledger", fx, goRedis},
 	"framework/frameworkfx/redisfx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/endings", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl",
@@ -133,7 +134,7 @@ var mains = map[string][]string{
 // suites and servers for tests, and the modules made for tests.
 var testRooms = []string{
 	"partition/indexertest", "partition/strategytest", "partition/redistest", "partition/intervalindexer/countertest", "partition/intervalindexer", // measured beside the rolls
-	"transition/ledgertest", "transition/memledger",
+	"transition/ledgertest", "transition/memledger", "framework/frameworkfx/internal/controltest",
 	"sources/sourcetest", "sources/memsource", "sources/progress/progresstest", "framework/frameworktest",
 	"sources/sourcetest/redisline", "sources/kafkasource/kafkatest", "sources/kafkasource/kafkaprogress", "sources/redisprogress", franzGo, goLeak, rapid, goRedis, miniRedis, zap, xSync,
 }

@@ -22,6 +22,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -37,7 +38,39 @@ const EnvName = "COUNTOFF_REDIS_URL"
 //
 // A call ends with its context, also while the server does not answer: without that
 // a peer would learn too late that its lease cannot be renewed.
-func Open(raw string) (redis.UniversalClient, error) {
+func Open(raw string) (redis.UniversalClient, error) { return open(raw, func(pool) {}) }
+
+// OpenTasks is [Open] for the tasks of a peer whose ledger has a client of its own. Connections that
+// no call has used for 4 s are given up, unless the URL has a conn_max_idle_time: where something between has
+// forgotten them without a word, each would cost a call the whole time it waits for its answer, one after the other.
+func OpenTasks(raw string) (redis.UniversalClient, error) {
+	return open(raw, func(p pool) {
+		if *p.unused == 0 {
+			*p.unused = 4 * time.Second
+		}
+	})
+}
+
+// OpenControl is [Open] for the ledger and the counter of a peer, and for no other calls: where answers
+// are late tasks hold all connections of their client, and a lease that waits for one is lost.
+// What the URL says of the pool is not for it. Connections are opened as they are needed,
+// two or three; none is given up for its age, as a ledger that may not ask for the run of its
+// server takes a lost connection for a doubt, and none is for pipelines, whose losses are not counted.
+func OpenControl(raw string) (redis.UniversalClient, error) {
+	return open(raw, func(p pool) {
+		const more, none = 10, -1 // than are ever under way; 0 is go-redis's default
+		*p.size, *p.pipelines, *p.idle, *p.most = more, none, 0, 0
+		*p.unused, *p.age = none, 0
+	})
+}
+
+// A pool is what the options of each kind of client say of its connections.
+type pool struct {
+	size, pipelines, idle, most *int
+	unused, age                 *time.Duration
+}
+
+func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 	t, err := parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
@@ -51,6 +84,7 @@ func Open(raw string) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
+		adjust(pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime})
 		t.secure(opt.TLSConfig)
 		return redis.NewFailoverClient(opt), nil
 	case t.cluster:
@@ -59,6 +93,7 @@ func Open(raw string) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
+		adjust(pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime})
 		t.secure(opt.TLSConfig)
 		return redis.NewClusterClient(opt), nil
 	}
@@ -67,6 +102,7 @@ func Open(raw string) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
+	adjust(pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime})
 	t.secure(opt.TLSConfig)
 	return redis.NewClient(opt), nil
 }

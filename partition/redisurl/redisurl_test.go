@@ -61,6 +61,47 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// Who asks for no other kind has what the URL says. A ledger has connections that no pipeline has taken, that are not
+// given up for their age, and that do not wait for those of tasks; those of tasks are given up before they are forgotten.
+func TestKindsOfClients(t *testing.T) {
+	type pool struct {
+		size, pipelines, idle, most int
+		unused, age                 time.Duration
+	}
+	of := func(c redis.UniversalClient) pool {
+		if c, ok := c.(*redis.ClusterClient); ok {
+			o := c.Options()
+			return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxActiveConns, o.ConnMaxIdleTime, o.ConnMaxLifetime}
+		}
+		o := c.(*redis.Client).Options()
+		return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxActiveConns, o.ConnMaxIdleTime, o.ConnMaxLifetime}
+	}
+	const said = "pool_size=3&min_idle_conns=0&max_active_conns=4&conn_max_idle_time=7s&conn_max_lifetime=8s"
+	for _, base := range []string{"redis://h?", "redis://a,b?", "redis://s?master_name=m&"} {
+		for _, c := range []struct {
+			name, said string
+			open       func(string) (redis.UniversalClient, error)
+			want       pool
+		}{
+			{"as said", said, Open, pool{3, 0, 0, 4, 7 * time.Second, 8 * time.Second}},
+			{"tasks", "pool_size=3", OpenTasks, pool{3, 0, 0, 0, 4 * time.Second, 0}},
+			{"tasks as said", said, OpenTasks, pool{3, 0, 0, 4, 7 * time.Second, 8 * time.Second}},
+			{"control", said, OpenControl, pool{10, -1, 0, 0, -1, 0}},
+		} {
+			client, err := c.open(base + c.said)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := of(client); got != c.want {
+				t.Errorf("%s, %s: %+v, want %+v", base, c.name, got, c.want)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 	for raw, want := range map[string]string{
 		"127.0.0.1:6379":                                       "want redis://",

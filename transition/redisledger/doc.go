@@ -25,5 +25,7 @@
 //
 // The client should be made with ContextTimeoutEnabled, so that a call ends with its
 // context also where the server does not answer, and its pool should not be one that
-// blocking commands can exhaust: a Sync that waits for a connection costs lease.
+// other calls can exhaust: a Sync that waits for a connection costs lease. Where tasks
+// are worked in the same store, give the ledger a client of its own, as of
+// redisurl.OpenControl.
 package redisledger

@@ -32,9 +32,9 @@ import (
 // A Config says where a consumer's tasks are. The zero value is ready if the application
 // provides a redis.UniversalClient.
 type Config struct {
-	// URL of the server or cluster; see package redisurl. The client is opened for
-	// this consumer and closed after it. Default: the redis.UniversalClient that the
-	// application provides, and closes.
+	// URL of the server or cluster; see package redisurl. A client for tasks and one for the
+	// ledger are opened for this consumer and closed after it. Default: the
+	// redis.UniversalClient that the application provides, and closes; see redisfx.ControlClient.
 	URL string
 	// Source is what the source is told: queues, partitions, limits. Its Found and Buried need
 	// not be set: events tell of it.
@@ -57,7 +57,7 @@ type Config struct {
 func Source(consumer string, cfg Config) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func(l fx.Lifecycle, provided given) frameworkfx.Source {
-			_, s := cfg.opened(consumer, l, provided.Client)
+			_, s := cfg.opened(consumer, l, provided.Given)
 			return s
 		},
 		fx.ResultTags(frameworkfx.SourceGroup)))
@@ -68,7 +68,7 @@ func Source(consumer string, cfg Config) fx.Option {
 // provides as its parameters.
 func Mux(consumer string, cfg Config, h any) fx.Option {
 	both := func(l fx.Lifecycle, provided given, h asynq.Handler) result {
-		src, s := cfg.opened(consumer, l, provided.Client)
+		src, s := cfg.opened(consumer, l, provided.Given)
 		s.Concurrency = cfg.Server.Concurrency
 		r := result{Source: s, Route: frameworkfx.Route{Consumer: consumer, Route: framework.Route{Any: true, Handler: stopped{}}}}
 		engine, err := cfg.engine(consumer, src, h)
@@ -122,19 +122,19 @@ func (stopped) Handle(context.Context, *framework.Task) error {
 
 type given struct {
 	fx.In
-	Client redis.UniversalClient `optional:"true"`
+	redisclient.Given
 }
 
 // opened is source, and says how to free what that has opened.
-func (cfg Config) opened(name string, l fx.Lifecycle, provided redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
+func (cfg Config) opened(name string, l fx.Lifecycle, provided redisclient.Given) (*asynqsource.Source, frameworkfx.Source) {
 	opened := endings.Of(l)
 	src, s := cfg.source(name, opened, provided)
 	s.Close = opened.End
 	return src, s
 }
 
-func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (*asynqsource.Source, frameworkfx.Source) {
-	client, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
+func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (*asynqsource.Source, frameworkfx.Source) {
+	clients, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
 	observer := new(atomic.Pointer[framework.Observer])
 	if cfg.Source.Found == nil {
 		var told plains
@@ -151,16 +151,16 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 			}
 		}
 	}
-	src, wrong := asynqsource.New(client, name, cfg.Source)
+	src, wrong := asynqsource.New(clients.Tasks, name, cfg.Source)
 	if err := errors.Join(err, wrong); err != nil {
 		return src, frameworkfx.Source{Consumer: name, Err: err}
 	}
 	return src, frameworkfx.Source{
 		Consumer: name,
 		Source:   src,
-		Survey:   survey(client, src),
+		Survey:   survey(clients.Tasks, src),
 		Listen:   func(o framework.Observer) { observer.Store(&o) },
-		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, client, t) },
+		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, clients.Control, t) },
 	}
 }
 

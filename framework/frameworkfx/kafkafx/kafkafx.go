@@ -46,8 +46,9 @@ type Config struct {
 	// URL of the brokers; see kafkasource.Options.
 	URL string
 	// Redis is the URL of the server or cluster of the ledger; see package redisurl.
-	// The client is opened for this consumer and closed after it. Default: the
-	// redis.UniversalClient that the application provides, and closes.
+	// A client for the ledger and one for the rest are opened for this consumer and closed
+	// after it. Default: the redis.UniversalClient that the application provides, and closes;
+	// see redisfx.ControlClient.
 	Redis string
 	// Source is what the source is told. Grown, Stuck, Buried and Warn need not be set:
 	// the ledger and the observers are told. Check follows the lease.
@@ -68,7 +69,7 @@ func Source(consumer string, cfg Config) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func(l fx.Lifecycle, provided given) frameworkfx.Source {
 			opened := endings.Of(l)
-			s, err := cfg.source(consumer, opened, provided.Client)
+			s, err := cfg.source(consumer, opened, provided.Given)
 			if err != nil {
 				s = frameworkfx.Source{Consumer: consumer, Err: err}
 			}
@@ -80,7 +81,7 @@ func Source(consumer string, cfg Config) fx.Option {
 
 type given struct {
 	fx.In
-	Client redis.UniversalClient `optional:"true"`
+	redisclient.Given
 }
 
 // told is who hears what the source has to tell; both come after it.
@@ -90,8 +91,8 @@ type told struct {
 	ledger   atomic.Pointer[redisledger.Ledger]
 }
 
-func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (frameworkfx.Source, error) {
-	client, err := redisclient.Of(l, "kafkafx", cfg.Redis, provided)
+func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (frameworkfx.Source, error) {
+	clients, err := redisclient.Of(l, "kafkafx", cfg.Redis, provided)
 	errs := []error{err}
 	if cfg.URL != "" {
 		opts, err := kafkasource.Options(cfg.URL)
@@ -105,7 +106,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	}
 	t := &told{name: name}
 	t.listen(&cfg.Source)
-	kept, err := cfg.keep(name, client)
+	kept, err := cfg.keep(name, clients.Tasks)
 	if err := errors.Join(append(errs, cfg.Source.Validate(name), err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
@@ -117,13 +118,13 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	l.Append(fx.StopHook(source.Close))
 	return frameworkfx.Source{
 		Consumer: name,
-		Source:   named{source, client, name},
+		Source:   named{source, clients.Tasks, name},
 		Survey:   kept.survey,
 		Control: func(timing transition.Timing) framework.Control {
 			if cfg.Source.Check == 0 {
 				source.CheckEvery(timing.WithDefaults().Lease / 2)
 			}
-			return cfg.control(t, client, timing)
+			return cfg.control(t, clients.Control, timing)
 		},
 		Listen: func(o framework.Observer) { t.observer.Store(&o) },
 	}, nil

@@ -41,9 +41,9 @@ const (
 // A Config says where a consumer's tasks are. The zero value is ready if the
 // application provides a redis.UniversalClient.
 type Config struct {
-	// URL of the server or cluster; see package redisurl. The client is opened for
-	// this consumer and closed after it. Default: the redis.UniversalClient that the
-	// application provides, and closes.
+	// URL of the server or cluster; see package redisurl. A client for tasks and one for the
+	// ledger are opened for this consumer and closed after it. Default: the
+	// redis.UniversalClient that the application provides, and closes; see ControlClient.
 	URL string
 	// Source is what the source is told: partitions, ingress lists, limits. Its
 	// Stuck, Ticked and Buried need not be set: events tell of it. Jobs adds to its Jobs.
@@ -84,7 +84,7 @@ func Source(consumer string, cfg Config) fx.Option {
 			cfg := cfg // the option may be of several applications
 			cfg.Source.Jobs = provided.jobsOf(consumer, cfg.Source.Jobs)
 			opened := endings.Of(l)
-			s, err := cfg.source(consumer, opened, provided.Client)
+			s, err := cfg.source(consumer, opened, provided.Given)
 			if err != nil {
 				s = frameworkfx.Source{Consumer: consumer, Err: err}
 			}
@@ -94,32 +94,41 @@ func Source(consumer string, cfg Config) fx.Option {
 		fx.ResultTags(frameworkfx.SourceGroup)))
 }
 
+// ControlClient is the fx tag under which an application that provides a redis.UniversalClient of its
+// own may provide another, for the ledgers and counters of all its consumers without a URL: see
+// redisurl.OpenControl. Without it they share the connections of the tasks, and a lease may be lost
+// where tasks hold all of them.
+const ControlClient = `name:"countoff.control"`
+
 // Client provides the application with a redis.UniversalClient for url (see package
 // redisurl) and closes it at the end: for all consumers without a URL of their own,
-// and whatever else needs it.
+// and whatever else needs it. It provides the [ControlClient] as well.
 //
 // What go-redis itself logs, for the whole process, is switched off with the first client that
 // is made from a URL: observers are told why it cannot be reached. Who wants it calls
 // redis.SetLogger after that, as in an fx.Invoke, or provides a client of his own.
 func Client(url string) fx.Option {
-	return fx.Provide(func(l fx.Lifecycle) (redis.UniversalClient, error) {
-		c, err := redisclient.Open(url)
-		if err != nil {
-			return nil, &frameworkfx.StartError{Faults: []error{err}}
+	made := func(open func(string) (redis.UniversalClient, error)) any {
+		return func(l fx.Lifecycle) (redis.UniversalClient, error) {
+			c, err := open(url)
+			if err != nil {
+				return nil, &frameworkfx.StartError{Faults: []error{err}}
+			}
+			l.Append(fx.StopHook(c.Close))
+			return c, nil
 		}
-		l.Append(fx.StopHook(c.Close))
-		return c, nil
-	})
+	}
+	return fx.Provide(made(redisclient.Open), fx.Annotate(made(redisclient.OpenControl), fx.ResultTags(ControlClient)))
 }
 
 type given struct {
 	fx.In
-	Client redis.UniversalClient `optional:"true"`
-	Jobs   []jobList             `group:"countoff.redisfx.jobs"`
+	redisclient.Given
+	Jobs []jobList `group:"countoff.redisfx.jobs"`
 }
 
-func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalClient) (frameworkfx.Source, error) {
-	client, err := redisclient.Of(l, "redisfx", cfg.URL, provided)
+func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (frameworkfx.Source, error) {
+	clients, err := redisclient.Of(l, "redisfx", cfg.URL, provided)
 	errs := []error{err}
 	switch cfg.Indexer {
 	case "", Roster:
@@ -165,16 +174,18 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redis.UniversalCl
 	if cfg.Source.Buried == nil {
 		cfg.Source.Buried = func(b sources.Buried) { tell(observer, framework.Buried{Consumer: name, Buried: b}) }
 	}
-	source, err := redissource.New(client, name, cfg.Source)
+	source, err := redissource.New(clients.Tasks, name, cfg.Source)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
 	return frameworkfx.Source{
 		Consumer: name,
 		Source:   source,
-		Survey:   survey(client, name),
-		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, client, t, witness, observer) },
-		Listen:   func(o framework.Observer) { observer.Store(&o) },
+		Survey:   survey(clients.Tasks, name),
+		Control: func(t transition.Timing) framework.Control {
+			return cfg.control(name, clients.Control, t, witness, observer)
+		},
+		Listen: func(o framework.Observer) { observer.Store(&o) },
 	}, nil
 }
 

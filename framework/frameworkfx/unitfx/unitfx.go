@@ -24,9 +24,9 @@ import (
 // A Config says where the units are. The zero value is ready if the application provides a
 // redis.UniversalClient.
 type Config struct {
-	// URL of the server or cluster; see package redisurl. The client is opened for these
-	// units and closed after them. Default: the redis.UniversalClient that the application
-	// provides, and closes.
+	// URL of the server or cluster; see package redisurl. A client for the ledger and one for
+	// the rest are opened for these units and closed after them. Default: the
+	// redis.UniversalClient that the application provides, and closes; see redisfx.ControlClient.
 	URL string
 	// Source is what the list is told: its key, and in how many shares it is granted.
 	Source unitsource.Config
@@ -71,7 +71,7 @@ func Units(name string, cfg Config, h any) fx.Option {
 		named,
 		fx.Provide(fx.Annotate(
 			func(l fx.Lifecycle, p given, h framework.UnitHandler) frameworkfx.Units {
-				return cfg.units(name, l, p.Client, h, fault)
+				return cfg.units(name, l, p.Given, h, fault)
 			},
 			fx.ResultTags(frameworkfx.UnitsGroup))),
 	)
@@ -85,15 +85,15 @@ func makes[T any](f any) bool {
 
 type given struct {
 	fx.In
-	Client redis.UniversalClient `optional:"true"`
+	redisclient.Given
 }
 
-func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClient, h framework.UnitHandler, fault error) frameworkfx.Units {
+func (cfg Config) units(name string, l fx.Lifecycle, provided redisclient.Given, h framework.UnitHandler, fault error) frameworkfx.Units {
 	opened := endings.Of(l)
 	units := frameworkfx.Units{Name: name, Config: cfg.Units, Close: opened.End}
-	client, errClient := redisclient.Of(opened, "unitfx", cfg.URL, client)
+	clients, errClient := redisclient.Of(opened, "unitfx", cfg.URL, provided)
 	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
-	bound, errSource := Bind(client, name, cfg)
+	bound, errSource := cfg.bind(clients, name)
 	if units.Err = errors.Join(errClient, errSource, fault); units.Err == nil {
 		units.Config = bound
 	}
@@ -104,14 +104,18 @@ func (cfg Config) units(name string, l fx.Lifecycle, client redis.UniversalClien
 // Bind returns cfg.Units with the list, the ledger and the table of name in the store of
 // client: for programs without fx, which add a Handler and call framework.NewUnits.
 func Bind(client redis.UniversalClient, name string, cfg Config) (framework.UnitsConfig, error) {
-	source, err := unitsource.New(client, name, cfg.Source)
+	return cfg.bind(redisclient.Clients{Tasks: client, Control: client}, name)
+}
+
+func (cfg Config) bind(clients redisclient.Clients, name string) (framework.UnitsConfig, error) {
+	source, err := unitsource.New(clients.Tasks, name, cfg.Source)
 	if err != nil {
 		return framework.UnitsConfig{}, err
 	}
 	units := cfg.Units
 	units.Source = source
 	units.Control = func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
-		ledger, err := redisledger.New(client, name, redisledger.Config{
+		ledger, err := redisledger.New(clients.Control, name, redisledger.Config{
 			Config: layout, Timing: units.Timing, Deployment: cfg.Deployment, WaitReplicas: cfg.WaitReplicas,
 		})
 		return ledger, nil, err
@@ -122,7 +126,7 @@ func Bind(client redis.UniversalClient, name string, cfg Config) (framework.Unit
 			return err
 		}
 		// If the list has changed again the next look writes the table.
-		_, err = redisledger.WriteTable(ctx, client, name, source.Key(), layout, all)
+		_, err = redisledger.WriteTable(ctx, clients.Tasks, name, source.Key(), layout, all)
 		return err
 	}
 	return units, nil
