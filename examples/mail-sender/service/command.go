@@ -113,11 +113,15 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 				errs = append(errs, err)
 			}
 			log, err := newLogger(level)
-			client, badURL := redisurl.Open(store)
+			client, badURL := redisurl.OpenTasks(store)
 			if err := errors.Join(append(errs, err, flagenv.Wrong(cmd, "redis", badURL), cfg.Validate())...); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			defer client.Close()
+			if cfg.Control, err = redisurl.OpenControl(store); err != nil {
+				return exit.With(exit.Usage, flagenv.Wrong(cmd, "redis", err))
+			}
+			defer cfg.Control.Close()
 			if withStdin {
 				go cast.EndWith(cmd.InOrStdin())
 			}

@@ -50,6 +50,9 @@ type Config struct {
 	Sender    sender.Config
 	// Masters are the URLs of three or five masters that witness the epochs. Empty: none do.
 	Masters []string
+	// Control is the client of the ledger and the counter, whose calls wait for no connection that mails
+	// hold; see redisurl.OpenControl. Nil: that of the mails.
+	Control redis.UniversalClient
 	// Ledger makes the ledger if it is to stand elsewhere than in the Redis of the mails.
 	Ledger func(layout partition.Config, timing transition.Timing, deployment string) (transition.Ledger, error)
 }
@@ -154,6 +157,7 @@ func Run(cfg Config, client redis.UniversalClient, log *zap.Logger) (int, error)
 	return frameworkfx.Run(
 		fx.Supply(cfg, log),
 		fx.Supply(fx.Annotate(client, fx.As(new(redis.UniversalClient)))),
+		fx.Supply(fx.Annotate(cmp.Or(cfg.Control, client), fx.As(new(redis.UniversalClient)), fx.ResultTags(redisfx.ControlClient))),
 		fx.Provide(newProbes),
 		redisfx.Source(cfg.Name, counted),
 		frameworkfx.Otherwise(cfg.Name, &handler{mails}),
