@@ -54,6 +54,8 @@ func Advice(err error) string {
 		return credentials
 	case strings.Contains(err.Error(), "WRONGTYPE"): // ... or put them before it
 		return "another program writes keys of this name: find them with TYPE, and rename or delete them"
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return "other calls hold all connections of the client: pool_size in the URL, or PoolSize, says how many there may be"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "is the server running, and are host and port of the URL right?"
 	}

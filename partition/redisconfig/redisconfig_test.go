@@ -470,6 +470,8 @@ func TestRefusals(t *testing.T) {
 		{refusal("LOADING Redis is loading the dataset in memory"), false, false, "it will answer"},
 		{refusal("CLUSTERDOWN The cluster is down"), false, false, "every slot"},
 		{refusal("BUSY Redis is busy running a script."), false, false, ""},
+		{redis.ErrPoolTimeout, false, false, "pool_size"},
+		{redis.ErrPoolExhausted, false, false, "pool_size"},
 		{redis.ErrClosed, false, true, ""},
 		{errors.New("connection reset by peer"), false, false, ""},
 	} {

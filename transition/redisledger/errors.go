@@ -2,6 +2,7 @@ package redisledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -11,7 +12,19 @@ import (
 
 // explain says what an error of the server or the network means and what to do.
 func (l *Ledger) explain(ctx context.Context, op string, err error) error {
-	return explain(ctx, l.name, op, err)
+	err = explain(ctx, l.name, op, err)
+	if errors.Is(err, context.DeadlineExceeded) && l.crowded() {
+		err = fmt.Errorf("%w (other calls hold all connections of its client: give the ledger one of its own, as of redisurl.OpenControl)", err)
+	}
+	return err
+}
+
+// crowded reports whether no connection is left for a call of the ledger, which may have waited for
+// nothing else. That of a call that came late has been given up.
+func (l *Ledger) crowded() bool {
+	single, ok := l.client.(interface{ Options() *redis.Options })
+	stats := l.client.PoolStats()
+	return ok && stats.IdleConns == 0 && int(stats.TotalConns) >= single.Options().PoolSize
 }
 
 func explain(ctx context.Context, name, op string, err error) error {

@@ -183,3 +183,41 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("got %v, want that the deadline is over", err)
 	}
 }
+
+func TestWithoutClient(t *testing.T) {
+	t.Parallel()
+	if _, err := redisledger.New(nil, "mail", redisledger.Config{}); err == nil || !strings.Contains(err.Error(), "no Redis client") {
+		t.Error(err)
+	}
+}
+
+// That the time of a call was over tells nothing of where it has been.
+func TestConnectionsThatOthersHold(t *testing.T) {
+	t.Parallel()
+	_, client := redistest.Mini(t)
+	opt := *redistest.Single(t, client).Options()
+	opt.PoolSize, opt.ContextTimeoutEnabled = 1, true
+	one := redis.NewClient(&opt)
+	defer one.Close()
+	l := newLedger(t, one, redistest.Name(t), redisledger.Config{})
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	sync := func() string {
+		_, err := l.Sync(late, machine.Request{Session: session(1)})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return err.Error()
+	}
+	if what := sync(); strings.Contains(what, "connections") {
+		t.Errorf("nobody holds one: %s", what)
+	}
+	other := one.Conn()
+	defer other.Close()
+	if err := other.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if what := sync(); !strings.Contains(what, "redisurl.OpenControl") {
+		t.Errorf("somebody holds the only one: %s", what)
+	}
+}

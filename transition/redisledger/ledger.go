@@ -66,7 +66,11 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error)
 	if cfg.WaitReplicas < 0 {
 		errReplicas = fmt.Errorf("redisledger: wait for %d replicas: must not be negative", cfg.WaitReplicas)
 	}
-	if err := errors.Join(partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate(), errReplicas); err != nil {
+	var errClient error
+	if client == nil {
+		errClient = errors.New("redisledger: no Redis client: redisurl.OpenControl makes one")
+	}
+	if err := errors.Join(errClient, partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate(), errReplicas); err != nil {
 		return nil, err
 	}
 	return &Ledger{
