@@ -85,6 +85,9 @@ func NewProducer(ctx context.Context, client redis.UniversalClient, name string,
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	if client == nil {
+		return nil, errors.New("redissource: producer: no Redis client: redisurl.Open makes one")
+	}
 	config, err := redisconfig.Lists.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
 	if err != nil {
 		return nil, err

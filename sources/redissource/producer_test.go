@@ -32,6 +32,12 @@ func newProducer(t testing.TB, client redis.UniversalClient, name string, cfg Pr
 	return p
 }
 
+func TestProducerWithoutClient(t *testing.T) {
+	if _, err := NewProducer(t.Context(), nil, "mail", ProducerConfig{}); err == nil || !strings.Contains(err.Error(), "no Redis client") {
+		t.Error(err)
+	}
+}
+
 // bothWays tests with a script for each partition, and with one for all of them.
 func bothWays(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.New(t)) })
