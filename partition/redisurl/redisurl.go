@@ -54,11 +54,11 @@ func OpenTasks(raw string) (redis.UniversalClient, error) {
 // OpenControl is [Open] for the ledger and the counter of a peer, and for no other calls: where answers
 // are late tasks hold all connections of their client, and a lease that waits for one is lost.
 // What the URL says of the pool is not for it. Connections are opened as they are needed,
-// two or three; none is given up for its age, as a ledger that may not ask for the run of its
+// two or three for a consumer; none is given up for its age, as a ledger that may not ask for the run of its
 // server takes a lost connection for a doubt, and none is for pipelines, whose losses are not counted.
 func OpenControl(raw string) (redis.UniversalClient, error) {
 	return open(raw, func(p pool) {
-		const more, none = 10, -1 // than are ever under way; 0 is go-redis's default
+		const more, none = 100, -1 // than are ever under way, also for all consumers of an application; 0 is the default
 		*p.size, *p.pipelines, *p.idle, *p.most = more, none, 0, 0
 		*p.unused, *p.age = none, 0
 	})
@@ -68,6 +68,20 @@ func OpenControl(raw string) (redis.UniversalClient, error) {
 type pool struct {
 	size, pipelines, idle, most *int
 	unused, age                 *time.Duration
+}
+
+// check says that go-redis has no room for so many: it would end the program.
+func (p pool) check() error {
+	const most = 1_000_000
+	for _, n := range []struct {
+		parameter string
+		is, least int
+	}{{"pool_size", *p.size, 0}, {"pipeline_pool_size", *p.pipelines, -1}, {"min_idle_conns", *p.idle, 0}, {"max_active_conns", *p.most, 0}} {
+		if n.is < n.least || n.is > most {
+			return fmt.Errorf("%s=%d: want %d to %d", n.parameter, n.is, n.least, most)
+		}
+	}
+	return nil
 }
 
 func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
@@ -84,7 +98,11 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
-		adjust(pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime})
+		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+		if err := conns.check(); err != nil {
+			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+		}
+		adjust(conns)
 		t.secure(opt.TLSConfig)
 		return redis.NewFailoverClient(opt), nil
 	case t.cluster:
@@ -93,7 +111,11 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
-		adjust(pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime})
+		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+		if err := conns.check(); err != nil {
+			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+		}
+		adjust(conns)
 		t.secure(opt.TLSConfig)
 		return redis.NewClusterClient(opt), nil
 	}
@@ -102,7 +124,11 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
-	adjust(pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime})
+	conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+	if err := conns.check(); err != nil {
+		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+	}
+	adjust(conns)
 	t.secure(opt.TLSConfig)
 	return redis.NewClient(opt), nil
 }

@@ -86,7 +86,7 @@ func TestKindsOfClients(t *testing.T) {
 			{"as said", said, Open, pool{3, 0, 0, 4, 7 * time.Second, 8 * time.Second}},
 			{"tasks", "pool_size=3", OpenTasks, pool{3, 0, 0, 0, 4 * time.Second, 0}},
 			{"tasks as said", said, OpenTasks, pool{3, 0, 0, 4, 7 * time.Second, 8 * time.Second}},
-			{"control", said, OpenControl, pool{10, -1, 0, 0, -1, 0}},
+			{"control", said, OpenControl, pool{100, -1, 0, 0, -1, 0}},
 		} {
 			client, err := c.open(base + c.said)
 			if err != nil {
@@ -113,6 +113,9 @@ func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 		"redis://u:SEC/RET@h":                                  "",
 		"redis://u:SECRET@h/x":                                 "database",
 		"redis://u:SECRET@h?colour=1":                          "colour",
+		"redis://u:SECRET@h?pool_size=-5":                      "pool_size=-5: want 0 to 1000000",
+		"redis://u:SECRET@a,b?min_idle_conns=-1":               "min_idle_conns=-1: want 0",
+		"redis://u:SECRET@h?master_name=m&pool_size=9999999":   "pool_size=9999999: want 0",
 		"redis://h?cluster=maybe":                              "true or false",
 		"redis://u:SECRET@a:1?addr=":                           "",
 		"redis://u:SECRET@h?ca=/x.pem":                         "ca= is for rediss://",
