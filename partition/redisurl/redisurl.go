@@ -4,7 +4,8 @@
 //	redis://[user:password@]host[:port][/db]   one server; rediss:// with TLS, unix:///path
 //	redis://host1:port,host2:port              several hosts: a cluster
 //	redis://host:port?cluster=true             a cluster, found through one of its nodes
-//	redis://host1,host2?master_name=NAME       Sentinels that know the master NAME
+//	redis://host1,host2?master_name=NAME       Sentinels that know the master NAME; user:password@ is for both,
+//	                                           username= and password= are those of the master where they differ
 //	rediss://host:port?ca=FILE                 TLS with an authority of our own; cert= and key=
 //	                                           for a certificate of ours, name= for the server's
 //
@@ -96,6 +97,9 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 		opt, err := redis.ParseFailoverURL(t.url)
 		if err != nil {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+		}
+		if opt.Username == "" && opt.Password == "" { // to go-redis those of the URL are the Sentinels' alone
+			opt.Username, opt.Password = opt.SentinelUsername, opt.SentinelPassword
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
 		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}

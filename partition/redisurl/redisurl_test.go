@@ -44,6 +44,14 @@ func TestOpen(t *testing.T) {
 			_, failover := c.(*redis.Client)
 			return failover
 		},
+		"redis://u:p@s1?master_name=m": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.Client).Options()
+			return o.Username == "u" && o.Password == "p"
+		},
+		"redis://u:p@s1?master_name=m&password=q": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.Client).Options()
+			return o.Username == "" && o.Password == "q"
+		},
 		"unix:///run/redis.sock": func(_ *testing.T, c redis.UniversalClient) bool {
 			return c.(*redis.Client).Options().Network == "unix"
 		},
