@@ -13,7 +13,8 @@ import (
 )
 
 // Names returns the names that have a configuration in the store, ascending; of a cluster, on
-// all masters. It walks through all keys of the store, a thousand a call.
+// all masters. It walks through all keys of the store, a thousand a call. What the user may not
+// read is among them, as it may be one.
 func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	all, err := candidates(ctx, client)
 	if err != nil {
@@ -26,8 +27,8 @@ func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) 
 		// Not of the node that told of it: the slot may have moved meanwhile.
 		fields, err := client.HMGet(ctx, Key(name), fieldProtocol, fieldTotal).Result()
 		switch {
-		case redis.HasErrorPrefix(err, "WRONGTYPE"), err != nil && Forbidden(err):
-		case err != nil:
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		case err != nil && !Forbidden(err):
 			return nil, fmt.Errorf("redisconfig: look at %s: %w", Key(name), Explain(err))
 		case !slices.Contains(fields, nil): // other programs may call a hash so, too
 			names = append(names, name)

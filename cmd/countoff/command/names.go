@@ -106,7 +106,8 @@ func (at *stand) stands(ctx context.Context, name string, within time.Duration) 
 	s.Partitions, s.Ingress = cfg.Total, append(s.Ingress, cfg.Units...)
 	var coded *exit.Error
 	switch {
-	case err != nil && errors.As(exit.From(err), &coded) && coded.Code == exit.Unreachable && !redis.HasErrorPrefix(err, "WRONGTYPE"):
+	case err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") && !redisconfig.Forbidden(err) &&
+		errors.As(exit.From(err), &coded) && coded.Code == exit.Unreachable:
 		return s, err
 	case err != nil:
 		s.Trouble = err.Error()

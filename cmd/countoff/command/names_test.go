@@ -81,3 +81,23 @@ func TestNamesOfAStoreThatGoesAway(t *testing.T) {
 		}
 	}
 }
+
+// Who may not read all that stands of one name, or nothing of another, is told of the others.
+func TestNamesOfWhoMayNotReadAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := shell{t, "redis://" + server.Addr(), ""}
+	for _, name := range []string{"a", "b", "c"} {
+		s.run("init " + name + " --partitions 1")
+	}
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">x", "~{a}:config", "~{c}:*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.url = "redis://few:x@" + server.Addr()
+	lines := strings.Split(strings.TrimSpace(s.run("names")), "\n")
+	for i, want := range []string{"NAME PARTITIONS PEERS INGRESS", "a 1 ? redisledger: a: ", "b ? ? redisconfig: read {b}:config: NOPERM ", "c 1 0"} {
+		if len(lines) != 4 || !strings.HasPrefix(strings.Join(strings.Fields(lines[i]), " "), want) {
+			t.Fatalf("want %q, said\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+}
