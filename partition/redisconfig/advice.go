@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,9 +27,28 @@ var advices = []struct{ prefix, advice string }{
 // ToChangeIngress says how a name gets these ingress lists in the place of others.
 func ToChangeIngress(name string, lists []string) string {
 	if len(lists) == 0 {
-		lists = []string{"--none"}
+		return fmt.Sprintf("to change them, stop all peers: countoff ingress %s --none", name)
 	}
-	return fmt.Sprintf("to change them, stop all peers: countoff ingress %s %s", name, strings.Join(lists, " "))
+	words := make([]string, len(lists))
+	for i, list := range lists {
+		words[i] = ShellWord(list)
+		if strings.HasPrefix(list, "-") { // what follows is no flag
+			name = "-- " + strings.TrimPrefix(name, "-- ")
+		}
+	}
+	return fmt.Sprintf("to change them, stop all peers: countoff ingress %s %s", name, strings.Join(words, " "))
+}
+
+// ShellWord is an argument as a shell takes it, for commands that people copy: a list or a queue may be
+// called anything.
+func ShellWord(argument string) string {
+	odd := func(r rune) bool {
+		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("@%+=:,./_-", r)
+	}
+	if argument != "" && !strings.ContainsFunc(argument, odd) {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 }
 
 // Forbidden reports whether the user of the client lacks a right. Where it is a script that

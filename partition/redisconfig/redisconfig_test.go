@@ -386,6 +386,21 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// What a refusal says can be copied into a shell, whatever a list is called.
+func TestWhatToDoCanBeCopied(t *testing.T) {
+	t.Parallel()
+	for want, lists := range map[string][]string{
+		"countoff ingress n --none":                      nil,
+		"countoff ingress n mail:inbox a,b":              {"mail:inbox", "a,b"},
+		`countoff ingress n '{n}:a b' 'bob'\''s' 'köln'`: {"{n}:a b", "bob's", "köln"},
+		"countoff ingress -- n -x -y '$HOME'":            {"-x", "-y", "$HOME"},
+	} {
+		if got := redisconfig.ToChangeIngress("n", lists); !strings.HasSuffix(got, ": "+want) {
+			t.Errorf("of %q it says %q, want %q", lists, got, want)
+		}
+	}
+}
+
 // A URL that leads to the wrong database, or takes one server for a cluster, is told as that.
 func TestAdviceOfAURL(t *testing.T) {
 	p := redistest.Server(t)

@@ -183,7 +183,7 @@ func (s *Source) sameQueues(ctx context.Context, stands string) error {
 	layout := s.wants().WithDefaults()
 	begin := fmt.Sprintf("countoff init %s --partitions %d", s.name, layout.Total)
 	for _, list := range layout.Units {
-		begin += " --unit " + list
+		begin += " --unit " + redisconfig.ShellWord(list)
 	}
 	err := fmt.Errorf("the queues %s stand there, this program wants %s (all peers have the same ones in the same order; to change them, stop all peers, then countoff destroy %s --yes, which leaves queues of asynq and their tasks as they are, and %s): %w",
 		said(stands), said(want), s.name, begin, partition.ErrConfig)

@@ -255,7 +255,7 @@ func (l *Ledger) differs(stands partition.Config) error {
 			l.name, what, stands, want, partition.ErrConfig))
 	}
 	if stands.Total != want.Total && !l.cfg.Grows {
-		differ("partitions", stands.Total, want.Total)
+		differ("partitions", stands.Total, fmt.Sprintf("%d (to change it, stop all peers: countoff resize %s --partitions %[1]d)", want.Total, l.name))
 	}
 	if stands.Hash != want.Hash {
 		differ("hash", stands.Hash, fmt.Sprintf("%s (if nobody has worked under the name yet: countoff destroy %s --yes)", want.Hash, l.name))

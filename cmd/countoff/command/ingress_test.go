@@ -34,7 +34,7 @@ func TestIngress(t *testing.T) {
 	if err := s.fails(exit.Config, "init n --partitions 4 --unit other"); !strings.Contains(err, "countoff ingress n other") {
 		t.Errorf("said %q", err)
 	}
-	if err := s.fails(exit.Config, "init n --partitions 4"); !strings.Contains(err, "countoff ingress n --none") {
+	if err := s.fails(exit.Config, "init n --partitions 4"); !strings.Contains(err, "countoff ingress n --none") || !strings.HasSuffix(err, " say --unit bulk --unit inbox") {
 		t.Errorf("said %q", err)
 	}
 	if out := s.run("ingress n --none"); !strings.Contains(out, "bulk is no ingress list of n any more") || !strings.HasSuffix(out, "n: no ingress lists\n") {

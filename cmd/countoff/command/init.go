@@ -1,12 +1,16 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -27,11 +31,15 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 		Args:    cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			cfg.Hash = partition.Hash(hash)
-			named := partition.Config{Total: 1, Hash: cfg.Hash}
+			named := partition.Config{Total: 1, Hash: cfg.Hash, Units: cfg.Units}
 			_, err := requirements(asks)
 			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), err)
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
-			made, err := at.init(ctx, args[0], cfg.WithDefaults())
+			name := args[0]
+			made, err := at.init(ctx, name, cfg.WithDefaults())
+			if errors.Is(err, partition.ErrConfig) && len(cfg.Units) == 0 {
+				err = at.unsaid(ctx, name, err)
+			}
 			if err != nil {
 				return err
 			}
@@ -43,23 +51,59 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 				if err != nil {
 					return err
 				}
-				if err := at.require(ctx, args[0], cfg.WithDefaults(), "", all, cmd.OutOrStdout()); err != nil {
+				stands, err := at.config(ctx, name)
+				if err != nil {
 					return err
+				}
+				before := asked(stands.Requires)
+				if err := at.require(ctx, name, cfg.WithDefaults(), "", all, cmd.OutOrStdout()); err != nil {
+					return err
+				}
+				if stands, err = at.config(ctx, name); err != nil {
+					return err
+				}
+				if now := asked(stands.Requires); now != before && !made {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s was there already: it asked for %s until now, and for %s from now on\n", name, before, now)
+					return nil
 				}
 			}
 			if !made {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already, with the same configuration\n", args[0])
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already, with the same configuration\n", name)
 				return nil
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d partitions, hash %s\n", args[0], cfg.WithDefaults().Total, cfg.WithDefaults().Hash)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d partitions, hash %s\n", name, cfg.WithDefaults().Total, cfg.WithDefaults().Hash)
 			return nil
 		}),
 	}
 	cmd.Flags().IntVar(&cfg.Total, "partitions", partition.DefaultTotal, "shares of the work")
 	cmd.Flags().StringVar(&hash, "hash", string(partition.XXHash64), "how a key finds its partition: xxhash64, id for decimal numbers, or murmur2 as Kafka's producers")
-	cmd.Flags().StringSliceVar(&cfg.Units, "unit", nil, "ingress lists that are granted beside the partitions")
+	cmd.Flags().StringArrayVar(&cfg.Units, "unit", nil, "an ingress list that is granted beside the partitions; may be given several times")
 	cmd.Flags().StringArrayVar(&asks, "require", nil, "tags that partitions ask of their owners, as in 0-15=gpu,eu; may be given several times (see countoff require)")
 	return cmd
+}
+
+// asked is what partitions ask for, as the flag says it.
+func asked(requires []partition.Requirement) string {
+	words := make([]string, len(requires))
+	for i, r := range requires {
+		words[i] = r.String()
+	}
+	slices.Sort(words) // their order says nothing
+	return partitionmap.Printable(cmp.Or(strings.Join(words, " "), "nothing"))
+}
+
+// unsaid is err, with the ingress lists that name has where the command line named none: whoever
+// leaves them out may not know of them.
+func (at *stand) unsaid(ctx context.Context, name string, err error) error {
+	stands, unknown := at.config(ctx, name)
+	if unknown != nil || len(stands.Units) == 0 {
+		return err
+	}
+	flags := ""
+	for _, list := range stands.Units {
+		flags += " --unit " + redisconfig.ShellWord(list)
+	}
+	return fmt.Errorf("%w\nwithout --unit a name has no ingress lists; to leave those that stand, say%s", err, flags)
 }
 
 // init makes name: in the ledger, and where its producers look.
