@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,7 @@ if something is a danger, with --strict also for a warning.`,
 				store = at.store.Examine
 			}
 			found, err := doctor.Examine(ctx, at.client, store, args[0], of, time.Now)
-			if err != nil {
+			if err = cmp.Or(cmd.Context().Err(), err); err != nil { // what it was kept from looking at is no finding
 				return err
 			}
 			for _, f := range found {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 	_ "time/tzdata" // jobs reads schedules of zones that this machine may not have
@@ -100,7 +101,7 @@ func (s span) stopped(err error) error {
 	case long:
 		return exit.With(exit.Hard, fmt.Errorf("interrupted: %w", err))
 	}
-	return err
+	return exit.With(exit.Failed, fmt.Errorf("interrupted: %w", err))
 }
 
 // onStore runs do with a client of the store that --redis names. The first argument, if there is one,
@@ -133,18 +134,23 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
+		// A client waits for an answer whatever its context says, and who is told to stop does not wait for
+		// a store that stands still. Longer commands have something to bring to its end.
+		wait := context.AfterFunc(cmd.Context(), at.close)
+		defer wait()
 		if err := at.reach(ctx); err != nil {
-			if err = exit.With(exit.Unreachable, err); cmd.Context().Err() != nil {
-				err = runs.stopped(err)
+			if cmd.Context().Err() != nil {
+				return runs.stopped(errors.New("the store has not answered yet"))
 			}
-			return err
+			return exit.With(exit.Unreachable, err)
 		}
 		if runs != brief {
+			wait()
 			ctx = cmd.Context()
 		}
 		out := printing(cmd)
 		err = do(ctx, at, cmd, args)
-		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+		if cmd.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)) {
 			err = runs.stopped(err)
 		}
 		return out.end(err)

@@ -1,10 +1,14 @@
 package command
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition/redistest"
@@ -110,5 +114,44 @@ func TestWhoMayNotRead(t *testing.T) {
 		if err := s.fails(exit.Unreachable, line); !strings.Contains(err, "the user of the URL ") {
 			t.Errorf("countoff %s says %s", line, err)
 		}
+	}
+}
+
+// Who is told to end while the store stands still does not wait for its answer, and is not told that it
+// cannot be used.
+func TestWhoIsToldToEndDoesNotWait(t *testing.T) {
+	t.Parallel()
+	for line, c := range map[string]struct {
+		at   string // the command that has no answer any more
+		code int
+	}{
+		"status n": {"hello", exit.Failed}, "names": {"hello", exit.Hard}, "watch n": {"hello", exit.OK}, "enqueue n x": {"hello", exit.Hard}, "doctor nn": {"hello", exit.Failed},
+		"explain n k": {"hgetall", exit.Failed}, "history n": {"hgetall", exit.Failed}, "require n": {"hgetall", exit.Failed}, "doctor n": {"info", exit.Failed},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			mini, _ := redistest.Mini(t)
+			var silent atomic.Bool
+			s := shell{t, "redis://" + through(t, mini.Addr(), &silent), ""}
+			s.run("init n --partitions 8")
+			mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+				if strings.EqualFold(cmd, c.at) {
+					silent.Store(true)
+				}
+				return false
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var out output
+			done := make(chan error, 1)
+			s.url += "?read_timeout=10m"
+			go func() { done <- s.start(ctx, &out, line+" --timeout 10m") }()
+			wait(t, silent.Load)
+			stop()
+			err := <-done
+			if codeOf(err) != c.code || err != nil && !strings.HasPrefix(err.Error(), "interrupted: ") || out.String() != "" {
+				t.Errorf("code %d, want %d: %v\n%s", codeOf(err), c.code, err, out.String())
+			}
+		})
 	}
 }
