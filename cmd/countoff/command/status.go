@@ -36,6 +36,9 @@ func statusCommand(stores Stores) *cobra.Command {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			}
 			m := partitionmap.Map{}
+			if screen := partitionmap.NewScreen(os.Stdout); screen != nil {
+				m.Width = screen.Width // rows that the terminal wraps are no map
+			}
 			lines := append(m.Lines(s), "")
 			lines = append(append(lines, unitLines(s, all)...), partitionmap.Table(s, all)...)
 			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
