@@ -17,8 +17,8 @@ import (
 
 // A ResizeConfig says how to resize.
 type ResizeConfig struct {
-	// DryRun only counts. It needs no right to write; a client that reads from replicas counts
-	// what these have.
+	// DryRun only counts, and returns an error where a resize would be refused though no peer lives. It
+	// needs no right to write; a client that reads from replicas counts what these have.
 	DryRun bool
 	// Idle returns an error while anybody may work under the name, as
 	// redisledger.Idle does. Needed.
@@ -204,7 +204,33 @@ func countMoving(ctx context.Context, client redis.UniversalClient, name string,
 			return m.out, fmt.Errorf("partition %v: %w", id, err)
 		}
 	}
+	if to == m.from {
+		return m.out, nil
+	}
+	if err := m.hinders(ctx, c.Units); err != nil {
+		return m.out, fmt.Errorf("it would be refused: %w", err)
+	}
 	return m.out, nil
+}
+
+// hinders is why a resize would be refused, whoever lives. It changes nothing.
+func (m *mover) hinders(ctx context.Context, lists []string) error {
+	_, unread := Jobs(ctx, m.client, m.name, partition.Config{Total: m.from}.IDs())
+	errs := []error{unread, m.checkKeys(ctx)}
+	for _, list := range lists {
+		tag, err := ingressTag(list)
+		if err != nil {
+			return err
+		}
+		planned, err := m.client.Exists(ctx, tag+":plan").Result()
+		if err != nil {
+			return err
+		}
+		if planned > 0 {
+			errs = append(errs, fmt.Errorf("%s: %w", list, ErrPlanned))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // count counts what partition id holds.

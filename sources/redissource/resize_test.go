@@ -255,6 +255,7 @@ func TestResizeRefuses(t *testing.T) {
 		"zero":              {0, ResizeConfig{Idle: idle}, nil},
 		"zero, dry":         {0, ResizeConfig{Idle: idle, DryRun: true}, nil},
 		"a batch under way": {8, ResizeConfig{Idle: idle}, ErrPlanned},
+		"a batch, dry":      {8, ResizeConfig{Idle: idle, DryRun: true}, ErrPlanned},
 		"a peer that came when it began": {8, ResizeConfig{Idle: func(context.Context) error {
 			if calls++; calls == 2 {
 				return busy
@@ -403,8 +404,10 @@ func TestResizeLooksAtKeys(t *testing.T) {
 		k := KeysOf(name, id)
 		for _, key := range []string{k.Fence, k.Lifted, k.Tries, k.jobsKey(), k.Pending, k.Dead, k.Done, k.Delayed} {
 			client.Set(ctx, key, "no", 0)
-			if _, err := Resize(ctx, client, name, 4, ResizeConfig{Idle: idle}); err == nil || id == 3 && !strings.Contains(err.Error(), key) {
-				t.Errorf("%s: %v", key, err)
+			for _, dry := range []bool{true, false} {
+				if _, err := Resize(ctx, client, name, 4, ResizeConfig{Idle: idle, DryRun: dry}); err == nil || id == 3 && !strings.Contains(err.Error(), key) {
+					t.Errorf("%s, dry %v: %v", key, dry, err)
+				}
 			}
 			if got, err := redisconfig.Agree(ctx, client, name, was); err != nil || got.Total != 2 {
 				t.Errorf("%s: afterwards %+v, %v", key, got, err)

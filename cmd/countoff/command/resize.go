@@ -61,7 +61,7 @@ work under the name; broken off, it goes on where it was when it is called again
 		})),
 	}
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many there are to be")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move, and say what would be in its way, but for live peers")
 	return cmd
 }
 
