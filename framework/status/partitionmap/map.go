@@ -20,22 +20,21 @@ import (
 // Legend explains the letters of a map.
 const Legend = "A: served by A   a: A hands it over   +: granted, not yet served   .: nobody's   !: two owners"
 
-// A Map draws one name again and again and keeps each peer's letter. The zero value
-// is ready. It must not be used concurrently.
+// A Map draws one name again and again and keeps each peer's letter, which is another's only once
+// all of A to Z were in use. The zero value is ready. It must not be used concurrently.
 type Map struct {
 	// Width of the terminal in columns. Default 80.
 	Width int
 	// Colour repeats the letters' meaning in colour.
 	Colour bool
 
-	letters map[partition.Session]int // by first sight
+	letters map[partition.Session]int // of the peers that are there, by first sight
+	given   int                       // of A to Z
 }
 
 // Lines draws s.
 func (m *Map) Lines(s status.Status) []string {
-	for _, p := range s.Peers {
-		m.letter(p.Session)
-	}
+	m.meet(s.Peers)
 	lines := []string{m.headline(s)}
 	for _, f := range s.Findings { // where a screen that is too short for all cuts them last
 		lines = append(lines, "  WRONG  "+f.String())
@@ -116,8 +115,10 @@ func (m *Map) grid(s status.Status) []string {
 		width = 80
 	}
 	cell := 1
-	if len(m.letters) > 26 {
-		cell = 2
+	for _, n := range m.letters {
+		if n >= single {
+			cell = 2
+		}
 	}
 	const margin = 8
 	groups := max(1, (width-margin)/(8*cell+1))
@@ -215,20 +216,48 @@ func barrier(b status.Barrier) []string {
 	return lines
 }
 
+// single is how many letters there are of one character.
+const single = 26
+
+// meet gives letters to peers that have none, and forgets those that are not there any more: one
+// may watch for months.
+func (m *Map) meet(peers []status.Peer) {
+	there := map[partition.Session]int{}
+	taken := map[int]bool{}
+	for _, p := range peers {
+		if n, ok := m.letters[p.Session]; ok {
+			there[p.Session], taken[n] = n, true
+		}
+	}
+	m.letters = there
+	free := 0
+	for _, p := range peers {
+		if _, ok := there[p.Session]; ok {
+			continue
+		}
+		n := m.given
+		if n < single {
+			m.given++
+		} else {
+			for taken[free] {
+				free++
+			}
+			n = free
+		}
+		there[p.Session], taken[n] = n, true
+	}
+}
+
 // letter returns the session's letter: A to Z, then AA, AB and so on.
 func (m *Map) letter(s partition.Session) string {
-	if m.letters == nil {
-		m.letters = map[partition.Session]int{}
-	}
 	n, ok := m.letters[s]
 	if !ok {
-		n = len(m.letters)
-		m.letters[s] = n
+		return "?"
 	}
-	if n < 26 {
+	if n < single {
 		return string(rune('A' + n))
 	}
-	n -= 26
+	n -= single
 	return string(rune('A'+n/26%26)) + string(rune('A'+n%26))
 }
 

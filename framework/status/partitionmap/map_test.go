@@ -161,7 +161,6 @@ func TestIDsAreNotObeyedByTheTerminal(t *testing.T) {
 	}
 }
 
-// A peer keeps its letter while others come and go.
 // A lease that is over has no seconds left.
 func TestALeaseThatIsOver(t *testing.T) {
 	s := sample()
@@ -175,6 +174,44 @@ func TestALeaseThatIsOver(t *testing.T) {
 	}
 }
 
+// One watches over many deploys: what has gone leaves its letter to others, so that a few peers never have two
+// characters each, and no two peers one.
+func TestLettersOfThoseWhoHaveGoneAreFree(t *testing.T) {
+	var m Map
+	s := sample()
+	s.Peers = nil
+	for i := range 1000 {
+		s.Peers = append(s.Peers, status.Peer{ID: fmt.Sprint("p", i), Session: partition.Session(fmt.Sprint(i)), State: status.Live})
+		s.Peers = s.Peers[max(0, len(s.Peers)-3):]
+		m.Lines(s)
+		if i == 24 && m.letter(s.Peers[2].Session) != "Y" {
+			t.Errorf("a letter is another's before all were in use: %s", m.letter(s.Peers[2].Session))
+		}
+		seen := map[string]bool{}
+		for _, p := range s.Peers {
+			seen[m.letter(p.Session)] = true
+			if len(m.letter(p.Session)) != 1 {
+				t.Fatalf("peer %d of 3 is %s", i, m.letter(p.Session))
+			}
+		}
+		if len(seen) != len(s.Peers) {
+			t.Fatalf("with peer %d, %d letters for %d peers", i, len(seen), len(s.Peers))
+		}
+	}
+	for i := range 40 {
+		s.Peers = append(s.Peers, status.Peer{Session: partition.Session(fmt.Sprint("more", i))})
+	}
+	m.Lines(s)
+	seen := map[string]bool{}
+	for _, p := range s.Peers {
+		seen[m.letter(p.Session)] = true
+	}
+	if len(seen) != 43 {
+		t.Errorf("%d letters for 43 peers", len(seen))
+	}
+}
+
+// A peer keeps its letter while others come and go.
 func TestLettersStay(t *testing.T) {
 	var m Map
 	m.Lines(sample())
@@ -193,6 +230,9 @@ func TestManyPeers(t *testing.T) {
 		p := status.Peer{ID: fmt.Sprint("p", i), Session: partition.Session(fmt.Sprint(i))}
 		s.Peers = append(s.Peers, p)
 		s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Owned, Session: p.Session}})
+	}
+	m.Lines(s)
+	for _, p := range s.Peers {
 		seen[m.letter(p.Session)] = true
 	}
 	if len(seen) != 100 {
