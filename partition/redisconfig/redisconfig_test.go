@@ -221,19 +221,20 @@ func TestResize(t *testing.T) {
 	if err != nil || first.Config.Total != 16 || first.To != 32 || first.ID != "first" || first.Standing {
 		t.Fatalf("%+v, %v", first, err)
 	}
+	finish := "countoff resize " + name + " --partitions 32)"
 	for what, agree := range map[string]func() error{
 		"peer":     func() error { _, err := redisconfig.Agree(ctx, client, name, was); return err },
 		"producer": func() error { _, err := redisconfig.AgreePartitions(ctx, client, name, partition.Config{}); return err },
 		"reader":   func() error { _, err := redisconfig.Read(ctx, client, name); return err },
 	} {
-		if err := agree(); !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), "16 32") {
+		if err := agree(); !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), "16 to 32 (") || !strings.Contains(err.Error(), finish) {
 			t.Errorf("a %s meanwhile: %v", what, err)
 		}
 	}
 	if r, err := redisconfig.BeginResize(ctx, client, name, 32, "second"); err != nil || r.ID != "first" || !r.Standing {
 		t.Errorf("taken up: %+v, %v", r, err)
 	}
-	if _, err := redisconfig.BeginResize(ctx, client, name, 64, "third"); !errors.Is(err, partition.ErrConfig) {
+	if _, err := redisconfig.BeginResize(ctx, client, name, 64, "third"); !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), finish) {
 		t.Errorf("elsewhere: %v", err)
 	}
 	if err := redisconfig.CancelResize(ctx, client, name, first); err != nil {

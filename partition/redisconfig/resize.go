@@ -97,8 +97,8 @@ func beginResize(ctx context.Context, tx *redis.Tx, name string, to int, id stri
 		return Resize{}, fmt.Errorf("redisconfig: %s: resize is %q: %w", Key(name), fields[fieldResize], err)
 	}
 	if r.To != to {
-		return Resize{}, fmt.Errorf("redisconfig: %s: a change from %d to %d partitions is under way: finish it first: %w",
-			Key(name), r.Config.Total, r.To, partition.ErrConfig)
+		return Resize{}, fmt.Errorf("redisconfig: %s: a change from %d to %d partitions is under way (finish it first: countoff resize %s --partitions %[3]d): %[5]w",
+			Key(name), r.Config.Total, r.To, name, partition.ErrConfig)
 	}
 	return r, nil
 }
@@ -158,6 +158,8 @@ func unlessChanged(ctx context.Context, client redis.UniversalClient, name strin
 
 // errResizing is what those are told who start while a change is under way.
 func errResizing(name string, fields map[string]string) error {
-	return fmt.Errorf("redisconfig: %s: the number of partitions is being changed (%s): if that was broken off, finish it: countoff resize: %w",
-		Key(name), fields[fieldResize], partition.ErrConfig)
+	from, to := "?", "N" // where it does not say
+	_, _ = fmt.Sscan(fields[fieldResize], &from, &to)
+	return fmt.Errorf("redisconfig: %s: the number of partitions is being changed, %s to %s (if that was broken off, finish it: countoff resize %s --partitions %[3]s): %[5]w",
+		Key(name), from, to, name, partition.ErrConfig)
 }
