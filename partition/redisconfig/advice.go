@@ -98,13 +98,15 @@ func Explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, done := errors.AsType[*advisedError](err); done {
+	return Advised(err, Advice(err))
+}
+
+// Advised adds advice to err, if there is any and nobody has done so.
+func Advised(err error, advice string) error {
+	if _, done := errors.AsType[*advisedError](err); done || advice == "" {
 		return err
 	}
-	if advice := Advice(err); advice != "" {
-		return &advisedError{err, advice}
-	}
-	return err
+	return &advisedError{err, advice}
 }
 
 // passing are the refusals that pass by themselves: a fail-over, a start, a slot that

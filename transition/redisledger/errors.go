@@ -32,10 +32,7 @@ func explain(ctx context.Context, name, op string, err error) error {
 	if cause := context.Cause(ctx); cause != nil && advice == "" {
 		err = cause // what go-redis makes of it differs from place to place
 	}
-	if advice != "" {
-		advice = " (" + advice + ")"
-	}
-	return fmt.Errorf("redisledger: %s: %s: %w%s", name, op, err, advice)
+	return fmt.Errorf("redisledger: %s: %s: %w", name, op, redisconfig.Advised(err, advice))
 }
 
 // advice returns what to do about err, or "" if the error says it all.

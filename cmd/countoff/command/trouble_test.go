@@ -110,6 +110,13 @@ func TestWhoMayNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := shell{t, "redis://few:x@" + server.Addr(), ""}
+	s.run("init other --partitions 2")
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "few", "-evalsha", "-eval").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.fails(exit.Unreachable, "resize other --partitions 4"); strings.Count(err, "the user of the URL ") != 1 {
+		t.Errorf("what to do is not said once: %s", err)
+	}
 	for _, line := range []string{"status n", "explain n k", "history n", "dead list n", "enqueue n x", "jobs n", "require n", "ingress n", "resize n --partitions 4"} {
 		if err := s.fails(exit.Unreachable, line); !strings.Contains(err, "the user of the URL ") {
 			t.Errorf("countoff %s says %s", line, err)
