@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -249,8 +250,8 @@ func printLetter(out io.Writer, d redissource.DeadLetter) {
 	}
 	row("born", date(d.Born))
 	row("died", date(d.Died))
-	for name, value := range d.Headers {
-		row("header", name+": "+value)
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		row("header", name+": "+d.Headers[name])
 	}
 	if obeyed := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }; utf8.Valid(d.Payload) && !bytes.ContainsFunc(d.Payload, obeyed) {
 		fmt.Fprintf(out, "\n%s\n", d.Payload)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -381,5 +382,24 @@ func TestJSONOfAnOddTime(t *testing.T) {
 		if err = errors.Join(err, json.Unmarshal(data, &got)); err != nil || (got.Born != nil) != want || (got.Died != nil) != want {
 			t.Errorf("%v: %s, %v", at, data, err)
 		}
+	}
+}
+
+// A letter looks the same each time: two of them are compared.
+func TestHeadersOfALetterHaveAnOrder(t *testing.T) {
+	d := redissource.DeadLetter{Headers: map[string]string{}}
+	for c := 'a'; c <= 'z'; c++ {
+		d.Headers[string(c)] = "x"
+	}
+	var out strings.Builder
+	printLetter(&out, d)
+	var names []string
+	for line := range strings.Lines(out.String()) {
+		if name, ok := strings.CutPrefix(line, "header "); ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) != 26 || !slices.IsSorted(names) {
+		t.Errorf("it shows\n%s", out.String())
 	}
 }
