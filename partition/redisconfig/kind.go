@@ -63,12 +63,19 @@ func (k Kind) Claim(ctx context.Context, client redis.UniversalClient, name stri
 	if stands, known := fields[fieldHash]; known && stands != string(hash) {
 		return nil
 	}
-	return k.claim(ctx, client, name, fields)
+	return k.claim(ctx, client, name, fields, false)
 }
 
-// claim writes k if no kind stands among fields. Another may have been faster.
-func (k Kind) claim(ctx context.Context, client redis.UniversalClient, name string, fields map[string]string) error {
-	if _, known := fields[fieldKind]; known || k == "" || !k.may(fields) {
+// KindOf returns the kind that stands under name, empty if none does.
+func KindOf(ctx context.Context, client redis.UniversalClient, name string) (Kind, error) {
+	fields, err := read(ctx, client, name)
+	return Kind(fields[fieldKind]), err
+}
+
+// claim writes k if no kind stands among fields. Another may have been faster. fresh says that nobody had
+// used the name, so that no older build has either.
+func (k Kind) claim(ctx context.Context, client redis.UniversalClient, name string, fields map[string]string, fresh bool) error {
+	if _, known := fields[fieldKind]; known || k == "" || !fresh && !k.may(fields) {
 		return nil
 	}
 	pipe := client.Pipeline()

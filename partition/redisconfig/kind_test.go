@@ -116,6 +116,25 @@ func TestKindOfAnOlderBuild(t *testing.T) {
 	}
 }
 
+// Lists may be hashed as a topic is: who makes the name says that it has lists.
+func TestListsThatAreHashedAsATopic(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	want := partition.Config{Total: 4, Hash: partition.Murmur2}
+	if kind, err := redisconfig.KindOf(ctx, client, name); err != nil || kind != "" {
+		t.Errorf("before: %q, %v", kind, err)
+	}
+	if _, err := redisconfig.Lists.Agree(ctx, client, name, want); err != nil {
+		t.Fatal(err)
+	}
+	if kind, err := redisconfig.KindOf(ctx, client, name); err != nil || kind != redisconfig.Lists {
+		t.Errorf("the kind is %q, %v", kind, err)
+	}
+	if err := redisconfig.Topic.Claim(ctx, client, name, partition.Murmur2); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("a topic beside them: %v", err)
+	}
+}
+
 // Who is refused for another reason writes no kind: both would be refused for ever, one for this and
 // one for that.
 func TestARefusedOneWritesNoKind(t *testing.T) {

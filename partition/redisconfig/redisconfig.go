@@ -127,7 +127,8 @@ func (k Kind) agree(ctx context.Context, client redis.UniversalClient, name stri
 		return partition.Config{}, err
 	}
 	_, hasUnits := fields[fieldUnits]
-	if fields[fieldTotal] == "" || units && !hasUnits {
+	fresh := fields[fieldTotal] == ""
+	if fresh || units && !hasUnits {
 		if fields, err = write(ctx, client, name, want, units); err != nil {
 			return partition.Config{}, err
 		}
@@ -142,7 +143,7 @@ func (k Kind) agree(ctx context.Context, client redis.UniversalClient, name stri
 		err = differs(name, got, want, units, fields[fieldUnits])
 	}
 	if err == nil {
-		return got, k.claim(ctx, client, name, fields)
+		return got, k.claim(ctx, client, name, fields, fresh)
 	}
 	NoteRefused(ctx, client, name, err)
 	return got, err

@@ -52,11 +52,15 @@ func (d *deadTopic) config(name string) (kafkasource.Config, error) {
 	return cfg, err
 }
 
-// onTopic reports whether a name works a topic of Kafka: its keys are hashed as Kafka's
-// are. What else is wrong with the name the caller's next call says.
+// onTopic reports whether a name works a topic of Kafka: it says so, or it says nothing and its
+// keys are hashed as Kafka's are. What else is wrong with the name the caller's next call says.
 func onTopic(ctx context.Context, client redis.UniversalClient, name string) bool {
 	cfg, err := redisconfig.Read(ctx, client, name)
-	return err == nil && cfg.Hash == partition.Murmur2
+	if err != nil || cfg.Hash != partition.Murmur2 {
+		return false
+	}
+	kind, err := redisconfig.KindOf(ctx, client, name)
+	return err == nil && (kind == redisconfig.Topic || kind == "")
 }
 
 // notInRedis is an error if the dead letters of a name are on a topic, or in asynq's

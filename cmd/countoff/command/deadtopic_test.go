@@ -12,6 +12,7 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -104,5 +105,24 @@ func TestListsOnly(t *testing.T) {
 	}
 	for _, line := range []string{"status n", "doctor n", "history n", "destroy n --yes"} {
 		s.run(line)
+	}
+}
+
+// Lists whose keys are hashed as those of a topic are lists: their dead letters are in Redis, and tasks are put there.
+func TestListsThatAreHashedAsATopic(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	producer, err := redissource.NewProducer(t.Context(), s.client(), "n", redissource.ProducerConfig{Partitions: 2, Hash: partition.Murmur2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close(t.Context())
+	if out := s.run("enqueue n x --key k"); !strings.Contains(out, " partition ") {
+		t.Error(out)
+	}
+	for line, want := range map[string]string{"dead list n": "no dead letters", "resize n --partitions 4 --dry-run": "2 to 4 partitions; 1 tasks", "dead drop n --all": "0 dropped"} {
+		if out := s.run(line); !strings.Contains(out, want) {
+			t.Errorf("%s says %s", line, out)
+		}
 	}
 }
