@@ -40,6 +40,9 @@ func historyCommand(stores Stores) *cobra.Command {
 		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			one = cmd.Flags().Changed("key") || cmd.Flags().Changed("partition")
 			var errs []error
+			if cmd.Flags().Changed("at") && at == "" { // a script whose variable is empty wants no history of all times
+				errs = append(errs, errors.New("--at is empty: want a time as in 2026-01-31T14:03:00Z, or a duration as in 90s"))
+			}
 			if at != "" && !one {
 				errs = append(errs, errors.New("--at wants --key or --partition"))
 			}

@@ -90,6 +90,7 @@ func TestHistoryAndExplain(t *testing.T) {
 	}
 	s.fails(exit.Usage, "history past --at 0s")
 	s.fails(exit.Usage, "history past --key ann --at yesterday")
+	s.fails(exit.Usage, "history past --key ann --at=") // a variable of a script that is empty
 	s.fails(exit.Usage, "history past --partition 4")
 
 	// A name that nobody made has forgotten at its beginning, which is of no partition.

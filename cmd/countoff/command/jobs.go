@@ -33,7 +33,12 @@ func jobsCommand() *cobra.Command {
 An entry that no peer has any more stays in the list, and its next tick lies in the
 past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+		RunE: onStore(brief, func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("forget") && forget == "" {
+				return errors.New("--forget is empty: want the name of an entry")
+			}
+			return nil
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			cfg, err := redisconfig.Read(ctx, client, name)
 			if err != nil {

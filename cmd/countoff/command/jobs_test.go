@@ -50,6 +50,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("the entry of somebody is obeyed by the terminal: %q", got)
 	}
 	s.fails(exit.Usage, "jobs billing --forget close-year")
+	s.fails(exit.Usage, "jobs billing --forget=") // a variable of a script that is empty
 	s.run("jobs billing --forget close-day")
 	if got := s.run("jobs billing"); strings.Contains(got, "close-day") {
 		t.Errorf("it was forgotten:\n%s", got)
