@@ -268,31 +268,61 @@ func TestBreachesAreFound(t *testing.T) {
 	}
 }
 
-// What would wait for ever is found by the first clauses: the others would hold up the suite until
-// the test's own time is over, and its words would be of another clause.
+// What would wait for ever is found by the first clauses, and told in their words: the others would hold up the
+// suite until the test's own time is over.
 func TestWhatHangsIsFoundFirst(t *testing.T) {
-	all := breaches()
-	i := slices.IndexFunc(all, func(b breach) bool { return b.name == "fetch does not look at its context" })
-	for _, c := range basics() {
-		if f := verdict(t, c, all[i].harness); f != "" {
-			return
-		}
+	for op, with := range map[Op]func(hang func()) hooks{
+		Open: func(hang func()) hooks {
+			return hooks{open: func(context.Context, sources.Source, partition.Grant, partition.Token) (sources.Stream, error) {
+				hang()
+				return nil, ErrKilled
+			}}
+		},
+		Fetch: func(hang func()) hooks {
+			return hooks{fetch: func(context.Context, *inner, int) ([]sources.Task, error) { hang(); return nil, ErrKilled }}
+		},
+		Settle: func(hang func()) hooks {
+			return hooks{settle: func(context.Context, *inner, []sources.Settlement) error { hang(); return nil }}
+		},
+		Close: func(hang func()) hooks {
+			return hooks{close: func(context.Context, *inner) error { hang(); return nil }}
+		},
+		"layout": func(hang func()) hooks {
+			return hooks{layout: func(cfg partition.Config) partition.Config { hang(); return cfg }}
+		},
+	} {
+		t.Run(string(op), func(t *testing.T) {
+			for _, c := range basics() {
+				r := new(recorder)
+				synctest.Test(t, func(t *testing.T) {
+					r.TB = t
+					release := make(chan struct{})
+					t.Cleanup(func() { close(release) }) // the last one
+					hangs := breach{with: func(*bench) hooks { return with(func() { <-release }) }}
+					clause := make(chan struct{})
+					go func() { defer close(clause); c.check(newScene(r, hangs.harness(t))) }()
+					<-clause
+				})
+				if r.failure != "" {
+					if !strings.Contains(r.failure, string(op)) || !strings.Contains(r.failure, "has not returned") {
+						t.Errorf("of what does not return %q said %q", c.name, r.failure)
+					}
+					return
+				}
+			}
+			t.Error("none of the first clauses notices")
+		})
 	}
-	t.Error("none of the first clauses notices a Fetch that does not look at its context")
 }
 
-func TestACloseThatHangsIsTold(t *testing.T) {
-	r := new(recorder)
-	synctest.Test(t, func(t *testing.T) {
-		r.TB = t
-		release := make(chan struct{})
-		t.Cleanup(func() { close(release) }) // the last one
-		hangs := breach{with: func(*bench) hooks {
-			return hooks{close: func(context.Context, *inner) error { <-release; return nil }}
-		}}
-		taskNamesGrant(newScene(r, hangs.harness(t)))
-	})
-	if !strings.Contains(r.failure, "has not returned") {
-		t.Errorf("of a Close that does not return it was said %q", r.failure)
+func TestAHarnessOfUnknownWordsIsRefused(t *testing.T) {
+	h, _ := memory(t)
+	h.Lacks = []Ability{CountCrashes, "count crashes"}
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() { defer close(done); newScene(r, h) }()
+	<-done
+	if !strings.Contains(r.failure, `"count crashes"`) {
+		t.Errorf("of an ability that nothing has the name of was said %q", r.failure)
 	}
 }

@@ -111,13 +111,8 @@ func fetchEnds(s *scene) {
 	ctx, cancel := context.WithCancel(s.Context())
 	answer := o.fetching(ctx, 1)
 	cancel()
-	select {
-	case a := <-answer:
-		if !errors.Is(a.err, context.Canceled) {
-			s.Errorf("fetch of a cancelled context: got %v, %v, want context.Canceled", names(a.tasks), a.err)
-		}
-	case <-time.After(s.h.Patience):
-		s.Fatalf("fetch went on waiting after its context had ended")
+	if a := <-answer; !errors.Is(a.err, context.Canceled) {
+		s.Fatalf("fetch of a cancelled context: got %v, %v, want context.Canceled", names(a.tasks), a.err)
 	}
 	o.nothing("nothing was pushed") // and a deadline is as good
 	task := s.tasks(here, "t", 1)

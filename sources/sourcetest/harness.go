@@ -34,10 +34,10 @@ type Harness struct {
 	// lie elsewhere than what is done of them.
 	PushesStay bool
 
-	// Lacks lists what the source does not do.
+	// Lacks lists what the source does not do, each by its constant.
 	Lacks []Ability
-	// Patience is how long anything may take before it counts as never. Default
-	// 30 s.
+	// Patience is how long anything may take before it counts as never: a call has so long
+	// until its context ends, and once more to return then. Default 30 s.
 	Patience time.Duration
 	// Moment is how long a Fetch is watched that must return nothing. Default
 	// 50 ms.
@@ -106,6 +106,8 @@ const (
 	// payload does in any case.
 	KeepBytes Ability = "keep more than the payload"
 )
+
+var abilities = []Ability{RetryInPlace, RequeueToEnd, RequeueDelay, CountCrashes, KeepBytes}
 
 // An Op is what a request to the store is for.
 type Op string

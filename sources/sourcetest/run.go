@@ -35,8 +35,8 @@ func RunSynctest(t *testing.T, newHarness func(t *testing.T) Harness) {
 }
 
 // check runs all clauses. Those that all others build on come first, and if one of them
-// fails the others, each of which would wait in vain for what it needs, or for ever for a
-// Fetch, are not run.
+// fails the others, each of which would wait in vain for what it needs, or for a call that
+// does not return, are not run.
 func check(t *testing.T, run func(t *testing.T, c clause, first bool)) {
 	basics, all := len(basics()), clauses()
 	for i, c := range all {
@@ -61,6 +61,7 @@ func basics() []clause {
 		{"the layout is valid and the same for every peer", layout},
 		{"a task says whose it is", taskNamesGrant},
 		{"fetch ends with its context", fetchEnds},
+		{"settling no task is fine", settleNothing},
 	}
 }
 
@@ -86,7 +87,6 @@ func clauses() []clause {
 
 		{"what is settled does not come back", settled},
 		{"settle is idempotent", settleTwice},
-		{"settling no task is fine", settleNothing},
 		{"a hand-over brings exactly what was not settled", settledOutOfOrder},
 		{"what is settled stays settled over many hand-overs", settledForGood},
 		{"settle overlaps fetch", settleOverlapsFetch},
