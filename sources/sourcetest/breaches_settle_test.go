@@ -51,6 +51,20 @@ func settleBreaches() []breach {
 				return s.Stream.Settle(ctx, done...)
 			}}
 		}},
+		{"a request takes a hundred outcomes", []string{"a settle of many tasks is of all of them"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				return s.Stream.Settle(ctx, done[:min(len(done), 100)]...)
+			}}
+		}},
+		{"a dead letter does not say how often it ran", []string{"a dead letter is whole and says why"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				for i := range done {
+					done[i].Attempt = 1
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
 		{"settle wants tasks", []string{"settling no task is fine"}, func(*bench) hooks {
 			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
 				if len(done) == 0 {

@@ -77,6 +77,14 @@ func fetchBreaches() []breach {
 				return tasks, err
 			}}
 		}},
+		{"each fetch fills the slice of the one before", []string{"fetch keeps the order of the log"}, func(*bench) hooks {
+			buf := make([]sources.Task, 0, 64)
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				buf = append(buf[:0], tasks...)
+				return buf, err
+			}}
+		}},
 		{"tasks do not carry the token", []string{"a task says whose it is"}, func(*bench) hooks {
 			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
 				tasks, err := s.Stream.Fetch(ctx, limit)

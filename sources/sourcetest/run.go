@@ -61,7 +61,7 @@ func basics() []clause {
 		{"the layout is valid and the same for every peer", layout},
 		{"a task says whose it is", taskNamesGrant},
 		{"fetch ends with its context", fetchEnds},
-		{"settling no task is fine", settleNothing},
+		{"what is settled does not come back", settled},
 	}
 }
 
@@ -85,8 +85,9 @@ func clauses() []clause {
 		{"the same epoch of another session is refused", openSameEpoch},
 		{"an epoch that was closed is over", openClosed},
 
-		{"what is settled does not come back", settled},
 		{"settle is idempotent", settleTwice},
+		{"settling no task is fine", settleNothing},
+		{"a settle of many tasks is of all of them", settleMany},
 		{"a hand-over brings exactly what was not settled", settledOutOfOrder},
 		{"what is settled stays settled over many hand-overs", settledForGood},
 		{"settle overlaps fetch", settleOverlapsFetch},

@@ -1,6 +1,7 @@
 package sourcetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,11 @@ type scene struct {
 
 	mu     sync.Mutex
 	handed map[*sources.Delivery]sources.Delivery // as they were when they were handed out
+	lent   []lent
 }
+
+// A lent slice is what a fetch returned, and what was in it then.
+type lent struct{ tasks, was []sources.Task }
 
 // The partitions that clauses use.
 const (
@@ -284,11 +289,25 @@ func (o *owner) fetch(ctx context.Context, limit int) ([]sources.Task, error) {
 	return tasks, err
 }
 
-// keep remembers the Deliveries of tasks, and checks that those handed out before are what
-// they were: tasks may share one, and the caller reads it while it pleases.
+// keep remembers tasks and their Deliveries, and checks that those handed out before are what
+// they were: tasks may share a Delivery, and the caller reads both while it pleases.
 func (s *scene) keep(tasks []sources.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for n, l := range s.lent {
+		for i, was := range l.was {
+			if now := l.tasks[i]; now.Receipt != was.Receipt || !bytes.Equal(now.Payload, was.Payload) {
+				s.Errorf("a slice that fetch returned has %s in the place of %s now: it, and the payloads, are the caller's", name(now), name(was))
+				s.lent[n] = lent{} // said once
+				break
+			}
+		}
+	}
+	l := lent{tasks, slices.Clone(tasks)}
+	for i := range l.was {
+		l.was[i].Payload = bytes.Clone(tasks[i].Payload)
+	}
+	s.lent = append(s.lent, l)
 	for d, was := range s.handed {
 		if !reflect.DeepEqual(*d, was) {
 			s.Errorf("a Delivery that was handed out as %+v was changed to %+v", was, *d)

@@ -51,6 +51,16 @@ func settleNothing(s *scene) {
 	o.end(sources.Done, got...)
 }
 
+// As many as a consumer may say at once, of one that was busy for a while.
+func settleMany(s *scene) {
+	const many = 120 // more than brokers take in one request that have a limit for it
+	s.push(here, s.tasks(here, "t", many)...)
+	o := s.owner(here)
+	o.end(sources.Done, o.take(many)...)
+	o.close()
+	s.owner(here).nothing("everything was settled")
+}
+
 func settledOutOfOrder(s *scene) {
 	s.push(here, s.tasks(here, "t", 10)...)
 	o := s.owner(here)
@@ -145,7 +155,7 @@ func deadLetter(s *scene) {
 	s.push(here, tasks...)
 	o := s.owner(here)
 	got := o.take(3)
-	o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 1, Reason: reason})
+	o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 2, Reason: reason})
 	letters := s.dead(here)
 	if len(letters) != 1 {
 		s.Fatalf("%d dead letters, want 1", len(letters))
@@ -159,6 +169,9 @@ func deadLetter(s *scene) {
 	}
 	if s.can(KeepBytes) && (d.Task.ID != tasks[1].ID || d.Task.Type != "mail" || d.Task.Key != tasks[1].Key || d.Task.Headers["trace"] != "ab\ncd") {
 		s.Errorf("the dead letter %q of type %q, key %q, headers %q is not what was pushed", d.Task.ID, d.Task.Type, d.Task.Key, d.Task.Headers)
+	}
+	if d.Task.Attempt != 2 && d.Task.Attempt != 0 { // 0: the harness knows nothing of it
+		s.Errorf("the dead letter says attempt %d, want 2, as it was told", d.Task.Attempt)
 	}
 	o.close()
 	s.expect("the next owner", s.owner(here).take(2), "t0", "t2")
