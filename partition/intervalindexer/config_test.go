@@ -1,6 +1,7 @@
 package intervalindexer_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,6 +28,55 @@ func TestConfig(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("not all faults at once, %q is missing: %v", word, err)
 		}
+	}
+}
+
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	_, err := intervalindexer.New(nil, "mail-sender", intervalindexer.Config{}, nil)
+	for _, word := range []string{"no counter", "an option is nil"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("not all faults at once, %q is missing: %v", word, err)
+		}
+	}
+}
+
+// A strategy is code of the application's own.
+type strategy func(ids []partition.ID, members []partition.Member) partition.Table
+
+func (strategy) Name() string { return "own" }
+
+func (s strategy) Assign(ids []partition.ID, members []partition.Member, _ partition.Table) partition.Table {
+	return s(ids, members)
+}
+
+// One that breaks its contract does not take the process with it, nor does what it leaves lie without a word.
+func TestAStrategyThatBreaksItsContract(t *testing.T) {
+	for want, s := range map[string]strategy{
+		`strategy "own" panicked, asked about 1 peers: own fault`: func([]partition.ID, []partition.Member) partition.Table { panic("own fault") },
+		`strategy "own" gives partition 2 to none of 1 peers`: func(ids []partition.ID, members []partition.Member) partition.Table {
+			table := partition.Modulo{}.Assign(ids, members, nil)
+			clear(ids)
+			delete(table, 2)
+			return table
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			x, err := intervalindexer.New(new(intervalindexer.Memory), "mail-sender", intervalindexer.Config{Strategy: s},
+				intervalindexer.WithMissed(nil), intervalindexer.WithSkew(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of the bubble
+			defer cancel()
+			err = x.Index(ctx, func(v partition.View) {
+				if v.Index >= 0 {
+					t.Errorf("a view of a table that breaks the contract: %+v", v)
+				}
+			})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("it ended with %v, want %q", err, want)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +23,8 @@ type Config struct {
 	// Strategy turns an index and a number of replicas into a wish. It is given
 	// members that have nothing but an index, and no table that was in force, since
 	// peers share none: so Rendezvous or Jump move less than Modulo on a change, and
-	// Sticky does not. Default partition.Modulo.
+	// Sticky does not. One that panics, or gives a partition to nobody, ends Index with
+	// an error. Default partition.Modulo.
 	Strategy partition.Strategy
 	// Arrival gives indexes by order of arrival in each interval, instead of
 	// keeping them.
@@ -74,21 +76,36 @@ var _ partition.Indexer = (*Indexer)(nil)
 type Option func(*Indexer)
 
 // WithSkew chooses where in its intervals a peer has its turns: above 0 and at most
-// most, once for each call of Index. Default: at random.
+// most, once for each call of Index. Default, and for nil: at random.
 func WithSkew(choose func(most time.Duration) time.Duration) Option {
-	return func(x *Indexer) { x.skew = choose }
+	return func(x *Indexer) {
+		if choose != nil {
+			x.skew = choose
+		}
+	}
 }
 
 // WithMissed has missed called, from the goroutine of the turns, for each turn in which
 // the peer was not or not surely counted, with its interval. What passes while the process
 // stands still has no turns of its own. It must not block.
 func WithMissed(missed func(number uint64, err error)) Option {
-	return func(x *Indexer) { x.missed = missed }
+	return func(x *Indexer) {
+		if missed != nil {
+			x.missed = missed
+		}
+	}
 }
 
 // New returns an Indexer of the peers of name that count on counter.
 func New(counter Counter, name string, config Config, options ...Option) (*Indexer, error) {
-	if err := errors.Join(partition.CheckName(name), config.Validate()); err != nil {
+	errs := []error{partition.CheckName(name), config.Validate()}
+	if counter == nil {
+		errs = append(errs, errors.New("intervalindexer: no counter"))
+	}
+	if slices.ContainsFunc(options, func(o Option) bool { return o == nil }) {
+		errs = append(errs, errors.New("intervalindexer: an option is nil"))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	x := &Indexer{
@@ -109,8 +126,8 @@ func New(counter Counter, name string, config Config, options ...Option) (*Index
 // paused, its clock was set, or the store was slow.
 var ErrMissed = errors.New("intervalindexer: the interval was over")
 
-// Index implements [partition.Indexer]. It never gives up: an interval in which the
-// store cannot be reached is missed. A view that comes while emit is busy replaces
+// Index implements [partition.Indexer]. It gives up only on a strategy that breaks its
+// contract: an interval in which the store cannot be reached is missed. A view that comes while emit is busy replaces
 // the one that waits, so that a slow emit costs no turn.
 func (x *Indexer) Index(ctx context.Context, emit func(partition.View)) error {
 	views := make(chan partition.View, 1)
@@ -122,7 +139,7 @@ func (x *Indexer) Index(ctx context.Context, emit func(partition.View)) error {
 			}
 		}
 	})
-	x.turns(ctx, func(v partition.View) {
+	err := x.turns(ctx, func(v partition.View) {
 		select {
 		case <-views: // not taken yet, and old news now
 		default:
@@ -131,11 +148,11 @@ func (x *Indexer) Index(ctx context.Context, emit func(partition.View)) error {
 	})
 	close(views)
 	emitter.Wait()
-	return nil
+	return err
 }
 
 // turns has one turn in each interval until ctx ends.
-func (x *Indexer) turns(ctx context.Context, emit func(partition.View)) {
+func (x *Indexer) turns(ctx context.Context, emit func(partition.View)) error {
 	// A skew at the end of the interval would miss it now and then: leave room.
 	c := clock{interval: x.config.Interval}
 	most := c.interval * 8 / 10
@@ -152,7 +169,7 @@ func (x *Indexer) turns(ctx context.Context, emit func(partition.View)) {
 		timer.Reset(c.turn(number).Sub(now))
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-timer.C:
 		}
 		if x.now().Before(c.turn(number)) {
@@ -162,7 +179,11 @@ func (x *Indexer) turns(ctx context.Context, emit func(partition.View)) {
 		if now, news := x.turn(ctx, c, p, number); news {
 			// The interval that the pair is of; more if the clock was set back.
 			version = max(version+1, number-1)
-			emit(x.view(version, now))
+			v, err := x.view(version, now)
+			if err != nil {
+				return err
+			}
+			emit(v)
 		}
 	}
 }
@@ -229,23 +250,34 @@ func (x *Indexer) put(ctx context.Context, q question) ([]int64, error) {
 }
 
 // view turns a pair into what is emitted.
-func (x *Indexer) view(version uint64, p pair) partition.View {
-	v := partition.View{Version: version, Index: p.index, Replicas: p.replicas}
+func (x *Indexer) view(version uint64, p pair) (v partition.View, err error) {
+	v = partition.View{Version: version, Index: p.index, Replicas: p.replicas}
 	if p.index == none {
-		return v
+		return v, nil
 	}
 	members := make([]partition.Member, p.replicas)
+	mates := make(map[partition.Session]bool, p.replicas)
 	for i := range members {
 		members[i] = partition.Member{Session: session(i), Index: i}
+		mates[session(i)] = true
 	}
 	ids := x.config.Partitions.IDs()
-	table := x.config.Strategy.Assign(ids, members, nil)
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("intervalindexer: strategy %q panicked, asked about %d peers: %v", x.config.Strategy.Name(), p.replicas, why)
+		}
+	}()
+	table := x.config.Strategy.Assign(slices.Clone(ids), members, nil)
 	for _, id := range ids {
-		if table[id] == session(p.index) {
+		switch owner := table[id]; {
+		case owner == session(p.index):
 			v.Wish = append(v.Wish, id)
+		case !mates[owner]: // nobody would work on it, or say so
+			return v, fmt.Errorf("intervalindexer: strategy %q gives partition %v to none of %d peers (see partition.Strategy; package strategytest finds what else it may break)",
+				x.config.Strategy.Name(), id, p.replicas)
 		}
 	}
-	return v
+	return v, nil
 }
 
 // session stands in for the session of the peer of index, which nobody knows here.
