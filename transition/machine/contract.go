@@ -69,5 +69,5 @@ func try(s partition.Strategy, ids []partition.ID, members []partition.Member, p
 			table, panicked = nil, fmt.Sprintf("Assign panicked: %v", p)
 		}
 	}()
-	return s.Assign(slices.Clone(ids), slices.Clone(members), previous), ""
+	return s.Assign(slices.Clone(ids), slices.Clone(members), maps.Clone(previous)), ""
 }

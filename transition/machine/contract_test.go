@@ -32,9 +32,9 @@ func TestAStrategyThatBreaksItsContract(t *testing.T) {
 		census.Roll.Members = append(census.Roll.Members, machine.RollMember{Member: partition.Member{Session: s.Session, Peer: s.Peer, Index: i}})
 	}
 	census.Roll.Version, census.Roll.Membership = 5, 7
-	census.Roll.Members[0].Partitions = []partition.ID{0, 1, 3}
-	census.Roll.Members[1].Partitions = []partition.ID{2, 5}
-	const asSticky = "[[0 1 3] [2 5] []]"
+	census.Roll.Members[0].Partitions = []partition.ID{2, 3, 5}
+	census.Roll.Members[1].Partitions = []partition.ID{0, 1}
+	const asSticky = "[[2 3 5] [0 1] []]" // which dealt out anew would be another table
 	all := func(s partition.Session) ownStrategy {
 		return func(ids []partition.ID, _ []partition.Member, _ partition.Table) partition.Table {
 			table := partition.Table{}
@@ -55,18 +55,19 @@ func TestAStrategyThatBreaksItsContract(t *testing.T) {
 		{"names who is unwell", all("u"), asSticky, `as 0: session "u" is down`},
 		{"names who lacks the tag", all("b"), "[[3] [0 1 2 5] []]", `1 of 1 partitions no living member, as 3: session "b" is none of the members`},
 		{"panics", func([]partition.ID, []partition.Member, partition.Table) partition.Table { panic("own fault") }, asSticky, "Assign panicked: own fault"},
-		{"ruins what it was given", func(ids []partition.ID, members []partition.Member, _ partition.Table) partition.Table {
+		{"ruins what it was given", func(ids []partition.ID, members []partition.Member, previous partition.Table) partition.Table {
 			clear(ids)
 			clear(members)
+			clear(previous)
 			return nil
 		}, asSticky, "4 of 4"},
 		{"leaves one out", func(ids []partition.ID, members []partition.Member, _ partition.Table) partition.Table {
 			table := partition.First{}.Assign(ids, members, nil)
-			delete(table, 5)
+			delete(table, 1)
 			return table
-		}, "[[0 1 2 3] [5] []]", "1 of 4 partitions no living member, as 5"},
+		}, "[[0 2 3 5] [1] []]", "1 of 4 partitions no living member, as 1"},
 		{"says what it was not asked", func(ids []partition.ID, members []partition.Member, _ partition.Table) partition.Table {
-			table := partition.Sticky{}.Assign(ids, members, partition.Table{0: "a", 1: "a", 2: "b", 3: "a", 5: "b"})
+			table := partition.Sticky{}.Assign(ids, members, partition.Table{0: "b", 1: "b", 2: "a", 3: "a", 5: "a"})
 			if !slices.Contains(ids, 3) {
 				table[3] = "b"
 			}
