@@ -293,7 +293,7 @@ func TestMiddlewareOrder(t *testing.T) {
 		}),
 		mark("first"), mark("second"),
 		framework.Log(func(_ context.Context, _ *framework.Task, _ time.Duration, err error) { seen = err }),
-		framework.Recover(), framework.Timeout(time.Minute), framework.Timeout(0))
+		framework.Recover(), framework.Log(nil), framework.Timeout(time.Minute), framework.Timeout(0))
 	err := h.Handle(t.Context(), &framework.Task{})
 	if fmt.Sprint(order) != "[first second]" || err == nil || seen != err {
 		t.Errorf("order %v, error %v, logged %v", order, err, seen)

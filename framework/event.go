@@ -16,11 +16,15 @@ import (
 // side.
 type Observer interface{ Observe(Event) }
 
-// An ObserverFunc is a function as an [Observer].
+// An ObserverFunc is a function as an [Observer]. A nil one hears nothing.
 type ObserverFunc func(Event)
 
 // Observe calls f.
-func (f ObserverFunc) Observe(e Event) { f(e) }
+func (f ObserverFunc) Observe(e Event) {
+	if f != nil {
+		f(e)
+	}
+}
 
 // A HandledObserver is an [Observer] that is told of runs by ObserveHandled, and of everything
 // else by Observe. An Event is put on the heap; a Handled by itself is not, and there is one for

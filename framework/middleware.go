@@ -123,9 +123,12 @@ func Timeout(d time.Duration) Middleware {
 
 // Log calls report after each run of a handler, with how long it took and the
 // error it returned. A panic passes through it; put [Recover] inside to see it.
-// zapobserver.Log reports to a zap logger.
+// zapobserver.Log reports to a zap logger. A nil report is none.
 func Log(report func(ctx context.Context, t *Task, took time.Duration, err error)) Middleware {
 	return func(next Handler) Handler {
+		if report == nil {
+			return next
+		}
 		return HandlerFunc(func(ctx context.Context, t *Task) error {
 			began := time.Now()
 			err := next.Handle(ctx, t)

@@ -31,8 +31,11 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 	if cfg.Partitions.Total == 0 {
 		cfg.Partitions.Total = 1
 	}
-	if job == nil || cfg.Partitions.Total != 1 {
-		return fmt.Errorf("single %q: %d partitions and job %t: want 1 and a job", name, cfg.Partitions.Total, job != nil)
+	if job == nil {
+		return fmt.Errorf("single %q: no job", name)
+	}
+	if n := cfg.Partitions.Total; n != 1 {
+		return fmt.Errorf("single %q: %d partitions: want 1, since one peer is to run the job", name, n)
 	}
 	share, err := newShare(name, cfg, false) // partition 0 is in every layout, whatever the ledger's is
 	if err != nil {

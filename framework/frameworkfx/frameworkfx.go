@@ -1,6 +1,7 @@
 package frameworkfx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -438,7 +439,7 @@ func (p Params) handler(name string) (framework.Handler, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return nil, of("consumer", name, err)
 	}
-	slices.SortStableFunc(wraps, func(a, b Middleware) int { return a.Order - b.Order })
+	slices.SortStableFunc(wraps, func(a, b Middleware) int { return cmp.Compare(a.Order, b.Order) })
 	handler := framework.Handler(mux)
 	for _, m := range slices.Backward(wraps) { // the first is the outermost
 		if handler = framework.Chain(handler, m.Wrap); handler == nil {

@@ -3,6 +3,7 @@ package frameworkfx_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func TestHandlersSourcesAndMiddlewareJoinByGroups(t *testing.T) {
 			return framework.HandlerFunc(func(_ context.Context, t *framework.Task) error { greet("any " + t.ID); return nil }), nil
 		}),
 		frameworkfx.Use("mails", 2, wrap("inner")),
-		frameworkfx.Use("", 1, wrap("outer")),
+		frameworkfx.Use("", math.MinInt, wrap("outer")),
 		frameworkfx.Observe(func() framework.ObserverFunc { return func(e framework.Event) { seen <- e } }),
 		fx.Supply(func(s string) { greeted <- s }),
 		fx.Provide(func() *zap.Logger { return zap.New(core) }),

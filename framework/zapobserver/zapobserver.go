@@ -8,6 +8,7 @@
 package zapobserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,9 @@ import (
 	"github.com/countoff/countoff/transition"
 )
 
-// New returns an observer that writes to l.
+// New returns an observer that writes to l; to nowhere if that is nil.
 func New(l *zap.Logger) framework.Observer {
-	l = l.WithOptions(zap.AddStacktrace(zapcore.DPanicLevel)) // that of who writes the line says nothing of what went wrong
+	l = cmp.Or(l, zap.NewNop()).WithOptions(zap.AddStacktrace(zapcore.DPanicLevel)) // that of who writes the line says nothing of what went wrong
 	return &observer{log: l, silences: make(map[string]*silence), configs: make(map[string]partition.Config)}
 }
 
@@ -269,8 +270,11 @@ func (o *observer) list(w framework.Where) zap.Field {
 
 // Log returns a middleware that writes each run of a handler to l: done as debug,
 // everything else as info, since the consumer's observer decides what is a
-// warning.
+// warning. With a nil l it writes nothing.
 func Log(l *zap.Logger) framework.Middleware {
+	if l == nil {
+		return framework.Log(nil)
+	}
 	return framework.Log(func(_ context.Context, t *framework.Task, d time.Duration, err error) {
 		level := zapcore.DebugLevel
 		if err != nil {

@@ -251,6 +251,15 @@ func TestAnErrorHasNoStackOfTheObserver(t *testing.T) {
 	}
 }
 
+// A logger that is missing costs no task, as a panic after each run would.
+func TestNoLogger(t *testing.T) {
+	zapobserver.New(nil).Observe(framework.Started{})
+	h := framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil })
+	if err := zapobserver.Log(nil)(h).Handle(t.Context(), &framework.Task{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLogWritesEachRun(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
 	h := framework.Chain(framework.HandlerFunc(func(_ context.Context, t *framework.Task) error {

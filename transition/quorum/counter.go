@@ -72,6 +72,11 @@ func New(registers []Register, cfg Config) (*Counter, error) {
 	if len(registers)%2 == 0 {
 		errs = append(errs, fmt.Errorf("quorum: %d registers: want an odd number, such as 3 or 5", len(registers)))
 	}
+	for i, r := range registers {
+		if r == nil {
+			errs = append(errs, fmt.Errorf("quorum: register %d of %d is nil", i+1, len(registers)))
+		}
+	}
 	if cfg.Timeout < 0 || cfg.Patience < 0 {
 		errs = append(errs, fmt.Errorf("quorum: timeout %v and patience %v: must not be negative", cfg.Timeout, cfg.Patience))
 	}

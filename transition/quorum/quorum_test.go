@@ -308,6 +308,9 @@ func TestBadRegisters(t *testing.T) {
 	if _, err := New(make([]Register, 2), Config{Timeout: -1}); err == nil {
 		t.Error("two registers and a negative timeout are taken")
 	}
+	if _, err := New([]Register{new(Memory), nil, new(Memory)}, Config{}); err == nil || !strings.Contains(err.Error(), "register 2 of 3 is nil") {
+		t.Errorf("a register that is nil: %v", err)
+	}
 }
 
 // The numbers end where stores no longer tell them apart.
