@@ -19,13 +19,12 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource"
-	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -158,7 +157,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	return src, frameworkfx.Source{
 		Consumer: name,
 		Source:   src,
-		Survey:   survey(clients.Tasks, src),
+		Survey:   fences.Survey(clients.Tasks, src.Place),
 		Listen:   func(o framework.Observer) { observer.Store(&o) },
 		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, clients.Control, t) },
 	}
@@ -194,18 +193,5 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 			Config: layout, Timing: timing, Deployment: frameworkfx.Deployment(cfg.Deployment), WaitReplicas: cfg.WaitReplicas,
 		})
 		return ledger, nil, err
-	}
-}
-
-// survey reads the fences for whoever watches over the coverage.
-func survey(client redis.UniversalClient, src *asynqsource.Source) framework.Survey {
-	fences := redisprogress.NewSurvey(client, src.Place)
-	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
-		found, err := fences.Look(ctx, ids)
-		data := make([]coverage.Datum, len(found))
-		for i, f := range found {
-			data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence, Waiting: f.Log}
-		}
-		return data, err
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/asynqsource"
@@ -25,7 +26,7 @@ func TestSurveySeesFencesAndTasks(t *testing.T) {
 	if err := client.LPush(t.Context(), "asynq:{"+full+"}:pending", "id").Err(); err != nil {
 		t.Fatal(err)
 	}
-	look := survey(client, src)
+	look := fences.Survey(client, src.Place)
 	var got []coverage.Datum
 	for range 2 { // on a cluster each look is at one queue
 		data, err := look(t.Context(), []partition.ID{0, 1, partition.FirstUnit})

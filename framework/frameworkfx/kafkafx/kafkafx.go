@@ -15,6 +15,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -158,17 +159,8 @@ func (cfg Config) keep(name string, client redis.UniversalClient) (kept, error) 
 	switch cfg.Progress {
 	case "", InRedis:
 		store, err := redisprogress.NewStore(client, name)
-		fences := redisprogress.NewSurvey(client, func(id partition.ID) (fence, log string) {
-			return redisprogress.Elsewhere(name, id).Fence, ""
-		})
-		return kept{store: store, disconnect: func() error { return nil }, survey: func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
-			found, err := fences.Look(ctx, ids)
-			data := make([]coverage.Datum, len(found))
-			for i, f := range found {
-				data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence}
-			}
-			return data, err
-		}}, err
+		survey := fences.Survey(client, func(id partition.ID) (fence, log string) { return redisprogress.Elsewhere(name, id).Fence, "" })
+		return kept{store: store, disconnect: func() error { return nil }, survey: survey}, err
 	case InKafka:
 		store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{
 			Topic: cfg.Source.Topic, Group: cfg.Source.Group, Options: cfg.Source.Options, Warn: cfg.Source.Warn,

@@ -15,15 +15,14 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
 	"github.com/countoff/countoff/sources"
-	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
-	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/quorum"
 	"github.com/countoff/countoff/transition/quorum/redisquorum"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -181,7 +180,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	return frameworkfx.Source{
 		Consumer: name,
 		Source:   source,
-		Survey:   survey(clients.Tasks, name),
+		Survey:   fences.Survey(clients.Tasks, place(name)),
 		Control: func(t transition.Timing) framework.Control {
 			return cfg.control(name, clients.Control, t, witness, observer)
 		},
@@ -233,22 +232,14 @@ func (cfg Config) ledger(name string, client redis.UniversalClient, layout parti
 	})
 }
 
-// survey reads the fences for whoever watches over the coverage.
-func survey(client redis.UniversalClient, name string) framework.Survey {
-	fences := redisprogress.NewSurvey(client, func(id partition.ID) (fence, log string) {
+// place is where the fence and the log of a partition are; ingress lists have none.
+func place(name string) func(partition.ID) (fence, log string) {
+	return func(id partition.ID) (fence, log string) {
 		if id >= partition.FirstUnit {
 			return "", ""
 		}
 		k := redissource.KeysOf(name, id)
 		return k.Fence, k.Pending
-	})
-	return func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
-		found, err := fences.Look(ctx, ids)
-		data := make([]coverage.Datum, len(found))
-		for i, f := range found {
-			data[i] = coverage.Datum{ID: f.ID, Fence: f.Fence, Waiting: f.Log}
-		}
-		return data, err
 	}
 }
 

@@ -118,7 +118,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	}
 	for _, want := range []string{
 		`indexer "moon": want "roster" or "interval"`,
-		`consumer "orders": redisfx: no Redis URL, and the application provides no redis.UniversalClient`,
+		`consumer "orders": redisfx: no Redis URL, and the application provides no redis.UniversalClient (fx.As makes one of a *redis.Client)`,
 		"interval 1ms: want 10ms to", "WaitReplicas is for a ledger in Redis", `Counter is for the indexer "interval"`,
 		`Interval is for the indexer "interval"`, `Strategy is for the indexer "interval"; with the rolls give`, "WaitReplicas -1", "-2 partitions", `hash "md5"`,
 	} {

@@ -46,7 +46,7 @@ func Of(l fx.Lifecycle, room, url string, given Given) (Clients, error) {
 		}
 		return Clients{tasks, control}, nil
 	case given.Tasks == nil:
-		return Clients{}, fmt.Errorf("%s: no Redis URL, and the application provides no redis.UniversalClient", room)
+		return Clients{}, fmt.Errorf("%s: no Redis URL, and the application provides no redis.UniversalClient (fx.As makes one of a *redis.Client)", room)
 	case given.Control == nil:
 		return Clients{given.Tasks, given.Tasks}, nil
 	}
