@@ -1,6 +1,7 @@
 package frameworktest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,11 +20,29 @@ import (
 //     pushed in. A consumer with Config.Pass gives that up; do not Check it.
 func (f *Fleet) Check() {
 	f.t.Helper()
+	if unnamed := f.unnamed(); unnamed != "" {
+		f.t.Errorf("frameworktest: %s: give each an ID that no other has, which Check tells them apart by", unnamed)
+		return
+	}
 	runs := f.Runs()
 	f.checkLost(runs)
 	f.checkDoubled(runs)
 	f.checkOverlap(runs)
 	f.checkOrder(runs)
+}
+
+// unnamed says which of the tasks that were pushed has no ID of its own.
+func (f *Fleet) unnamed() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen := map[string]bool{}
+	for i, t := range f.pushed {
+		if t.ID == "" || seen[t.ID] {
+			return fmt.Sprintf("task %d of those that were pushed has the ID %q", i+1, t.ID)
+		}
+		seen[t.ID] = true
+	}
+	return ""
 }
 
 func (f *Fleet) checkLost(runs []Run) {

@@ -131,6 +131,8 @@ func TestCheckSeesEveryBrokenPromise(t *testing.T) {
 				{Peer: "ben", peer: ben, Task: framework.Task{ID: "2", Key: "a"}, Began: at(6), Ended: at(7)},
 			}
 		}, ""},
+		{"without an ID", []framework.Task{{ID: "1"}, {}}, func(_, _ *Peer) []*Run { return nil }, `frameworktest: task 2 of those that were pushed has the ID ""`},
+		{"of one ID", []framework.Task{{ID: "1"}, {ID: "1"}}, func(_, _ *Peer) []*Run { return nil }, `frameworktest: task 2 of those that were pushed has the ID "1"`},
 		{"lost", []framework.Task{{ID: "1"}}, func(ann, _ *Peer) []*Run {
 			return []*Run{{Peer: "ann", peer: ann, Task: framework.Task{ID: "1"}, Began: at(0), Ended: at(5), Err: errors.New("no")}}
 		}, "task 1 is lost"},

@@ -18,7 +18,7 @@ type Harness interface {
 	// before.
 	Ledger(cfg partition.Config, timing transition.Timing) transition.Ledger
 	// Advance lets d pass on the store's wall clock. A negative d sets it back. A
-	// harness that cannot set the clock of its store waits (see CanJump).
+	// harness that cannot set the clock of its store waits (see Abilities.Jump).
 	Advance(d time.Duration)
 	// Restart ends the run of the store and begins another, with what it knew or
 	// without. It returns when the ledgers can be used again.

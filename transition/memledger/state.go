@@ -48,7 +48,8 @@ type Grant struct {
 }
 
 // Restore returns a store that knows what state says. Its wall clock was state.Clock when
-// it was last called.
+// it was last called: the Now of the next call is that and the time that has passed since, as
+// far as that is known. A wall clock is not it, since the jumps of one would stay for ever.
 func Restore(state State) *Store {
 	s := &Store{
 		known:  true,
