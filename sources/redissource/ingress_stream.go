@@ -58,11 +58,7 @@ type ingressStream struct {
 }
 
 // openIngress starts the ownership g of an ingress list.
-func openIngress(ctx context.Context, s *Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
-	layout, err := s.Layout(ctx)
-	if err != nil {
-		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
-	}
+func openIngress(ctx context.Context, s *Source, layout partition.Config, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 	for _, unit := range s.cfg.Ingress {
 		if unit.List == layout.Unit(g.ID) {
 			_, single := s.client.(*redis.Client)
@@ -70,14 +66,14 @@ func openIngress(ctx context.Context, s *Source, g partition.Grant, tok partitio
 			return startIngress(ctx, s.client, s.name, layout, unit, g, tok, single)
 		}
 	}
-	return nil, &sources.Error{Op: "open", Grant: g, Err: fmt.Errorf("%s has no ingress list %q", s.name, layout.Unit(g.ID))}
+	return nil, fmt.Errorf("%s has no ingress list %q", s.name, layout.Unit(g.ID))
 }
 
 func startIngress(ctx context.Context, client redis.UniversalClient, name string, layout partition.Config, unit Ingress,
 	g partition.Grant, tok partition.Token, single bool) (sources.Stream, error) {
 	tag, err := ingressTag(unit.List)
 	if err != nil {
-		return nil, &sources.Error{Op: "open", Grant: g, Err: err}
+		return nil, err
 	}
 	run, stop := context.WithCancel(context.Background())
 	s := &ingressStream{
@@ -88,10 +84,7 @@ func startIngress(ctx context.Context, client redis.UniversalClient, name string
 	}
 	if err := s.install(ctx, false); err != nil {
 		stop()
-		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
-			return nil, fenced
-		}
-		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
+		return nil, err
 	}
 	go s.run(run)
 	return s, nil

@@ -138,7 +138,11 @@ func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 		return fail(err)
 	}
 	if g.ID.IsUnit() {
-		return openIngress(ctx, s, g, tok)
+		st, err := openIngress(ctx, s, layout, g, tok)
+		if err != nil {
+			return fail(err)
+		}
+		return st, nil
 	}
 	if g.ID < 0 || int(g.ID) >= layout.Total {
 		return fail(fmt.Errorf("%s has %d partitions", s.name, layout.Total))
