@@ -56,7 +56,7 @@ func settleBreaches() []breach {
 				return s.Stream.Settle(ctx, done[:min(len(done), 100)]...)
 			}}
 		}},
-		{"a dead letter does not say how often it ran", []string{"a dead letter is whole and says why"}, func(*bench) hooks {
+		{"a dead letter says another number of runs than was told", []string{"a dead letter is whole and says why"}, func(*bench) hooks {
 			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
 				done = slices.Clone(done)
 				for i := range done {
