@@ -363,6 +363,9 @@ func (m *mover) moveJobs(ctx context.Context, id partition.ID) error {
 				return err
 			}
 		}
+		if err := m.kept(ctx, kept{key: KeysOf(m.name, home).Fence, token: m.tokens[home]}); err != nil {
+			return err
+		}
 		if err := m.do(ctx, command{id, from, []any{"HDEL", entry}}); err != nil {
 			return err
 		}

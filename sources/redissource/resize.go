@@ -72,6 +72,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	m := &mover{
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
 		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
+		replicated: make(map[redis.UniversalClient]bool),
 	}
 	if begun.Mover == "" {
 		// A peer that began before the name was closed lives now, and one that begins
@@ -113,10 +114,23 @@ func (m *mover) move(ctx context.Context, begun redisconfig.Resize) error {
 			return fmt.Errorf("partition %v: %w", id, err)
 		}
 	}
+	var emptied, installed []kept
+	for id := range partition.ID(m.from) {
+		k := KeysOf(m.name, id)
+		emptied = append(emptied, kept{key: k.Fence, token: m.tokens[id], gone: []string{k.Pending, k.Lifted, k.Delayed, k.Dead}})
+	}
+	if err := m.kept(ctx, emptied...); err != nil {
+		return err
+	}
 	for id := range partition.ID(m.to) {
 		if err := m.install(ctx, id); err != nil {
 			return fmt.Errorf("partition %v: %w", id, err)
 		}
+		s := m.staged(id)
+		installed = append(installed, kept{key: s.Fence, token: m.tokens[id], gone: []string{s.Pending, s.Delayed, s.Dead}})
+	}
+	if err := m.kept(ctx, installed...); err != nil {
+		return err
 	}
 	for _, log := range m.logs {
 		if err := log.Close(ctx); err != nil {

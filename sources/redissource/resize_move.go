@@ -63,7 +63,9 @@ type mover struct {
 	logs     []*redisprogress.Log
 	tokens   []string
 	marks    map[string]bool
-	out      Resized
+	// replicated are the servers that had replicas when they were asked last.
+	replicated map[redis.UniversalClient]bool
+	out        Resized
 }
 
 // staged returns the keys of a target that pushes go to.
@@ -92,6 +94,9 @@ func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisco
 	}
 	begun, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, m.session)
 	if err != nil {
+		return begun, err
+	}
+	if err := m.kept(ctx, kept{key: redisconfig.Key(m.name)}); err != nil {
 		return begun, err
 	}
 	for i, cmd := range stored {
@@ -126,11 +131,21 @@ type command struct {
 // do runs commands in one round trip, each if this mover has the fence of its partition.
 func (m *mover) do(ctx context.Context, all ...command) error {
 	pipe := m.client.Pipeline()
+	cmds := m.queue(ctx, pipe, all)
+	_, _ = pipe.Exec(ctx) // each has its own error
+	return allTaken(cmds)
+}
+
+// queue appends commands to a pipeline.
+func (m *mover) queue(ctx context.Context, pipe redis.Pipeliner, all []command) []*redis.Cmd {
 	cmds := make([]*redis.Cmd, len(all))
 	for i, c := range all {
 		cmds[i] = resizeDoScript.queue(ctx, pipe, true, []string{KeysOf(m.name, c.id).Fence, c.key}, append([]any{m.tokens[c.id]}, c.args...))
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	return cmds
+}
+
+func allTaken(cmds []*redis.Cmd) error {
 	for _, cmd := range cmds {
 		if err := taken(cmd); err != nil {
 			return err
@@ -225,13 +240,20 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 	}
 	for p := unweighed; ; {
 		n := p.of(movePage)
+		var base *redis.StringCmd
 		var read *redis.StringSliceCmd
-		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Pending, 0, int64(n)-1) })
+		err := m.read(ctx, id, func(pipe redis.Pipeliner) {
+			base = pipe.HGet(ctx, k.Fence, "b")
+			read = pipe.LRange(ctx, k.Pending, 0, int64(n)-1)
+		})
 		if p.late(n, err) {
 			continue
 		}
 		if err != nil {
 			return err
+		}
+		if base.Val() != formatInt(o.Base) {
+			return sources.ErrForgot // what was taken off is there again, and would be taken for what comes after it
 		}
 		page := read.Val()
 		p.weigh(page)
@@ -332,7 +354,7 @@ func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) err
 	}
 	for p := unweighed; ; {
 		n := p.of(movePage)
-		elements, err := m.readRest(ctx, id, what, begin, int64(n)-1)
+		elements, err := m.readRest(ctx, id, what, counter, begin, int64(n)-1)
 		if p.late(n, err) {
 			continue
 		}
@@ -356,9 +378,27 @@ func (m *mover) emptyRest(ctx context.Context, id partition.ID, what string) err
 	}
 }
 
-// readRest reads the next page of dead letters or delayed tasks, up to the index last.
-func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begin, last int64) ([]movedElement, error) {
+// readRest reads the next page of dead letters or delayed tasks, up to the index last, if counter says that
+// those up to begin are taken off.
+func (m *mover) readRest(ctx context.Context, id partition.ID, what, counter string, begin, last int64) ([]movedElement, error) {
 	k := KeysOf(m.name, id)
+	var moved *redis.StringCmd
+	var delayed *redis.ZSliceCmd
+	var dead *redis.StringSliceCmd
+	err := m.read(ctx, id, func(pipe redis.Pipeliner) {
+		moved = pipe.Get(ctx, counter)
+		if what == "delayed" {
+			delayed = pipe.ZRangeWithScores(ctx, k.Delayed, 0, last)
+		} else {
+			dead = pipe.LRange(ctx, k.Dead, 0, last)
+		}
+	})
+	if err != nil {
+		return nil, err // a part may be there
+	}
+	if n, _ := strconv.ParseInt(moved.Val(), 10, 64); n != begin {
+		return nil, sources.ErrForgot
+	}
 	var out []movedElement
 	add := func(to partition.ID, e movedElement) {
 		e.to, e.position = to, begin+int64(len(out))
@@ -368,24 +408,14 @@ func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begi
 		out = append(out, e)
 	}
 	if what == "delayed" {
-		var read *redis.ZSliceCmd
-		err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.ZRangeWithScores(ctx, k.Delayed, 0, last) })
-		if err != nil {
-			return nil, err // a part may be there
-		}
-		for _, z := range read.Val() {
+		for _, z := range delayed.Val() {
 			text, _ := z.Member.(string)
 			to, _, _ := m.homeOf(text, id)
 			add(to, movedElement{what: "at", due: int64(z.Score), body: []byte(text)})
 		}
 		return out, nil
 	}
-	var read *redis.StringSliceCmd
-	err := m.read(ctx, id, func(pipe redis.Pipeliner) { read = pipe.LRange(ctx, k.Dead, 0, last) })
-	if err != nil {
-		return nil, err
-	}
-	for _, text := range read.Val() {
+	for _, text := range dead.Val() {
 		add(m.homeOfLetter(text, id), movedElement{what: "dead", body: []byte(text)})
 	}
 	return out, nil
@@ -394,7 +424,8 @@ func (m *mover) readRest(ctx context.Context, id partition.ID, what string, begi
 // push pushes elements to the staging keys of their targets and returns when all have
 // answered. kind tells the rows of positions of a partition apart.
 func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements []movedElement) error {
-	if err := m.lock(ctx, id, elements); err != nil {
+	lock, unlock, err := m.locks(ctx, id, elements)
+	if err != nil {
 		return err
 	}
 	byTarget := make(map[partition.ID][]movedElement)
@@ -402,7 +433,8 @@ func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements
 		byTarget[e.to] = append(byTarget[e.to], e)
 	}
 	pipe := m.client.Pipeline()
-	cmds := make([]*redis.Cmd, 0, len(byTarget))
+	locked := m.queue(ctx, pipe, lock) // on the connection of the push: no fail-over comes between them
+	cmds, all := make([]*redis.Cmd, 0, len(byTarget)), make([]kept, 0, len(byTarget))
 	for to, list := range byTarget {
 		k := m.staged(to)
 		positions := make([]string, len(list))
@@ -415,6 +447,7 @@ func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements
 		}
 		mark := k.Mark("resize-" + m.id + "-" + id.String() + "-" + kind)
 		m.marks[mark] = true
+		all = append(all, kept{key: k.Fence, token: m.tokens[to], mark: mark, last: head.last})
 		keys, args := head.arguments(mark, []pushTarget{{&k, len(list)}}, len(list))
 		for _, e := range list {
 			args = append(args, e.what, e.due, "", "", e.body)
@@ -425,6 +458,9 @@ func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements
 		return nil
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
+	if err := allTaken(locked); err != nil {
+		return err
+	}
 	for _, cmd := range cmds {
 		a, err := parsePush(cmd)
 		if err == nil && (a.status != "OK" || a.detail != "") {
@@ -434,12 +470,15 @@ func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements
 			return err
 		}
 	}
-	return nil
+	if err := m.kept(ctx, all...); err != nil {
+		return err
+	}
+	return m.do(ctx, unlock...)
 }
 
-// lock takes the locks of unique tasks to their new partitions, with what is left of
-// their time. Nobody can push meanwhile.
-func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedElement) error {
+// locks returns what takes the locks of unique tasks to their new partitions, with what is left of
+// their time, and what removes them where they were. Nobody can push meanwhile.
+func (m *mover) locks(ctx context.Context, id partition.ID, elements []movedElement) (lock, unlock []command, err error) {
 	type held struct {
 		from, to string
 		home     partition.ID
@@ -457,20 +496,16 @@ func (m *mover) lock(ctx context.Context, id partition.ID, elements []movedEleme
 		}
 	}
 	if len(locks) == 0 {
-		return nil
+		return nil, nil, nil
 	}
 	if _, err := read.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return err
+		return nil, nil, err
 	}
-	var write, remove []command
 	for _, l := range locks {
 		if l.value.Err() == nil && l.ttl.Val() > 0 {
-			write = append(write, command{l.home, l.to, []any{"SET", l.value.Val(), "NX", "PX", l.ttl.Val().Milliseconds()}})
-			remove = append(remove, command{id, l.from, []any{"DEL"}})
+			lock = append(lock, command{l.home, l.to, []any{"SET", l.value.Val(), "NX", "PX", l.ttl.Val().Milliseconds()}})
+			unlock = append(unlock, command{id, l.from, []any{"DEL"}})
 		}
 	}
-	if err := m.do(ctx, write...); err != nil {
-		return err
-	}
-	return m.do(ctx, remove...)
+	return lock, unlock, nil
 }

@@ -1,0 +1,166 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
+)
+
+// between does something before and after each request of a client.
+type between struct{ before, after func(cmds []redis.Cmder) }
+
+func (*between) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		b.before([]redis.Cmder{cmd})
+		defer b.after([]redis.Cmder{cmd})
+		return next(ctx, cmd)
+	}
+}
+
+func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if name := cmds[0].Name(); name != "hello" && name != "client" {
+			b.before(cmds)
+			defer b.after(cmds)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// remembered copies the keys that match; what it returns puts them back.
+func remembered(t *testing.T, client redis.UniversalClient, match string) (restore func()) {
+	ctx := t.Context()
+	var back []func(redis.Pipeliner)
+	for _, key := range redistest.Keys(t, client, match) {
+		ttl := client.PTTL(ctx, key).Val()
+		var put func(redis.Pipeliner)
+		switch client.Type(ctx, key).Val() {
+		case "string":
+			value := client.Get(ctx, key).Val()
+			put = func(p redis.Pipeliner) { p.Set(ctx, key, value, 0) }
+		case "list":
+			all := client.LRange(ctx, key, 0, -1).Val()
+			put = func(p redis.Pipeliner) { p.RPush(ctx, key, all) }
+		case "hash":
+			all := client.HGetAll(ctx, key).Val()
+			put = func(p redis.Pipeliner) { p.HSet(ctx, key, all) }
+		case "zset":
+			all := client.ZRangeWithScores(ctx, key, 0, -1).Val()
+			put = func(p redis.Pipeliner) { p.ZAdd(ctx, key, all...) }
+		}
+		back = append(back, put)
+		if ttl > 0 {
+			back = append(back, func(p redis.Pipeliner) { p.PExpire(ctx, key, ttl) })
+		}
+	}
+	return func() {
+		redistest.Forget(t, client, match)
+		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, put := range back {
+				put(p)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server, or one shard of a cluster, fails over in the midst of a resize and forgets its last writes, back to what
+// was waited for. The call ends with an error, or does not notice; another one goes on, and nothing is lost,
+// doubled or out of order.
+func TestResizeWhileTheStoreForgets(t *testing.T) {
+	const writes = 6
+	for i, c := range []struct{ what, of string }{{"a server", "*"}, {"a shard", ":0}*"}, {"a target", ":1}*"}} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			for at, made := writes+1+i%2, writes+2; at <= made; at += 2 {
+				_, client := redistest.Mini(t)
+				if made = resizeForgets(t, client, c.of, at, writes); t.Failed() {
+					t.Fatalf("it forgot before request %d", at)
+				}
+			}
+		})
+	}
+}
+
+// resizeForgets resizes in a store that forgets, before request number at, the last writes under keys that end like of.
+// It returns how many requests there were.
+func resizeForgets(t *testing.T, client redis.UniversalClient, of string, at, writes int) (made int) {
+	w := newCrowd(t, client, 1, 3)
+	match := "{" + w.name + of
+	opt := *redistest.Single(t, client).Options()
+	mover := redis.NewClient(&opt)
+	defer mover.Close()
+	var restore func()
+	mover.AddHook(&between{func([]redis.Cmder) {
+		if made++; made == at-writes {
+			restore = remembered(t, client, match)
+		}
+		if made == at {
+			restore()
+		}
+	}, func(cmds []redis.Cmder) {
+		if made >= at-writes && made < at && cmds[0].Name() == "info" && strings.Contains(fmt.Sprint(cmds), strings.TrimSuffix(match, "*")) {
+			restore = remembered(t, client, match) // replicas have it
+		}
+	}})
+	_, err := Resize(t.Context(), mover, w.name, 3, ResizeConfig{Idle: idle})
+	if err != nil && !errors.Is(err, sources.ErrForgot) && !errors.Is(err, sources.ErrFenced) && !errors.Is(err, redisconfig.ErrTaken) {
+		t.Error(err)
+	}
+	for range 2 { // the first may go on with what the other has left
+		if _, err := Resize(t.Context(), client, w.name, 3, ResizeConfig{Idle: idle}); err != nil {
+			t.Error(err)
+		}
+	}
+	w.check(3)
+	return made
+}
+
+// A page is taken off once the replica has it at its target.
+func TestResizeWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "--repl-diskless-sync-delay", "0")
+	ctx, client := t.Context(), server.Client()
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	replica := redistest.Server(t, "--replicaof", host+" "+port)
+	eventually(t, func() bool { return strings.Contains(client.Info(ctx, "replication").Val(), "state=online") })
+	w, messages, _ := enqueuedCrowd(t, client, 1, 3)
+	w.keep(messages, nil)
+	mover := redistest.Single(t, server.Client())
+	paused, waited := false, 0
+	mover.AddHook(&between{func(cmds []redis.Cmder) {
+		says := func(text string) bool {
+			return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return strings.Contains(fmt.Sprint(c.Args()...), text) })
+		}
+		switch {
+		case says(pushSource) && !paused:
+			replica.Pause()
+			paused = true
+		case says("wait") && paused:
+			replica.Resume()
+			paused = false
+			waited++
+		case paused && cmds[0].Name() != "info":
+			t.Errorf("%v came before the replica had what was pushed", cmds[0].Name())
+			replica.Resume()
+			paused = false
+		}
+	}, func([]redis.Cmder) {}})
+	if _, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle}); err != nil || waited == 0 {
+		t.Errorf("%v, it waited %d times", err, waited)
+	}
+	w.check(3)
+}

@@ -1,0 +1,94 @@
+package redissource
+
+import (
+	"context"
+	_ "embed" // the script is a file
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/sources"
+)
+
+//go:embed resize_kept.lua
+var resizeKeptSource string
+
+var resizeKeptScript = newScript(resizeKeptSource)
+
+// A kept is something of a resize that must not be forgotten once what comes after it is done.
+type kept struct {
+	key   string   // stands and does not expire: a fence, or another key
+	token string   // "": it is no fence
+	mark  string   // "": none; else it says that all up to last was pushed
+	last  int64    // see mark
+	gone  []string // what must not be there any more
+}
+
+// kept returns when all is where it should be, and a replica of each server that has
+// one knows; or sources.ErrForgot. A replica that is in step for its master and does not answer is waited for
+// until the master gives it up. A server that does not tell its replicas has none.
+func (m *mover) kept(ctx context.Context, all ...kept) error {
+	nodes := make(map[redis.UniversalClient][]kept)
+	for _, k := range all {
+		node := m.client
+		if cluster, ok := node.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(ctx, k.key)
+			if err != nil {
+				return err
+			}
+			node = master
+		}
+		nodes[node] = append(nodes[node], k)
+	}
+	for node, list := range nodes {
+		for passed := false; !passed; {
+			var err error
+			if passed, err = m.keptBy(ctx, node, list); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keptBy asks one server, and reports whether a replica knows, or there is none.
+func (m *mover) keptBy(ctx context.Context, node redis.UniversalClient, all []kept) (bool, error) {
+	pipe := node.Pipeline()
+	info := pipe.Info(ctx, "replication")
+	cmds := make([]*redis.Cmd, len(all))
+	for i, k := range all {
+		keys, last := append([]string{k.key, k.key}, k.gone...), ""
+		if k.mark != "" {
+			keys[1], last = k.mark, formatInt(k.last)
+		}
+		cmds[i] = resizeKeptScript.queue(ctx, pipe, true, keys, []any{last, k.token})
+	}
+	waits := m.replicated[node]
+	var wait *redis.Cmd
+	if waits {
+		patience := time.Second // less than its connections wait for an answer
+		if c, ok := node.(*redis.Client); ok && c.Options().ReadTimeout > 0 {
+			patience = min(patience, c.Options().ReadTimeout/2)
+		}
+		wait = pipe.Do(ctx, "wait", 1, max(1, patience.Milliseconds())) // 0 has no end
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for _, cmd := range cmds {
+		if n, err := cmd.Int(); err == nil && n < 0 {
+			return false, sources.ErrForgot
+		}
+		if err := taken(cmd); err != nil {
+			return false, err
+		}
+	}
+	m.replicated[node] = strings.Contains(info.Val(), "state=online")
+	if !m.replicated[node] {
+		return true, nil
+	}
+	if !waits {
+		return false, nil
+	}
+	n, err := wait.Int()
+	return n > 0, err
+}
