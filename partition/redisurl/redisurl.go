@@ -121,7 +121,9 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 		}
 		adjust(conns)
 		t.secure(opt.TLSConfig)
-		return redis.NewClusterClient(opt), nil
+		cluster := redis.NewClusterClient(opt)
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(moved{cluster}) })
+		return cluster, nil
 	}
 	opt, err := redis.ParseURL(t.url)
 	if err != nil {
