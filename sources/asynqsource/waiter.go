@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// waitFor is how long one BLMOVE blocks.
-	waitFor = 5 * time.Second
+	// waitFor is how long one BLMOVE blocks. A connection that has not answered waitLate after
+	// that died in silence; go-redis would give it 10 s.
+	waitFor  = 5 * time.Second
+	waitLate = 2 * time.Second
 	// glanceEvery is how often an empty queue is looked at that has no connection to
 	// wait on.
 	glanceEvery = 500 * time.Millisecond
@@ -94,7 +96,9 @@ func (w *waiter) run(ctx context.Context) {
 func (w *waiter) wait(ctx context.Context) bool {
 	pending := w.stream.keys.pending
 	if client := w.connect(ctx); client != nil {
+		late := time.AfterFunc(waitFor+waitLate, func() { client.Close() })
 		err := client.BLMove(ctx, pending, pending, "RIGHT", "RIGHT", waitFor).Err()
+		late.Stop()
 		if err == nil {
 			w.ring()
 		}

@@ -1,0 +1,71 @@
+package asynqsource
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/countoff/countoff/partition/redistest"
+)
+
+// A mute is a connection that dies in silence once it waits.
+type mute struct {
+	net.Conn
+	dead atomic.Bool
+}
+
+func (c *mute) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("blmove")) {
+		c.dead.Store(true)
+	}
+	if c.dead.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// The connection on which a queue is waited for may die without a word. That is noticed before
+// a dead owner would be, and another is waited on.
+func TestAWaitOnADeadConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Bubble(t)
+		var dials atomic.Int32
+		client := redis.NewClient(&redis.Options{
+			Addr: "bubble",
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				c, err := m.Dial()
+				if err != nil {
+					return nil, err
+				}
+				if c = redistest.Pump(c); dials.Add(1) == 1 {
+					c = &mute{Conn: c}
+				}
+				return c, nil
+			},
+			PoolSize:                 1000, // nobody waits for a connection: see redistest.Bubble
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		t.Cleanup(func() { client.Close() })
+		w := newWaiter(&Source{client: client, cfg: Config{Connections: 1}}, &stream{keys: keysOf("q")})
+		defer w.hangUp()
+		for _, want := range []time.Duration{waitFor + waitLate + glanceEvery, waitFor} {
+			began := time.Now()
+			if !w.wait(t.Context()) {
+				t.Fatal("it goes on no more")
+			}
+			if took := time.Since(began); took.Round(time.Millisecond) != want {
+				t.Errorf("it waited %v, want %v", took, want)
+			}
+		}
+		if n := dials.Load(); n != 3 {
+			t.Errorf("%d connections were made, want the dead one, one to look, and one to wait on", n)
+		}
+	})
+}
