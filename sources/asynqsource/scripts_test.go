@@ -350,6 +350,8 @@ func TestRoutePushesOnce(t *testing.T) {
 	route("again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 5, "5-9", "a", "A", "a'", "+", "", "5-10", "b", "B", "b'", "+", "")
 	route("an older owner", "[-1 5]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 4, "4-11", "c", "C", "c'", "+", "")
 	route("the plan of an older owner, again", "[0]", []string{"marks [in:5-10]", "pending [b a]", a, b}, 10, "4-11", "c", "C", "c'", "+", "")
+	route("a plan from before epochs began anew", "[-1 11]", []string{"marks [in:5-10]", "pending [b a]", a, b},
+		10, "10-1", "c", "C", "c'", "+", "", "11-1", "d", "D", "d'", "+", "")
 	s.put("set lock1 a", "set lock2 z", "rpush lock3 x")
 	s.client.Expire(t.Context(), s.key("lock1"), time.Hour)
 	x := " [msg:X+ pending_since:~ state:pending]"

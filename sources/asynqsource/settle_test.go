@@ -164,7 +164,9 @@ func TestLargeVerdictsTravelAFewAtATime(t *testing.T) {
 // with each that it archives. What we archive ourselves would grow for ever.
 func TestTheArchiveIsTrimmed(t *testing.T) {
 	s := newStore(t)
-	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("dies"))
+	for _, id := range []string{"dies", "dies too"} {
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(id))
+	}
 	k := keysOf(QueueOf(s.name, 0))
 	now := time.Now()
 	pipe := s.Pipeline()
@@ -181,20 +183,26 @@ func TestTheArchiveIsTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := s.open(t, s.source(t), 0, 1)
-	tasks, err := st.Fetch(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
+	dies := func() {
+		t.Helper()
+		tasks, err := st.Fetch(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Settle(t.Context(), sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.ZCard(t.Context(), k.archived).Val(); n != 10_000 {
+			t.Fatalf("%d tasks are archived, asynq keeps 10,000", n)
+		}
 	}
-	if err := st.Settle(t.Context(), sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.ZCard(t.Context(), k.archived).Val(); n != 10_000 {
-		t.Errorf("%d tasks are archived, asynq keeps 10,000", n)
-	}
+	dies()
 	if n := s.Exists(t.Context(), k.task+"000000", k.task+"000019").Val(); n != 0 {
 		t.Error("the messages of what is archived no more are still there")
 	}
 	if err := s.ZScore(t.Context(), k.archived, "dies").Err(); err != nil || s.Exists(t.Context(), k.task+"dies", k.task+"010019").Val() != 2 {
 		t.Errorf("what just died, or died before, is not archived: %v", err)
 	}
+	s.ZRem(t.Context(), k.archived, "010019")
+	dies() // the archive is full, and no more than full
 }
