@@ -189,7 +189,7 @@ func TestTheViewIsFenced(t *testing.T) {
 	}
 	group := []string{k.group + "g", k.prefix + "aggregation_sets", k.prefix + "groups"}
 	for _, source := range asynqScripts(t) {
-		if k, _ := kindOf(group); k != kindOther {
+		if k, _ := kindOf(group); k != kindTakeSet {
 			t.Fatalf("a script on groups is taken for %v", k)
 		}
 		if err := v.Eval(t.Context(), source, group, 1, 2, 3, 4, 5, 6).Err(); !refused(err) {

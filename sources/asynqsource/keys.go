@@ -57,6 +57,8 @@ const (
 	kindDequeue       // takes one task
 	kindExpired       // lists tasks whose lease is over
 	kindForward       // moves what is due
+	kindTakeSet       // takes a set out of a group; 0: nothing is due
+	kindEndSet        // deletes one
 	kindDone          // from here on: settles the task ARGV[1]
 	kindComplete      // ... and keeps its result
 	kindRetry
@@ -79,6 +81,8 @@ func kindOf(names []string) (k kind, queue string) {
 		hasRetry
 		hasArchived
 		hasScheduled
+		hasSets
+		hasGroups
 	)
 	has := 0
 	for _, name := range names {
@@ -104,6 +108,10 @@ func kindOf(names []string) (k kind, queue string) {
 			has |= hasArchived
 		case "scheduled":
 			has |= hasScheduled
+		case "aggregation_sets":
+			has |= hasSets
+		case "groups":
+			has |= hasGroups
 		}
 	}
 	switch {
@@ -125,6 +133,10 @@ func kindOf(names []string) (k kind, queue string) {
 		return kindExpired, queue
 	case has&hasPending != 0 && has&(hasScheduled|hasRetry) != 0:
 		return kindForward, queue
+	case has == hasSets|hasGroups:
+		return kindTakeSet, queue
+	case has == hasSets && len(names) == 2:
+		return kindEndSet, queue
 	}
 	return kindOther, queue
 }

@@ -41,6 +41,10 @@ type stream struct {
 	lease   time.Time          // when asynq's leases are extended next
 	// keepLocks: the locks of unique tasks outlive their end here, see router.
 	keepLocks bool
+	// See group.go.
+	sets   int           // that asynq has taken out of groups and not made tasks of
+	setAt  time.Time     // when the last was taken out
+	noSets chan struct{} // made by Close, closed when there are none
 }
 
 // An item is an open task: it is in asynq's list of active ones.
@@ -231,6 +235,7 @@ func (s *stream) Close(ctx context.Context) error {
 	if first {
 		s.waiter.close()
 	}
+	s.awaitSets(ctx)
 	s.Wait(ctx)
 	err := s.Finish(ctx)
 	if first { // after the fence: the next owner need not wait for what stops here

@@ -85,11 +85,14 @@ func (v *view) run(ctx context.Context, s *script, names []string, args []any) *
 		cmd.SetVal([]any{})
 	default:
 		stream := v.source.of(queue)
-		if stream == nil {
+		if stream == nil || k == kindTakeSet && !stream.takeSet() {
 			cmd.SetVal(int64(0))
 			return cmd
 		}
-		return v.fenced(ctx, stream, n)
+		cmd = v.fenced(ctx, stream, n)
+		if took, _ := cmd.Int(); k == kindEndSet || k == kindTakeSet && took == 0 {
+			stream.endSet()
+		}
 	}
 	return cmd
 }

@@ -1,0 +1,62 @@
+package asynqsource
+
+import (
+	"context"
+	"time"
+)
+
+// asynq makes a task of a group in steps: it takes a set out of the group, has the
+// aggregator make a task of it, enqueues that, and deletes the set. A queue that changes
+// hands in between is asked a step under an old token. The set would lie for asynq's two
+// minutes; then what is enqueued already is made once more, and what is not waits in its
+// group until another task comes there, since asynq does not list that group again. So a
+// stream that closes takes out no set, and waits for those that are.
+
+// setTime is how long after a set was taken out it is waited for at most: asynq does not
+// delete one of which nothing came.
+const setTime = 10 * time.Second
+
+// takeSet reports whether a set may be taken out of a group. It is followed by endSet.
+func (s *stream) takeSet() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.noSets != nil {
+		return false
+	}
+	s.sets, s.setAt = s.sets+1, time.Now()
+	return true
+}
+
+// endSet notes that a set is a task, or that there was none to take out.
+func (s *stream) endSet() {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.sets = max(0, s.sets-1); s.sets == 0 && s.noSets != nil {
+		select {
+		case <-s.noSets:
+		default:
+			close(s.noSets)
+		}
+	}
+}
+
+// awaitSets waits until all sets that were taken out are tasks. From now on none is.
+func (s *stream) awaitSets(ctx context.Context) {
+	s.Mu.Lock()
+	if s.noSets == nil {
+		s.noSets = make(chan struct{})
+	}
+	none, wait := s.noSets, time.Until(s.setAt.Add(setTime))
+	over := s.sets == 0 || s.Lost()
+	s.Mu.Unlock()
+	if over {
+		return
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-none:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,90 @@
+package asynqsource
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// A queue is not given up while asynq makes a task of a group: it would be refused the steps
+// that are left.
+func TestASetIsATaskBeforeTheQueueIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	taken, leave := make(chan struct{}, 100), make(chan struct{})
+	p := s.run(t, Config{}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{
+		GroupGracePeriod: time.Second,
+		GroupAggregator: asynq.GroupAggregatorFunc(func(string, []*asynq.Task) *asynq.Task {
+			taken <- struct{}{}
+			<-leave
+			return asynq.NewTask("all", nil)
+		}),
+	})
+	st := s.open(t, p.src, 0, 1)
+	for range 3 {
+		s.enqueue(t, 0, asynq.NewTask("one", nil), asynq.Group("g"))
+	}
+	<-taken
+	closed := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	go func() { closed <- st.Close(ctx) }()
+	until(t, "it waits, or has given the queue up", func() bool {
+		st.Mu.Lock()
+		waits := st.noSets != nil
+		st.Mu.Unlock()
+		return waits || s.HGet(ctx, st.keys.fence, "t").Val() == ""
+	})
+	v := &view{UniversalClient: p.client, source: p.src, engine: p.engine}
+	if n, err := v.Eval(ctx, "return 1", []string{st.keys.group + "h", st.keys.group + "h:1", st.keys.prefix + "aggregation_sets", st.keys.prefix + "groups"}).Int(); n != 0 || err != nil {
+		t.Errorf("another set is taken out while it closes: %d, %v", n, err)
+	}
+	close(leave)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.inspector().GetQueueInfo(st.queue)
+	if err != nil || q.Pending == 0 || q.Aggregating > 0 || s.Exists(ctx, st.keys.prefix+"aggregation_sets").Val() > 0 {
+		t.Errorf("a set was left behind: %+v, %v", q, err)
+	}
+}
+
+// Whoever closes waits as long as there is something to come, and no longer.
+func TestHowLongSetsAreWaitedFor(t *testing.T) {
+	for what, c := range map[string]struct {
+		before func(s *stream, cancel func())
+		want   time.Duration
+	}{
+		"none":                      {func(*stream, func()) {}, 0},
+		"none any more":             {func(s *stream, _ func()) { s.takeSet(); s.endSet() }, 0},
+		"one that ends":             {func(s *stream, _ func()) { s.takeSet(); time.AfterFunc(3*time.Second, s.endSet) }, 3 * time.Second},
+		"one of which nothing came": {func(s *stream, _ func()) { s.takeSet() }, setTime},
+		"one of a while ago":        {func(s *stream, _ func()) { s.takeSet(); time.Sleep(4 * time.Second) }, setTime - 4*time.Second},
+		"one of long ago":           {func(s *stream, _ func()) { s.takeSet(); time.Sleep(time.Hour) }, 0},
+		"one of two ends":           {func(s *stream, _ func()) { s.takeSet(); s.takeSet(); time.AfterFunc(time.Second, s.endSet) }, setTime},
+		"nobody waits for long":     {func(s *stream, cancel func()) { s.takeSet(); time.AfterFunc(time.Second, cancel) }, time.Second},
+		"the queue is another's":    {func(s *stream, _ func()) { s.takeSet(); s.Lose(sources.ErrFenced) }, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := new(stream)
+			s.Stream = logstream.New(s, partition.Grant{}, progress.New(progress.Config{}, progress.Opened{}), new(logstream.Permit))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.before(s, cancel)
+			began := time.Now()
+			s.awaitSets(ctx)
+			s.awaitSets(ctx) // it may be closed again
+			if took := time.Since(began); took != c.want {
+				t.Errorf("%s: it waited %v, want %v", what, took, c.want)
+			}
+		})
+	}
+}
