@@ -180,6 +180,47 @@ func TestPoisonIsArchived(t *testing.T) {
 	}
 }
 
+// Of tasks that are charged with a crash one runs at a time in a peer, whatever their queues: if it
+// dies, there is one to blame, and the others are not archived with it after a few deaths.
+func TestOneOfThoseThatAreChargedRunsAtATime(t *testing.T) {
+	s := newStore(t)
+	src := s.source(t)
+	var streams []*stream
+	for id := range partition.ID(2) {
+		s.enqueue(t, id, asynq.NewTask("t", nil), asynq.TaskID("0"))
+		k := keysOf(QueueOf(s.name, id))
+		s.HSet(t.Context(), k.tries, "0", "0 1 0 ")
+		s.HSet(t.Context(), k.task+"0", "tried", "1")
+		s.SAdd(t.Context(), k.suspects, "0")
+		streams = append(streams, s.open(t, src, id, 1))
+	}
+	first := streams[0].all(t, 1)[0]
+	got := make(chan []sources.Task, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	go func() {
+		tasks, err := streams[1].Fetch(ctx, 1)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- tasks
+	}()
+	until(t, "the other waits for its turn, or has come", func() bool {
+		streams[1].Mu.Lock()
+		defer streams[1].Mu.Unlock()
+		return len(got) > 0 || streams[1].Log.WantsPermit()
+	})
+	if len(got) > 0 {
+		t.Error("it runs beside another that is charged")
+	}
+	if err := streams[0].Settle(ctx, sources.Settlement{Task: &first, Outcome: sources.Done, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if tasks := <-got; len(tasks) != 1 || tasks[0].Crashes != 1 {
+		t.Errorf("after it came %+v", tasks)
+	}
+}
+
 // A handler that ignores its context runs on after asynq has called it a failure.
 // Neither the task nor its key runs beside it.
 func TestAHandlerThatIgnoresItsContextRunsAlone(t *testing.T) {
