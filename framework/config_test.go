@@ -176,7 +176,9 @@ func TestPartsOfAnotherName(t *testing.T) {
 	h := framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil })
 	f := newFleet(t, 1)
 	store, ledger := f.store, memledger.New(partition.Config{}, transition.Timing{}, memledger.Options{})
-	control := func(partition.Config) (transition.Ledger, partition.Indexer, error) { return otherLedger{ledger}, nil, nil }
+	control := func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+		return otherLedger{ledger}, nil, nil
+	}
 	said := func(err error, parts ...string) {
 		t.Helper()
 		for _, part := range parts {
