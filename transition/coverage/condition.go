@@ -125,7 +125,7 @@ func Conditions(l Look) []Condition {
 		g, granted := grants[id]
 		owner, lives := seats[g.Session]
 		c, asks := Condition{ID: id, Unit: l.Census.Config.Unit(id), Bound: b.takeover}, l.Census.Config.Asks(id)
-		d, looked := data[id]
+		d := data[id] // zero: nothing was read of it
 		waiter, awaited := seats[g.Waiter]
 		switch {
 		case len(seats) == 0:
@@ -151,14 +151,14 @@ func Conditions(l Look) []Condition {
 			}
 		case !lives:
 			c.Kind, c.Text, c.Explained = Unowned, fmt.Sprintf("the lease of its owner, session %s, is over", g.Session), true
-		case looked && d.Fence.Epoch > g.Grant.Epoch:
+		case d.Fence.Epoch > g.Grant.Epoch:
 			c.Kind, c.Bound = Double, 0
 			c.Text = fmt.Sprintf("the ledger granted it to %s under epoch %d, the data admits epoch %d of %s",
 				owner.Peer, g.Grant.Epoch, d.Fence.Epoch, name(seats, d.Fence.Session))
 		case awaited && waiter.Session != owner.Session:
 			c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
 			c.Text = fmt.Sprintf("%s waits for it, and %s has not handed it over", waiter.Peer, owner.Peer)
-		case looked && d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):
+		case d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):
 			c.Kind, c.Text = Overdue, fmt.Sprintf("it has tasks, and %s, who was granted it, has not opened it", owner.Peer)
 		default:
 			continue

@@ -49,6 +49,15 @@ var faults = map[string]struct {
 		},
 		coverage.Unowned, timing.Drain + timing.CancelGrace + 2*timing.Beat(), "nobody works under roll 3 before peer-b has stopped",
 	},
+	"barrier waits for the slowest": {
+		func(l *coverage.Look) {
+			slow := transition.Timing{Lease: timing.Lease, Drain: time.Minute}.WithDefaults()
+			l.Census.Sessions[0].Arrived, l.Census.Sessions[0].Terms = 2, slow.Terms("d")
+			l.Census.Sessions[1].Arrived, l.Census.Grants = 2, nil
+			l.Census.Sessions[0].Peer, l.Census.Sessions[1].Peer = "peer-b", "peer-a"
+		},
+		coverage.Unowned, time.Minute + timing.CancelGrace + 2*timing.Beat(), "before peer-a and 1 more have stopped",
+	},
 	"barrier is open": {
 		func(l *coverage.Look) {
 			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 3, nil
@@ -103,8 +112,8 @@ var faults = map[string]struct {
 		coverage.Double, 0, "epoch 99 of session elsewhere: nobody is there with that session. If this comes again and again, peers with a ledger elsewhere",
 	},
 	"next fence": {
-		func(l *coverage.Look) { l.Data[0].Fence = partition.Token{Epoch: 11, Session: "b"} },
-		coverage.Double, 0, "the data admits epoch 11 of peer-b",
+		func(l *coverage.Look) { l.Data[1].Fence = partition.Token{Epoch: 12, Session: "b"} },
+		coverage.Double, 0, "the data admits epoch 12 of peer-b",
 	},
 	"refused": {
 		func(l *coverage.Look) {
@@ -115,6 +124,15 @@ var faults = map[string]struct {
 	"two deployments": {
 		func(l *coverage.Look) { l.Census.Sessions[1].Terms.Deployment = "e" },
 		coverage.TwoNames, 0, `"d" (peer-a) and "e" (peer-b)`,
+	},
+	"two deployments of three": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].Terms.Deployment = "e"
+			c := l.Census.Sessions[1]
+			c.Session, c.Peer = "c", "peer-0"
+			l.Census.Sessions = append(l.Census.Sessions, c)
+		},
+		coverage.TwoNames, 0, `"d" (peer-0 and 1 more) and "e" (peer-a)`,
 	},
 	"two strategies": {
 		func(l *coverage.Look) {
@@ -191,8 +209,11 @@ func TestAGraceOfAFleetThatDied(t *testing.T) {
 	l := healthy()
 	l.Census.Grace, l.Census.Silence = 5*time.Second, time.Hour
 	got := coverage.Judge(coverage.Look{Census: coverage.Heard(l.Census)}, func(coverage.Condition) time.Duration { return time.Hour })
-	if len(got) == 0 || got[0].Kind != coverage.Unowned {
+	if len(got) != 1 || got[0].String() != "unowned: partitions 0-3: nobody takes part" {
 		t.Errorf("nobody has called for an hour, and it finds %v", got)
+	}
+	if left := l.Census.Sessions[0].Lease; left != healthy().Census.Sessions[0].Lease {
+		t.Errorf("the census was changed: a lease of %v", left)
 	}
 }
 
@@ -257,7 +278,10 @@ func TestJudge(t *testing.T) {
 // ago it was.
 func TestFindingsSayForHowLong(t *testing.T) {
 	l := healthy()
-	l.Census.Refused = []machine.Refusal{{Who: "host", What: "total 5", Ago: 3 * time.Minute}}
+	l.Census.Refused = []machine.Refusal{{Who: "host", What: "total 5", Ago: 3 * time.Minute}, {Who: "host", What: "total 5", Ago: 4 * time.Minute}}
+	if found, _ := new(coverage.Detector).Look(time.Hour, l); len(found) != 1 || found[0].For != 3*time.Minute {
+		t.Errorf("found %v", found)
+	}
 	l.Census.Sessions, l.Census.Grants = nil, nil
 	ages := map[partition.ID]time.Duration{0: time.Minute, 1: time.Hour, 2: 2 * time.Minute, 3: time.Minute}
 	for _, f := range coverage.Judge(l, func(c coverage.Condition) time.Duration { return ages[c.ID] }) {
@@ -285,6 +309,34 @@ func TestJudgeOfWhatHasNoBeginning(t *testing.T) {
 		change(&l)
 		if got := coverage.Judge(l, unknown); len(got) != 1 || got[0].Kind != what {
 			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// What waits for a hand-over passes by itself: one look does not tell whether it lasts.
+func TestOneLookSaysNothingOfAHandover(t *testing.T) {
+	l := healthy()
+	l.Census.Grants[0].Waiter = "b"
+	if got := coverage.Judge(l, func(coverage.Condition) time.Duration { return -1 }); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// One kind is over while something of another stands.
+func TestOneOfTwoKindsIsOver(t *testing.T) {
+	both, one := healthy(), healthy()
+	for _, l := range []*coverage.Look{&both, &one} {
+		l.Census.Sessions[1].Terms.Deployment = "e"
+	}
+	both.Data[0].Fence.Epoch++
+	for range 20 { // what was told has no order
+		var d coverage.Detector
+		d.Look(time.Minute, both)
+		if _, over := d.Look(2*time.Minute, both); len(over) > 0 {
+			t.Fatalf("both stand, and it says that they are over: %v", over)
+		}
+		if _, over := d.Look(3*time.Minute, one); !slices.Equal(over, []coverage.Kind{coverage.Double}) {
+			t.Fatalf("over: %v", over)
 		}
 	}
 }
@@ -367,6 +419,11 @@ func TestPatienceAfterARoll(t *testing.T) {
 	if found, _ := d.Look(now+timing.Beat()+timing.Settle, l); len(found) != 1 {
 		t.Errorf("%v", found)
 	}
+	l.Census.Roll.Version++
+	l.Data[3].Fence.Epoch++
+	if found, _ := d.Look(now+time.Minute, l); len(found) != 1 || found[0].Kind != coverage.Double {
+		t.Errorf("two owners are nothing that a roll explains, and it finds %v", found)
+	}
 }
 
 func TestFindingsArePutTogether(t *testing.T) {
@@ -400,9 +457,39 @@ func TestTakeover(t *testing.T) {
 	if got := coverage.Takeover(l.Census); got != timing.Takeover() {
 		t.Errorf("%v, want %v", got, timing.Takeover())
 	}
+	// The slowest counts, and who says nothing has no times.
+	long := transition.Timing{Lease: time.Minute, Settle: 3 * time.Second}.WithDefaults()
+	silent := l.Census.Sessions[0]
+	silent.Session, silent.Peer, silent.Terms = "c", "peer-c", machine.Terms{}
+	l.Census.Sessions[0].Terms = long.Terms("d")
+	l.Census.Sessions = append(l.Census.Sessions, silent)
+	if got := coverage.Takeover(l.Census); got != long.Takeover() {
+		t.Errorf("%v, want %v", got, long.Takeover())
+	}
+	l.Census.Grants = l.Census.Grants[1:]
+	if got := coverage.Conditions(l); len(got) != 1 || got[0].Bound != long.Settle {
+		t.Errorf("%v, want a bound of %v", got, long.Settle)
+	}
 	l.Census.Sessions = nil
 	if got := coverage.Takeover(l.Census); got != 0 {
 		t.Errorf("of nobody: %v", got)
+	}
+}
+
+// What the dead left behind is called that also where only members for the index are left.
+func TestLeftToMembersForTheIndexAlone(t *testing.T) {
+	l := healthy()
+	for i := range l.Census.Sessions {
+		l.Census.Sessions[i].Weight = 0
+	}
+	l.Census.Grants, l.Census.Grants[0].Session = l.Census.Grants[:1], "x"
+	var said []string
+	for _, f := range coverage.Judge(l, func(coverage.Condition) time.Duration { return time.Hour }) {
+		said = append(said, f.String())
+	}
+	want := []string{"unowned: partition 0: the lease of its owner, session x, is over", "unowned: partitions 1-3: it is granted to nobody"}
+	if !slices.Equal(said, want) {
+		t.Errorf("%q, want %q", said, want)
 	}
 }
 

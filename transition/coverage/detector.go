@@ -2,6 +2,7 @@ package coverage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ type Detector struct {
 // returns what is wrong that was not returned before, and the kinds of which nothing is
 // wrong any more.
 func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind) {
-	if l.Census.Roll.Version != d.roll || d.since == nil {
+	if l.Census.Roll.Version != d.roll {
 		d.roll, d.rollSince = l.Census.Roll.Version, now
 	}
 	b := bounds(l.Census)
@@ -72,8 +73,8 @@ func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind
 			at = now
 		}
 		since[key] = at
-		if c.Kind == Unowned && !c.Explained && now-d.rollSince < b.beat+b.settle && d.rollSince > 0 {
-			c.Bound = b.takeover
+		if c.Kind == Unowned && now-d.rollSince < b.beat+b.settle {
+			c.Bound = max(c.Bound, b.takeover)
 		}
 		_, before := d.told[key]
 		if !before && now-at < c.Bound {
@@ -85,8 +86,7 @@ func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind
 		}
 	}
 	for _, kind := range Kinds() {
-		had, has := holds(d.told, kind), holds(told, kind)
-		if had && !has {
+		if holds(d.told, kind) && !holds(told, kind) {
 			over = append(over, kind)
 		}
 		found = append(found, findings(kind, fresh[kind])...)
@@ -96,12 +96,7 @@ func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind
 }
 
 func holds(told map[string]Kind, kind Kind) bool {
-	for _, k := range told {
-		if k == kind {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(told)), kind)
 }
 
 // Suspects reports whether something was seen that may become a finding: another look
