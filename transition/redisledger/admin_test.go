@@ -2,6 +2,7 @@ package redisledger_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,9 @@ func TestDestroy(t *testing.T) {
 	mustSync(t, l, machine.Request{Session: session(2), Peer: "bob"})
 	mustSync(t, l, machine.Request{Session: session(2), Peer: "bob", State: machine.Gone})
 	keys := len(m.Keys())
+	if err := destroy(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the last lease ends in %v,", someTiming.Lease)) {
+		t.Errorf("how long to wait: %v", err)
+	}
 	for range 5 { // ann has crashed: nobody else moves the clock
 		err := destroy()
 		if !errors.Is(err, redisledger.ErrInUse) || !strings.Contains(err.Error(), "1 peer (ann)") {
@@ -239,6 +243,13 @@ func TestSetUnits(t *testing.T) {
 	if err := set([]string{"inbox"}, next); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("others stand: %v", err)
 	}
+	config := "{" + s.name + "}:config"
+	protocol := s.client.HGet(t.Context(), config, "protocol").Val()
+	s.client.HSet(t.Context(), config, "protocol", "resizing")
+	if err := set(was, next); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("its number of partitions is being changed: %v", err)
+	}
+	s.client.HSet(t.Context(), config, "protocol", protocol)
 	if err := set(was, []string{"a\nb"}); err == nil {
 		t.Error("a list that cannot be written down")
 	}

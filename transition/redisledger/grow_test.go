@@ -60,6 +60,9 @@ func TestGrow(t *testing.T) {
 	if got := due(); len(got) != 5 {
 		t.Errorf("the next roll has %v, want 5 partitions", got)
 	}
+	if err := l.Grow(t.Context(), 5); err != nil { // of a peer that hears of it now
+		t.Fatal(err)
+	}
 	if got := due(); got != nil {
 		t.Errorf("another roll is due, with %v", got)
 	}

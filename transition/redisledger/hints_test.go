@@ -71,9 +71,21 @@ func TestHintsConcernTheirReceiver(t *testing.T) {
 	if err := l.Seal(t.Context(), machine.Roll{}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, toA)
-	expect(t, toB)
-	expect(t, toC)
+	all := func() {
+		t.Helper()
+		for _, h := range []<-chan struct{}{toA, toB, toC} {
+			expect(t, h)
+		}
+	}
+	all()
+	if err := redisledger.Require(t.Context(), s.client, s.name, []partition.Requirement{{First: 0, Last: 1, Tags: "gpu"}}); err != nil {
+		t.Fatal(err)
+	}
+	all()
+	if err := l.Grow(t.Context(), partition.DefaultTotal+1); err != nil {
+		t.Fatal(err)
+	}
+	all()
 }
 
 func TestHintsComeBack(t *testing.T) {

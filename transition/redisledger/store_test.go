@@ -238,3 +238,35 @@ func TestEmulatorDoesNotForget(t *testing.T) {
 		t.Error("no grace although the scripts were lost")
 	}
 }
+
+// What a Lua unpacks at once is bounded: a name of thousands gets its roll like one of two, and one
+// peer may hold thousands of partitions.
+func TestThousands(t *testing.T) {
+	t.Parallel()
+	const members, total = 2_100, 9_000 // four fields of a roll each, of which 8,000 can be unpacked
+	client, name, cfg := redistest.Server(t).Client(), redistest.Name(t), partition.Config{Total: total}
+	makeName(t, client, name, cfg)
+	l := newLedger(t, client, name, redisledger.Config{Config: cfg})
+	r := machine.Request{Session: session(1), Peer: "ann", Weight: 1}
+	mustSync(t, l, r)
+	for i := range total {
+		r.Claim = append(r.Claim, partition.ID(i))
+	}
+	if a := mustSync(t, l, r); len(a.Mine) != total {
+		t.Errorf("of %d that it claimed it has %d", total, len(a.Mine))
+	}
+	var next machine.Roll
+	for i := range members {
+		next.Members = append(next.Members, machine.RollMember{
+			Member:     partition.Member{Session: session(i + 1), Peer: fmt.Sprintf("peer-%d", i), Index: i, Weight: 1},
+			Partitions: []partition.ID{partition.ID(i)},
+		})
+	}
+	if err := l.Seal(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Census(t.Context())
+	if err != nil || len(c.Roll.Members) != members || len(c.Grants) != total {
+		t.Errorf("the roll has %d members, there are %d grants, error %v", len(c.Roll.Members), len(c.Grants), err)
+	}
+}

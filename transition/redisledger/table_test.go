@@ -100,9 +100,14 @@ func TestTable(t *testing.T) {
 		write(slices.Clone(units), true)
 		shows(map[string][]string{"bob": {"a b", "öl"}, "idle": {}})
 		// A dead session is removed when its lease has ended; its grants are free then.
-		client.HDel(ctx, "{"+name+"}:sessions", string(session(2)))
-		write(slices.Clone(units), true)
-		shows(map[string][]string{"idle": {}, redisledger.Nobody: {"a b", "öl"}})
+		for _, dead := range []func(){
+			func() { client.HSet(ctx, "{"+name+"}:sessions", string(session(2)), "expired 1 7 2 bob") }, // it held something
+			func() { client.HDel(ctx, "{"+name+"}:sessions", string(session(2))) },
+		} {
+			dead()
+			write(slices.Clone(units), true)
+			shows(map[string][]string{"idle": {}, redisledger.Nobody: {"a b", "öl"}})
+		}
 		client.Del(ctx, list)
 		write(nil, true)
 		shows(map[string][]string{"idle": {}})
