@@ -128,6 +128,10 @@ func TestEvenMovesNothingInATie(t *testing.T) {
 	if table[0] != "b" {
 		t.Errorf("two pieces that cannot be parted went from b to %s", table[0])
 	}
+	had := partition.Table{0: "a", 1: "b", 2: "b"} // one of the two has to have two
+	if table := (partition.Even{Busy: []partition.ID{0, 1, 2}}).Assign([]partition.ID{0, 1, 2}, members, had); !maps.Equal(table, had) {
+		t.Errorf("%v became %v", had, table)
+	}
 }
 
 func TestEvenToWhatTheFullestHas(t *testing.T) {

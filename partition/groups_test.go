@@ -68,6 +68,20 @@ func drawGroups(t *rapid.T, members []partition.Member) partition.Config {
 	return c
 }
 
+func TestTagsHaveAllThatIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		has, asked partition.Tags
+		want       bool
+	}{
+		{"", "", true}, {"gpu", "", true}, {"eu gpu", "eu gpu", true}, {"eu gpu", "gpu", true},
+		{"", "gpu", false}, {"eu", "eu gpu", false}, {"gpu", "eu gpu", false}, {"gpus", "gpu", false},
+	} {
+		if c.has.Has(c.asked) != c.want {
+			t.Errorf("%q has all of %q: want %v", c.has, c.asked, c.want)
+		}
+	}
+}
+
 // Never an owner that has not what is asked for; an owner wherever somebody living has; the
 // same in whatever order members come; and without requirements what the strategy says.
 func TestGroups(t *testing.T) {
@@ -171,7 +185,7 @@ func TestRequirementsThatCannotBeWritten(t *testing.T) {
 	for _, r := range []partition.Requirement{
 		{First: 7, Tags: "gpu"}, {Unit: "3", Tags: "gpu"}, {Unit: "20240101", Tags: "gpu"}, {Last: 3, Tags: "gpu/a"}, {Last: 3},
 	} {
-		if err := partition.CheckRequirements([]partition.Requirement{r}); err == nil {
+		if err := partition.CheckRequirements([]partition.Requirement{{Unit: "in-1", Tags: "gpu"}, r}); err == nil {
 			t.Errorf("%+v is let through", r)
 		}
 	}

@@ -115,14 +115,14 @@ func TestConfig(t *testing.T) {
 	}
 	for _, bad := range []partition.Config{
 		{Total: -1, Hash: partition.ByID}, {Total: partition.MaxTotal + 1, Hash: partition.ByID}, {Total: 1, Hash: "md5"},
-		{Total: 1, Hash: partition.ByID, Units: []string{"a\nb"}}, // would be one list with a and b
+		{Total: 1, Hash: partition.ByID, Units: []string{"a", "b\nc"}}, // would be one list with b and c
 	} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
-	for _, total := range []int{1, partition.MaxTotal} {
-		if err := (partition.Config{Total: total, Hash: partition.Murmur2}).Validate(); err != nil {
+	for _, good := range []partition.Config{{Total: 1, Hash: partition.Murmur2}, {Total: partition.MaxTotal, Hash: partition.ByID}} {
+		if err := good.Validate(); err != nil {
 			t.Error(err)
 		}
 	}
