@@ -1,6 +1,7 @@
 package status
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -271,4 +272,46 @@ func read(t *testing.T, client redis.UniversalClient, name string) Status {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// What the history tells of a partition is as old as its last owner, and a wait as old as the first
+// who asks.
+func TestHistorySaysSinceWhen(t *testing.T) {
+	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
+	of := func(ids ...partition.ID) (all []machine.Passed) {
+		for _, id := range ids {
+			all = append(all, machine.Passed{Grant: partition.Grant{ID: id, Epoch: 1}})
+		}
+		return all
+	}
+	h := machine.History{
+		{At: at(0), What: machine.Came, Session: "a"},
+		{At: at(1), What: machine.Granted, Session: "a", Grants: of(0, 1, 2)},
+		{At: at(2), What: machine.Asked, Session: "b", Other: "a", Grants: of(0)},
+		{At: at(3), What: machine.Asked, Session: "c", Other: "a", Grants: of(0)},
+		{At: at(4), What: machine.Expired, Session: "a"},
+		{At: at(5), What: machine.Took, Session: "b", Other: "a", Grants: of(0)},
+		{At: at(6), What: machine.Asked, Session: "b", Other: "a", Grants: of(1)},
+		{At: at(7), What: machine.GivenUp, Session: "a", Grants: of(1)},
+		{At: at(8), What: machine.Came, Session: "b"},
+	}
+	type moment = map[partition.ID]time.Time
+	for what, c := range map[string]struct{ got, want moment }{
+		"asked, at first": {begun(h[:4]).asked, moment{0: at(2)}},
+		"free, at first":  {begun(h[:5]).free, moment{0: at(4), 1: at(4), 2: at(4)}},
+		"asked":           {begun(h).asked, moment{}},
+		"free":            {begun(h).free, moment{1: at(7), 2: at(4)}},
+		"granted":         {begun(h).granted, moment{0: at(5), 1: at(1), 2: at(1)}},
+	} {
+		if !maps.Equal(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+	then := &past{history: h, now: at(10)}
+	if got := then.together([]partition.Session{"a", "b"}); got != 2*time.Second {
+		t.Errorf("the two have been there together for %v", got)
+	}
+	if got := then.together([]partition.Session{"a"}); got != 10*time.Second {
+		t.Errorf("the first has been there for %v", got)
+	}
 }
