@@ -187,6 +187,16 @@ func TestReshare(t *testing.T) {
 			t.Errorf("%s has %v, want one of 0 and 1", m.Session, m.Partitions)
 		}
 	}
+	// The last of the last member is as good a reason as the first of the first.
+	census.Roll = again
+	if _, _, ok := machine.Reshare(census, even); ok {
+		t.Error("shared out anew, though it is even")
+	}
+	last := &census.Roll.Members[1].Partitions
+	*last = (*last)[:len(*last)-1]
+	if _, _, ok := machine.Reshare(census, even); !ok {
+		t.Error("nobody has the last partition, and it is not shared out anew")
+	}
 	census.Grace = 1
 	if _, _, ok := machine.Reshare(census, even); ok {
 		t.Error("shared out anew in a grace")
