@@ -198,6 +198,11 @@ func TestPartsOfAnotherName(t *testing.T) {
 		t.Fatal(err)
 	}
 	said(c.Run(t.Context()), "ledger")
+	_, err = framework.NewShare("mine", framework.ShareConfig{Ledger: otherLedger{ledger}})
+	said(err, "ledger")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	said(framework.Single(ctx, "mine", framework.ShareConfig{Ledger: otherLedger{ledger}}, func(context.Context, partition.Token) error { return nil }, nil), "ledger")
 }
 
 func TestMux(t *testing.T) {

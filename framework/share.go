@@ -99,7 +99,7 @@ func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 		Peer: cfg.Peer, Yield: yield, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil,
 		Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
 	})
-	if err := errors.Join(partition.CheckName(name), err); err != nil {
+	if err := errors.Join(partition.CheckName(name), err, partition.SameName(name, "ledger", cfg.Ledger)); err != nil {
 		return nil, named(fmt.Sprintf("share %q", name), err)
 	}
 	s.coordinator = co

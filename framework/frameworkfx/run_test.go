@@ -394,6 +394,10 @@ func TestWhyItDoesNotStartIsNoErrorOfTheLog(t *testing.T) {
 	}
 }
 
+type ledgerOfAnother struct{ transition.Ledger }
+
+func (ledgerOfAnother) Name() string { return "other" }
+
 func TestExitCodesSayWhy(t *testing.T) {
 	t.Run("what was provided is wrong", func(t *testing.T) {
 		launch(Otherwise("test", func(context.Context, *framework.Task) error { return nil })).
@@ -446,6 +450,18 @@ func TestExitCodesSayWhy(t *testing.T) {
 		large := memledger.New(partition.Config{Total: 2}, timing, memledger.Options{})
 		launch(consumerOf(t, large, func(context.Context, *framework.Task) error { return nil })).
 			exits(t, ExitWrong, "\nconsumer \"test\": make the ledger: transition: the ledger was made for 2 partitions")
+	})
+	t.Run("the ledger that is made later was made for another name", func(t *testing.T) {
+		control := func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+			return ledgerOfAnother{memledger.New(layout, timing, memledger.Options{})}, nil, nil
+		}
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
+				all[0].Options = append(all[0].Options, framework.WithControl(control))
+				return all
+			}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup))),
+		).exits(t, ExitWrong, "\nconsumer \"test\": make the ledger: partition: the ledger was made for the name \"other\"")
 	})
 	t.Run("a unit's handler outlasts the stop", func(t *testing.T) {
 		if code := ExitCode(fmt.Errorf("stop units: %w", &transition.StuckError{})); code != ExitHard {
