@@ -13,6 +13,7 @@ import (
 // them out instead, and fault says what the strategy did.
 type watched struct {
 	partition.Strategy
+	lent  partition.Table // a copy of the previous table, which it may write to: one for all groups, of which there may be hundreds
 	fault string
 }
 
@@ -27,7 +28,10 @@ func (w *watched) Assign(ids []partition.ID, members []partition.Member, previou
 	if len(lives) == 0 {
 		return nil
 	}
-	said, panicked := try(w.Strategy, ids, members, previous)
+	if w.lent == nil {
+		w.lent = maps.Clone(previous)
+	}
+	said, panicked := try(w.Strategy, ids, members, w.lent)
 	table := make(partition.Table, len(ids))
 	var left []partition.ID
 	for _, id := range ids {
@@ -62,12 +66,12 @@ func owner(s partition.Session, members []partition.Member) string {
 	return fmt.Sprintf("session %q is none of the members", s)
 }
 
-// try asks s. It gets copies, since it may write to them: Sticky is asked about the same.
-func try(s partition.Strategy, ids []partition.ID, members []partition.Member, previous partition.Table) (table partition.Table, panicked string) {
+// try asks s. It gets copies, as lent is one, since it may write to them: Sticky is asked about the same.
+func try(s partition.Strategy, ids []partition.ID, members []partition.Member, lent partition.Table) (table partition.Table, panicked string) {
 	defer func() {
 		if p := recover(); p != nil {
 			table, panicked = nil, fmt.Sprintf("Assign panicked: %v", p)
 		}
 	}()
-	return s.Assign(slices.Clone(ids), slices.Clone(members), maps.Clone(previous)), ""
+	return s.Assign(slices.Clone(ids), slices.Clone(members), lent), ""
 }

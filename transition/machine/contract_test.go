@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,15 @@ func TestAStrategyThatBreaksItsContract(t *testing.T) {
 				t.Errorf("it says %q, want %q", fault, c.fault)
 			}
 		})
+	}
+	// A copy for each group would be a thousand of a table of thousands.
+	tables := make(map[uintptr]bool)
+	machine.NextRoll(census, ownStrategy(func(_ []partition.ID, _ []partition.Member, previous partition.Table) partition.Table {
+		tables[reflect.ValueOf(previous).Pointer()] = true
+		return nil
+	}))
+	if len(tables) != 1 {
+		t.Errorf("the groups were given %d tables", len(tables))
 	}
 	next, fault, _ := machine.NextRoll(census, partition.Sticky{})
 	if fault != "" {
