@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -311,6 +312,28 @@ func TestWhatHangsIsFoundFirst(t *testing.T) {
 				}
 			}
 			t.Error("none of the first clauses notices")
+		})
+	}
+}
+
+// A panic in a call is one of the clause, so that go test names it and cleans up, and FailNow there is not waited for.
+func TestWhatEndsACallEndsItsClause(t *testing.T) {
+	for want, end := range map[string]func(){"settle 0@1: own fault\n": func() { panic("own fault") }, "<nil>": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{TB: t}
+			ends := breach{with: func(*bench) hooks {
+				return hooks{settle: func(context.Context, *inner, []sources.Settlement) error { end(); return nil }}
+			}}
+			h := ends.harness(t)
+			began, clause := time.Now(), make(chan any)
+			go func() {
+				defer func() { clause <- recover() }()
+				settleNothing(newScene(r, h))
+				t.Error("the clause goes on")
+			}()
+			if why := fmt.Sprint(<-clause); !strings.HasPrefix(why, want) || r.failure != "" || time.Since(began) != 0 {
+				t.Errorf("after %v it panicked with %s, and said %q", time.Since(began), why, r.failure)
+			}
 		})
 	}
 }

@@ -3,6 +3,8 @@ package sourcetest
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -50,27 +52,33 @@ func (w watchedStream) Close(ctx context.Context) error {
 
 // await returns what call does, and fails the clause if it has not returned Patience after ctx has ended.
 func await[T any](ctx context.Context, s *scene, what string, call func() (T, error)) (T, error) {
-	type answer struct {
-		of  T
-		err error
-	}
-	answered := make(chan answer, 1)
+	// What ends the goroutine of a call, a panic or FailNow, ends that of its caller: go test names the clause then.
+	var of T
+	var err error
+	end := runtime.Goexit
+	answered := make(chan struct{})
 	go func() {
-		of, err := call()
-		answered <- answer{of, err}
+		defer close(answered)
+		defer func() {
+			if why := recover(); why != nil {
+				end = func() { panic(fmt.Sprintf("%s: %v\n%s", what, why, debug.Stack())) }
+			}
+		}()
+		of, err = call()
+		end = func() {}
 	}()
 	select {
-	case a := <-answered:
-		return a.of, a.err
+	case <-answered:
 	case <-ctx.Done():
+		select {
+		case <-answered:
+		case <-time.After(s.h.Patience):
+			late := fmt.Errorf("%s has not returned %v after its context had ended", what, s.h.Patience)
+			s.Errorf("%v", late)
+			var none T
+			return none, late
+		}
 	}
-	select {
-	case a := <-answered:
-		return a.of, a.err
-	case <-time.After(s.h.Patience):
-	}
-	err := fmt.Errorf("%s has not returned %v after its context had ended", what, s.h.Patience)
-	s.Errorf("%v", err)
-	var none T
-	return none, err
+	end()
+	return of, err
 }
