@@ -35,10 +35,7 @@ func statusCommand(stores Stores) *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			}
-			m := partitionmap.Map{}
-			if screen := partitionmap.NewScreen(os.Stdout); screen != nil {
-				m.Width = screen.Width // rows that the terminal wraps are no map
-			}
+			m := partitionmap.Map{Width: partitionmap.Columns(os.Stdout)} // rows that the terminal wraps are no map
 			lines := append(m.Lines(s), "")
 			lines = append(append(lines, unitLines(s, all)...), partitionmap.Table(s, all)...)
 			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))

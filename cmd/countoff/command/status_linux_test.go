@@ -15,16 +15,18 @@ func TestStatusOnANarrowTerminal(t *testing.T) {
 		t.Skip(err)
 	}
 	defer terminal.Close()
-	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 50}); err != nil {
-		t.Skip(err)
-	}
 	t.Setenv("TERM", "xterm")
 	s := newShell(t)
 	s.run("init n --partitions 128")
 	was := os.Stdout
 	defer func() { os.Stdout = was }()
 	os.Stdout = terminal
-	if out := s.run("status n"); !strings.Contains(out, "\n    32  ") {
-		t.Errorf("it shows\n%s", out)
+	for want, size := range map[string]unix.Winsize{"\n    32  ": {Row: 24, Col: 50}, "\n    16  ": {Row: 5, Col: 30}} {
+		if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &size); err != nil {
+			t.Skip(err)
+		}
+		if out := s.run("status n"); !strings.Contains(out, want) {
+			t.Errorf("with %d columns it shows\n%s", size.Col, out)
+		}
 	}
 }

@@ -32,6 +32,12 @@ func NewScreen(f *os.File) *Screen {
 	return &Screen{out: f, size: size, Width: width, Height: height}
 }
 
+// Columns returns how many columns the terminal f has, also one that is too small for a [Screen]; 0 if it is none.
+func Columns(f *os.File) int {
+	width, _, _ := term.GetSize(int(f.Fd())) // 0 with an error
+	return width
+}
+
 // Fit takes the size that the terminal has by now. It is for frames that are made for a width,
 // such as a Map's; Draw does it too.
 func (s *Screen) Fit() {
