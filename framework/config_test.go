@@ -205,6 +205,18 @@ func TestPartsOfAnotherName(t *testing.T) {
 	said(framework.Single(ctx, "mine", framework.ShareConfig{Ledger: otherLedger{ledger}}, func(context.Context, partition.Token) error { return nil }, nil), "ledger")
 }
 
+// What a constructor returns beside an error is a nil pointer.
+func TestWhatIsNilInsideIsMissing(t *testing.T) {
+	_, consumer := framework.New("mine", (*otherSource)(nil), nil, framework.WithLedger((*otherLedger)(nil)))
+	_, units := framework.NewUnits("mine", framework.UnitsConfig{Source: (*otherUnits)(nil)})
+	err := errors.Join(consumer, units)
+	for _, want := range []string{"no source\n", "no handler\n", "no ledger: see", "no source of units\n"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestMux(t *testing.T) {
 	say := func(what string) framework.Handler {
 		return framework.HandlerFunc(func(context.Context, *framework.Task) error { return fmt.Errorf("%s", what) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -63,7 +64,7 @@ func WithControl(control Control) Option {
 // WithLedger is WithControl for a ledger that is there already, with the ledger's
 // rolls as the indexer.
 func WithLedger(l transition.Ledger) Option {
-	if l == nil {
+	if absent(l) {
 		return WithControl(nil)
 	}
 	return func(c *Consumer) {
@@ -176,8 +177,8 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		}
 		o(c)
 	}
-	if source == nil {
-		errs = append(errs, errors.New("framework: no source"))
+	if absent(source) {
+		errs, source = append(errs, errors.New("framework: no source")), nil
 	}
 	if missing(h) {
 		errs = append(errs, errors.New("framework: no handler"))
@@ -207,6 +208,13 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		c.warnings = append(c.warnings, cut)
 	}
 	return c, nil
+}
+
+// absent reports whether v is nil, as an interface or as the pointer in it, which has nothing to call:
+// what a constructor returns beside an error.
+func absent(v any) bool {
+	r := reflect.ValueOf(v)
+	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // tag takes in what WithTags was told.

@@ -140,10 +140,10 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	tags, wrong := partition.ParseTags(string(cfg.Tags))
 	cfg.Tags = tags
 	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), wrong, cfg.Retry.Validate(), cfg.Timing.Validate()}
-	errs = append(errs, partition.SameName(name, "source", cfg.Source))
-	if cfg.Source == nil {
-		errs = append(errs, errors.New("framework: no source of units"))
+	if absent(cfg.Source) {
+		errs, cfg.Source = append(errs, errors.New("framework: no source of units")), nil
 	}
+	errs = append(errs, partition.SameName(name, "source", cfg.Source))
 	if cfg.Control == nil {
 		errs = append(errs, errors.New("framework: no ledger: UnitsConfig.Control is missing"))
 	}
