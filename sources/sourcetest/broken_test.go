@@ -316,6 +316,21 @@ func TestWhatHangsIsFoundFirst(t *testing.T) {
 	}
 }
 
+// A source that hands out one task at a time, and takes its time for it, breaks no promise.
+func TestASlowSourcePasses(t *testing.T) {
+	RunSynctest(t, func(t *testing.T) Harness {
+		return breach{with: func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, _ int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, 1)
+				if err == nil {
+					time.Sleep(400 * time.Millisecond) // of the bubble
+				}
+				return tasks, err
+			}}
+		}}.harness(t)
+	})
+}
+
 // A panic in a call is one of the clause, so that go test names it and cleans up, and FailNow there is not waited for.
 func TestWhatEndsACallEndsItsClause(t *testing.T) {
 	for want, end := range map[string]func(){"settle 0@1: own fault\n": func() { panic("own fault") }, "<nil>": runtime.Goexit} {

@@ -325,10 +325,10 @@ func (s *scene) keep(tasks []sources.Task) {
 func (o *owner) take(n int) []sources.Task {
 	o.s.Helper()
 	var got []sources.Task
-	ctx, cancel := o.s.soon()
-	defer cancel()
 	for len(got) < n {
+		ctx, cancel := o.s.soon() // of each: some brokers hand out one at a time
 		tasks, err := o.fetch(ctx, n-len(got))
+		cancel()
 		if err != nil {
 			o.s.Fatalf("fetch after %v: %v", names(got), err)
 		}
