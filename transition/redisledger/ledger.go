@@ -73,12 +73,13 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error)
 	if err := errors.Join(errClient, partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate(), errReplicas); err != nil {
 		return nil, err
 	}
+	k := keys(name)
 	return &Ledger{
 		client: client,
 		name:   name,
 		cfg:    cfg,
-		keys:   keys(name),
-		doubts: newDoubts(client),
+		keys:   k,
+		doubts: newDoubts(client, k[0]),
 	}, nil
 }
 
@@ -182,7 +183,7 @@ func (l *Ledger) agreement() []any {
 // run runs a script that changes the ledger, by its hash if the server has it. It returns
 // a reply also if too few replicas have what it did; see few.
 func (l *Ledger) run(ctx context.Context, s *redis.Script, common []any, own ...any) ([]string, error) {
-	call := l.doubts.call()
+	call := l.doubts.call(ctx)
 	args := make([]any, 0, len(common)+2+len(own))
 	args = append(append(append(args, common...), call, events(l.name)), own...)
 	keys := l.keys

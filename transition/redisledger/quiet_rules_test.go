@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -105,31 +106,79 @@ func (p *pool) PoolStats() *redis.PoolStats { return &redis.PoolStats{StaleConns
 // A doubt is said until a call was answered that was written after its reason.
 func TestWhenThereIsADoubt(t *testing.T) {
 	client := &pool{stale: 3}
-	d := newDoubts(client)
+	d := newDoubts(client, "key")
 	says := func(what string, c *doubt, want string) {
 		t.Helper()
 		if got, err := c.MarshalBinary(); err != nil || string(got) != want {
 			t.Errorf("%s: the doubt is %s, %v, want %s", what, got, err, want)
 		}
 	}
-	first := d.call()
+	first := d.call(t.Context())
 	says("nothing has happened", first, "0")
 	first.failed()
-	says("a call has failed", d.call(), "1")
-	again := d.call()
+	says("a call has failed", d.call(t.Context()), "1")
+	again := d.call(t.Context())
 	says("a call has failed, and another", again, "1")
 	again.answered()
-	says("a call was answered", d.call(), "0")
+	says("a call was answered", d.call(t.Context()), "0")
 	client.stale++
-	lost := d.call()
+	lost := d.call(t.Context())
 	says("a connection was lost", lost, "1")
 	client.stale++ // while the call is under way
 	lost.answered()
-	after := d.call()
+	after := d.call(t.Context())
 	says("one more was lost since it was written", after, "1")
 	after.answered()
-	says("that was answered", d.call(), "0")
-	forgot := d.call()
+	says("that was answered", d.call(t.Context()), "0")
+	forgot := d.call(t.Context())
 	forgot.forgot = true
 	says("the server did not know the script", forgot, "2")
+}
+
+// cluster is a client of which the test says who has the ledger.
+type cluster struct {
+	pool
+	master *redis.Client
+}
+
+func (c *cluster) MasterForKey(context.Context, string) (*redis.Client, error) { return c.master, nil }
+
+// Another node of a cluster may not know what was answered last. That the dead one has lost
+// connections is not in the client's count any longer.
+func TestDoubtOfAnotherNode(t *testing.T) {
+	a, b := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
+	defer a.Close()
+	defer b.Close()
+	client := &cluster{master: a}
+	d := newDoubts(client, "key")
+	says := func(what string, c *doubt, want string) {
+		t.Helper()
+		if got, err := c.MarshalBinary(); err != nil || string(got) != want {
+			t.Errorf("%s: the doubt is %s, %v, want %s", what, got, err, want)
+		}
+	}
+	answered := func(what, want string) {
+		t.Helper()
+		c := d.call(t.Context())
+		says(what, c, want)
+		c.answered()
+	}
+	answered("the first call", "0")
+	answered("nothing has happened", "0")
+	client.pool.stale++
+	answered("a connection to a node without the ledger was lost", "0")
+	client.master = b
+	answered("another has it", "1")
+	answered("that was answered", "0")
+
+	c := d.call(t.Context())
+	client.master = a
+	says("another has it while the call looks for a connection", c, "1")
+	c.answered()
+	answered("who of both has answered is not known", "1")
+	answered("that was answered", "0")
+
+	c = d.call(t.Context())
+	says("nothing has happened", c, "0")
+	says("the node sent it on to another", c, "1")
 }
