@@ -5,7 +5,7 @@
 //	redis://host1:port,host2:port              several hosts: a cluster
 //	redis://host:port?cluster=true             a cluster, found through one of its nodes
 //	redis://host1,host2?master_name=NAME       Sentinels that know the master NAME; user:password@ is for both,
-//	                                           username= and password= are those of the master where they differ
+//	                                           username= and password= are those of the master where they differ, and password= where it wants none
 //	rediss://host:port?ca=FILE                 TLS with an authority of our own; cert= and key=
 //	                                           for a certificate of ours, name= for the server's
 //
@@ -98,7 +98,7 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
-		if opt.Username == "" && opt.Password == "" { // to go-redis those of the URL are the Sentinels' alone
+		if !t.apart { // to go-redis those of the URL are the Sentinels' alone
 			opt.Username, opt.Password = opt.SentinelUsername, opt.SentinelPassword
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
@@ -143,6 +143,7 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 type target struct {
 	url               string
 	cluster, sentinel bool
+	apart             bool        // the servers behind Sentinels have a user and password of their own, or none
 	secrets           *tls.Config // nil: those of go-redis
 }
 
@@ -210,7 +211,7 @@ func parse(raw string) (target, error) {
 			q.Add("addr", host)
 		}
 	}
-	t := target{sentinel: q.Has("master_name"), cluster: q.Has("addr"), secrets: own}
+	t := target{sentinel: q.Has("master_name"), cluster: q.Has("addr"), apart: q.Has("username") || q.Has("password"), secrets: own}
 	if q.Has("cluster") {
 		if t.cluster = q.Get("cluster") == "true"; !t.cluster && q.Get("cluster") != "false" {
 			return target{}, fmt.Errorf("cluster=%s: want true or false", q.Get("cluster"))

@@ -52,6 +52,10 @@ func TestOpen(t *testing.T) {
 			o := c.(*redis.Client).Options()
 			return o.Username == "" && o.Password == "q"
 		},
+		"redis://u:p@s1?master_name=m&password=": func(_ *testing.T, c redis.UniversalClient) bool {
+			o := c.(*redis.Client).Options()
+			return o.Username == "" && o.Password == ""
+		},
 		"unix:///run/redis.sock": func(_ *testing.T, c redis.UniversalClient) bool {
 			return c.(*redis.Client).Options().Network == "unix"
 		},
