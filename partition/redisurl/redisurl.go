@@ -60,15 +60,15 @@ func OpenTasks(raw string) (redis.UniversalClient, error) {
 func OpenControl(raw string) (redis.UniversalClient, error) {
 	return open(raw, func(p pool) {
 		const more, none = 100, -1 // than are ever under way, also for all consumers of an application; 0 is the default
-		*p.size, *p.pipelines, *p.idle, *p.most = more, none, 0, 0
+		*p.size, *p.pipelines, *p.idle, *p.kept, *p.most, *p.dials = more, none, 0, 0, 0, 0
 		*p.unused, *p.age = none, 0
 	})
 }
 
 // A pool is what the options of each kind of client say of its connections.
 type pool struct {
-	size, pipelines, idle, most *int
-	unused, age                 *time.Duration
+	size, pipelines, idle, kept, most, dials *int
+	unused, age                              *time.Duration
 }
 
 // check says that go-redis has no room for so many: it would end the program.
@@ -102,7 +102,7 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 			opt.Username, opt.Password = opt.SentinelUsername, opt.SentinelPassword
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
-		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxIdleConns, &opt.MaxActiveConns, &opt.MaxConcurrentDials, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
 		if err := conns.check(); err != nil {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
 		}
@@ -115,7 +115,7 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
-		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxIdleConns, &opt.MaxActiveConns, &opt.MaxConcurrentDials, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
 		if err := conns.check(); err != nil {
 			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
 		}
@@ -130,7 +130,7 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
-	conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxActiveConns, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+	conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxIdleConns, &opt.MaxActiveConns, &opt.MaxConcurrentDials, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
 	if err := conns.check(); err != nil {
 		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
 	}

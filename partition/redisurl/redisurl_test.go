@@ -77,28 +77,32 @@ func TestOpen(t *testing.T) {
 // given up for their age, and that do not wait for those of tasks; those of tasks are given up before they are forgotten.
 func TestKindsOfClients(t *testing.T) {
 	type pool struct {
-		size, pipelines, idle, most int
-		unused, age                 time.Duration
+		size, pipelines, idle, kept, most, dials int
+		unused, age                              time.Duration
 	}
 	of := func(c redis.UniversalClient) pool {
 		if c, ok := c.(*redis.ClusterClient); ok {
 			o := c.Options()
-			return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxActiveConns, o.ConnMaxIdleTime, o.ConnMaxLifetime}
+			return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials, o.ConnMaxIdleTime, o.ConnMaxLifetime}
 		}
 		o := c.(*redis.Client).Options()
-		return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxActiveConns, o.ConnMaxIdleTime, o.ConnMaxLifetime}
+		dials := o.MaxConcurrentDials
+		if dials == o.PoolSize { // which is go-redis's default
+			dials = 0
+		}
+		return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, dials, o.ConnMaxIdleTime, o.ConnMaxLifetime}
 	}
-	const said = "pool_size=3&min_idle_conns=0&max_active_conns=4&conn_max_idle_time=7s&conn_max_lifetime=8s"
+	const said = "pool_size=3&min_idle_conns=0&max_idle_conns=1&max_active_conns=4&max_concurrent_dials=2&conn_max_idle_time=7s&conn_max_lifetime=8s"
 	for _, base := range []string{"redis://h?", "redis://a,b?", "redis://s?master_name=m&"} {
 		for _, c := range []struct {
 			name, said string
 			open       func(string) (redis.UniversalClient, error)
 			want       pool
 		}{
-			{"as said", said, Open, pool{3, 0, 0, 4, 7 * time.Second, 8 * time.Second}},
-			{"tasks", "pool_size=3", OpenTasks, pool{3, 0, 0, 0, 4 * time.Second, 0}},
-			{"tasks as said", said, OpenTasks, pool{3, 0, 0, 4, 7 * time.Second, 8 * time.Second}},
-			{"control", said, OpenControl, pool{100, -1, 0, 0, -1, 0}},
+			{"as said", said, Open, pool{3, 0, 0, 1, 4, 2, 7 * time.Second, 8 * time.Second}},
+			{"tasks", "pool_size=3", OpenTasks, pool{3, 0, 0, 0, 0, 0, 4 * time.Second, 0}},
+			{"tasks as said", said, OpenTasks, pool{3, 0, 0, 1, 4, 2, 7 * time.Second, 8 * time.Second}},
+			{"control", said, OpenControl, pool{100, -1, 0, 0, 0, 0, -1, 0}},
 		} {
 			client, err := c.open(base + c.said)
 			if err != nil {
