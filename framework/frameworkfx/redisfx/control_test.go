@@ -3,12 +3,17 @@ package redisfx_test
 import (
 	"context"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/controltest"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/transition"
 )
 
 // A lease that waits for a connection is lost where tasks hold all of them.
@@ -27,6 +32,35 @@ func TestTheLedgerWaitsForNoTasks(t *testing.T) {
 			controltest.Waits(t, func(url string) (func(context.Context) error, framework.Control) {
 				return controltest.Source(t, options(url)...)
 			})
+		})
+	}
+}
+
+// Whoever has another client in place of the one of a URL, as tests do, means all: a ledger elsewhere than
+// the tasks would be no one's there.
+func TestTheLedgerIsWhereTheTasksAre(t *testing.T) {
+	t.Parallel()
+	for what, with := range map[string]func(other redis.UniversalClient) fx.Option{
+		"replaced": func(other redis.UniversalClient) fx.Option {
+			return fx.Replace(fx.Annotate(other, fx.As(new(redis.UniversalClient))))
+		},
+		"decorated": func(other redis.UniversalClient) fx.Option {
+			return fx.Decorate(func(redis.UniversalClient) redis.UniversalClient { return other })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			_, other := redistest.Mini(t)
+			_, control := controltest.Source(t, redisfx.Client("redis://127.0.0.1:1"), with(other), redisfx.Source("mail", redisfx.Config{}))
+			ledger, _, err := control(partition.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := ledger.Sync(ctx, transition.Request{Session: transition.NewSession()}); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -101,23 +101,22 @@ const ControlClient = `name:"countoff.control"`
 
 // Client provides the application with a redis.UniversalClient for url (see package
 // redisurl) and closes it at the end: for all consumers without a URL of their own,
-// and whatever else needs it. It provides the [ControlClient] as well.
+// and whatever else needs it. The ledgers of the consumers have another, as with a [ControlClient], unless
+// the application replaces or decorates the first with a client of its own.
 //
 // What go-redis itself logs, for the whole process, is switched off with the first client that
 // is made from a URL: observers are told why it cannot be reached. Who wants it calls
 // redis.SetLogger after that, as in an fx.Invoke, or provides a client of his own.
 func Client(url string) fx.Option {
-	made := func(open func(string) (redis.UniversalClient, error)) any {
-		return func(l fx.Lifecycle) (redis.UniversalClient, error) {
-			c, err := open(url)
+	return fx.Provide(
+		func(l fx.Lifecycle) (*redisclient.Clients, error) {
+			c, err := redisclient.Open(l, url)
 			if err != nil {
 				return nil, &frameworkfx.StartError{Faults: []error{err}}
 			}
-			l.Append(fx.StopHook(c.Close))
-			return c, nil
-		}
-	}
-	return fx.Provide(made(redisclient.Open), fx.Annotate(made(redisclient.OpenControl), fx.ResultTags(ControlClient)))
+			return &c, nil
+		},
+		func(c *redisclient.Clients) redis.UniversalClient { return c.Tasks })
 }
 
 type given struct {

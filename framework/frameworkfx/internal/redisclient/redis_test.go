@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/fx/fxtest"
+
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 )
 
@@ -13,12 +15,14 @@ import (
 func TestAClientIsQuiet(t *testing.T) {
 	const child = "COUNTOFF_TEST_QUIET"
 	if os.Getenv(child) != "" {
-		client, err := redisclient.Open("redis://127.0.0.1:1")
+		l := fxtest.NewLifecycle(t)
+		clients, err := redisclient.Open(l, "redis://127.0.0.1:1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
-		if client.Ping(t.Context()).Err() == nil {
+		l.RequireStart()
+		defer l.RequireStop()
+		if clients.Tasks.Ping(t.Context()).Err() == nil || clients.Control.Ping(t.Context()).Err() == nil {
 			t.Fatal("somebody is there")
 		}
 		return
