@@ -14,7 +14,7 @@ import (
 // and calls would go to it, in vain, long after its replica has taken its place.
 type moved struct{ cluster *redis.ClusterClient }
 
-// lost takes in how a call or a dial ended. Many at once are one question, and in 200 ms there is one.
+// lost takes in how a call or a dial ended. Many at once are one question, and for 200 ms after an answer there is none.
 func (m moved) lost(ctx context.Context, err error) error {
 	var network net.Error // the end of a context by its time is one
 	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
