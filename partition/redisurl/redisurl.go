@@ -42,12 +42,12 @@ const EnvName = "COUNTOFF_REDIS_URL"
 func Open(raw string) (redis.UniversalClient, error) { return open(raw, func(pool) {}) }
 
 // OpenTasks is [Open] for the tasks of a peer whose ledger has a client of its own. Connections that
-// no call has used for 4 s are given up, unless the URL has a conn_max_idle_time: where something between has
+// no call has used for 7 s are given up, unless the URL has a conn_max_idle_time: where something between has
 // forgotten them without a word, each would cost a call the whole time it waits for its answer, one after the other.
 func OpenTasks(raw string) (redis.UniversalClient, error) {
 	return open(raw, func(p pool) {
 		if *p.unused == 0 {
-			*p.unused = 4 * time.Second
+			*p.unused = 7 * time.Second
 		}
 	})
 }

@@ -92,16 +92,16 @@ func TestKindsOfClients(t *testing.T) {
 		}
 		return pool{o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, dials, o.ConnMaxIdleTime, o.ConnMaxLifetime}
 	}
-	const said = "pool_size=3&min_idle_conns=0&max_idle_conns=1&max_active_conns=4&max_concurrent_dials=2&conn_max_idle_time=7s&conn_max_lifetime=8s"
+	const said = "pool_size=3&min_idle_conns=0&max_idle_conns=1&max_active_conns=4&max_concurrent_dials=2&conn_max_idle_time=6s&conn_max_lifetime=8s"
 	for _, base := range []string{"redis://h?", "redis://a,b?", "redis://s?master_name=m&"} {
 		for _, c := range []struct {
 			name, said string
 			open       func(string) (redis.UniversalClient, error)
 			want       pool
 		}{
-			{"as said", said, Open, pool{3, 0, 0, 1, 4, 2, 7 * time.Second, 8 * time.Second}},
-			{"tasks", "pool_size=3", OpenTasks, pool{3, 0, 0, 0, 0, 0, 4 * time.Second, 0}},
-			{"tasks as said", said, OpenTasks, pool{3, 0, 0, 1, 4, 2, 7 * time.Second, 8 * time.Second}},
+			{"as said", said, Open, pool{3, 0, 0, 1, 4, 2, 6 * time.Second, 8 * time.Second}},
+			{"tasks", "pool_size=3", OpenTasks, pool{3, 0, 0, 0, 0, 0, 7 * time.Second, 0}},
+			{"tasks as said", said, OpenTasks, pool{3, 0, 0, 1, 4, 2, 6 * time.Second, 8 * time.Second}},
 			{"control", said, OpenControl, pool{100, -1, 0, 0, 0, 0, -1, 0}},
 		} {
 			client, err := c.open(base + c.said)
