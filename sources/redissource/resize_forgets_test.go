@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -128,6 +129,37 @@ func resizeForgets(t *testing.T, client redis.UniversalClient, of string, at, wr
 	}
 	w.check(3)
 	return made >= at
+}
+
+// The slots of a cluster may move to other nodes in the midst of a resize.
+func TestResizeWhileSlotsMove(t *testing.T) {
+	t.Parallel()
+	m, client := redistest.Mini(t)
+	w := newCrowd(t, client, 1, 3)
+	mover := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}})
+	defer mover.Close()
+	asked := 0
+	m.Server().SetPreHook(func(c *server.Peer, _ string, args ...string) bool {
+		if len(args) == 0 || args[0] != resizeKeptSource {
+			return false
+		}
+		asked++
+		switch asked % 20 {
+		case 1:
+			c.WriteError("MOVED 1 " + m.Addr())
+		case 2:
+			c.WriteError("ASK 1 " + m.Addr())
+		case 3:
+			c.WriteError("TRYAGAIN Multiple keys request during rehashing of slot")
+		default:
+			return false
+		}
+		return true
+	})
+	if _, err := Resize(t.Context(), mover, w.name, 3, ResizeConfig{Idle: idle}); err != nil || asked == 0 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	w.check(3)
 }
 
 // A page is taken off once the replica has it at its target.

@@ -25,10 +25,43 @@ type kept struct {
 	gone  []string // what must not be there any more
 }
 
+const (
+	// keptMoving is how long a slot that is on its way to another node is waited for. WAIT is said to
+	// one node, so that what is said with it does not follow a slot as the client of a cluster does.
+	keptMoving = 30 * time.Second
+	keptAgain  = 50 * time.Millisecond
+)
+
 // kept returns when all is where it should be, and a replica of each server that has
 // one knows; or sources.ErrForgot. A replica that is in step for its master and does not answer is waited for
 // until the master gives it up. A server that does not tell its replicas has none.
 func (m *mover) kept(ctx context.Context, all ...kept) error {
+	for began := time.Now(); ; {
+		err := m.keptNow(ctx, all)
+		cluster, ok := m.client.(*redis.ClusterClient)
+		if !ok || !slotMoves(err) || time.Since(began) > keptMoving {
+			return err
+		}
+		cluster.ReloadState(ctx)
+		t := time.NewTimer(keptAgain)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// slotMoves reports whether a node has answered that another one has a slot, or some of its keys.
+func slotMoves(err error) bool {
+	_, moved := redis.IsMovedError(err)
+	_, ask := redis.IsAskError(err)
+	return moved || ask || redis.IsTryAgainError(err)
+}
+
+// keptNow asks those servers that have the keys as far as the client knows.
+func (m *mover) keptNow(ctx context.Context, all []kept) error {
 	nodes := make(map[redis.UniversalClient][]kept)
 	for _, k := range all {
 		node := m.client
