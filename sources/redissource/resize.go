@@ -86,6 +86,9 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 			err = m.checkKeys(ctx)
 		}
 		if err == nil {
+			err = m.kept(ctx, kept{key: redisconfig.Key(name)}) // who may not ask could not go on later
+		}
+		if err == nil {
 			err = closeUnits(ctx, client, begun.Config.Units)
 		}
 		if err != nil {

@@ -172,6 +172,13 @@ func TestResizeWaitsForReplicas(t *testing.T) {
 	eventually(t, func() bool { return strings.Contains(client.Info(ctx, "replication").Val(), "state=online") })
 	w, messages, _ := enqueuedCrowd(t, client, 1, 3)
 	w.keep(messages, nil)
+	user := aclUser(t, server, "~*", "&*", "+@all", "-wait")
+	if _, err := Resize(ctx, user, w.name, 2, ResizeConfig{Idle: idle}); err == nil || !strings.Contains(err.Error(), "'wait'") {
+		t.Errorf("who may not wait for a replica resizes: %v", err)
+	}
+	if c, err := redisconfig.Read(ctx, client, w.name); err != nil || c.Total != 1 {
+		t.Errorf("it has begun, and cannot end: %+v, %v", c, err)
+	}
 	mover := redistest.Single(t, server.Client())
 	paused, waited := false, 0
 	mover.AddHook(&between{func(cmds []redis.Cmder) {
