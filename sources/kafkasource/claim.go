@@ -21,8 +21,9 @@ type claim struct {
 	mu   sync.Mutex
 	id   string // empty: none
 	turn int
-	at   int64 // the offset that it stands beside
-	lost bool  // another walk has it
+	at   int64                   // the offset that it stands beside
+	lost bool                    // another walk has it
+	end  context.CancelCauseFunc // ends the walk that has lost it
 }
 
 const (
@@ -80,7 +81,8 @@ func (w *walker) stands(ctx context.Context) (string, error) {
 // ends with errClaimed if another walk has replaced the claim. release gives it up.
 func (w *walker) hold(ctx context.Context, at int64) (held context.Context, release func() error, err error) {
 	c := &w.claim
-	c.id = rand.Text()
+	held, cancel := context.WithCancelCause(ctx)
+	c.id, c.end = rand.Text(), cancel
 	err = w.passed(ctx, claimPartition, at)
 	if err == nil {
 		err = c.pause(ctx, c.every/claimTurns) // who has found none has made its own by then
@@ -89,9 +91,9 @@ func (w *walker) hold(ctx context.Context, at int64) (held context.Context, rele
 		err = w.mine(ctx)
 	}
 	if err != nil {
+		cancel(err)
 		return nil, nil, err
 	}
-	held, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -105,7 +107,6 @@ func (w *walker) hold(ctx context.Context, at int64) (held context.Context, rele
 			}
 			err := w.mine(held)
 			if errors.Is(err, errClaimed) {
-				cancel(err)
 				return
 			}
 			if err == nil { // else the broker may be away
@@ -116,6 +117,11 @@ func (w *walker) hold(ctx context.Context, at int64) (held context.Context, rele
 	return held, func() error {
 		cancel(nil)
 		<-ended
+		ctx, cancel := passing(ctx)
+		defer cancel()
+		if err := w.mine(ctx); err != nil {
+			return err
+		}
 		c.mu.Lock()
 		c.id = ""
 		c.mu.Unlock()
@@ -123,13 +129,25 @@ func (w *walker) hold(ctx context.Context, at int64) (held context.Context, rele
 	}, nil
 }
 
-// mine is errClaimed if the claim is another's.
+// came keeps how far a walk came, if the claim is still its own: one that slept may have been overtaken by another,
+// which came further.
+func (w *walker) came(ctx context.Context, p int32, upto int64) error {
+	ctx, cancel := passing(ctx)
+	defer cancel()
+	if err := w.mine(ctx); err != nil {
+		return err
+	}
+	return w.passed(ctx, p, upto)
+}
+
+// mine is errClaimed if the claim is another's, and ends the walk then.
 func (w *walker) mine(ctx context.Context) error {
 	stands, err := w.stands(ctx)
 	if err == nil && !strings.HasPrefix(stands, claimMark+w.claim.id+":") {
 		w.claim.mu.Lock()
 		defer w.claim.mu.Unlock()
 		w.claim.lost = true
+		w.claim.end(errClaimed)
 		return errClaimed
 	}
 	return err

@@ -79,7 +79,8 @@ func TestAClaimThatWasReplaced(t *testing.T) {
 	s := newStage(t, 1)
 	cfg := s.dead(3)
 	began, goOn, ended := make(chan struct{}, 3), make(chan struct{}), make(chan error)
-	w := s.walker(cfg, func(*kgo.Record) { began <- struct{}{}; <-goOn })
+	n := 0
+	w := s.walker(cfg, func(*kgo.Record) { n++; began <- struct{}{}; <-goOn })
 	go func() { ended <- w.walk(s.soon(), "test") }()
 	<-began
 	s.until("it sees that", func() bool {
@@ -88,13 +89,47 @@ func TestAClaimThatWasReplaced(t *testing.T) {
 		defer w.claim.mu.Unlock()
 		return w.claim.lost
 	})
+	if err := w.passed(s.soon(), claimPartition, 1); err != nil { // who was about to say so
+		t.Error(err)
+	}
 	close(goOn)
-	if err := <-ended; !errors.Is(err, errClaimed) {
-		t.Errorf("it ends with %v", err)
+	if err := <-ended; !errors.Is(err, errClaimed) || n != 1 {
+		t.Errorf("it ends with %v, and has taken %d letters, want the one it had begun with", err, n)
 	}
 	all, err := s.admin.FetchOffsetsForTopics(s.soon(), w.group, s.topic+".dead")
 	if at, _ := all.Lookup(s.topic+".dead", 0); err != nil || at.At != 0 || at.Metadata != claimMark+"another:1" {
 		t.Errorf("in the place of the other's claim there is %+v, %v", at, err)
+	}
+}
+
+// A walk that slept for so long that another one has taken over its claim, and has ended, ends as well once it
+// wakes up: it does not say how far it came, which is less far.
+func TestAWalkThatSlept(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	cfg := s.dead(3)
+	began, goOn, ended := make(chan struct{}, 3), make(chan struct{}), make(chan error)
+	sleeper := s.walker(cfg, func(*kgo.Record) { began <- struct{}{}; <-goOn })
+	sleeper.claim.every = time.Hour // it does not look
+	sleeper.claim.pause = func(context.Context, time.Duration) error { return nil }
+	go func() { ended <- sleeper.walk(s.soon(), "test") }()
+	<-began
+	s.dead(2) // it does not know of these
+	left := func() (n int) {
+		if err := s.walker(cfg, func(*kgo.Record) { n++ }).walk(s.soon(), "test"); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	if n := left(); n != 5 {
+		t.Errorf("the other took %d letters, want all 5", n)
+	}
+	close(goOn)
+	if err := <-ended; !errors.Is(err, errClaimed) {
+		t.Errorf("the one that slept ends with %v", err)
+	}
+	if n := left(); n != 0 {
+		t.Errorf("%d letters that were passed are there again", n)
 	}
 }
 

@@ -190,11 +190,11 @@ func (w *walker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = w.partitions(held, all, from)
-	if errors.Is(context.Cause(held), errClaimed) {
-		err = errClaimed // which has ended it
+	err = errors.Join(w.partitions(held, all, from), release())
+	if errors.Is(err, errClaimed) || errors.Is(context.Cause(held), errClaimed) {
+		return errClaimed // which has ended it
 	}
-	return errors.Join(err, release())
+	return err
 }
 
 // partitions goes through all of them.
@@ -244,6 +244,9 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 				from = end
 				break
 			}
+			if failed = ctx.Err(); failed != nil { // the claim is another's: the rest is for that one
+				break
+			}
 			if !r.Attrs.IsControl() && w.ours(r) {
 				if err := w.do(w, r); err != nil {
 					failed = fmt.Errorf("partition %d, offset %d: %w", p, r.Offset, err)
@@ -253,7 +256,7 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 			from = r.Offset + 1
 		}
 		if w.pass {
-			failed = errors.Join(failed, w.passed(ctx, p, from))
+			failed = errors.Join(failed, w.came(ctx, p, from))
 		}
 		if failed != nil {
 			return failed
@@ -302,7 +305,7 @@ func (w *walker) place(ctx context.Context, r *kgo.Record) error {
 // since what was written would be written once more. It is kept for good, as letters are, where the
 // broker can be asked for that.
 func (w *walker) passed(ctx context.Context, p int32, upto int64) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTimeout)
+	ctx, cancel := passing(ctx)
 	defer cancel()
 	w.claim.mu.Lock()
 	defer w.claim.mu.Unlock()
@@ -341,6 +344,11 @@ func retaining() *kversion.Versions {
 
 // passTimeout bounds how long it takes to keep how far a walk came.
 const passTimeout = 5 * time.Second
+
+// passing goes on when ctx has ended, for that long.
+func passing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), passTimeout)
+}
 
 // back makes the record of a letter as it was when it was alive.
 func (w *walker) back(l *kgo.Record) (*kgo.Record, error) {
