@@ -410,22 +410,22 @@ func TestPoisonBehindWhatIsPassed(t *testing.T) {
 				break
 			}
 			o := sources.Requeue
-			if task.Attempt == 6 {
+			if task.Attempt == 20 {
 				o = sources.Dead
 			}
 			if err := st.Settle(s.soon(), sources.Settlement{Task: &task, Outcome: o, Attempt: task.Attempt, Delay: time.Millisecond, Reason: "no"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if deaths++; deaths > 12 {
+		if deaths++; deaths > 30 {
 			t.Fatalf("%d peers died of it, and it is still run", deaths)
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		_ = st.Close(over) // the peer dies: nothing is said
 	}
-	if b := <-buried; deaths-1 < 4 || b.Position != 1 {
-		t.Errorf("%d peers died, want 4 or a few more; buried: %+v", deaths-1, b)
+	if b := <-buried; deaths-1 < 4 || deaths-1 > 6 || b.Position != 1 {
+		t.Errorf("%d peers died, want 4, or one or two more; buried: %+v", deaths-1, b)
 	}
 }
 
