@@ -394,6 +394,14 @@ func TestWhyItDoesNotStartIsNoErrorOfTheLog(t *testing.T) {
 	}
 }
 
+// controlledBy gives the one consumer another control.
+func controlledBy(control framework.Control) fx.Option {
+	return fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
+		all[0].Options = append(all[0].Options, framework.WithControl(control))
+		return all
+	}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup)))
+}
+
 type ledgerOfAnother struct{ transition.Ledger }
 
 func (ledgerOfAnother) Name() string { return "other" }
@@ -440,10 +448,7 @@ func TestExitCodesSayWhy(t *testing.T) {
 		control := func(partition.Config) (transition.Ledger, partition.Indexer, error) { return other, nil, nil }
 		launch(
 			consumer(t, func(context.Context, *framework.Task) error { return nil }),
-			fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
-				all[0].Options = append(all[0].Options, framework.WithControl(control))
-				return all
-			}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup))),
+			controlledBy(control),
 		).exits(t, ExitWrong, "\nconsumer \"test\": transition: the ledger was made for a lease of")
 	})
 	t.Run("the ledger was made for other partitions", func(t *testing.T) {
@@ -457,10 +462,7 @@ func TestExitCodesSayWhy(t *testing.T) {
 		}
 		launch(
 			consumer(t, func(context.Context, *framework.Task) error { return nil }),
-			fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
-				all[0].Options = append(all[0].Options, framework.WithControl(control))
-				return all
-			}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup))),
+			controlledBy(control),
 		).exits(t, ExitWrong, "\nconsumer \"test\": make the ledger: partition: the ledger was made for the name \"other\"")
 	})
 	t.Run("a unit's handler outlasts the stop", func(t *testing.T) {

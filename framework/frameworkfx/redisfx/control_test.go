@@ -3,7 +3,6 @@ package redisfx_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
@@ -11,9 +10,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/controltest"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
-	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
-	"github.com/countoff/countoff/transition"
 )
 
 // A lease that waits for a connection is lost where tasks hold all of them.
@@ -52,15 +49,7 @@ func TestTheLedgerIsWhereTheTasksAre(t *testing.T) {
 			t.Parallel()
 			_, other := redistest.Mini(t)
 			_, control := controltest.Source(t, redisfx.Client("redis://127.0.0.1:1"), with(other), redisfx.Source("mail", redisfx.Config{}))
-			ledger, _, err := control(partition.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			if _, err := ledger.Sync(ctx, transition.Request{Session: transition.NewSession()}); err != nil {
-				t.Error(err)
-			}
+			controltest.Syncs(t, control, "with a client that is "+what)
 		})
 	}
 }

@@ -47,6 +47,12 @@ func Waits(t *testing.T, open func(url string) (call func(context.Context) error
 		called <- err
 		t.Fatalf("the call does not come to the server: %v", err)
 	}
+	Syncs(t, control, "while a task holds the connection")
+}
+
+// Syncs fails the test if the ledger that control makes does not answer. When says what is the case.
+func Syncs(t *testing.T, control framework.Control, when string) {
+	t.Helper()
 	ledger, _, err := control(partition.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +60,7 @@ func Waits(t *testing.T, open func(url string) (call func(context.Context) error
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := ledger.Sync(ctx, transition.Request{Session: transition.NewSession()}); err != nil {
-		t.Errorf("while a task holds the connection: %v", err)
+		t.Errorf("%s: %v", when, err)
 	}
 }
 
