@@ -33,6 +33,9 @@ func TestListsAndSets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if s.Name() != name {
+			t.Errorf("it says the name %q, want %q", s.Name(), name)
+		}
 		has := func(want ...string) {
 			t.Helper()
 			if got, err := s.Units(ctx); err != nil || !slices.Equal(got, want) {

@@ -195,6 +195,23 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// A namedLedger says which name it was made for.
+type namedLedger struct{ transition.Ledger }
+
+func (namedLedger) Name() string { return "mail" }
+
+// A witnessed ledger has the name of the other: a consumer of another name is refused.
+func TestName(t *testing.T) {
+	counter, _ := witness(t)
+	l := memledger.New(partition.Config{Total: 1}, transition.Timing{}, memledger.Options{})
+	if got := quorum.Witness(namedLedger{l}, counter, nil).Name(); got != "mail" {
+		t.Errorf("it says %q", got)
+	}
+	if got := quorum.Witness(l, counter, nil).Name(); got != "" {
+		t.Errorf("of a ledger that does not tell: %q", got)
+	}
+}
+
 // While less than a majority answers, who has a partition keeps it and may give it up, and
 // nobody gains one.
 func TestWithoutAMajorityNobodyGains(t *testing.T) {
