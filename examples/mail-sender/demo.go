@@ -45,6 +45,7 @@ doubled but what ran in the killed peer.`,
 	f.DurationVar(&cfg.Pace, "pace", demo.Pace, "the mails are enqueued over this time, in which peers come and go")
 	f.StringVar(&cfg.Redis, "redis", "", "use this Redis (default: one inside the process)")
 	f.StringVar(&cfg.Listen, "listen", "", "address of the embedded Redis, for countoff status from elsewhere (default a free port of 127.0.0.1)")
+	f.StringVar(&cfg.Dashboard, "dashboard", "127.0.0.1:0", "address of the page with the live map, as long as the demo runs; port 0 is any free one, --dashboard= is none")
 	f.BoolVar(&plain, "plain", false, "lines instead of a live map")
 	f.BoolVar(&asJSON, "json", false, "the last line is the report as one JSON object")
 	return cmd

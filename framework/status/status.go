@@ -245,15 +245,39 @@ func (at Place) Census(ctx context.Context, name string) (transition.Census, err
 	if at.Ledger != nil {
 		return heard(ctx, at.Ledger)
 	}
-	cfg, err := redisconfig.Read(ctx, at.Client, name)
-	if err != nil {
-		return transition.Census{}, err
-	}
-	ledger, err := redisledger.New(at.Client, name, redisledger.Config{Config: cfg})
+	ledger, err := beside(ctx, at.Client, name)
 	if err != nil {
 		return transition.Census{}, err
 	}
 	return heard(ctx, ledger)
+}
+
+// History returns the last changes of who owns what in name, at most limit, oldest first. Of a ledger
+// that keeps none it is empty. A limit below 1 is an error.
+func (at Place) History(ctx context.Context, name string, limit int) (machine.History, error) {
+	ledger := at.Ledger
+	if ledger == nil {
+		kept, err := beside(ctx, at.Client, name)
+		if err != nil {
+			return nil, err
+		}
+		ledger = kept
+	}
+	historian, ok := ledger.(transition.Historian)
+	if !ok {
+		return nil, nil
+	}
+	history, err := historian.History(ctx, limit)
+	return history.Apart(), err
+}
+
+// beside opens the ledger of name that stands beside its tasks.
+func beside(ctx context.Context, client redis.UniversalClient, name string) (*redisledger.Ledger, error) {
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	return redisledger.New(client, name, redisledger.Config{Config: cfg})
 }
 
 // conclude adds to s what its past is asked for.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"

@@ -65,6 +65,7 @@ func Root(stores Stores) *cobra.Command {
   countoff names                       which there are
   countoff status mail-sender          peers, partitions and what they hold
   countoff watch mail-sender           the same, live
+  countoff dashboard                   the same in a browser, of all names
   countoff dead list mail-sender       what could not be done, and why
 
 ` + exit.Help,
@@ -74,7 +75,7 @@ func Root(stores Stores) *cobra.Command {
 	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	cmd.PersistentFlags().String("ledger", besideTasks, "where the record of who holds what stands: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; without --redis only the record is looked at then")
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
-	cmd.AddCommand(namesCommand(stores), statusCommand(stores), watchCommand(stores), indexCommand(stores), initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(),
+	cmd.AddCommand(namesCommand(stores), statusCommand(stores), watchCommand(stores), dashboardCommand(stores), indexCommand(stores), initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(),
 		enqueueCommand(), deadCommand(), versionCommand())
 	cmd.AddCommand(historyCommand(stores), explainCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})

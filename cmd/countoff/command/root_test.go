@@ -296,6 +296,10 @@ func TestUsage(t *testing.T) {
 		{"resize there --partitions 0", nil, "--partitions 0"},
 		{"status there --timeout 0s", nil, "--timeout 0s"},
 		{"watch there --every 1ms", nil, "--every 1ms"},
+		{"dashboard there --every 1ms --login x", []string{"bad name"}, "--every 1ms"},
+		{"dashboard there --every 1ms --login x", []string{"bad name"}, "--login"},
+		{"dashboard there --every 1ms --login x", []string{"bad name"}, `name "bad name"`},
+		{"dashboard there --listen nowhere", nil, "--listen"},
 		{"index there --lease 0s", nil, "--lease 0s"},
 		{"index there --lease 0s --id _", nil, `--id: partition: peer id "_"`},
 		{"index there --id", []string{"\x1b[2J"}, `--id: partition: peer id "\x1b[2J"`},
@@ -531,12 +535,13 @@ func TestToldToStop(t *testing.T) {
 	cancel()
 	var out output
 	for line, want := range map[string]int{
-		"resize n --partitions 8": exit.Hard,
-		"destroy n --yes":         exit.Hard,
-		"dead requeue n --all":    exit.Hard,
-		"enqueue n x":             exit.Hard,
-		"watch n":                 exit.OK,
-		"index n --follow":        exit.OK,
+		"resize n --partitions 8":        exit.Hard,
+		"destroy n --yes":                exit.Hard,
+		"dead requeue n --all":           exit.Hard,
+		"enqueue n x":                    exit.Hard,
+		"watch n":                        exit.OK,
+		"dashboard --listen=127.0.0.1:0": exit.OK,
+		"index n --follow":               exit.OK,
 	} {
 		if err := s.start(over, &out, line); codeOf(err) != want {
 			t.Errorf("countoff %s: code %d, want %d: %v", line, codeOf(err), want, err)

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countoff/countoff/cmd/countoff/past"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"

@@ -43,6 +43,8 @@ type Config struct {
 	Redis string
 	// Listen is where the embedded Redis listens. Default: a free port of loopback.
 	Listen string
+	// Dashboard is where the play is shown in a browser; empty: nowhere.
+	Dashboard string
 	// Show is where the play is shown.
 	Show Show
 }
@@ -113,6 +115,13 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	defer p.dismiss()
 	watching.Go(func() { p.observer.run(ctx) })
 	watching.Go(func() { p.show(ctx) })
+	if cfg.Dashboard != "" {
+		page, err := p.page(ctx, &watching)
+		if err != nil {
+			return report, err
+		}
+		p.say("open %s in a browser", page)
+	}
 
 	if err := p.perform(ctx, cancel); err != nil {
 		return report, err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
+	"github.com/countoff/countoff/framework/status/dashboard"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 )
 
@@ -32,6 +34,24 @@ func (p *play) say(format string, args ...any) {
 	if p.cfg.Show.Screen == nil {
 		fmt.Fprintln(p.cfg.Show.Out, line)
 	}
+}
+
+// page serves the play to browsers until ctx ends, and returns where.
+func (p *play) page(ctx context.Context, running *sync.WaitGroup) (string, error) {
+	board, err := dashboard.New(dashboard.Of(p.store.Client, p.store.Name))
+	if err != nil {
+		return "", err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Dashboard)
+	if err != nil {
+		return "", fmt.Errorf("demo: the dashboard: %w", err)
+	}
+	running.Go(func() {
+		if err := board.Serve(ctx, l, board); err != nil {
+			p.say("the dashboard has ended: %v", err)
+		}
+	})
+	return fmt.Sprintf("http://%s/", l.Addr()), nil
 }
 
 // show draws until ctx ends: the map five times a second, or a line each second.

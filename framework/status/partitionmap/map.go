@@ -35,7 +35,7 @@ type Map struct {
 // Lines draws s.
 func (m *Map) Lines(s status.Status) []string {
 	m.meet(s.Peers)
-	lines := []string{m.headline(s)}
+	lines := []string{Headline(s)}
 	for _, f := range s.Findings { // where a screen that is too short for all cuts them last
 		lines = append(lines, "  WRONG  "+f.String())
 	}
@@ -62,7 +62,7 @@ func (m *Map) rest(s status.Status) []string {
 	} else {
 		t := s.Totals()
 		dead := fmt.Sprint("dead ", t.Dead)
-		if s.Config.Hash == partition.Murmur2 && t.Dead == 0 { // Kafka's: the store has none of its letters
+		if DeadElsewhere(s) {
 			dead = fmt.Sprintf("dead: on a topic, see countoff dead list %s --kafka URL", s.Name)
 		}
 		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s", t.Pending, t.InFlight, t.Delayed, dead))
@@ -71,9 +71,15 @@ func (m *Map) rest(s status.Status) []string {
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
 	}
 	if s.Barrier != nil {
-		lines = append(lines, barrier(*s.Barrier)...)
+		lines = append(lines, Barrier(*s.Barrier)...)
 	}
 	return lines
+}
+
+// DeadElsewhere reports whether the dead letters of a name may be on a topic: it is Kafka's, and the store has
+// none of them.
+func DeadElsewhere(s status.Status) bool {
+	return s.Config.Hash == partition.Murmur2 && s.Totals().Dead == 0
 }
 
 // WhyUnknown says why it is not known what the partitions of a name hold, whose keys are hashed so.
@@ -85,7 +91,8 @@ func WhyUnknown(hash partition.Hash) string {
 	return unsaid + ", or it is kept in Kafka what of the topic is done: kafka-consumer-groups shows it then"
 }
 
-func (m *Map) headline(s status.Status) string {
+// Headline says in one line how name, peers and partitions stand.
+func Headline(s status.Status) string {
 	count := map[string]int{}
 	for _, p := range s.Partitions {
 		count[p.State]++
@@ -138,6 +145,39 @@ func (m *Map) grid(s status.Status) []string {
 	return lines
 }
 
+// Hues is how many colours peers have.
+const Hues = 10
+
+// A Mark is what stands in a map for one partition.
+type Mark struct {
+	Text string
+	Hue  int // its owner's, below Hues; -1: nobody's, or of two
+}
+
+// Marks returns the marks of s.Partitions: a map for something else than a terminal.
+func (m *Map) Marks(s status.Status) []Mark {
+	m.meet(s.Peers)
+	marks := make([]Mark, len(s.Partitions))
+	for i, p := range s.Partitions {
+		marks[i] = Mark{Text: m.mark(p.Held), Hue: m.hue(p.Held)}
+	}
+	return marks
+}
+
+// Peer returns the mark of a peer that was in what was drawn last.
+func (m *Map) Peer(s partition.Session) Mark {
+	return Mark{Text: m.letter(s), Hue: m.letters[s] % Hues}
+}
+
+// hue is the number of the colour of one partition.
+func (m *Map) hue(h status.Held) int {
+	switch h.State {
+	case status.Owned, status.Moving, status.Opening:
+		return m.Peer(h.Session).Hue
+	}
+	return -1
+}
+
 // mark is what stands for one partition.
 func (m *Map) mark(h status.Held) string {
 	switch h.State {
@@ -161,7 +201,7 @@ func (m *Map) peers(s status.Status) []string {
 			index = fmt.Sprint(p.Index)
 		}
 		line := fmt.Sprintf("  %s %5s  %-8s %6d %10d  %7s",
-			Column(m.letter(p.Session)+" "+Column(p.ID, 0, 22), 24, 25), index, state(p), p.Weight, p.Partitions, lease(p.Lease()))
+			Column(m.letter(p.Session)+" "+Column(p.ID, 0, 22), 24, 25), index, State(p), p.Weight, p.Partitions, lease(p.Lease()))
 		if len(p.Tags) > 0 {
 			line += "  has " + strings.Join(p.Tags, ", ")
 		}
@@ -182,16 +222,16 @@ func lease(left time.Duration) string {
 	return Seconds(left)
 }
 
-// state is that of the peer, or that a live one is unwell.
-func state(p status.Peer) string {
+// State is that of the peer, or that a live one is unwell.
+func State(p status.Peer) string {
 	if p.Unwell && p.State == status.Live {
 		return "unwell"
 	}
 	return p.State
 }
 
-// barrier says who has arrived at a closed barrier, and who is waited for.
-func barrier(b status.Barrier) []string {
+// Barrier says who has arrived at a closed barrier, and who is waited for.
+func Barrier(b status.Barrier) []string {
 	head := fmt.Sprintf("  barrier: nobody works under roll %d before all have stopped", b.Roll)
 	if b.ForMS >= 0 {
 		head += fmt.Sprintf(", for %s now", Seconds(time.Duration(b.ForMS)*time.Millisecond))
@@ -267,10 +307,8 @@ func (m *Map) paint(h status.Held, mark string, cell int) string {
 	if !m.Colour {
 		return text
 	}
-	switch h.State {
-	case status.Owned, status.Moving, status.Opening:
-		colours := []int{32, 36, 33, 35, 34, 92, 96, 93, 95, 94}
-		return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colours[m.letters[h.Session]%len(colours)], text)
+	if hue := m.hue(h); hue >= 0 {
+		return fmt.Sprintf("\x1b[%dm%s\x1b[0m", [Hues]int{32, 36, 33, 35, 34, 92, 96, 93, 95, 94}[hue], text)
 	}
 	return "\x1b[1;31m" + text + "\x1b[0m"
 }

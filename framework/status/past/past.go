@@ -1,4 +1,5 @@
-// Package past prints the history of a name: for people, and for scripts.
+// Package past prints the history of a name: for people, and for scripts. `countoff history`
+// and the dashboard tell it in the same words.
 package past
 
 import (

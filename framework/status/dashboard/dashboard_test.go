@@ -1,0 +1,605 @@
+package dashboard
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// evil is what others may have written into an id, a tag or a reason.
+const evil = `<script src=x></script>"'&` + "\x1b[2J"
+
+// sample is a name in which there is something of everything.
+func sample(name string, round int) status.Status {
+	s := status.Status{
+		Name: name, Roll: status.Roll{Version: uint64(7 + round), Replicas: 3}, TakeoverMS: 5100,
+		Peers: []status.Peer{
+			{ID: "ann", Session: "a", State: status.Live, Weight: 2, Partitions: 3, LeaseMS: 1900 - 100*int64(round), Tags: []string{"gpu", evil}},
+			{ID: evil, Session: "b", Index: 1, State: status.Expired, Weight: 1},
+			{ID: "cid", Session: "c", Index: -1, State: "gone", Unwell: true},
+		},
+		Findings: []status.Finding{{Kind: "unowned", Partitions: []partition.ID{3}, Text: "nobody owns it: " + evil}},
+		Barrier:  &status.Barrier{Roll: 7, Arrived: []string{"ann"}, Behind: []status.Behind{{Peer: evil, Roll: 6}}},
+		Units: []status.Unit{
+			{Held: status.Held{State: status.Owned, Owner: "ann"}, Name: "inbox", Pending: 2},
+			{Held: status.Held{State: status.Unowned}, Name: "outbox", Trouble: evil},
+		},
+		Table: map[string][]string{"ann": {"https://example.com/" + evil}, "_": slices.Repeat([]string{"u"}, mostUnits+2)},
+	}
+	for i, h := range []status.Held{
+		{State: status.Owned, Owner: "ann", Epoch: 5, Session: "a"},
+		{State: status.Moving, Owner: "ann", Epoch: 6, Session: "a"},
+		{State: status.Opening, Owner: evil, Epoch: 8, Session: "b"},
+		{State: status.Unowned},
+		{State: status.Double, Owner: evil, Epoch: 9, Session: "b"},
+		{State: status.Owned, Owner: "ann", Epoch: 10, Session: "a"},
+	} {
+		h.ID = partition.ID(i)
+		p := status.Partition{Held: h}
+		if i == 5 {
+			p.Pending, p.Dead = 3*round, 1
+		}
+		s.Partitions = append(s.Partitions, p)
+	}
+	return s
+}
+
+// A store is what boards of the tests look at.
+type store struct {
+	mu    sync.Mutex
+	round int
+	looks int
+	err   error
+	more  int // partitions
+}
+
+func (s *store) config() Config {
+	return Config{
+		List: func(context.Context) ([]string, error) { return []string{"billing", "mails"}, nil },
+		Read: func(_ context.Context, name string) (status.Status, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.looks++
+			if name != "billing" && name != "mails" {
+				return status.Status{}, fmt.Errorf("%s: %w", name, redisconfig.ErrNone)
+			}
+			found := sample(name, s.round)
+			for i := range s.more {
+				found.Partitions = append(found.Partitions, status.Partition{Held: status.Held{ID: partition.ID(6 + i), State: status.Unowned}})
+			}
+			return found, s.err
+		},
+		History: func(_ context.Context, _ string, limit int) (machine.History, error) {
+			if limit != told {
+				return nil, fmt.Errorf("history of %d", limit)
+			}
+			return machine.History{{What: machine.Came, Peer: evil, At: time.Unix(1_700_000_000, 0)}, {What: machine.Made, At: time.Unix(1_700_000_001, 0)}}, nil
+		},
+	}
+}
+
+func (s *store) change(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *store) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looks
+}
+
+func newBoard(t *testing.T, cfg Config) *Board {
+	t.Helper()
+	b, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// get is what h answers.
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// A feed is the stream of a page.
+type feed struct {
+	events *bufio.Reader
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// A wire writes to whoever reads; it has no deadlines.
+type wire struct {
+	head http.Header
+	io.Writer
+}
+
+func (w wire) Header() http.Header { return w.head }
+func (w wire) WriteHeader(int)     {}
+func (w wire) Flush()              {}
+
+func open(t *testing.T, h http.Handler, path string) *feed {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	f := &feed{bufio.NewReader(r), cancel, make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		defer w.Close()
+		h.ServeHTTP(wire{http.Header{}, w}, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	}()
+	stop := context.AfterFunc(ctx, func() { r.Close() })
+	t.Cleanup(func() {
+		cancel()
+		stop()
+		<-f.done
+	})
+	return f
+}
+
+// next is the next event: what to put where.
+func (f *feed) next(t *testing.T) (changes [][2]string) {
+	t.Helper()
+	line, err := f.events.ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, ok := bytes.CutPrefix(line, []byte("data: "))
+	if !ok {
+		t.Fatalf("event %q", line)
+	}
+	if err := json.Unmarshal(data, &changes); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.events.ReadBytes('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return changes
+}
+
+// What others have written is text, whatever it is, and everything in a page can be drawn.
+func TestPageWithTextOfOthers(t *testing.T) {
+	t.Parallel()
+	var s store
+	b := newBoard(t, s.config())
+	for _, path := range []string{"/", "/?name=billing"} {
+		code, page := get(t, b, path)
+		if code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, code, page)
+		}
+		for _, none := range []string{"<script src=x>", "\x1b", "dashboard: template", "ZgotmplZ", " style=", "onclick"} {
+			if strings.Contains(page, none) {
+				t.Errorf("%s has %q in it:\n%s", path, none, page)
+			}
+		}
+	}
+	_, page := get(t, b, "/?name=billing")
+	for _, want := range []string{
+		"&lt;script", "ann@5", "nobody owns it", "roll 7 before all have stopped", "waits for", "inbox", "and 2 more",
+		"the name was made", `<i id="c1" class="moving l0 h0" data-peer="A"`, `<i id="c3" class="unowned l0" data-peer=""`, "takeover within", "5.1 s",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
+// A page to which everything was done that its stream said is the page that is served then.
+func TestStreamBringsAPageUpToDate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b := newBoard(t, s.config())
+		_, page := get(t, b, "/?name=billing")
+		f := open(t, b, "/events?name=billing")
+		standing := map[string]string{}
+		apply := func() (ids []string) {
+			for _, change := range f.next(t) {
+				id, html := change[0], change[1]
+				ids = append(ids, id)
+				old, ok := standing[id]
+				if !ok {
+					old = html // the first event brings what may be there already
+				}
+				if id == "map" { // cells of it may have changed since
+					old = regexp.MustCompile(`<div id="map".*?</div>`).FindString(page)
+				}
+				if strings.Count(page, old) != 1 {
+					t.Fatalf("%s stands %d times in the page:\n%s\n%s", id, strings.Count(page, old), old, page)
+				}
+				page = strings.Replace(page, old, html, 1)
+				if id == "map" {
+					for _, cell := range regexp.MustCompile(`<i id="(c\d+)".*?</i>`).FindAllStringSubmatch(html, -1) {
+						standing[cell[1]] = cell[0]
+					}
+				}
+				standing[id] = html
+			}
+			return ids
+		}
+		same := func() {
+			t.Helper()
+			if _, now := get(t, b, "/?name=billing"); page != now {
+				t.Errorf("the page is\n%s\nwant\n%s", page, now)
+			}
+		}
+		apply()
+		same()
+		if ids := apply(); len(ids) != 0 {
+			t.Errorf("nothing has changed, and the stream says %v", ids)
+		}
+		s.change(func() { s.round = 1 })
+		if ids := apply(); !slices.Equal(ids, []string{"headline", "sums", "peers", "busy", "c5"}) {
+			t.Errorf("a round later the stream says %v", ids)
+		}
+		same()
+		s.change(func() { s.err = errors.New("the store is away") })
+		if ids := apply(); !slices.Equal(ids, []string{"wrong"}) {
+			t.Errorf("while the store is away the stream says %v", ids)
+		}
+		same()
+		if !strings.Contains(page, "the store is away") || !strings.Contains(page, "ann@5") {
+			t.Errorf("while the store is away the page is\n%s", page)
+		}
+		s.change(func() { s.err, s.more = nil, 2 })
+		if ids := apply(); !slices.Contains(ids, "map") {
+			t.Errorf("with more partitions the stream says %v", ids)
+		}
+		if !strings.Contains(page, `id="c7"`) || strings.Contains(page, "the store is away") {
+			t.Errorf("with more partitions the page is\n%s", page)
+		}
+	})
+}
+
+// However many look, the store is asked once each second, and not at all when they have gone.
+func TestLooksAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b := newBoard(t, s.config())
+		var feeds []*feed
+		for range 20 {
+			f := open(t, b, "/events?name=billing")
+			feeds = append(feeds, f)
+			time.Sleep(7 * time.Millisecond) // of fake time: they do not come together
+		}
+		const seconds = 10
+		var all sync.WaitGroup
+		for _, f := range feeds {
+			all.Go(func() {
+				for range seconds {
+					f.next(t)
+				}
+			})
+		}
+		all.Wait()
+		if n := s.count(); n < seconds || n > seconds+2 {
+			t.Errorf("%d looks in %d s", n, seconds)
+		}
+		for _, f := range feeds {
+			f.cancel()
+			<-f.done
+		}
+		before := s.count()
+		time.Sleep(time.Hour)
+		if n := s.count(); n != before {
+			t.Errorf("%d looks while nobody looked", n-before)
+		}
+	})
+}
+
+// A name whose looks take long keeps the store busy for a quarter of the time at most.
+func TestLooksThatTakeLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		read := cfg.Read
+		cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+			time.Sleep(2 * time.Second) // of fake time
+			return read(ctx, name)
+		}
+		f := open(t, newBoard(t, cfg), "/events?name=billing")
+		for began := time.Now(); time.Since(began) < time.Minute; {
+			f.next(t)
+		}
+		if n := s.count(); n < 7 || n > 9 {
+			t.Errorf("%d looks of 2 s in a minute", n)
+		}
+	})
+}
+
+// Who waits for a look that somebody else takes goes when he likes, and the look is the others' all the same.
+func TestWhoLeavesTakesNoLookAlong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		read, slow := cfg.Read, make(chan struct{})
+		cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+			select {
+			case <-slow:
+			case <-ctx.Done():
+				return status.Status{}, ctx.Err()
+			}
+			return read(ctx, name)
+		}
+		b := newBoard(t, cfg)
+		first := open(t, b, "/events?name=billing")
+		synctest.Wait()
+		second := open(t, b, "/events?name=billing")
+		synctest.Wait()
+		second.cancel()
+		<-second.done
+		first.cancel()
+		third := open(t, b, "/events?name=billing")
+		synctest.Wait()
+		close(slow)
+		if changes := third.next(t); len(changes) == 0 || s.count() != 1 {
+			t.Errorf("%d looks, and the third sees %v", s.count(), changes)
+		}
+	})
+}
+
+// A store that does not answer is told of, and keeps a page no longer than the timeout.
+func TestStoreThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		cfg.Read = func(ctx context.Context, _ string) (status.Status, error) {
+			<-ctx.Done()
+			return status.Status{}, fmt.Errorf("status: %w", ctx.Err())
+		}
+		cfg.Timeout = 3 * time.Second
+		b := newBoard(t, cfg)
+		began := time.Now()
+		for _, path := range []string{"/?name=billing", "/status.json?name=billing", "/history.json?name=billing", "/map.txt?name=billing"} {
+			code, page := get(t, b, path)
+			if code != http.StatusServiceUnavailable || !strings.Contains(page, "deadline exceeded") {
+				t.Errorf("%s: %d %s", path, code, page)
+			}
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > 16*time.Second {
+			t.Errorf("four looks took %v", took)
+		}
+		if _, page := get(t, b, "/"); !strings.Contains(page, "deadline exceeded") {
+			t.Errorf("the list of names is\n%s", page)
+		}
+	})
+}
+
+func TestSameAsJSONAndText(t *testing.T) {
+	t.Parallel()
+	var s store
+	cfg := s.config()
+	cfg.Names = []string{"billing"} // then none needs to be asked for
+	b := newBoard(t, cfg)
+	var got, want any
+	_, body := get(t, b, "/status.json")
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(sample("billing", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("status.json is\n%v\nwant\n%v", got, want)
+	}
+	if _, body := get(t, b, "/history.json"); !strings.Contains(body, `"what":"made"`) {
+		t.Errorf("history.json is %s", body)
+	}
+	_, body = get(t, b, "/map.txt")
+	var m partitionmap.Map
+	if want := strings.Join(m.Lines(sample("billing", 0)), "\n"); !strings.HasPrefix(body, want) {
+		t.Errorf("map.txt is\n%s\nwant\n%s", body, want)
+	}
+}
+
+// Names that are not there, or not for those who look here, are not found; who guesses at names leaves nothing behind.
+func TestNamesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	var s store
+	cfg := s.config()
+	b := newBoard(t, cfg)
+	for _, name := range []string{"nope", "%2e%2e%2f", "a%00b"} {
+		for _, path := range []string{"/", "/events", "/status.json", "/history.json", "/map.txt"} {
+			if code, body := get(t, b, path+"?name="+name); code != http.StatusNotFound || !strings.Contains(body, "name") {
+				t.Errorf("%s of %s: %d %s", path, name, code, body)
+			}
+		}
+	}
+	if len(b.views) != 0 {
+		t.Errorf("the board keeps %v", b.views)
+	}
+	cfg.Names = []string{"mails", "elsewhere"}
+	b = newBoard(t, cfg)
+	if code, body := get(t, b, "/?name=billing"); code != http.StatusNotFound || !strings.Contains(body, "not among") {
+		t.Errorf("a name that is not shown: %d %s", code, body)
+	}
+	if code, body := get(t, b, "/"); code != http.StatusOK || !strings.Contains(body, "mails") || strings.Contains(body, "billing") ||
+		!strings.Contains(body, "no configuration yet") {
+		t.Errorf("names that are shown: %d %s", code, body)
+	}
+}
+
+// A name that is destroyed while somebody looks at it says so on the page, and may come back.
+func TestNameThatIsDestroyed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b := newBoard(t, s.config())
+		f := open(t, b, "/events?name=billing")
+		f.next(t)
+		s.change(func() { s.err = redisconfig.ErrNone })
+		if changes := f.next(t); len(changes) != 1 || !strings.Contains(changes[0][1], "no configuration yet") {
+			t.Errorf("the stream says %v", changes)
+		}
+		s.change(func() { s.err = nil })
+		if changes := f.next(t); len(changes) == 0 || strings.Contains(fmt.Sprint(changes), "no configuration yet") {
+			t.Errorf("when it is back the stream says %v", changes)
+		}
+	})
+}
+
+func TestListOfNames(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg, asked := s.config(), 0
+		list := cfg.List
+		cfg.List = func(ctx context.Context) ([]string, error) {
+			if asked++; asked == 1 {
+				return nil, errors.New("the store is away")
+			}
+			return list(ctx)
+		}
+		b := newBoard(t, cfg)
+		f := open(t, b, "/events")
+		if changes := f.next(t); !strings.Contains(fmt.Sprint(changes), "the store is away") {
+			t.Errorf("the stream says %v", changes)
+		}
+		for range 7 { // 35 s
+			f.next(t)
+		}
+		if asked != 3 {
+			t.Errorf("names were looked for %d times in 35 s", asked)
+		}
+		if _, page := get(t, b, "/"); !strings.Contains(page, `<a href="?name=billing">`) || !strings.Contains(page, `<a href="?name=mails">`) {
+			t.Errorf("the list is\n%s", page)
+		}
+	})
+	cfg := Config{List: func(context.Context) ([]string, error) { return nil, nil }, Read: func(context.Context, string) (status.Status, error) { panic("no name") }}
+	if _, page := get(t, newBoard(t, cfg), "/"); !strings.Contains(page, "No names yet") {
+		t.Errorf("without names the page is\n%s", page)
+	}
+}
+
+// All links hold below any path.
+func TestBelowAnotherPath(t *testing.T) {
+	t.Parallel()
+	var s store
+	mux := http.NewServeMux()
+	mux.Handle("GET /ops/board/", http.StripPrefix("/ops/board", newBoard(t, s.config())))
+	for _, path := range []string{"", "?name=billing"} {
+		code, page := get(t, mux, "/ops/board/"+path)
+		links := regexp.MustCompile(`(?:href|src|data-events)="([^"]*)"`).FindAllStringSubmatch(page, -1)
+		if code != http.StatusOK || len(links) < 4 {
+			t.Fatalf("%d, links %q", code, links)
+		}
+		for _, link := range links {
+			if strings.HasPrefix(link[1], "events") {
+				open(t, mux, "/ops/board/"+link[1]).next(t)
+				continue
+			}
+			if code, body := get(t, mux, "/ops/board/"+strings.TrimPrefix(link[1], ".")); code != http.StatusOK {
+				t.Errorf("%s: %d %s", link[1], code, body)
+			}
+		}
+	}
+}
+
+// Streams do not keep a server from shutting down.
+func TestCloseEndsStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b := newBoard(t, s.config())
+		one, all := open(t, b, "/events?name=billing"), open(t, b, "/events")
+		one.next(t)
+		all.next(t)
+		b.Close()
+		<-one.done
+		<-all.done
+		if code, _ := get(t, b, "/?name=billing"); code != http.StatusOK {
+			t.Errorf("after Close: %d", code)
+		}
+	})
+}
+
+// What the script and the style speak of is there.
+func TestFilesFitTogether(t *testing.T) {
+	t.Parallel()
+	var s store
+	b := newBoard(t, s.config())
+	_, page := get(t, b, "/?name=billing")
+	_, script := get(t, b, "/live.js")
+	_, css := get(t, b, "/style.css")
+	for _, id := range regexp.MustCompile(`getElementById\("(.*?)"\)`).FindAllStringSubmatch(script, -1) {
+		if !strings.Contains(page, `id="`+id[1]+`"`) {
+			t.Errorf("the script wants an element %q", id[1])
+		}
+	}
+	var classes []string
+	for _, attribute := range regexp.MustCompile(`class="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		classes = append(classes, strings.Fields(attribute[1])...)
+	}
+	for i := range partitionmap.Hues {
+		classes = append(classes, fmt.Sprint("h", i))
+	}
+	for i := 1; i <= 5; i++ {
+		classes = append(classes, fmt.Sprint("l", i))
+	}
+	for _, class := range classes {
+		if class != "l0" && class != status.Owned && !strings.Contains(css, "."+class) {
+			t.Errorf("the style does not know the class %q", class)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	for holds, want := range map[int]int{-1: 0, 0: 0, 1: 1, 7: 1, 8: 2, 63: 2, 64: 3, 511: 3, 512: 4, 4095: 4, 4096: 5, 1 << 40: 5} {
+		if got := load(status.Partition{Pending: holds}); got != want {
+			t.Errorf("the bar of one that holds %d is %d high, want %d", holds, got, want)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{Every: time.Millisecond, Timeout: -1})
+	for _, want := range []string{"no Names and no List", "Read is nil", "every 1ms", "timeout -1ns"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	if _, err := New(Config{Names: []string{"a b"}, Read: status.Place{}.Read}); err == nil || !strings.Contains(err.Error(), `"a b"`) {
+		t.Errorf("a name that is none: %v", err)
+	}
+}

@@ -1,0 +1,243 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/framework/status/past"
+)
+
+// Serve serves h, which is b itself or b behind checks and beside other pages, until ctx ends. It
+// returns nil then, or what keeps it from serving, and l is closed.
+func (b *Board) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	b.Close() // no stream ends by itself
+	const rest = 2 * time.Second
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), rest)
+	defer cancel()
+	var err error
+	if server.Shutdown(last) != nil {
+		err = server.Close() // pages that wait for a store that does not answer
+	}
+	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+// routes are the paths of a board. All lie in one folder, so that the links between them hold wherever it
+// is mounted.
+func (b *Board) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", b.page)
+	mux.HandleFunc("GET /events", b.events)
+	mux.HandleFunc("GET /status.json", b.one(func(w http.ResponseWriter, v *view) { writeJSON(w, http.StatusOK, v.status) }))
+	mux.HandleFunc("GET /history.json", b.one(func(w http.ResponseWriter, v *view) {
+		entries := []past.Entry{}
+		for _, e := range v.history {
+			entries = append(entries, past.EntryOf(e))
+		}
+		writeJSON(w, http.StatusOK, entries)
+	}))
+	mux.HandleFunc("GET /map.txt", b.one(func(w http.ResponseWriter, v *view) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(v.text)) // who is gone reads nothing
+	}))
+	for _, name := range []string{"style.css", "live.js"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, name) })
+	}
+	return mux
+}
+
+// ServeHTTP serves, below the path of the board: a page of all names, and with ?name= of one;
+// status.json, history.json and map.txt of a name; and what these need.
+func (b *Board) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	// Whatever stands in an id or a reason, it is no script here, and no other page frames this one.
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	b.mux.ServeHTTP(w, r)
+}
+
+// name is what a request is about; empty: all.
+func (b *Board) name(r *http.Request) string {
+	name := r.URL.Query().Get("name")
+	if name == "" && len(b.cfg.Names) == 1 {
+		return b.cfg.Names[0]
+	}
+	return name
+}
+
+func (b *Board) page(w http.ResponseWriter, r *http.Request) {
+	name, code := b.name(r), http.StatusOK
+	var html string
+	if name == "" {
+		html = drawn("overview", struct{ List template.HTML }{template.HTML(b.overview(r.Context()))}) //nolint:gosec // it was drawn by a template
+	} else {
+		v, err := b.look(r.Context(), name)
+		if err != nil {
+			http.Error(w, partitionmap.Printable(err.Error()), codeOf(err))
+			return
+		}
+		if !v.seen {
+			code = http.StatusServiceUnavailable
+		}
+		html = drawn("page", v)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(html)) // who is gone reads nothing
+}
+
+// one answers with what write makes of the look at the name that is asked for.
+func (b *Board) one(write func(http.ResponseWriter, *view)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := b.look(r.Context(), b.name(r))
+		code := http.StatusServiceUnavailable
+		if err != nil {
+			code = codeOf(err)
+		} else {
+			err = v.err
+		}
+		if err != nil {
+			writeJSON(w, code, map[string]string{"error": err.Error()})
+			return
+		}
+		write(w, v)
+	}
+}
+
+// codeOf is the code of a look that showed nothing.
+func codeOf(err error) int {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusNotFound
+}
+
+func writeJSON(w http.ResponseWriter, code int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(value) // who is gone reads nothing
+}
+
+// overview is the list of all names.
+func (b *Board) overview(ctx context.Context) string {
+	var list struct {
+		Fault string
+		Rows  []template.HTML
+	}
+	names, err := b.names(ctx)
+	if err != nil {
+		list.Fault = partitionmap.Printable(err.Error())
+	}
+	list.Rows = make([]template.HTML, len(names))
+	const atOnce = 8
+	turns := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			v, err := b.look(ctx, name)
+			if err != nil { // it may just have been destroyed
+				v = (*view)(nil).next(name, status.Status{}, nil, err, time.Time{})
+			}
+			list.Rows[i] = template.HTML(v.row) //nolint:gosec // it was drawn by a template
+		})
+	}
+	all.Wait()
+	return drawn("list", list)
+}
+
+// events streams what changes on a page.
+func (b *Board) events(w http.ResponseWriter, r *http.Request) {
+	name := b.name(r)
+	if name == "" {
+		shown := ""
+		// All names are more to look at than one.
+		b.stream(w, r, 5*b.cfg.Every, func(ctx context.Context) [][2]string {
+			was := shown
+			if shown = b.overview(ctx); shown == was {
+				return nil
+			}
+			return [][2]string{{"list", shown}}
+		})
+		return
+	}
+	shown, err := b.look(r.Context(), name)
+	if err != nil {
+		http.Error(w, partitionmap.Printable(err.Error()), codeOf(err))
+		return
+	}
+	var sent *view // the page may be older than what is shown now
+	b.stream(w, r, b.cfg.Every, func(ctx context.Context) [][2]string {
+		if sent != nil {
+			v, err := b.look(ctx, name)
+			if err != nil { // it was destroyed, and may come back
+				v = sent.next(name, status.Status{}, nil, err, time.Now())
+			}
+			shown = v
+		}
+		changes := shown.since(sent)
+		sent = shown
+		return changes
+	})
+}
+
+// patience is how long a browser may take to read an event.
+const patience = 30 * time.Second
+
+// stream sends what changes returns, again and again. Nothing new is an event too: so a page knows that it is not old.
+func (b *Board) stream(w http.ResponseWriter, r *http.Request, every time.Duration, changes func(context.Context) [][2]string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies of nginx keep events back
+	response := http.NewResponseController(w)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		var event bytes.Buffer
+		event.WriteString("data: ")
+		encoder := json.NewEncoder(&event)
+		encoder.SetEscapeHTML(false) // it is not in a page: half the size
+		list := changes(r.Context())
+		if r.Context().Err() != nil {
+			return
+		}
+		if list == nil {
+			list = [][2]string{}
+		}
+		_ = encoder.Encode(list) // texts can be encoded
+		event.WriteString("\n")
+		// Of a server that knows no deadlines its own hold.
+		_ = response.SetWriteDeadline(time.Now().Add(patience))
+		if _, err := w.Write(event.Bytes()); err != nil || response.Flush() != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-b.closed.Done():
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
