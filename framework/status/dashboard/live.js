@@ -35,8 +35,8 @@ document.addEventListener("visibilitychange", () => {
 setInterval(() => {
   const silent = Math.round((Date.now() - heard) / 1000);
   const told = document.getElementById("silence");
-  told.hidden = silent < 5;
-  told.textContent = `no news for ${silent} s: the dashboard does not answer, what is shown is old`;
+  told.hidden = silent < 5 + 2 * document.body.dataset.pace; // which is in seconds
+  told.textContent = `no news for ${silent} s: what is shown is old`;
 }, 1000);
 
 // The partitions of the peer that the pointer is at, and the peer of the partition.

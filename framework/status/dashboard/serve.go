@@ -90,7 +90,10 @@ func (b *Board) page(w http.ResponseWriter, r *http.Request) {
 	name, code := b.name(r), http.StatusOK
 	var html string
 	if name == "" {
-		html = drawn("overview", struct{ List template.HTML }{template.HTML(b.overview(r.Context()))}) //nolint:gosec // it was drawn by a template
+		html = drawn("overview", struct {
+			List template.HTML
+			Pace float64
+		}{template.HTML(b.overview(r.Context())), b.slower().Seconds()}) //nolint:gosec // it was drawn by a template
 	} else {
 		v, err := b.look(r.Context(), name)
 		if err != nil {
@@ -100,7 +103,10 @@ func (b *Board) page(w http.ResponseWriter, r *http.Request) {
 		if !v.seen {
 			code = http.StatusServiceUnavailable
 		}
-		html = drawn("page", v)
+		html = drawn("page", struct {
+			*view
+			Pace float64 // seconds between two events
+		}{v, b.cfg.Every.Seconds()})
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
@@ -139,6 +145,9 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	_ = json.NewEncoder(w).Encode(value) // who is gone reads nothing
 }
 
+// slower is how often the list of all names is brought up to date, which are more to look at than one.
+func (b *Board) slower() time.Duration { return 5 * b.cfg.Every }
+
 // overview is the list of all names.
 func (b *Board) overview(ctx context.Context) string {
 	var list struct {
@@ -173,8 +182,7 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	name := b.name(r)
 	if name == "" {
 		shown := ""
-		// All names are more to look at than one.
-		b.stream(w, r, 5*b.cfg.Every, func(ctx context.Context) [][2]string {
+		b.stream(w, r, b.slower(), func(ctx context.Context) [][2]string {
 			was := shown
 			if shown = b.overview(ctx); shown == was {
 				return nil
