@@ -102,7 +102,7 @@ var rooms = map[string][]string{
 	"framework/status/partitionmap": {"framework/status", "partition", xTerm, xText},
 	"framework/status/past":         {"partition", "transition/machine"},
 	"framework/status/dashboard": {"framework/status", "framework/status/partitionmap", "framework/status/past", "partition", "partition/redisconfig",
-		"transition/machine", "transition/redisledger", goRedis},
+		"transition/coverage", "transition/machine", "transition/redisledger", goRedis},
 	"framework/program/exit":    {"partition", "transition/redisledger", cobra, goRedis},
 	"framework/program/flagenv": {cobra, pflag},
 	"framework/program/signals": {},

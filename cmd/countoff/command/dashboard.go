@@ -29,8 +29,9 @@ func dashboardCommand(stores Stores) *cobra.Command {
 		Use:   "dashboard [NAME...]",
 		Short: "the same in a browser: a live map, for all names or those that are given",
 		Long: `Serves a page with the live map of each name, its peers, what waits where, what is wrong
-and what happened; with the same as JSON and as text. It only reads. Whoever reaches
-the address sees it: give a login, or leave the address at this machine.
+and what happened; with the same as JSON, as text and as metrics of Prometheus. It only
+reads. Whoever reaches the address sees it: give a login, or leave the address at this
+machine.
 
   countoff dashboard                                  all names of the store
   countoff dashboard mail-sender                      one, and no other

@@ -59,6 +59,7 @@ func (b *Board) routes() *http.ServeMux {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte(v.text)) // who is gone reads nothing
 	}))
+	mux.HandleFunc("GET /metrics", b.metrics)
 	for _, name := range []string{"style.css", "live.js"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, name) })
 	}
@@ -66,7 +67,7 @@ func (b *Board) routes() *http.ServeMux {
 }
 
 // ServeHTTP serves, below the path of the board: a page of all names, and with ?name= of one;
-// status.json, history.json and map.txt of a name; and what these need.
+// status.json, history.json and map.txt of a name; metrics of all, for Prometheus; and what these need.
 func (b *Board) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	// Whatever stands in an id or a reason, it is no script here, and no other page frames this one.
@@ -148,17 +149,13 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 // slower is how often the list of all names is brought up to date, which are more to look at than one.
 func (b *Board) slower() time.Duration { return 5 * b.cfg.Every }
 
-// overview is the list of all names.
-func (b *Board) overview(ctx context.Context) string {
-	var list struct {
-		Fault string
-		Rows  []template.HTML
-	}
+// views are those of all names, in their order.
+func (b *Board) views(ctx context.Context) ([]*view, error) {
 	names, err := b.names(ctx)
 	if err != nil {
-		list.Fault = partitionmap.Printable(err.Error())
+		return nil, err
 	}
-	list.Rows = make([]template.HTML, len(names))
+	views := make([]*view, len(names))
 	const atOnce = 8
 	turns := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
@@ -170,10 +167,26 @@ func (b *Board) overview(ctx context.Context) string {
 			if err != nil { // it may just have been destroyed
 				v = (*view)(nil).next(name, status.Status{}, nil, err, time.Time{})
 			}
-			list.Rows[i] = template.HTML(v.row) //nolint:gosec // it was drawn by a template
+			views[i] = v
 		})
 	}
 	all.Wait()
+	return views, nil
+}
+
+// overview is the list of all names.
+func (b *Board) overview(ctx context.Context) string {
+	var list struct {
+		Fault string
+		Rows  []template.HTML
+	}
+	views, err := b.views(ctx)
+	if err != nil {
+		list.Fault = partitionmap.Printable(err.Error())
+	}
+	for _, v := range views {
+		list.Rows = append(list.Rows, template.HTML(v.row)) //nolint:gosec // it was drawn by a template
+	}
 	return drawn("list", list)
 }
 
