@@ -103,7 +103,7 @@ func Headline(s status.Status) string {
 			peers++
 		}
 	}
-	text := fmt.Sprintf("%s  roll %d  %s  %d partitions: %d owned", s.Name, s.Roll.Version, plural(peers, "peer"), len(s.Partitions), count[status.Owned])
+	text := fmt.Sprintf("%s  roll %d  %s  %d partitions: %d owned", s.Name, s.Roll.Version, Plural(peers, "peer"), len(s.Partitions), count[status.Owned])
 	for _, state := range []string{status.Moving, status.Opening, status.Unowned, status.Double} {
 		if count[state] > 0 {
 			text += fmt.Sprintf(", %d %s", count[state], state)
@@ -352,7 +352,7 @@ func Table(s status.Status, all bool) []string {
 			if s.TasksUnknown {
 				more = ""
 			}
-			lines = append(lines, fmt.Sprintf("  %9s  %s %s%s (--all lists them)", "…", plural(n, "partition"), state, more))
+			lines = append(lines, fmt.Sprintf("  %9s  %s %s%s (--all lists them)", "…", Plural(n, "partition"), state, more))
 		}
 	}
 	return printable(lines)
@@ -374,7 +374,8 @@ func owner(h status.Held, least int) string {
 // Seconds prints a duration for people, to a tenth of a second.
 func Seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-func plural(n int, what string) string {
+// Plural is n of what, as in "1 peer" and "2 peers".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

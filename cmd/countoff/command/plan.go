@@ -1,0 +1,80 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/cmd/countoff/plan"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+)
+
+func planCommand(stores Stores) *cobra.Command {
+	var change plan.Change
+	var strategy string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "plan NAME",
+		Short: "which partitions would move with more peers or fewer; changes nothing",
+		Long: `Says what a change of who takes part would move, with the function by which the peers
+themselves share out: which partitions, from whom to whom, what runs in them now, and how
+many do not pause. It changes nothing.
+
+  countoff plan mail-sender --peers 12                 that many instead of those there are
+  countoff plan mail-sender --leave pod-3 --leave pod-4
+  countoff plan mail-sender --leave pod-3 --peers 5    five when that one has been replaced
+
+Where fewer are wanted, those with the highest indexes leave. Newcomers are like the last of
+the peers, with its weight and tags.`,
+		Args: cobra.ExactArgs(1),
+		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
+			var errs []error
+			wants := cmd.Flags().Changed("peers")
+			if wants && change.Peers < 1 {
+				errs = append(errs, fmt.Errorf("--peers %d: want at least 1", change.Peers))
+			}
+			if !wants && len(change.Leave) == 0 {
+				errs = append(errs, errors.New("nothing changes: give --peers, --leave or both"))
+			}
+			if strategy != "" {
+				var err error
+				if change.Strategy, err = partition.StrategyByName(strategy); err != nil {
+					errs = append(errs, fmt.Errorf("--strategy: %w", err))
+				}
+			}
+			return errors.Join(errs...)
+		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			place, err := at.of(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			s, err := place.Read(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			census, err := place.Census(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := plan.Of(census, s, change)
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(p)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(p.Lines(), "\n"))
+			return nil
+		}),
+	}
+	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many take part then")
+	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
+	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, gained, left, in_flight, drain_ms")
+	return cmd
+}

@@ -1,0 +1,235 @@
+// Package plan says what a change of the number of peers would move, before anybody makes it. It shares out
+// with the very function that the peers do, over who would be there then.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// A Change of who takes part.
+type Change struct {
+	Peers int      // how many there are to be; 0: as many as are left
+	Leave []string // ids of peers that leave
+	// Strategy is how the peers share out. Nil: as they say of themselves.
+	Strategy partition.Strategy
+}
+
+// A Plan is what `countoff plan --json` prints.
+type Plan struct {
+	Name     string `json:"name"`
+	Strategy string `json:"strategy"`
+	Assumed  bool   `json:"strategy_assumed,omitempty"` // no peer has said which
+	Now      int    `json:"peers_now"`
+	Then     int    `json:"peers_then"`
+	Peers    []Peer `json:"peers"`
+	Moves    []Move `json:"moves"` // from one peer to another; nobody else pauses
+	Stay     int    `json:"stay"`
+	// Gained are partitions that nobody has now and somebody has then; Left those that nobody has then.
+	Gained []partition.ID `json:"gained"`
+	Left   []partition.ID `json:"left"`
+	// InFlight is how many tasks run now in what moves: each move waits for its own. -1: unknown.
+	InFlight int `json:"in_flight"`
+	// DrainMS is how long a move waits for them at most; 0: no peer has said.
+	DrainMS int64 `json:"drain_ms"`
+	// ByID says that what moves depends on the ids that newcomers will have.
+	ByID bool `json:"by_id,omitempty"`
+}
+
+// A Peer is one that is there now, or then, or both.
+type Peer struct {
+	ID   string `json:"id"`
+	Now  int    `json:"now"`  // partitions that it has
+	Then int    `json:"then"` // that it is to have
+	Gone bool   `json:"leaves,omitempty"`
+	New  bool   `json:"joins,omitempty"`
+}
+
+// A Move is a partition that changes hands.
+type Move struct {
+	ID   partition.ID `json:"partition"`
+	From string       `json:"from"`
+	To   string       `json:"to"`
+}
+
+// Of returns what change would do to a name of which c is known, and s is what it looks like.
+func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
+	c = c.Apart()
+	there := present(c)
+	strategy, assumed, err := strategyOf(there, change.Strategy)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{
+		Name: s.Name, Strategy: strategy.Name(), Assumed: assumed, Now: len(there),
+		Peers: []Peer{}, Moves: []Move{}, Gained: []partition.ID{}, Left: []partition.ID{},
+	}
+	leaving, joining, err := change.of(there)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Then = len(there) - len(leaving) + len(joining)
+	p.ByID = len(joining) > 0 && (p.Strategy == partition.Rendezvous{}.Name() || p.Strategy == partition.Ring{}.Name())
+
+	future := c
+	future.Sessions = append(slices.Clone(there), joining...)
+	for i, seat := range future.Sessions {
+		if slices.Contains(leaving, seat.Session) {
+			future.Sessions[i].State = machine.Leaving
+		}
+	}
+	future.Grace, future.Membership = 0, c.Roll.Membership+1
+	next, _, _ := machine.NextRoll(future, strategy)
+	then := map[partition.ID]partition.Session{}
+	for _, m := range next.Members {
+		for _, id := range m.Partitions {
+			then[id] = m.Session
+		}
+	}
+	p.compare(c, future.Sessions, leaving, then)
+	p.cost(s)
+	for _, seat := range there {
+		p.DrainMS = max(p.DrainMS, seat.Terms.Drain.Milliseconds())
+	}
+	return p, nil
+}
+
+// present are the sessions that take part.
+func present(c machine.Census) (there []machine.Seat) {
+	for _, seat := range c.Sessions {
+		if seat.State == machine.Live && seat.Lease > 0 {
+			there = append(there, seat)
+		}
+	}
+	index := map[partition.Session]int{}
+	for _, m := range c.Roll.Members {
+		index[m.Session] = m.Index
+	}
+	slices.SortStableFunc(there, func(a, b machine.Seat) int {
+		of := func(s machine.Seat) int {
+			if i, ok := index[s.Session]; ok {
+				return i
+			}
+			return len(index) // joins just now
+		}
+		return of(a) - of(b)
+	})
+	return there
+}
+
+// strategyOf is how the peers share out, and whether that is a guess.
+func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partition.Strategy, assumed bool, err error) {
+	if said != nil {
+		return said, false, nil
+	}
+	var names []string
+	for _, seat := range there {
+		if seat.Strategy != "" && !slices.Contains(names, seat.Strategy) {
+			names = append(names, seat.Strategy)
+		}
+	}
+	switch len(names) {
+	case 0:
+		strategy, err = partition.StrategyByName("")
+		return strategy, true, err
+	case 1:
+		if strategy, err = partition.StrategyByName(names[0]); err != nil {
+			err = fmt.Errorf("plan: the peers share out by a strategy of their own: %w", err)
+		}
+		return strategy, false, err
+	}
+	return nil, false, fmt.Errorf("plan: the peers share out by several strategies (%s): say with --strategy which one is to stay", strings.Join(names, ", "))
+}
+
+// of says who of there leaves and who comes. Where fewer are wanted than there are, the highest indexes leave.
+func (change Change) of(there []machine.Seat) (leaving []partition.Session, joining []machine.Seat, err error) {
+	var errs []error
+	for _, id := range change.Leave {
+		found := false
+		for _, seat := range there {
+			if seat.Peer == id {
+				leaving, found = append(leaving, seat.Session), true
+			}
+		}
+		if !found {
+			errs = append(errs, fmt.Errorf("plan: %q does not take part", id))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	left := slices.DeleteFunc(slices.Clone(there), func(s machine.Seat) bool { return slices.Contains(leaving, s.Session) })
+	if change.Peers == 0 {
+		return leaving, nil, nil
+	}
+	for len(left) > change.Peers {
+		last := left[len(left)-1]
+		leaving, left = append(leaving, last.Session), left[:len(left)-1]
+	}
+	model := machine.Seat{Weight: 1}
+	if len(there) > 0 {
+		model = there[len(there)-1] // peers are identical processes
+	}
+	for i := len(left); i < change.Peers; i++ {
+		seat := machine.Seat{
+			Peer: fmt.Sprint("new-", len(joining)+1), Weight: model.Weight, Tags: model.Tags, State: machine.Live, Lease: 1,
+		}
+		seat.Session = partition.Session("plan:" + seat.Peer)
+		joining = append(joining, seat)
+	}
+	return leaving, joining, nil
+}
+
+// compare notes what is another's then.
+func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition.Session, then map[partition.ID]partition.Session) {
+	place := map[partition.Session]int{}
+	for _, seat := range all {
+		place[seat.Session] = len(p.Peers)
+		p.Peers = append(p.Peers, Peer{ID: seat.Peer, Gone: slices.Contains(leaving, seat.Session), New: strings.HasPrefix(string(seat.Session), "plan:")})
+	}
+	now := map[partition.ID]partition.Session{}
+	for _, g := range c.Grants {
+		now[g.Grant.ID] = g.Session
+	}
+	for id := range partition.ID(c.Config.Total) {
+		from, had := place[now[id]] // whoever is gone has nothing
+		to, has := place[then[id]]
+		if had {
+			p.Peers[from].Now++
+		}
+		if has {
+			p.Peers[to].Then++
+		}
+		switch {
+		case had && has && from == to:
+			p.Stay++
+		case had && has:
+			p.Moves = append(p.Moves, Move{ID: id, From: p.Peers[from].ID, To: p.Peers[to].ID})
+		case has:
+			p.Gained = append(p.Gained, id)
+		default:
+			p.Left = append(p.Left, id)
+		}
+	}
+}
+
+// cost is what the moves wait for.
+func (p *Plan) cost(s status.Status) {
+	if s.TasksUnknown {
+		p.InFlight = -1
+		return
+	}
+	running := map[partition.ID]int{}
+	for _, held := range s.Partitions {
+		running[held.ID] = held.InFlight
+	}
+	for _, m := range p.Moves {
+		p.InFlight += running[m.ID]
+	}
+}

@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// fleet is a name whose peers have what their roll gives them.
+func fleet(t *testing.T, total int, strategy partition.Strategy, peers ...string) machine.Census {
+	t.Helper()
+	c := machine.Census{Config: partition.Config{Total: total, Hash: partition.XXHash64}, Membership: 1}
+	for _, peer := range peers {
+		c.Sessions = append(c.Sessions, seat(peer))
+	}
+	return settled(t, c, strategy)
+}
+
+func seat(peer string) machine.Seat {
+	return machine.Seat{
+		Session: partition.Session("s-" + peer), Peer: peer, Weight: 1, State: machine.Live, Lease: 1, Strategy: "sticky",
+		Terms: machine.Terms{Drain: 30_000_000_000},
+	}
+}
+
+// settled is c once its next roll is sealed and everything has been handed over.
+func settled(t *testing.T, c machine.Census, strategy partition.Strategy) machine.Census {
+	t.Helper()
+	next, fault, due := machine.NextRoll(c, strategy)
+	if fault != "" || !due {
+		t.Fatalf("no roll: %q", fault)
+	}
+	next.Version, c.Roll, c.Grants = next.Version+1, next, nil
+	for _, m := range next.Members {
+		for _, id := range m.Partitions {
+			c.Grants = append(c.Grants, machine.Ownership{Grant: partition.Grant{ID: id, Epoch: 1}, Session: m.Session})
+		}
+	}
+	return c
+}
+
+func looks(c machine.Census) (s status.Status) {
+	s.Name = "n"
+	for _, id := range c.Config.IDs() {
+		s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: id}, InFlight: 1})
+	}
+	return s
+}
+
+func owners(c machine.Census) map[partition.ID]string {
+	all := map[partition.ID]string{}
+	for _, g := range c.Grants {
+		for _, seat := range c.Sessions {
+			if seat.Session == g.Session {
+				all[g.Grant.ID] = seat.Peer
+			}
+		}
+	}
+	return all
+}
+
+// What was planned is what comes of it: the same partitions stay, and each peer gets as many.
+func TestWhatIsPlannedComes(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []partition.Strategy{partition.Sticky{}, partition.Modulo{}, partition.Jump{}} {
+		for _, change := range []Change{{Peers: 1}, {Peers: 2}, {Peers: 3}, {Peers: 4}, {Peers: 7}, {Leave: []string{"bob"}}, {Leave: []string{"bob"}, Peers: 3}} {
+			t.Run(fmt.Sprint(strategy.Name(), change.Peers, change.Leave), func(t *testing.T) {
+				t.Parallel()
+				c := fleet(t, 32, strategy, "ann", "bob", "cid")
+				change.Strategy = strategy
+				p, err := Of(c, looks(c), change)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := owners(c)
+				after := c
+				after.Sessions, after.Membership = nil, c.Membership+1
+				for _, peer := range p.Peers {
+					if !peer.Gone {
+						after.Sessions = append(after.Sessions, seat(strings.Replace(peer.ID, "new-", "x", 1)))
+					}
+				}
+				came := owners(settled(t, after, strategy))
+				got := map[string]int{}
+				stay := 0
+				for id, peer := range came {
+					got[peer]++
+					if before[id] == peer {
+						stay++
+					}
+				}
+				if stay != p.Stay || len(p.Moves) != 32-stay || p.InFlight != len(p.Moves) || len(p.Gained)+len(p.Left) != 0 {
+					t.Errorf("%d stay, the plan is %+v", stay, p)
+				}
+				for _, peer := range p.Peers {
+					if n := got[strings.Replace(peer.ID, "new-", "x", 1)]; n != peer.Then {
+						t.Errorf("%s has %d, the plan said %d", peer.ID, n, peer.Then)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	late := seat("late")
+	late.Lease = 0 // gone without a word
+	c.Sessions = append(c.Sessions, late)
+	c.Grants[0].Session = late.Session
+	p, err := Of(c, looks(c), Change{Peers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `n: 2 peers now, 3 then, by the strategy sticky
+
+  2 partitions move from one peer to another, 5 stay and do not pause
+  each waits for what runs of it: 2 tasks in flight in them now, at most 30.0 s
+  nobody's now, somebody's then: 0
+
+  peer                       now  then  gives   gets
+  ann                          3     3      1      0
+  bob                          4     3      1      0
+  new-1                        0     2      0      2  joins
+
+  ann -> new-1: 3
+  bob -> new-1: 7`
+	if got := strings.Join(p.Lines(), "\n"); got != want {
+		t.Errorf("the plan is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A newcomer is like the last of the peers, of those there are.
+func TestNewcomersAreLikeTheOthers(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 12, partition.Sticky{}, "ann", "bob")
+	for i := range c.Sessions {
+		c.Sessions[i].Weight, c.Sessions[i].Tags = 2, "gpu"
+	}
+	c.Config.Requires = []partition.Requirement{{First: 0, Last: 5, Tags: "gpu"}}
+	c.Membership++
+	c = settled(t, c, partition.Sticky{})
+	p, err := Of(c, looks(c), Change{Peers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Peers[2].Then != 4 || len(p.Moves) != 4 {
+		t.Errorf("the plan is %+v", p)
+	}
+}
+
+func TestWhatCannotBePlanned(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	if _, err := Of(c, looks(c), Change{Leave: []string{"bob", "nope", "none"}}); err == nil || !strings.Contains(err.Error(), `"nope"`) || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("peers that are not there: %v", err)
+	}
+	c.Sessions[1].Strategy = "modulo"
+	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "--strategy") {
+		t.Errorf("two strategies: %v", err)
+	}
+	if p, err := Of(c, looks(c), Change{Peers: 3, Strategy: partition.Rendezvous{}}); err != nil || !p.ByID || p.Assumed {
+		t.Errorf("one that is said: %v, %+v", err, p)
+	}
+	c.Sessions[0].Strategy, c.Sessions[1].Strategy = "by-load", ""
+	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "of their own") {
+		t.Errorf("a strategy of the peers' own: %v", err)
+	}
+	c.Sessions[0].Strategy = ""
+	s := looks(c)
+	s.TasksUnknown = true
+	p, err := Of(c, s, Change{Leave: []string{"ann", "bob"}})
+	if err != nil || !p.Assumed || p.InFlight != -1 || !slices.Equal(p.Left, c.Config.IDs()) {
+		t.Errorf("all leave: %v, %+v", err, p)
+	}
+}

@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/partition"
+)
+
+// Lines prints p for people.
+func (p Plan) Lines() []string {
+	how := p.Strategy
+	if p.Assumed {
+		how += ", which nobody has said (--strategy)"
+	}
+	moves := " move"
+	if len(p.Moves) == 1 {
+		moves = " moves"
+	}
+	lines := []string{
+		fmt.Sprintf("%s: %s now, %d then, by the strategy %s", p.Name, partitionmap.Plural(p.Now, "peer"), p.Then, how), "",
+		fmt.Sprintf("  %s%s from one peer to another, %d stay and do not pause", partitionmap.Plural(len(p.Moves), "partition"), moves, p.Stay),
+	}
+	if len(p.Moves) > 0 {
+		wait := "  each waits for what runs of it"
+		if p.InFlight >= 0 {
+			wait += fmt.Sprintf(": %s in flight in them now", partitionmap.Plural(p.InFlight, "task"))
+		}
+		if p.DrainMS > 0 {
+			wait += fmt.Sprintf(", at most %s", partitionmap.Seconds(time.Duration(p.DrainMS)*time.Millisecond))
+		}
+		lines = append(lines, wait)
+	}
+	if len(p.Gained) > 0 {
+		lines = append(lines, "  nobody's now, somebody's then: "+partition.Ranges(p.Gained))
+	}
+	if len(p.Left) > 0 {
+		lines = append(lines, "  nobody's then: "+partition.Ranges(p.Left))
+	}
+	if p.ByID && len(p.Moves) > 0 {
+		lines = append(lines, "  which ones, this strategy decides by the ids that the newcomers will have")
+	}
+	lines = append(lines, "", fmt.Sprintf("  %-24s %5s %5s %6s %6s", "peer", "now", "then", "gives", "gets"))
+	for _, peer := range p.Peers {
+		gives, gets := 0, 0
+		for _, m := range p.Moves {
+			if m.From == peer.ID {
+				gives++
+			}
+			if m.To == peer.ID {
+				gets++
+			}
+		}
+		line := fmt.Sprintf("  %s %5d %5d %6d %6d", partitionmap.Column(peer.ID, 24, 24), peer.Now, peer.Then, gives, gets)
+		switch {
+		case peer.Gone:
+			line += "  leaves"
+		case peer.New:
+			line += "  joins"
+		}
+		lines = append(lines, line)
+	}
+	if len(p.Moves) > 0 {
+		lines = append(lines, "")
+	}
+	for _, m := range p.pairs() {
+		lines = append(lines, fmt.Sprintf("  %s -> %s: %s", m.from, m.to, partition.Ranges(m.ids)))
+	}
+	for i, l := range lines {
+		lines[i] = partitionmap.Printable(l)
+	}
+	return lines
+}
+
+// A pair is what one peer hands over to another.
+type pair struct {
+	from, to string
+	ids      []partition.ID
+}
+
+func (p Plan) pairs() (all []*pair) {
+	found := map[[2]string]*pair{}
+	for _, m := range p.Moves {
+		key := [2]string{m.From, m.To}
+		if found[key] == nil {
+			found[key] = &pair{from: m.From, to: m.To}
+			all = append(all, found[key])
+		}
+		found[key].ids = append(found[key].ids, m.ID)
+	}
+	return all
+}
