@@ -15,7 +15,6 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
-	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/dashboard"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -59,13 +58,7 @@ machine.
 			board, err := dashboard.New(dashboard.Config{
 				Names: names,
 				List:  func(ctx context.Context) ([]string, error) { return redisconfig.Names(ctx, at.client) },
-				Read: func(ctx context.Context, name string) (status.Status, error) {
-					place, err := at.of(ctx, name)
-					if err != nil {
-						return status.Status{}, err
-					}
-					return place.Read(ctx, name)
-				},
+				Read:  at.read,
 				History: func(ctx context.Context, name string, limit int) (machine.History, error) {
 					place, err := at.of(ctx, name)
 					if err != nil {

@@ -49,11 +49,11 @@ the peers, with its weight and tags.`,
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
-			place, err := at.of(ctx, args[0])
+			s, err := at.read(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			s, err := place.Read(ctx, args[0])
+			place, err := at.of(ctx, args[0])
 			if err != nil {
 				return err
 			}

@@ -24,11 +24,7 @@ func statusCommand(stores Stores) *cobra.Command {
 		Short: "peers, index, lease left; partitions with owner@epoch and what they hold",
 		Args:  cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
-			place, err := at.of(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			s, err := place.Read(ctx, args[0])
+			s, err := at.read(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -106,11 +102,7 @@ func watchCommand(stores Stores) *cobra.Command {
 				// A store that does not answer is what one watches for: say so and go on.
 				lines := []string{args[0]}
 				look, cancel := context.WithTimeout(ctx, timeout)
-				var s status.Status
-				place, err := at.of(look, args[0])
-				if err == nil {
-					s, err = place.Read(look, args[0])
-				}
+				s, err := at.read(look, args[0])
 				cancel()
 				if ctx.Err() != nil { // what stands there is the last that was seen
 					return nil

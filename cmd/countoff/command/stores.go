@@ -103,6 +103,15 @@ func (at *stand) of(ctx context.Context, name string) (status.Place, error) {
 	return status.Place{Client: at.client, Ledger: ledger, Config: cfg}, err
 }
 
+// read looks at name.
+func (at *stand) read(ctx context.Context, name string) (status.Status, error) {
+	place, err := at.of(ctx, name)
+	if err != nil {
+		return status.Status{}, err
+	}
+	return place.Read(ctx, name)
+}
+
 // ledger returns the ledger of name for a peer.
 func (at *stand) ledger(ctx context.Context, name string, timing transition.Timing) (transition.Ledger, partition.Config, error) {
 	if at.store != nil {
