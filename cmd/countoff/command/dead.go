@@ -176,7 +176,7 @@ func (l *letterList) add(d redissource.DeadLetter) bool {
 		tries += fmt.Sprintf(", %d crashed", d.Crashes)
 	}
 	fmt.Fprintf(l.table, "%s\t%s\t%s\t%s\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key),
-		tries, date(d.Died), oneLine(d.Reason))
+		tries, date(d.Died), short(oneLine(d.Reason)))
 	return true
 }
 
@@ -445,10 +445,12 @@ func date(t time.Time) string {
 }
 
 // oneLine keeps a table a table.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(partitionmap.Printable(s)), " ")
-	if r := []rune(s); len(r) > 100 {
+func oneLine(s string) string { return strings.Join(strings.Fields(partitionmap.Printable(s)), " ") }
+
+// short is the beginning of what may be as long as its writer liked.
+func short(line string) string {
+	if r := []rune(line); len(r) > 100 {
 		return string(r[:99]) + "…"
 	}
-	return s
+	return line
 }

@@ -48,6 +48,10 @@ func TestNames(t *testing.T) {
 			t.Fatalf("want %q, said\n%s", want, out)
 		}
 	}
+	// It says all of what is the matter.
+	if !strings.Contains(out, "the name is in use with another configuration\n") {
+		t.Errorf("said\n%s", out)
+	}
 	out = s.run("names --json")
 	if !strings.Contains(out, `{"name":"mails","partitions":4,"peers":0,"ingress":["inbox"]}`+"\n") || strings.Contains(out, `"other"`) || strings.Contains(out, `"text"`) {
 		t.Errorf("said %s", out)
