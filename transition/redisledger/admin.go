@@ -39,7 +39,7 @@ func Init(ctx context.Context, client redis.UniversalClient, name string, cfg pa
 	case err != nil:
 		return false, l.explain(ctx, "init", err)
 	case reply[0] == "config":
-		return false, l.refused(ctx)
+		return false, l.refusal(ctx) // who waits for the answer has it: nobody at work is told
 	case reply[0] == "stands":
 		return false, nil
 	}

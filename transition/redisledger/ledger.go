@@ -233,14 +233,20 @@ func strs(cmd *redis.Cmd) ([]string, error) {
 	return reply, err
 }
 
-// refused says what of the configuration differs.
+// refused says what of the configuration differs, and leaves a trace of it for those at work.
 func (l *Ledger) refused(ctx context.Context) error {
+	err := l.refusal(ctx)
+	redisconfig.NoteRefused(ctx, l.client, l.name, err)
+	return err
+}
+
+// refusal says what of the configuration differs.
+func (l *Ledger) refusal(ctx context.Context) error {
 	stands, err := redisconfig.Read(ctx, l.client, l.name)
 	if err != nil {
 		return fmt.Errorf("redisledger: %s: %w; what stands cannot be told: %w", l.name, partition.ErrConfig, err)
 	}
 	if err := l.differs(stands); err != nil {
-		redisconfig.NoteRefused(ctx, l.client, l.name, err)
 		return err
 	}
 	return fmt.Errorf("redisledger: %s: the configuration was another when asked, and changed since: %w",

@@ -43,3 +43,15 @@ func TestInitSaysWhatItChanges(t *testing.T) {
 		t.Errorf("said %s", err)
 	}
 }
+
+// Who tries another configuration is told so. It is no program that was turned away, which those at work
+// report for ten minutes.
+func TestInitThatIsRefusedTroublesNobody(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	s.fails(exit.Config, "init n --partitions 8")
+	if out := s.run("status n"); strings.Contains(out, "WRONG") {
+		t.Errorf("it says\n%s", out)
+	}
+}
