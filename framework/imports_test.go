@@ -103,7 +103,7 @@ var rooms = map[string][]string{
 	"framework/status/past":         {"partition", "transition/machine"},
 	"framework/status/dashboard": {"framework/status", "framework/status/partitionmap", "framework/status/past", "partition", "partition/redisconfig",
 		"transition/coverage", "transition/machine", "transition/redisledger", goRedis},
-	"framework/program/exit":    {"partition", "transition/redisledger", cobra, goRedis},
+	"framework/program/exit":    {"framework/program/flagenv", "partition", "transition/redisledger", cobra, goRedis},
 	"framework/program/flagenv": {cobra, pflag},
 	"framework/program/signals": {},
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -19,6 +20,35 @@ import (
 
 // What stands in the store is quoted in errors, and moves no cursor. Lines of joined errors stay.
 func TestMainIsNotObeyedByTheTerminal(t *testing.T) {
+	root := &cobra.Command{Use: "program", RunE: exit.Run(func(*cobra.Command, []string) error {
+		return errors.Join(errors.New("köln\ta\x1b[2J\u009b31m\u202e\r\xff"), errors.New("second"))
+	})}
+	code, said := ends(t, root)
+	if want := "program: köln\ta\ufffd[2J\ufffd31m\ufffd\ufffd\ufffd\nsecond\n"; code != exit.Failed || said != want {
+		t.Errorf("code %d, it says %q, want %q", code, said, want)
+	}
+}
+
+// A time without a unit is what people write first, of a sub-command as well.
+func TestMainSaysHowATimeIsWritten(t *testing.T) {
+	root := &cobra.Command{Use: "program"}
+	sub := &cobra.Command{Use: "work", Run: func(*cobra.Command, []string) {}}
+	sub.Flags().Duration("lease", 0, "")
+	sub.Flags().Int("peers", 0, "")
+	root.AddCommand(sub)
+	for args, want := range map[string]string{
+		"--lease 5": `missing unit in duration "5": want one with its unit, as in 5s or 1m30s` + "\n",
+		"--peers x": `parsing "x": invalid syntax` + "\n",
+	} {
+		if code, said := ends(t, root, append([]string{"work"}, strings.Fields(args)...)...); code != exit.Usage || !strings.Contains(said, want) {
+			t.Errorf("%s: code %d, it says %s", args, code, said)
+		}
+	}
+}
+
+// ends runs root, and returns what it ends with and what it says on stderr.
+func ends(t *testing.T, root *cobra.Command, args ...string) (code int, said string) {
+	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -26,17 +56,13 @@ func TestMainIsNotObeyedByTheTerminal(t *testing.T) {
 	defer file.Close()
 	defer func(was *os.File) { os.Stderr = was }(os.Stderr)
 	os.Stderr = file
-	root := &cobra.Command{Use: "program", RunE: exit.Run(func(*cobra.Command, []string) error {
-		return errors.Join(errors.New("köln\ta\x1b[2J\u009b31m\u202e\r\xff"), errors.New("second"))
-	})}
-	root.SetArgs(nil)
-	if code := exit.Main(t.Context(), root); code != exit.Failed {
-		t.Errorf("code %d", code)
+	root.SetArgs(args)
+	code = exit.Main(t.Context(), root)
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
 	}
-	said, err := os.ReadFile(file.Name())
-	if want := "program: köln\ta\ufffd[2J\ufffd31m\ufffd\ufffd\ufffd\nsecond\n"; err != nil || string(said) != want {
-		t.Errorf("it says %q, want %q; %v", said, want, err)
-	}
+	return code, string(text)
 }
 
 // What the operating system refuses is the store's fault only where it was asked for a connection.
