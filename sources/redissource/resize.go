@@ -23,6 +23,9 @@ type ResizeConfig struct {
 	// Idle returns an error while anybody may work under the name, as
 	// redisledger.Idle does. Needed.
 	Idle func(ctx context.Context) error
+	// Tell, unless it is nil, hears how far it is: before each page, and about once a second while a
+	// replica that does not answer is waited for.
+	Tell func(at Resized, waits bool)
 }
 
 // Resized is what a resize found, or what this call of it moved.
@@ -72,7 +75,10 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	m := &mover{
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
 		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
-		replicated: make(map[redis.UniversalClient]bool),
+		replicated: make(map[redis.UniversalClient]bool), tell: cfg.Tell,
+	}
+	if m.tell == nil {
+		m.tell = func(Resized, bool) {}
 	}
 	if begun.Mover == "" {
 		// A peer that began before the name was closed lives now, and one that begins

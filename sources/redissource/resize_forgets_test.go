@@ -162,7 +162,7 @@ func TestResizeWhileSlotsMove(t *testing.T) {
 	w.check(3)
 }
 
-// A page is taken off once the replica has it at its target.
+// A page is taken off once the replica has it at its target. That it is waited for is told.
 func TestResizeWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "--repl-diskless-sync-delay", "0")
@@ -180,7 +180,7 @@ func TestResizeWaitsForReplicas(t *testing.T) {
 		t.Errorf("it has begun, and cannot end: %+v, %v", c, err)
 	}
 	mover := redistest.Single(t, server.Client())
-	paused, waited := false, 0
+	paused, told, waited := false, false, 0
 	mover.AddHook(&between{func(cmds []redis.Cmder) {
 		says := func(text string) bool {
 			return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return strings.Contains(fmt.Sprint(c.Args()...), text) })
@@ -189,7 +189,7 @@ func TestResizeWaitsForReplicas(t *testing.T) {
 		case says(pushSource) && !paused:
 			replica.Pause()
 			paused = true
-		case says("wait") && paused:
+		case says("wait") && paused && told:
 			replica.Resume()
 			paused = false
 			waited++
@@ -199,8 +199,14 @@ func TestResizeWaitsForReplicas(t *testing.T) {
 			paused = false
 		}
 	}, func([]redis.Cmder) {}})
-	if _, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle}); err != nil || waited == 0 {
+	most := 0
+	tell := func(at Resized, waits bool) { told, most = told || waits, max(most, at.Tasks) }
+	out, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle, Tell: tell})
+	if err != nil || waited == 0 {
 		t.Errorf("%v, it waited %d times", err, waited)
+	}
+	if most != out.Tasks {
+		t.Errorf("it told of %d tasks, and there are %d", most, out.Tasks)
 	}
 	w.check(3)
 }

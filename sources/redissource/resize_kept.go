@@ -36,6 +36,7 @@ const (
 // one knows; or sources.ErrForgot. A replica that is in step for its master and does not answer is waited for
 // until the master gives it up. A server that does not tell its replicas has none.
 func (m *mover) kept(ctx context.Context, all ...kept) error {
+	m.tell(m.out, false)
 	for began := time.Now(); ; {
 		err := m.keptNow(ctx, all)
 		cluster, ok := m.client.(*redis.ClusterClient)
@@ -123,5 +124,8 @@ func (m *mover) keptBy(ctx context.Context, node redis.UniversalClient, all []ke
 		return false, nil
 	}
 	n, err := wait.Int()
+	if err == nil && n == 0 {
+		m.tell(m.out, true)
+	}
 	return n > 0, err
 }

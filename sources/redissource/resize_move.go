@@ -66,6 +66,7 @@ type mover struct {
 	// replicated are the servers that had replicas when they were asked last.
 	replicated map[redis.UniversalClient]bool
 	out        Resized
+	tell       func(at Resized, waits bool)
 }
 
 // staged returns the keys of a target that pushes go to.

@@ -41,9 +41,11 @@ work under the name; broken off, it goes on where it was when it is called again
 				fmt.Sprintf("for other Queues, each of which is a partition, %s; where tasks go by key, let the peers finish them first", beginAnew(name, fmt.Sprintf("--partitions %d", partitions)))); err != nil {
 				return err
 			}
+			far := farther{out: cmd.ErrOrStderr(), said: time.Now()}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
 				DryRun: dry,
 				Idle:   func(ctx context.Context) error { return idle(ctx, client, name, cmd.ErrOrStderr()) },
+				Tell:   far.tell,
 			})
 			if errors.Is(err, context.Canceled) && out.From > 0 && !dry {
 				return fmt.Errorf("nobody can work under %s until this was called again and has ended: %w", name, err)
@@ -63,6 +65,27 @@ work under the name; broken off, it goes on where it was when it is called again
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many there are to be")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move, and say what would be in its way, but for live peers")
 	return cmd
+}
+
+// A farther says now and then how far a resize is.
+type farther struct {
+	out  io.Writer
+	said time.Time
+}
+
+// silent is how long a command may be at work without a word.
+const silent = 5 * time.Second
+
+func (f *farther) tell(at redissource.Resized, waits bool) {
+	if time.Since(f.said) < silent {
+		return
+	}
+	f.said = time.Now()
+	because := ""
+	if waits {
+		because = "; a replica does not answer, and is waited for until its server gives it up (repl-timeout)"
+	}
+	fmt.Fprintf(f.out, "%d tasks, %d delayed, %d dead so far%s\n", at.Tasks, at.Delayed, at.Dead, because)
 }
 
 // beginAnew says how a name that works queues of asynq gets what stands about it changed: what

@@ -1,0 +1,34 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+// A resize that takes long is heard of now and then, also while it waits for a replica.
+func TestResizeSaysHowFarItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		f := farther{out: &out, said: time.Now()}
+		for range 11 {
+			f.tell(redissource.Resized{Tasks: 7}, false)
+			time.Sleep(time.Second)
+		}
+		f.tell(redissource.Resized{Tasks: 8, Dead: 1}, true)
+		time.Sleep(silent)
+		f.tell(redissource.Resized{Tasks: 8, Dead: 1}, true)
+		want := []string{"7 tasks, 0 delayed, 0 dead so far", "7 tasks, 0 delayed, 0 dead so far", "8 tasks, 0 delayed, 1 dead so far; a replica does not answer"}
+		for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+			if i >= len(want) || !strings.HasPrefix(line, want[i]) {
+				t.Errorf("it says\n%s", out.String())
+			}
+		}
+		if n := strings.Count(out.String(), "\n"); n != len(want) {
+			t.Errorf("%d lines", n)
+		}
+	})
+}
