@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/transition"
 )
 
@@ -226,7 +227,7 @@ func (c *child) end(grace time.Duration, why string) {
 	c.rearm()
 	c.mu.Unlock()
 	if news && why != "" {
-		fmt.Fprintf(c.cfg.Err, "countoff run: the command has to end: %s\n", why)
+		fmt.Fprintf(c.cfg.Err, "countoff run: the command has to end: %s\n", partitionmap.Printable(why))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 )
 
 // playGuard makes the test's own program a guard.
@@ -260,5 +261,15 @@ func TestUnitsOfAnOuterRunAreNotHandedOn(t *testing.T) {
 				t.Errorf("with %d units its command finds %s", len(units), v)
 			}
 		}
+	}
+}
+
+// Anybody may write the list of units: what is said of one moves no cursor.
+func TestAUnitIsNotObeyedByTheTerminal(t *testing.T) {
+	var said strings.Builder
+	c := &child{cfg: Config{Err: &said}, orders: newQueue(), clock: transition.NewClock(), until: never, killAt: never}
+	c.end(time.Hour, "köln\x1b[2J was not released within 1s")
+	if want := "countoff run: the command has to end: köln\ufffd[2J was not released within 1s\n"; said.String() != want {
+		t.Errorf("it says %q, want %q", said.String(), want)
 	}
 }
