@@ -47,9 +47,9 @@ var ErrPlanned = errors.New("a batch of an ingress list is under way: start a pe
 // due at once.
 //
 // It may be broken off at any moment, also by a crash: called again, it goes on where it was.
-// Until it has ended nobody can work under the name. Of two calls at once the later one goes on;
-// the other, even if it was paused and wakes up long after, does nothing more and ends with
-// [sources.ErrFenced] or [redisconfig.ErrTaken].
+// Until it has ended nobody can work under the name, unless ctx ended before anything was moved.
+// Of two calls at once the later one goes on; the other, even if it was paused and wakes up long
+// after, does nothing more and ends with [sources.ErrFenced] or [redisconfig.ErrTaken].
 func Resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
 	out, err := resize(ctx, client, name, to, cfg)
 	if err != nil {
@@ -69,6 +69,9 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		return Resized{}, err
 	}
 	begun, err := redisconfig.BeginResize(ctx, client, name, to, newID(time.Now()))
+	if err != nil && begun.ID != "" {
+		err = giveUp(ctx, client, name, begun, err) // it may have begun all the same
+	}
 	if err != nil || begun.ID == "" {
 		return Resized{From: begun.Config.Total, To: begun.To}, err
 	}
@@ -98,7 +101,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 			err = closeUnits(ctx, client, begun.Config.Units)
 		}
 		if err != nil {
-			return m.out, errors.Join(err, redisconfig.CancelResize(ctx, client, name, begun))
+			return m.out, giveUp(ctx, client, name, begun, err)
 		}
 	}
 	err = m.move(ctx, begun)
@@ -106,6 +109,20 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		err = fmt.Errorf("%w: the resize has begun, and nobody can work under the name until it has ended: call it again, and it goes on where it was", err)
 	}
 	return m.out, err
+}
+
+// mostReopen is how long the store may take to open a name again.
+const mostReopen = 10 * time.Second
+
+// giveUp opens name as it was, of which nothing was moved yet, and returns why. Who was interrupted
+// does so too: peers would be kept out until somebody has called again, and for nothing.
+func giveUp(ctx context.Context, client redis.UniversalClient, name string, begun redisconfig.Resize, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostReopen)
+	defer cancel()
+	if err := redisconfig.CancelResize(ctx, client, name, begun); err != nil {
+		return errors.Join(why, fmt.Errorf("nobody can work under the name until a resize was called again and has ended: %w", err))
+	}
+	return why
 }
 
 // move carries a resize through that has begun.

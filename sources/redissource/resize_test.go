@@ -392,6 +392,32 @@ func TestResizeLooksBeforeItMoves(t *testing.T) {
 	}
 }
 
+// Who is interrupted before anything was moved leaves the name as it was: peers were kept out of it until somebody
+// had resized it.
+func TestResizeInterruptedBeforeItMoves(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	was, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	looked := 0
+	_, err = Resize(ctx, client, name, 8, ResizeConfig{Idle: func(ctx context.Context) error {
+		if looked++; looked == 2 { // it has begun
+			interrupt()
+		}
+		return ctx.Err()
+	}})
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "nobody can work") {
+		t.Errorf("it ends with %v", err)
+	}
+	if got, err := redisconfig.Agree(t.Context(), client, name, was); err != nil || got.Total != 4 {
+		t.Errorf("afterwards %+v, %v", got, err)
+	}
+}
+
 // With a key that another program has overwritten a resize could not end: it does not begin, and says which.
 func TestResizeLooksAtKeys(t *testing.T) {
 	t.Parallel()

@@ -47,9 +47,6 @@ work under the name; broken off, it goes on where it was when it is called again
 				Idle:   func(ctx context.Context) error { return idle(ctx, client, name, cmd.ErrOrStderr()) },
 				Tell:   far.tell,
 			})
-			if errors.Is(err, context.Canceled) && out.From > 0 && !dry {
-				return fmt.Errorf("nobody can work under %s until this was called again and has ended: %w", name, err)
-			}
 			if err != nil {
 				return err
 			}
