@@ -33,11 +33,7 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	if err != nil {
 		return 0, err
 	}
-	for _, list := range lists {
-		tag, err := ingressTag(list)
-		if err != nil {
-			return removed, err
-		}
+	for _, tag := range ingressTags(lists) {
 		n, err := client.Del(ctx, tag+":fence", tag+":plan").Result()
 		if err != nil {
 			return removed, err

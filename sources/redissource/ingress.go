@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -114,6 +115,18 @@ func ingressTag(list string) (string, error) {
 		return "", fmt.Errorf("redissource: ingress %q: a brace that is no hash tag", list)
 	}
 	return "{" + list + "}", nil
+}
+
+// ingressTags are the tags of those of lists that an owner can have had, by list. `countoff init` and sources
+// of another kind take any: one that a source refuses has no keys, and is in nobody's way.
+func ingressTags(lists []string) iter.Seq2[string, string] {
+	return func(yield func(list, tag string) bool) {
+		for _, list := range lists {
+			if tag, err := ingressTag(list); err == nil && !yield(list, tag) {
+				return
+			}
+		}
+	}
 }
 
 // unitNames returns the names of the units.

@@ -308,6 +308,32 @@ func TestAnOwnerThatSleptPlansNothingForAResizedName(t *testing.T) {
 	}
 }
 
+// A name that was made with a list that no source takes can be changed and removed all the same: nothing but DEL
+// helped, key by key.
+func TestANameWithAListThatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 2, Units: []string{"a{b", name + ":inbox"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		if _, err := Resize(ctx, client, name, 4, ResizeConfig{Idle: idle, DryRun: dry}); err != nil {
+			t.Errorf("resize, dry %v: %v", dry, err)
+		}
+	}
+	if n, err := Destroy(ctx, client, name); err != nil || n == 0 {
+		t.Errorf("destroy: %d keys, %v", n, err)
+	}
+	gone := false
+	set := func(context.Context, redis.UniversalClient, string, []string, []string) error {
+		gone = true
+		return nil
+	}
+	if _, err := ChangeIngress(ctx, client, name, []string{name + ":inbox"}, set); err != nil || !gone {
+		t.Errorf("other lists: %v", err)
+	}
+}
+
 // A list that goes must not have half of a batch in the partitions, and an owner that slept plans
 // none for it any more. What stays is left alone.
 func TestChangeIngress(t *testing.T) {

@@ -188,11 +188,7 @@ func (m *mover) forget(ctx context.Context) {
 // will be: an owner that slept past its lease, woke up now and stored a plan would leave one that
 // names the former number of partitions. Nobody could follow it, and the list would stand still.
 func closeUnits(ctx context.Context, client redis.UniversalClient, lists []string) error {
-	for _, list := range lists {
-		tag, err := ingressTag(list)
-		if err != nil {
-			return err
-		}
+	for list, tag := range ingressTags(lists) {
 		closed, err := resizeUnitScript.Run(ctx, client, []string{tag + ":fence", tag + ":plan"}).Int()
 		if err != nil {
 			return err
@@ -257,11 +253,7 @@ func countMoving(ctx context.Context, client redis.UniversalClient, name string,
 func (m *mover) hinders(ctx context.Context, lists []string) error {
 	_, unread := Jobs(ctx, m.client, m.name, partition.Config{Total: m.from}.IDs())
 	errs := []error{unread, m.checkKeys(ctx)}
-	for _, list := range lists {
-		tag, err := ingressTag(list)
-		if err != nil {
-			return err
-		}
+	for list, tag := range ingressTags(lists) {
 		planned, err := m.client.Exists(ctx, tag+":plan").Result()
 		if err != nil {
 			return err
