@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -138,7 +137,7 @@ func TestWhoIsToldToEndDoesNotWait(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			mini, _ := redistest.Mini(t)
-			var silent atomic.Bool
+			var silent silence
 			s := shell{t, "redis://" + through(t, mini.Addr(), &silent), ""}
 			s.run("init n --partitions 8")
 			mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
