@@ -122,10 +122,12 @@ func parse(elsewhere bool, args []string, errs io.Writer) (options, error) {
 	default:
 		errs2 = append(errs2, fmt.Errorf("--indexer %s: want roster or interval", o.indexer))
 	}
-	if o.Long < 0 {
-		errs2 = append(errs2, fmt.Errorf("--long %v: must not be negative", o.Long))
+	for name, d := range map[string]time.Duration{"long": o.Long, "duration": o.Duration} {
+		if d < 0 {
+			errs2 = append(errs2, fmt.Errorf("--%s %v: must not be negative", name, d))
+		}
 	}
-	for name, n := range map[string]int{"peers": o.Peers, "partitions": o.Partitions, "concurrency": o.Concurrency, "rate": o.Rate} {
+	for name, n := range map[string]int{"faults": o.Faults, "peers": o.Peers, "partitions": o.Partitions, "concurrency": o.Concurrency, "rate": o.Rate} {
 		if n < 1 {
 			errs2 = append(errs2, fmt.Errorf("--%s %d: want at least 1", name, n))
 		}
@@ -140,6 +142,9 @@ func run(ctx context.Context, ledger *Ledger, args []string, out, errs io.Writer
 	}
 	if err == nil {
 		o.Self, err = os.Executable()
+	}
+	if err == nil && o.report != "" {
+		err = writable(o.report)
 	}
 	if err == nil {
 		o.Dir, err = os.MkdirTemp("", "countoff-chaos-")
@@ -199,6 +204,15 @@ func run(ctx context.Context, ledger *Ledger, args []string, out, errs io.Writer
 		return 1
 	}
 	return 0
+}
+
+// writable says why a file cannot be written, before there is anything to lose.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // storeDir makes a folder for the stores' files, in memory if that can be: what a killed

@@ -1,10 +1,12 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,12 +65,16 @@ func TestTwoHundredKills(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
 	for _, args := range [][]string{
 		{"--only", "kill,earthquake"}, {"--peers", "0"}, {"--lease", "1s"}, {"extra"}, {"--rate", "-1"}, {"--barrier", "--indexer", "interval"}, {"--only", "ledger-pause"}, {"--nonsense"},
+		{"--faults", "0"}, {"--duration", "-1s"}, {"--report", filepath.Join(t.TempDir(), "none", "report.md")},
 	} {
 		var out, errs strings.Builder
-		if code := run(t.Context(), nil, args, &out, &errs); code != 2 {
-			t.Errorf("%q: exit code %d, want 2", args, code)
+		// With nothing left to run, who has not been refused by then has begun.
+		if code := run(ended, nil, args, &out, &errs); code != 2 || strings.Contains(errs.String(), "journals and logs") {
+			t.Errorf("%q: exit code %d, want 2\n%s", args, code, errs.String())
 		}
 		if errs.Len() == 0 {
 			t.Errorf("%q: not a word why", args)
