@@ -17,6 +17,7 @@ type fleet struct {
 	t     *testing.T
 	group Group
 	peers map[string]*peer // alive, and not crashed or stopped
+	stuck bool             // one did not end: the others are waited for no more
 
 	mu   sync.Mutex
 	told map[uint64]map[string]partition.View // what was said of a version, and to whom
@@ -144,6 +145,9 @@ func (p *peer) stop() {
 	t.Helper()
 	delete(p.fleet.peers, p.id)
 	p.cancel()
+	if p.fleet.stuck {
+		return
+	}
 	timeout := time.NewTimer(10*p.fleet.group.Settle + time.Minute)
 	defer timeout.Stop()
 	select {
@@ -153,6 +157,7 @@ func (p *peer) stop() {
 		}
 	case <-timeout.C:
 		t.Errorf("%s: Index does not return after its context ended", p.id)
+		p.fleet.stuck = true
 	}
 }
 

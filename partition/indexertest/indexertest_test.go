@@ -112,6 +112,10 @@ func (m *member) Index(ctx context.Context, emit func(partition.View)) error {
 			b.change(func() { slices.Reverse(b.members) })
 			time.AfterFunc(lease/10, func() { b.change(func() { slices.Reverse(b.members) }) })
 		case <-ctx.Done():
+			if b.broken == "does not end" {
+				time.Sleep(200 * lease) // of the bubble
+				return nil
+			}
 			b.mu.Lock()
 			crashed := m.cut
 			b.mu.Unlock()
@@ -184,6 +188,7 @@ func TestSuiteBites(t *testing.T) {
 		"returns the context's error":      "context canceled after its context ended",
 		"fails when it is cut":             "cut off after its context ended",
 		"emits after its end":              "after Index had returned",
+		"does not end":                     "does not return after its context ended",
 	} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -19,6 +20,9 @@ const Stays Promise = 1
 // worlds is how many memberships a strategy is asked for.
 const worlds = 500
 
+// patience is for a machine that is busy: a strategy is asked within a beat.
+const patience = time.Minute
+
 // Run holds strategies to the contract of partition.Strategy, and to promises. fresh returns one
 // that has been asked nothing yet: two that are asked the same must say the same, as those of
 // two processes must.
@@ -29,7 +33,7 @@ func Run(t *testing.T, fresh func() partition.Strategy, promises ...Promise) {
 	}
 	for seed := range uint64(worlds) {
 		w := newWorld(seed)
-		if wrong := w.breach(fresh, promises); wrong != "" {
+		if wrong := w.verdict(fresh, promises); wrong != "" {
 			t.Fatalf("membership %d: %s\nids %v\nmembers %+v\nprevious %v", seed, wrong, w.ids, w.members, w.previous)
 		}
 	}
@@ -75,6 +79,22 @@ func newWorld(seed uint64) world {
 		}
 	}
 	return w
+}
+
+// verdict is that of breach. One that does not answer would hold up the test of its package until its own time is
+// over, and nobody would know what it was asked.
+func (w world) verdict(fresh func() partition.Strategy, promises []Promise) (wrong string) {
+	answer := make(chan string, 1)
+	go func() {
+		defer close(answer)
+		answer <- w.breach(fresh, promises)
+	}()
+	select {
+	case wrong = <-answer:
+		return wrong
+	case <-time.After(patience):
+		return fmt.Sprintf("it has not answered after %v", patience)
+	}
 }
 
 // breach returns what a strategy does that it must not; "" if nothing.

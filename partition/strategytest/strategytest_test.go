@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -81,4 +82,20 @@ func TestSeesWhatIsBroken(t *testing.T) {
 			t.Errorf("of one that breaks %q it says %q", want, wrong)
 		}
 	}
+}
+
+// One that does not answer is told like all that is broken.
+func TestSeesWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		hangs := broken(func(table partition.Table, _ []partition.ID, _ []partition.Member, _ partition.Table) partition.Table {
+			<-release
+			return table
+		})
+		wrong := newWorld(1).verdict(func() partition.Strategy { return hangs }, nil)
+		if !strings.Contains(wrong, "has not answered") {
+			t.Errorf("it says %q", wrong)
+		}
+	})
 }

@@ -165,7 +165,7 @@ var clockClauses = []clause{
 			{Total: tb.cfg.Total, Hash: partition.ByID},
 			{Total: tb.cfg.Total, Units: []string{"inbox"}},
 		} {
-			ledger := tb.h.Ledger(other.WithDefaults(), tb.timing)
+			ledger := tb.ledger(other.WithDefaults(), tb.timing)
 			b := tb.peer("b")
 			_, err := ledger.Sync(tb.Context(), machine.Request{Session: b.session, Peer: "b", Weight: 1, State: machine.Live})
 			if !errors.Is(err, partition.ErrConfig) {

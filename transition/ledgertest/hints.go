@@ -39,17 +39,8 @@ var hintClauses = []clause{
 	}},
 	{"hints end with their context", Abilities{}, func(tb *table) {
 		ctx, cancel := context.WithCancel(tb.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = tb.main.Hints(ctx, "nobody", func() {})
-		}()
 		cancel()
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			tb.Fatal("Hints did not return")
-		}
+		_ = tb.main.Hints(ctx, "nobody", func() {})
 	}},
 }
 

@@ -19,25 +19,29 @@ const noVersion = 999_999_999
 
 // table is the ledger of a clause with the peers that sit around it.
 type table struct {
-	*testing.T
+	testing.TB
 	h      Harness
 	cfg    partition.Config
 	timing transition.Timing
 	main   transition.Ledger
 }
 
-func newTable(t *testing.T, h Harness) *table {
-	tb := &table{T: t, h: h, cfg: partition.Config{Total: 16}.WithDefaults()}
+func newTable(t testing.TB, h Harness) *table {
+	tb := &table{TB: t, h: h, cfg: partition.Config{Total: 16}.WithDefaults()}
 	if !h.Can().Jump {
 		tb.timing.Lease = 3 * time.Second // it is really waited for
 	}
 	tb.timing = tb.timing.WithDefaults()
-	tb.main = h.Ledger(tb.cfg, tb.timing)
+	tb.main = tb.ledger(tb.cfg, tb.timing)
 	if !h.Can().Fresh {
 		tb.tick()
 		tb.pass(tb.timing.Grace() + tb.timing.ClockStep())
 	}
 	return tb
+}
+
+func (tb *table) ledger(cfg partition.Config, timing transition.Timing) transition.Ledger {
+	return watched{tb.h.Ledger(cfg, timing), tb}
 }
 
 // tick lets the store look at its clock.
@@ -144,7 +148,7 @@ func (tb *table) peer(name string) *peer {
 func (tb *table) peerWith(name string, timing transition.Timing) *peer {
 	return &peer{
 		tb:      tb,
-		ledger:  tb.h.Ledger(tb.cfg, timing),
+		ledger:  tb.ledger(tb.cfg, timing),
 		name:    name,
 		session: partition.Session(name + strings.Repeat("0", 32-len(name))),
 	}

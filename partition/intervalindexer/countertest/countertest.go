@@ -12,6 +12,7 @@ package countertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,12 +59,66 @@ func Group(t testing.TB, counter intervalindexer.Counter, name string, config in
 		Settle: 5 * config.Interval,
 		IDs:    config.Partitions.IDs(),
 		Peer: func(string) (partition.Indexer, func()) {
-			c := &Cuttable{Counter: counter}
+			c := &Cuttable{Counter: watched{counter, t}}
 			x, err := intervalindexer.New(c, name, config)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return x, c.Cut
 		},
+	}
+}
+
+// patience is how long after the end of its context a call may return.
+const patience = 30 * time.Second
+
+// watched is a counter none of whose calls the peers wait for in vain: of one that does not return the suite could only
+// tell that a peer does not end.
+type watched struct {
+	intervalindexer.Counter
+	t testing.TB
+}
+
+// Incr implements [intervalindexer.Counter].
+func (w watched) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
+	var n int64
+	var err error
+	late := w.await(ctx, "Incr of "+key, func() { n, err = w.Counter.Incr(ctx, key, expiry) })
+	if late != nil {
+		return 0, late
+	}
+	return n, err
+}
+
+// Get implements [intervalindexer.Counter].
+func (w watched) Get(ctx context.Context, keys ...string) ([]int64, error) {
+	var values []int64
+	var err error
+	late := w.await(ctx, fmt.Sprint("Get of ", keys), func() { values, err = w.Counter.Get(ctx, keys...) })
+	if late != nil {
+		return nil, late
+	}
+	return values, err
+}
+
+// await waits for call, and fails the test if it does not return.
+func (w watched) await(ctx context.Context, what string, call func()) error {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		call()
+	}()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-answered:
+		return nil
+	case <-time.After(patience):
+		err := fmt.Errorf("%s has not returned %v after its context had ended", what, patience)
+		w.t.Error(err)
+		return err
 	}
 }
