@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
@@ -31,7 +32,7 @@ func advice(err error) string {
 		return "the user of the URL needs a role with readwrite on the prefix"
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty):
 		return "give user and password in the URL: etcd://user:password@host:port/prefix"
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), strings.Contains(err.Error(), "message larger than max"): // what gRPC says
 		return "the name has too many partitions for one value of etcd: raise --max-request-bytes, or take fewer"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "do the hosts of the URL answer, and has etcd a leader?"

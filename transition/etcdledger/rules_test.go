@@ -10,6 +10,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
@@ -327,8 +328,10 @@ func TestGraceAfterALoss(t *testing.T) {
 		"the clock is deleted":                             {del("clock"), true, true},
 		"a lease is deleted":                               {del("leases/a"), true, true},
 		// A witness knows better, and goes on.
-		"the grants are deleted": {del("transition"), false, true},
-		"a session is deleted":   {del("sessions/a"), false, true},
+		"the grants are deleted":                   {del("transition"), false, true},
+		"a session is deleted":                     {del("sessions/a"), false, true},
+		"a session is deleted, and its lease":      {func(s *stage) { del("sessions/a")(s); del("leases/a")(s) }, true, true},
+		"all sessions are deleted, and all leases": {func(s *stage) { s.delAll("sessions/"); s.delAll("leases/") }, true, true},
 	} {
 		for _, newcomer := range []bool{false, true} {
 			if newcomer && !c.newcomer || !newcomer && !c.witness {
@@ -383,6 +386,15 @@ func TestWhatIsMadeAnewIsNotRemoved(t *testing.T) {
 	}
 }
 
+// delAll is what a person does who wants to clear up.
+func (s *stage) delAll(keys string) {
+	s.Helper()
+	got, err := s.server.Client().Delete(s.Context(), prefix+"/"+s.name+"/"+keys, clientv3.WithPrefix())
+	if err != nil || got.Deleted == 0 {
+		s.Fatalf("delete %s: %v, %v", keys, got, err)
+	}
+}
+
 func del(key string) func(*stage) {
 	return func(s *stage) {
 		s.Helper()
@@ -404,5 +416,35 @@ func TestARefusalSaysWhereItIsFrom(t *testing.T) {
 	}
 	if !errors.Is(err, partition.ErrConfig) || !strings.HasPrefix(err.Error(), "etcdledger: n: the name has peers") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What is too large for etcd is told with what to do, also where its client or gRPC refuses to carry it.
+func TestTooManyPartitions(t *testing.T) {
+	server := etcdtest.Start(t)
+	client, pre, err := etcdledger.Open(strings.Replace(server.Client().Endpoints()[0], "http", "etcd", 1) + prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	small, err := clientv3.New(clientv3.Config{Endpoints: server.Client().Endpoints(), MaxCallSendMsgSize: 8 << 10, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	cfg := partition.Config{Total: 1 << 16}
+	for _, client := range []*clientv3.Client{client, small} {
+		l, err := etcdledger.New(client, pre, "large", etcdledger.Config{Config: cfg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := make([]partition.Grant, cfg.Total)
+		for i := range hold {
+			hold[i] = partition.Grant{ID: partition.ID(i), Epoch: 1_000_000_000_000_000}
+		}
+		_, err = l.Sync(t.Context(), machine.Request{Session: "a", Peer: "a", State: machine.Live, Hold: hold})
+		if err == nil || !strings.Contains(err.Error(), "take fewer") {
+			t.Errorf("got %v", err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"strings"
@@ -53,7 +54,8 @@ func parse(address string) (clientv3.Config, string, error) {
 		// A host that is gone without a word is noticed within a lease. etcd allows one
 		// ping in 5 s.
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 2 * time.Second, PermitWithoutStream: true,
-		Logger: zap.NewNop(), // calls return the same as errors
+		MaxCallSendMsgSize: math.MaxInt32, // how much is too much is for etcd to say: --max-request-bytes
+		Logger:             zap.NewNop(),  // calls return the same as errors
 	}
 	bad := func(why string) (clientv3.Config, string, error) {
 		return clientv3.Config{}, "", fmt.Errorf("etcdledger: %s: want etcd://[user:password@]host[:port][,host…][/prefix], or etcds:// with ?ca=FILE&cert=FILE&key=FILE&name=NAME", why)

@@ -52,6 +52,7 @@ type (
 		Barred     bool   `json:"barred,omitempty"`
 		Clear      int64  `json:"clear,omitempty"`
 		Farthest   uint64 `json:"farthest,omitempty"`
+		Sessions   int    `json:"sessions,omitempty"` // how many there are
 	}
 	wireSession struct {
 		Peer       string         `json:"peer"`
@@ -105,6 +106,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	put(metaKey, wireMeta{
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step, Longest: s.Longest,
 		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear, Farthest: s.Farthest,
+		Sessions: len(s.Sessions),
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
@@ -136,7 +138,8 @@ func encode(s memledger.State) (map[string]string, error) {
 
 // decode reads what encode wrote. known is false if the name, or a part of it that is
 // never missing, is not there: then its memory is lost. broken says that a session lacks
-// its lease or the other way round, which only others' hands can do.
+// its lease, or the other way round, or that both are gone, which only others' hands can do:
+// what it works on would look free.
 func decode(kvs map[string]string) (s memledger.State, known, broken bool, err error) {
 	for _, key := range whole {
 		if _, ok := kvs[key]; !ok {
@@ -210,6 +213,7 @@ func decode(kvs map[string]string) (s memledger.State, known, broken bool, err e
 		}
 		s.Sessions[partition.Session(id)] = seat
 	}
+	broken = broken || len(s.Sessions) < meta.Sessions
 	return s, true, broken, errors.Join(errs...)
 }
 
