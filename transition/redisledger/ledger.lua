@@ -23,7 +23,8 @@
 --              mode (how peers go from roll to roll, as the configuration says too: 1 one by one, 2 by the barrier)
 --              expired (rows of that state) untold (what a quiet Sync could not tell
 --              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
---              the last doubt about the store's memory; greater with each)
+--              the last doubt about the store's memory; greater with each) requires (protocol
+--              and requirements of the configuration)
 -- sessions     session -> state weight stamp held peer
 -- leases       session by the clock at which its lease ends
 -- roll         session -> index: partitions,  session.peer -> weight up|down peer,
@@ -43,6 +44,7 @@ local numbers = {'raw', 'clock', 'step', 'longest', 'count', 'stamp', 'membershi
 	'arrived', 'behind', 'clear', 'farthest', 'mode'}
 local meta, touched = {}, false
 local run, since
+local requires -- protocol and requirements: nil where nobody looked, false where the configuration has none
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
 local rows, changed = {}, {}
 local opened = false -- the barrier before the newest roll, by this call
@@ -108,7 +110,8 @@ local function graceful() return meta.clock < meta.grace end
 -- agree compares the configuration, or writes it where there is none. It returns nil
 -- or the reply that refuses the caller. To be called before anything is changed.
 local function agree()
-	local protocol, total, hash, units = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units'))
+	local protocol, total, hash, units, asked = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires'))
+	requires = asked and (protocol or '') .. ' ' .. asked
 	if not total then
 		redis.call('HSET', KEYS[1], 'protocol', string.match(ARGV[7], '^%d+'), 'total', ARGV[8], 'hash', ARGV[9],
 			'units', ARGV[10], 'unitnames', ARGV[11])
@@ -276,6 +279,19 @@ local function overdue()
 	return not graceful() and #redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 1) > 0
 end
 
+-- recall keeps what partitions ask of their owners beside the configuration too, as kept says:
+-- with that key lost they would go to anybody.
+local function recall(kept)
+	local protocol, asked = string.match(kept or '', '^(%d+) (.+)$')
+	if requires == false and asked then
+		redis.call('HSET', KEYS[1], 'protocol', protocol, 'requires', asked)
+		requires = kept
+		moved(meta.clock) -- the roll may have been made without
+	elseif requires ~= kept then
+		touched = true
+	end
+end
+
 -- begin reads the store's state, advances its clock, looks whether its memory can be
 -- trusted, and reaps. A caller that is given nothing need not be thorough. 8 or 11
 -- commands, O(log n) of n sessions; 3 more for each session whose lease ran out, and O(n)
@@ -283,10 +299,10 @@ end
 local function begin(thorough)
 	local time = redis.call('TIME')
 	local raw = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-	local stored = redis.call('HMGET', KEYS[2], 'run', 'since', unpack(numbers))
-	for i, field in ipairs(numbers) do meta[field] = tonumber(stored[i + 2] or 0) end
+	local stored = redis.call('HMGET', KEYS[2], 'run', 'since', 'requires', unpack(numbers))
+	for i, field in ipairs(numbers) do meta[field] = tonumber(stored[i + 3] or 0) end
 	run, since = stored[1] or '', stored[2]
-	local whole = stored[3]
+	local whole = stored[4]
 
 	-- The clock goes on by what passed since the last call, but by no more than a step:
 	-- a jump of the server's clock, an outage and a stopped server cannot make every
@@ -334,6 +350,7 @@ local function begin(thorough)
 		version, basis = tonumber(version), tonumber(basis)
 	end
 	if not KEYS[7] then return end
+	recall(stored[3])
 	remember()
 	if not graceful() then reap() end
 	if meta.behind > 0 and not head then look() end -- the roll was lost: nobody is before an older one
@@ -354,6 +371,7 @@ local function commit()
 		return
 	end
 	local args = {'run', run, 'since', since}
+	if requires then args[5], args[6] = 'requires', requires end
 	for _, field in ipairs(numbers) do
 		args[#args + 1] = field
 		args[#args + 1] = str(meta[field])

@@ -7,14 +7,15 @@
 --         the name yet; {'resizing'}: its number of partitions is being changed
 -- cost    ~12 commands
 
-local protocol, total, requires = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'requires'))
+local protocol, total, stands = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'requires'))
 if not total then return {'none'} end
 if protocol == 'resizing' then return {'resizing'} end
-if (requires or '') == ARGV[8] then return {'stands'} end
+if (stands or '') == ARGV[8] then return {'stands'} end
 redis.call('HSET', KEYS[1], 'protocol', ARGV[7], 'requires', ARGV[8])
 -- Whoever says this is no peer, and has no times. A store that knows nothing, or nothing any
 -- more, is for the first peer to begin.
 if redis.call('HEXISTS', KEYS[2], 'raw') == 0 then return {'required'} end
+requires = ARGV[7] .. ' ' .. ARGV[8]
 begin(true)
 moved(meta.clock)
 commit()

@@ -86,6 +86,52 @@ func TestRequire(t *testing.T) {
 	}
 }
 
+// What partitions ask for outlives the loss of either key: without it they would go to anybody.
+func TestRequirementsAreKeptTwice(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	makeName(t, s.client, s.name, cfg)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	sync := func() machine.Answer {
+		t.Helper()
+		return mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1, Claim: []partition.ID{0}}) // it is no quiet one
+	}
+	lose := func(key string) {
+		t.Helper()
+		if n, err := s.client.Del(t.Context(), key).Result(); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	config := redisconfig.Key(s.name)
+	want := func(requires []partition.Requirement, protocol string) {
+		t.Helper()
+		stands, err := redisconfig.Read(t.Context(), s.client, s.name)
+		if got := s.client.HGet(t.Context(), config, "protocol").Val(); err != nil || !slices.Equal(stands.Requires, requires) || got != protocol {
+			t.Errorf("%+v stands under protocol %s, %v", stands.Requires, got, err)
+		}
+	}
+	requires := []partition.Requirement{{First: 0, Last: 1, Tags: "eu gpu"}, {First: 3, Last: 3, Tags: "eu"}}
+	if err := redisledger.Require(t.Context(), s.client, s.name, requires); err != nil {
+		t.Fatal(err)
+	}
+	lose(config)
+	if !sync().Sealing {
+		t.Error("no roll is due that goes by them")
+	}
+	want(requires, "2")
+	lose("{" + s.name + "}:meta")
+	sync()
+	lose(config)
+	sync()
+	want(requires, "2")
+	if err := redisledger.Require(t.Context(), s.client, s.name, nil); err != nil {
+		t.Fatal(err)
+	}
+	lose(config)
+	sync()
+	want(nil, "1")
+}
+
 // Who says what partitions ask for is no peer: his times count for nothing. A long lease
 // runs out as fast as before, and a restart that he is the first to notice lets nobody gain
 // anything before the leases of the peers are over.
