@@ -69,6 +69,9 @@ func (f *fleet) run(id string, held <-chan struct{}) *peer {
 	go func() {
 		err := x.Index(ctx, func(v partition.View) { p.emit(v, held) })
 		p.mu.Lock()
+		if p.emits {
+			f.t.Errorf("%s: Index has returned while emit runs", id)
+		}
 		p.ended = true
 		p.mu.Unlock()
 		p.done <- err
@@ -116,6 +119,16 @@ func (p *peer) emit(v partition.View, held <-chan struct{}) {
 	p.mu.Lock()
 	p.emits = false
 	p.mu.Unlock()
+}
+
+// emitting returns nil while emit runs.
+func (p *peer) emitting() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.emits {
+		return fmt.Errorf("%s has no view", p.id)
+	}
+	return nil
 }
 
 // compare holds what is said of one version to be of one moment: the same replicas,

@@ -158,4 +158,11 @@ func ends(t *testing.T, g Group) {
 	cut.cut()
 	f.pass(g.Settle)
 	cut.stop()
+	release := f.startHeld("held")
+	held := f.peers["held"]
+	f.until(held.emitting)
+	held.cancel()
+	f.pass(g.Settle / 20) // for one that returns while emit runs
+	release()
+	held.stop()
 }

@@ -100,6 +100,13 @@ func (m *member) Index(ctx context.Context, emit func(partition.View)) error {
 			case "emits twice at once":
 				go emit(v)
 				emit(v)
+			case "does not wait for emit":
+				emitted := make(chan struct{})
+				go func() { defer close(emitted); emit(v) }()
+				select {
+				case <-emitted:
+				case <-ctx.Done():
+				}
 			case "holds the store while it emits":
 				b.mu.Lock()
 				emit(v)
@@ -188,6 +195,7 @@ func TestSuiteBites(t *testing.T) {
 		"returns the context's error":      "context canceled after its context ended",
 		"fails when it is cut":             "cut off after its context ended",
 		"emits after its end":              "after Index had returned",
+		"does not wait for emit":           "returned while emit runs",
 		"does not end":                     "does not return after its context ended",
 	} {
 		t.Run(broken, func(t *testing.T) {

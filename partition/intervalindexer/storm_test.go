@@ -262,6 +262,31 @@ func TestMissedIntervalsAreReported(t *testing.T) {
 	})
 }
 
+// silent is a counter that does not answer.
+type silent struct{ intervalindexer.Counter }
+
+func (silent) Incr(ctx context.Context, _ string, _ time.Duration) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A turn that ends with the peer was not missed.
+func TestTheLastTurnIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, err := intervalindexer.New(silent{}, "mail-sender", intervalindexer.Config{Interval: interval},
+			intervalindexer.WithMissed(func(number uint64, err error) { t.Errorf("missed %d: %v", number, err) }),
+			intervalindexer.WithSkew(func(time.Duration) time.Duration { return interval / 2 }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), interval*6/10) // a bubble begins with an interval
+		defer cancel()
+		if err := x.Index(ctx, func(v partition.View) { t.Errorf("told %+v", v) }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Random skews are constant for a peer, spread over the first four fifths, and leave
 // room at the end, whatever a chooser says.
 func TestSkew(t *testing.T) {

@@ -138,6 +138,8 @@ func TestPeer(t *testing.T) {
 			{5, 0, 0, 0, ""}, {6, 1, 0, 0, ""}, {7, 1, 0, 0, "0 of 1"}, {8, 0, 0, 50, "-1 of 1"}}},
 		{"hasty: one missed is enough", true, []event{
 			{5, 0, 0, 0, ""}, {6, 1, 0, 0, "0 of 1"}, {7, 0, 0, 1, "-1 of 1"}}},
+		{"hasty: a place lost once is taken back", true, []event{
+			{5, 0, 0, 0, ""}, {6, 1, 0, 0, "0 of 1"}, {7, 1, 1, 0, ""}, {8, 1, 1, 0, "-1 of 1"}}},
 		{"who was no member has nothing to take back", false, []event{
 			{5, 0, 0, 9, ""}, {14, 3, 3, 0, ""}, {15, 3, 3, 0, ""}, {16, 3, 3, 0, ""}}},
 	} {
@@ -176,6 +178,11 @@ func TestPeerRemembersOneInterval(t *testing.T) {
 	}
 	if turn := newPeer(true, true).begin(1); turn.had != none || turn.prefer != none {
 		t.Errorf("the first turn ever: %+v", turn)
+	}
+	hasty := newPeer(true, false)
+	hasty.end(&turn{number: 5, closed: 4, index: 3})
+	if turn := hasty.begin(6); turn.had != 3 || turn.bound != 0 || turn.seen != none {
+		t.Errorf("the next turn of who adopts a count at once: %+v", turn)
 	}
 	if !slices.Equal(play(newPeer(false, true).begin(9), map[string]int64{}, ""), []string{"+9", "8"}) {
 		t.Error("a peer without memory asks for an index")
