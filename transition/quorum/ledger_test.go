@@ -305,6 +305,27 @@ func TestMastersThatTakeNothingAreOneTrouble(t *testing.T) {
 	}
 }
 
+// failing is a ledger whose store does not answer.
+type failing struct{ transition.Ledger }
+
+func (failing) Sync(context.Context, transition.Request) (transition.Answer, error) {
+	return transition.Answer{}, errOff
+}
+
+// Masters that are missed beside a store that does not answer are told of.
+func TestTroubleBesideThatOfTheStore(t *testing.T) {
+	counter, masters := witness(t)
+	for _, m := range masters {
+		m.turn(true)
+	}
+	var told []error
+	l := quorum.Witness(failing{}, counter, func(err error) { told = append(told, err) })
+	_, err := l.Sync(t.Context(), transition.Request{Session: "aa", Peer: "aa", Weight: 1, State: machine.Live, Claim: []partition.ID{0}})
+	if !errors.Is(err, errOff) || len(told) != 1 || told[0] == nil {
+		t.Errorf("it returns %v and told %v", err, told)
+	}
+}
+
 // Two peers share a ledger: that a majority has heard of the epoch of one says nothing of
 // the other's, though the ledger has counted farther by then.
 func TestEachEpochIsHeardOf(t *testing.T) {

@@ -356,8 +356,12 @@ func TestClosed(t *testing.T) {
 			ended <- err
 		}()
 		synctest.Wait()
+		began := time.Now()
 		if err := c.Close(); err != nil {
 			t.Error(err)
+		}
+		if took := time.Since(began); took >= defaultTimeout {
+			t.Errorf("it waited %v for registers that do not answer", took)
 		}
 		if err := <-ended; !errors.Is(err, ErrClosed) {
 			t.Errorf("who waited was told %v", err)
