@@ -419,6 +419,20 @@ func TestARefusalSaysWhereItIsFrom(t *testing.T) {
 	}
 }
 
+// Init leaves a name alone that is there, and says so of one that is another.
+func TestInitOfANameThatIsThere(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "there")
+	if made, err := etcdledger.Init(t.Context(), s.server.Client(), prefix, s.name, s.cfg); made || err != nil {
+		t.Errorf("made %v, %v", made, err)
+	}
+	for _, other := range []partition.Config{{Total: 5}, {Total: 4, Hash: partition.Murmur2}, {Total: 4, Units: []string{"inbox"}}} {
+		made, err := etcdledger.Init(t.Context(), s.server.Client(), prefix, s.name, other)
+		if made || !errors.Is(err, partition.ErrConfig) {
+			t.Errorf("%+v: made %v, %v", other, made, err)
+		}
+	}
+}
+
 // What is too large for etcd is told with what to do, also where its client or gRPC refuses to carry it.
 func TestTooManyPartitions(t *testing.T) {
 	server := etcdtest.Start(t)
