@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 type spy struct {
 	clientv3.KV
 	calls  int
+	whole  int         // of them, those that read all of the name
 	writes []string    // keys of the last transaction that could write
 	before func(n int) // is called before the transaction that is the nth of the spy
 	txns   int
@@ -30,6 +32,7 @@ type spy struct {
 
 func (s *spy) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	s.calls++
+	s.whole++
 	return s.KV.Do(ctx, op)
 }
 
@@ -142,6 +145,17 @@ func TestQuietSyncsDoNotCollide(t *testing.T) {
 	}
 	if seen.calls != 2 || len(seen.writes) != 1 || !strings.HasSuffix(seen.writes[0], "/leases/a") {
 		t.Errorf("%d calls, written were %v", seen.calls, seen.writes)
+	}
+	// The clock makes nobody read the name anew.
+	seen.before = nil
+	s.now += s.timing.ClockStep()
+	s.sync(a, machine.Request{Session: "a", Hold: hold})
+	slices.Sort(seen.writes)
+	if len(seen.writes) != 2 || !strings.HasSuffix(seen.writes[0], "/clock") || !strings.HasSuffix(seen.writes[1], "/leases/a") {
+		t.Errorf("with the clock were written %v", seen.writes)
+	}
+	if seen.whole != 1 {
+		t.Errorf("all of the name was read %d times", seen.whole)
 	}
 }
 
