@@ -68,6 +68,15 @@ var faults = map[string]struct {
 		func(l *coverage.Look) { l.Census.Sessions[1].Lease = -1 },
 		coverage.Unowned, timing.Takeover(), "session b, is over",
 	},
+	"owner died, of a build that told no times": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[1].Lease = -1
+			for i := range l.Census.Sessions {
+				l.Census.Sessions[i].Terms = machine.Terms{}
+			}
+		},
+		coverage.Unowned, transition.Timing{}.WithDefaults().Takeover(), "session b, is over",
+	},
 	"owner unknown": {
 		func(l *coverage.Look) { l.Census.Sessions = l.Census.Sessions[:1] },
 		coverage.Unowned, timing.Takeover(), "session b, is over",

@@ -50,10 +50,15 @@ func TestRequire(t *testing.T) {
 		t.Errorf("of what asks for nothing it got %d", got)
 	}
 	protocol := func() string { return s.client.HGet(t.Context(), redisconfig.Key(s.name), "protocol").Val() }
+	changes := make(map[string]bool)
 	for range 2 {
 		if err := redisledger.Require(t.Context(), s.client, s.name, requires); err != nil {
 			t.Fatal(err)
 		}
+		changes[s.client.HGet(t.Context(), "{"+s.name+"}:meta", "membership").Val()] = true
+	}
+	if len(changes) != 1 {
+		t.Error("said again it makes another roll due")
 	}
 	if stands, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || !slices.Equal(stands.Requires, requires) || protocol() != "2" {
 		t.Errorf("%+v stands under protocol %s, %v", stands, protocol(), err)

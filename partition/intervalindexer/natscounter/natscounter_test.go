@@ -440,6 +440,26 @@ func TestBucketWithoutTTL(t *testing.T) {
 	}
 }
 
+// What NATS refuses is not tried again, as what another was faster with is: it would be counted twice where it was done
+// all the same, and be told as a lack of time.
+func TestAFullBucketIsTold(t *testing.T) {
+	url := natstest.Start(t)
+	conn, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, _ := jetstream.New(conn)
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "full", MaxBytes: 1, LimitMarkerTTL: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := counter(t, url+"/full").Incr(ctx, "k", time.Minute); ctx.Err() != nil || err == nil || !strings.Contains(err.Error(), "maximum bytes") {
+		t.Errorf("says %v", err)
+	}
+}
+
 // A bucket whose keys live for less than a count must is refused, until that is mended: counts
 // would be gone before anybody read them.
 func TestBucketForgetsTooSoon(t *testing.T) {
