@@ -187,3 +187,26 @@ func TestSeatsOfTheAbsentKeepTheRestInPlace(t *testing.T) {
 		}
 	}
 }
+
+// A session stays on its seat, also where another of the same peer id has left one.
+func TestNamesakesKeepTheirSeats(t *testing.T) {
+	tr := newTroupe(t, "web", "web", "db")
+	of := func() map[partition.Session][]partition.ID {
+		tr.roll(partition.Jump{})
+		shares := map[partition.Session][]partition.ID{}
+		for _, m := range tr.Roll.Members {
+			shares[m.Session] = m.Partitions
+		}
+		return shares
+	}
+	before := of()
+	tr.Sessions = tr.Sessions[1:]
+	after := of()
+	for session, had := range before {
+		for _, id := range had {
+			if _, lives := after[session]; lives && !slices.Contains(after[session], id) {
+				t.Errorf("%s lost %v though another left", session, id)
+			}
+		}
+	}
+}
