@@ -80,7 +80,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	locked := zapcore.Lock(zapcore.AddSync(stderr)) // events come from many goroutines
 	stderr = locked
 	p := &process{signals: signals}
-	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
+	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), unlogged, fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
 	fail := func(err error) int {
 		var wrong *StartError
 		if errors.As(err, &wrong) {
@@ -266,6 +266,14 @@ func logger(p struct {
 	l.UseErrorLevel(zapcore.DebugLevel) // Run says why the application ends, without the way it took through fx
 	return l
 }
+
+// unlogged is where fx writes all that it has done so far if the application's logger cannot be
+// made, which is some thirty lines: nowhere. Run says why it does not start.
+var unlogged = fx.Logger(nowhere{})
+
+type nowhere struct{}
+
+func (nowhere) Printf(string, ...any) {}
 
 // lines writes what goes wrong to stderr if the application has no logger: a peer that
 // waits for its store, or for a plain server to go, must not do so in silence.

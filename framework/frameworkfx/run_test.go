@@ -394,6 +394,31 @@ func TestWhyItDoesNotStartIsNoErrorOfTheLog(t *testing.T) {
 	}
 }
 
+// A logger that cannot be made is why it does not start, and said once: without all that fx has
+// done until then, which it writes to the stderr of the process.
+func TestALoggerThatCannotBeMadeIsSaidOnce(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	said := make(chan []byte, 1)
+	go func() {
+		all, _ := io.ReadAll(read)
+		said <- all
+	}()
+	stderr := os.Stderr
+	os.Stderr = write
+	launch(fx.Provide(func() (*zap.Logger, error) { return nil, errors.New("no place for the log") }),
+		consumer(t, func(context.Context, *framework.Task) error { return nil }),
+	).exits(t, ExitFailed, "\ncannot start: no place for the log\n")
+	os.Stderr = stderr
+	write.Close()
+	if all := <-said; len(all) > 0 {
+		t.Errorf("beside that is said\n%s", all)
+	}
+}
+
 // controlledBy gives the one consumer another control.
 func controlledBy(control framework.Control) fx.Option {
 	return fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
