@@ -41,7 +41,8 @@ type patrol struct {
 	observe  func(Event)
 	detector coverage.Detector
 	began    time.Time
-	next     int // the place in the layout that the next look begins with
+	next     int            // the place in the layout that the next look begins with
+	again    []partition.ID // what that one asks for before
 	wrong    map[coverage.Kind]time.Time
 	data     map[partition.ID]coverage.Datum
 }
@@ -104,6 +105,7 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 		return beat
 	}
 	p.layout = census.Config
+	p.again = unopened(census, p.data)
 	look := coverage.Look{Census: census, Data: slices.Collect(maps.Values(p.data))}
 	found, over := p.detector.Look(time.Since(p.began), look)
 	for _, f := range found {
@@ -122,13 +124,29 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 	return beat
 }
 
+// unopened returns partitions and units with tasks that who was granted them has not opened, in order.
+// That is wrong only if it lasts: each look has to ask for them, or they would be let off whenever it is
+// the turn of others. They are at most half of a look.
+func unopened(c transition.Census, data map[partition.ID]coverage.Datum) (ids []partition.ID) {
+	for _, g := range c.Grants {
+		d := data[g.Grant.ID]
+		if d.Waiting && d.Fence != (partition.Token{Epoch: g.Grant.Epoch, Session: g.Session}) {
+			ids = append(ids, g.Grant.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids[:min(len(ids), surveyed/2)]
+}
+
 // turn returns the partitions and units to ask for now.
 func (p *patrol) turn() []partition.ID {
 	all := p.layout.IDs()
-	ids := make([]partition.ID, min(surveyed, len(all)))
-	for i := range ids {
-		ids[i] = all[(p.next+i)%len(all)]
+	ids := slices.Clone(p.again)
+	for len(ids) < min(surveyed, len(all)) {
+		if _, asked := slices.BinarySearch(p.again, all[p.next]); !asked {
+			ids = append(ids, all[p.next])
+		}
+		p.next = (p.next + 1) % len(all)
 	}
-	p.next = (p.next + len(ids)) % max(len(all), 1)
 	return ids
 }

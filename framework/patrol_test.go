@@ -2,13 +2,17 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
 )
 
 // Every partition and every unit has its turn, in as few looks as there must be, and none is
@@ -66,4 +70,169 @@ func TestPartitionsThatWereAddedAreLookedAt(t *testing.T) {
 	if len(asked) != 6 {
 		t.Errorf("of 6 partitions %v are asked for", asked)
 	}
+}
+
+// A district is a ledger and the data of a name, all of which is granted to one peer and opened by it,
+// but for what is in data.
+type district struct {
+	laidOut
+	data        map[partition.ID]coverage.Datum
+	asked       []partition.ID // by the last look
+	down, still error          // of the ledger; of the data
+}
+
+func (d *district) Census(context.Context) (transition.Census, error) {
+	if d.down != nil {
+		return transition.Census{}, d.down
+	}
+	owner := machine.Seat{Session: "s", Peer: "ann", Lease: time.Hour, State: machine.Live}
+	c := transition.Census{Config: d.layout, Sessions: []machine.Seat{owner}}
+	for _, id := range d.layout.IDs() {
+		c.Grants = append(c.Grants, machine.Ownership{Grant: partition.Grant{ID: id, Epoch: 1}, Session: owner.Session})
+	}
+	return c, nil
+}
+
+func (d *district) survey(_ context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+	d.asked = slices.Clone(ids)
+	var all []coverage.Datum
+	for _, id := range ids {
+		datum, special := d.data[id]
+		if !special {
+			datum.Fence = partition.Token{Epoch: 1, Session: "s"}
+		}
+		datum.ID = id
+		all = append(all, datum)
+	}
+	return all, d.still
+}
+
+// patrol looks at so many partitions, of which one look asks for a part.
+func (d *district) patrol(partitions int) (p *patrol, seen *recorder) {
+	seen = &recorder{}
+	d.layout = partition.Config{Total: partitions}
+	d.data = map[partition.ID]coverage.Datum{}
+	return &patrol{
+		ledger: d, survey: d.survey, layout: d.layout, timing: transition.Timing{}.WithDefaults(), observe: seen.Observe,
+		wrong: map[coverage.Kind]time.Time{}, data: map[partition.ID]coverage.Datum{}, began: time.Now(),
+	}, seen
+}
+
+// during goes on looking for so long.
+func (p *patrol) during(ctx context.Context, long time.Duration) {
+	for began := time.Now(); time.Since(began) < long; {
+		time.Sleep(p.look(ctx))
+	}
+}
+
+// That a partition with tasks is not opened is found in a name of any size, though most looks
+// ask for others; and not while nothing waits in it.
+func TestWhatIsNotOpenedIsFoundAmongMany(t *testing.T) {
+	t.Parallel()
+	for name, partitions := range map[string]int{"few": 8, "many": 5 * surveyed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := &district{}
+				p, seen := d.patrol(partitions)
+				d.data[5] = coverage.Datum{}
+				p.during(t.Context(), time.Minute)
+				if told := of[Uncovered](seen); len(told) != 0 {
+					t.Fatalf("told %v, and nothing waits", told)
+				}
+				d.data[5] = coverage.Datum{Waiting: true}
+				looks := 0
+				for ; p.look(t.Context()) != p.timing.Settle; looks++ { // it may become a finding, and is looked at more often
+					if looks == 10 {
+						t.Fatalf("after %d looks nobody looks more often", looks)
+					}
+				}
+				p.during(t.Context(), 2*time.Minute)
+				told := of[Uncovered](seen)
+				if len(told) != 1 || told[0].Finding.Kind != coverage.Overdue || !slices.Equal(told[0].Finding.Partitions, []partition.ID{5}) {
+					t.Fatalf("told %v, want once that 5 is not opened", told)
+				}
+				delete(d.data, 5)
+				p.during(t.Context(), time.Minute)
+				if told := of[Covered](seen); len(told) != 1 {
+					t.Errorf("it is opened, and told %d times", len(told))
+				}
+			})
+		})
+	}
+}
+
+// What was read of a partition stands while looks ask for others, or get no answer; and what was wrong
+// twice is told with the time that each took.
+func TestWhatIsKnownStandsUntilItIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &district{}
+		p, seen := d.patrol(2 * surveyed)
+		none := errors.New("no answer")
+		for n := 1; n <= 2; n++ {
+			d.data[5] = coverage.Datum{Fence: partition.Token{Epoch: 2, Session: "t"}}
+			p.during(t.Context(), 20*time.Second)
+			d.down = none
+			p.during(t.Context(), 20*time.Second)
+			d.down, d.still = nil, none
+			p.during(t.Context(), 20*time.Second)
+			d.still = nil
+			if told := of[Uncovered](seen); len(told) != n || told[n-1].Finding.Kind != coverage.Double {
+				t.Fatalf("told %v, want %d times that 5 has two owners", told, n)
+			}
+			if told := of[Covered](seen); len(told) != n-1 {
+				t.Fatalf("told %d times that all is well, and nobody has said so", len(told))
+			}
+			delete(d.data, 5)
+			p.during(t.Context(), 20*time.Second)
+			took := 60 * time.Second
+			if told := of[Covered](seen); len(told) != n || told[n-1].Took < took-p.timing.Beat() || told[n-1].Took > took+2*p.timing.Beat() {
+				t.Errorf("told %+v, want that it took some %v, %d times", told, took, n)
+			}
+		}
+	})
+}
+
+// Who comes to look again after another did knows nothing, and tells anew what is wrong by then.
+func TestWhoComesBackLooksAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &district{}
+		p, seen := d.patrol(2 * surveyed)
+		var away atomic.Bool
+		p.view = func() partition.View {
+			if away.Load() {
+				return partition.View{Index: 1}
+			}
+			return partition.View{}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go p.run(ctx)
+		two := coverage.Datum{Fence: partition.Token{Epoch: 2, Session: "t"}}
+		for _, c := range []struct {
+			data coverage.Datum
+			away bool
+			told int // so often, that it has two owners
+		}{
+			{data: two, told: 1},
+			{data: two, away: true, told: 1},
+			{data: two, told: 2},
+			{away: true, told: 2},
+			{told: 2},
+		} {
+			if d.data[5] = c.data; c.data == (coverage.Datum{}) {
+				delete(d.data, 5)
+			}
+			away.Store(c.away)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			relieved := of[Relieved](seen)
+			if told := of[Uncovered](seen); len(told) != c.told || len(relieved) > c.told || c.away && len(relieved) != c.told {
+				t.Errorf("told %d times that something is wrong, and %d times that it is another's to tell, want %d", len(told), len(relieved), c.told)
+			}
+		}
+	})
 }
