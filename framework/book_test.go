@@ -370,3 +370,20 @@ func TestWhatIsParkedKeepsNoOther(t *testing.T) {
 	}
 	runtime.KeepAlive(&b)
 }
+
+// Who waits for a key that is stuck is told which: the one that most wait for.
+func TestTheKeyThatMostWaitFor(t *testing.T) {
+	t.Parallel()
+	b := newBook()
+	if key := b.keyMostWaited(); key != "" {
+		t.Errorf("with no task most wait for %q", key)
+	}
+	for key, n := range map[string]int{"a": 3, "b": 6, "c": 1, "d": 2, "": 9} {
+		for i := range n {
+			b.add(&Task{ID: fmt.Sprint(key, i), Key: key, Delivery: &Delivery{}}, time.Now())
+		}
+	}
+	if key := b.keyMostWaited(); key != "b" {
+		t.Errorf("most wait for %q, want b", key)
+	}
+}

@@ -113,7 +113,9 @@ func TestExplicitDeadCountsEvenAfterTheDrainTime(t *testing.T) {
 		{"of its own", func(context.Context) error { return Dead(errors.New("no such mailbox")) }, 1},
 		{"of the cancellation", func(ctx context.Context) error { return Dead(fmt.Errorf("render: %w", ctx.Err())) }, 0},
 		{"of its cause, as net/http returns it", func(ctx context.Context) error { return Dead(fmt.Errorf("get: %w", context.Cause(ctx))) }, 0},
+		{"of a time that is over", func(context.Context) error { return Dead(fmt.Errorf("dial: %w", context.DeadlineExceeded)) }, 0},
 		{"a retry", func(ctx context.Context) error { return RetryAfter(0, ctx.Err()) }, 0},
+		{"a failure of what was cut off", func(context.Context) error { return errors.New("broken pipe") }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -251,3 +251,42 @@ func TestNotMoreIsWantedThanMayBeHeld(t *testing.T) {
 		t.Errorf("%d are wanted while the source does not answer", n)
 	}
 }
+
+// How fast what came was used up says how much comes next.
+func TestAPaceFollowsWhatIsUsedUp(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		what  string
+		full  bool
+		took  time.Duration
+		ahead int // of 100
+	}{
+		{"in no time", true, 0, 800},
+		{"slower", true, brisk / 4, 400},
+		{"little faster than it is to last", true, brisk - 1, 200},
+		{"as long as it is to last", true, brisk, 100},
+		{"in no time, but there was no more", false, 0, 100},
+		{"not too slow", true, slack, 100},
+		{"too slow", true, slack + 1, 50},
+		{"too slow, and there was no more", false, slack + 1, 50},
+	} {
+		p := pace{ahead: 100}
+		p.arrived(c.full, now)
+		p.used(1, mostAhead, now.Add(c.took))
+		if p.ahead != c.ahead {
+			t.Errorf("%s: %d ahead after 100, want %d", c.what, p.ahead, c.ahead)
+		}
+		if p.used(1, mostAhead, now); p.ahead != c.ahead {
+			t.Errorf("%s: %d ahead instead of %d with the next question, though nothing came", c.what, p.ahead, c.ahead)
+		}
+	}
+	for _, c := range []struct{ ahead, share, most, want int }{
+		{0, 1, mostAhead, leastAhead}, {0, 100, mostAhead, 200}, {300, 100, mostAhead, 300}, {300, 1, 256, 256}, {0, 1, 2, 2},
+	} {
+		p := pace{ahead: c.ahead}
+		if p.used(c.share, c.most, now); p.ahead != c.want {
+			t.Errorf("of %d with a share of %d and at most %d become %d, want %d", c.ahead, c.share, c.most, p.ahead, c.want)
+		}
+	}
+}

@@ -63,6 +63,7 @@ func TestWhatHasEndedIsSettledWhileALaterTaskRuns(t *testing.T) {
 		const tasks, at = 500, 108
 		s, b := newStopper(t, at, 1, tasks)
 		defer b.stop()
+		synctest.Wait() // the alarm sleeps
 		b.grant(0)
 		time.Sleep(recallAfter + 2*settleAge)
 		if open, _ := b.store.Pending(0); open != tasks-at+1 {

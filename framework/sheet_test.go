@@ -49,6 +49,19 @@ func TestWhatIsDoneBehindAHoleIsKeptBackOnce(t *testing.T) {
 	take(math.MaxInt64)
 }
 
+// What observers are told of a batch is how many there were of each outcome.
+func TestWhatABatchCameTo(t *testing.T) {
+	var batch []sources.Settlement
+	for n, o := range []sources.Outcome{sources.Done, sources.Retry, sources.Requeue, sources.Dead} {
+		for range n + 1 {
+			batch = append(batch, sources.Settlement{Outcome: o})
+		}
+	}
+	if got, want := settled(Where{}, batch, time.Second), (Settled{Took: time.Second, Done: 1, Retried: 2, Requeued: 3, Dead: 4}); got != want {
+		t.Errorf("it came to %+v, want %+v", got, want)
+	}
+}
+
 // A lane with nothing to say holds on to no task that it has said something of.
 func TestAnIdleSheetHoldsNoTask(t *testing.T) {
 	s := newSheet()

@@ -157,6 +157,53 @@ func TestAShutdownCutsADrainThatHasBegun(t *testing.T) {
 	})
 }
 
+// A shutdown that goes on for longer than a drain may take gives it no more time, and one that is over
+// gives it none.
+func TestADrainInAShutdown(t *testing.T) {
+	for _, c := range []struct {
+		left, want func(drain time.Duration) time.Duration
+	}{
+		{func(d time.Duration) time.Duration { return 2 * d }, func(d time.Duration) time.Duration { return d }},
+		{func(d time.Duration) time.Duration { return d / 2 }, func(d time.Duration) time.Duration { return d / 2 }},
+		{func(time.Duration) time.Duration { return -time.Second }, func(time.Duration) time.Duration { return 0 }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, benchConfig{}, func(ctx context.Context, _ *Task) error { <-ctx.Done(); return ctx.Err() })
+			defer b.stop()
+			b.push(task("a", 0))
+			g := b.grantAndWork(0)
+			b.stopWithin(c.left(b.cfg.Timing.Drain))
+			b.drain(g)
+			want := c.want(b.cfg.Timing.Drain)
+			if told := of[Draining](b.seen); len(told) != 1 || told[0].Within != want {
+				t.Errorf("told %+v, want that it has %v", told, want)
+			}
+			if told := of[Drained](b.seen); len(told) != 1 || told[0].Took.Round(10*time.Millisecond) != want {
+				t.Errorf("told %+v, want that it took %v", told, want)
+			}
+		})
+	}
+}
+
+// What is lost while it is drained has no drain time any more, and a shutdown gives it none.
+func TestAShutdownOfWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b := newBench(t, benchConfig{}, func(context.Context, *Task) error { <-release; return nil })
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grantAndWork(0)
+		b.Drain(g, func() {})
+		b.Abort(g, errLease, func() {})
+		b.stopWithin(time.Second)
+		time.Sleep(time.Minute)
+		if told := of[DrainOverdue](b.seen); len(told) > 0 {
+			t.Errorf("told %+v of what is lost", told)
+		}
+		close(release)
+	})
+}
+
 // A handler that does not hear that its drain time is over is told of once, when its grace
 // is over too, though its partition is taken away after that, as at the end of a shutdown.
 func TestAHandlerThatOutlivesItsDrainIsToldOnce(t *testing.T) {

@@ -482,6 +482,7 @@ func TestALaneThatWasRefusedIsLeftAlone(t *testing.T) {
 		for i := range 2 * handled {
 			b.push(task("", i))
 		}
+		synctest.Wait() // the alarm sleeps
 		b.grant(0)
 		time.Sleep(10*gatedFor + gatedFor/2)
 		b.mu.Lock()
