@@ -104,6 +104,12 @@ func (b *bench) grantAndWork(id partition.ID) partition.Grant {
 	return g
 }
 
+// A picky error is compared with its like only.
+type picky struct{}
+
+func (picky) Error() string          { return "picky" }
+func (p picky) Is(target error) bool { return target.(picky) == p }
+
 func TestExplicitDeadCountsEvenAfterTheDrainTime(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -115,6 +121,8 @@ func TestExplicitDeadCountsEvenAfterTheDrainTime(t *testing.T) {
 		{"of its cause, as net/http returns it", func(ctx context.Context) error { return Dead(fmt.Errorf("get: %w", context.Cause(ctx))) }, 0},
 		{"of a time that is over", func(context.Context) error { return Dead(fmt.Errorf("dial: %w", context.DeadlineExceeded)) }, 0},
 		{"a retry", func(ctx context.Context) error { return RetryAfter(0, ctx.Err()) }, 0},
+		{"an error that panics when it is compared", func(context.Context) error { return Dead(picky{}) }, 0},
+		{"a panic with one", func(context.Context) error { panic(Dead(picky{})) }, 0},
 		{"a failure of what was cut off", func(context.Context) error { return errors.New("broken pipe") }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -65,6 +65,7 @@ func (e *PanicError) mend() {
 		}
 	}()
 	_, _ = sources.Asked(e)
+	_ = cancelled(e)
 }
 
 // tried is err, which the application returned: its methods are code of the application, too,

@@ -107,6 +107,7 @@ func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 	}
 	if err = p.handler.Handle(ctx, t); err != nil {
 		_, _ = sources.Asked(err)
+		_ = cancelled(err)
 		v.reason = reason(err)
 	}
 	return err

@@ -28,6 +28,13 @@ type chainless struct{ why error }
 func (e *chainless) Error() string { return "failed" }
 func (e *chainless) Unwrap() error { return e.why }
 
+// A choosy one is found as what it is only.
+type choosy struct{}
+
+func (choosy) Error() string { return "choosy" }
+
+func (c choosy) As(target any) bool { *target.(*choosy) = c; return true }
+
 func TestVerdicts(t *testing.T) {
 	broken := errors.New("mailbox full")
 	for _, c := range []struct {
@@ -89,6 +96,12 @@ func TestVerdicts(t *testing.T) {
 		{name: "a panic with an error whose chain panics is an error", key: "a", answer: func(try int) error {
 			if try == 1 {
 				panic((*chainless)(nil))
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
+		{name: "a panic of an error that is asked for another type is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				return choosy{}
 			}
 			return nil
 		}, runs: "0s#1 1s#2"},
