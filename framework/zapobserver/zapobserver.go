@@ -5,6 +5,8 @@
 // An outage of the store is told by its first call that failed, again every ten seconds, and
 // by its end: the calls between are debug, and so is each partition that is lost with the lease
 // while nothing of it runs. Of a start that fails again and again, for one reason, it is the same.
+// Where the tasks alone are out of reach, calls for hundreds of partitions fail: each kind of call is
+// told once in ten seconds, with the partition whose call it was and how many have failed since.
 package zapobserver
 
 import (
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -28,14 +31,15 @@ import (
 // New returns an observer that writes to l; to nowhere if that is nil.
 func New(l *zap.Logger) framework.Observer {
 	l = cmp.Or(l, zap.NewNop()).WithOptions(zap.AddStacktrace(zapcore.DPanicLevel)) // that of who writes the line says nothing of what went wrong
-	return &observer{log: l, silences: make(map[string]*silence), configs: make(map[string]partition.Config)}
+	return &observer{log: l, silences: make(map[string]*silence), failures: make(map[call]*failures), configs: make(map[string]partition.Config)}
 }
 
 type observer struct {
 	log *zap.Logger
 
 	mu       sync.Mutex
-	silences map[string]*silence         // by consumer; none: the ledger has answered the last call
+	silences map[string]*silence // by consumer; none: the ledger has answered the last call
+	failures map[call]*failures
 	configs  map[string]partition.Config // by consumer
 }
 
@@ -90,7 +94,7 @@ func (o *observer) consumer(e framework.Event) bool {
 		o.log.Info("peer started", name(e.Consumer), zap.String("peer", e.Peer), zap.String("session", string(e.Session)),
 			zap.Int("partitions", e.Config.Total), zap.Strings("units", e.Config.Units), zap.Duration("takeover_bound", e.Takeover))
 	case framework.StartFailed:
-		level, s := o.unanswered(e.Consumer, fmt.Sprint(e.Err))
+		level, s := o.unanswered(e.Consumer, withoutDigits(fmt.Sprint(e.Err)))
 		o.log.Log(level, "not started yet", name(e.Consumer), zap.Error(e.Err), again(e.Again), zap.Int("failed", s.calls))
 	case framework.Warned:
 		o.log.Warn(e.Warning, name(e.Consumer))
@@ -134,11 +138,11 @@ func (o *observer) consumer(e framework.Event) bool {
 func (o *observer) tasks(e framework.Event) bool {
 	switch e := e.(type) {
 	case framework.FetchFailed:
-		level := trouble(e.Again)
-		if errors.Is(e.Err, sources.ErrFenced) {
-			level = zapcore.WarnLevel // another has it, as Lost has said: as after every pause that outlasts the lease
+		if errors.Is(e.Err, sources.ErrFenced) { // another has it, as Lost has said: as after every pause that outlasts the lease
+			o.at(zapcore.WarnLevel, "fetch failed", e.Where, zap.Error(e.Err))
+		} else {
+			o.failed("fetch failed", e.Where, e.Again, zap.Error(e.Err))
 		}
-		o.at(level, "fetch failed", e.Where, zap.Error(e.Err), ifAgain(e.Again))
 	case framework.Blocked:
 		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
 	case framework.Unblocked:
@@ -158,7 +162,7 @@ func (o *observer) tasks(e framework.Event) bool {
 	case framework.Handled:
 		o.handled(e)
 	case framework.SettleFailed:
-		o.at(trouble(e.Again), "settle failed", e.Where, zap.Int("tasks", e.Tasks), zap.Error(e.Err), ifAgain(e.Again))
+		o.failed("settle failed", e.Where, e.Again, zap.Int("tasks", e.Tasks), zap.Error(e.Err))
 	case framework.Halted:
 		o.at(zapcore.WarnLevel, "nothing starts: the source does not answer for what ended", e.Where, zap.Duration("for", e.For))
 	case framework.Resumed:
@@ -177,13 +181,13 @@ func (o *observer) grant(e framework.Event) bool {
 	case framework.Opened:
 		o.at(zapcore.DebugLevel, "partition served", e.Where, took(e.Took))
 	case framework.OpenFailed:
-		o.at(trouble(e.Again), "open failed", e.Where, zap.Error(e.Err), ifAgain(e.Again))
+		o.failed("open failed", e.Where, e.Again, zap.Error(e.Err))
 	case framework.Draining:
 		o.at(zapcore.DebugLevel, "partition drains", e.Where, zap.Int("running", e.Running), zap.Duration("within", e.Within))
 	case framework.DrainOverdue:
 		o.at(zapcore.ErrorLevel, "drain overdue: handlers were cancelled", e.Where, zap.Int("running", e.Running), zap.Duration("after", e.After))
 	case framework.CloseFailed:
-		o.at(trouble(e.Again), "close failed", e.Where, zap.Error(e.Err), ifAgain(e.Again))
+		o.failed("close failed", e.Where, e.Again, zap.Error(e.Err))
 	case framework.Drained:
 		o.at(zapcore.DebugLevel, "partition drained", e.Where, took(e.Took), zap.Int("given_back", e.GivenBack))
 	case framework.Lost:
@@ -255,6 +259,44 @@ func (o *observer) at(level zapcore.Level, message string, w framework.Where, fi
 	}
 }
 
+// A call is one of a kind, of any partition of a consumer.
+type call struct{ consumer, kind string }
+
+// failures are calls that failed since that was told last.
+type failures struct {
+	calls int
+	told  time.Time
+}
+
+// failed writes that a call failed: as an error if it is not tried again, since the partition is lost
+// then, else as a warning, unless the same was told of this or another partition just now.
+func (o *observer) failed(kind string, w framework.Where, after time.Duration, fields ...zap.Field) {
+	if after == 0 {
+		o.at(zapcore.ErrorLevel, kind, w, fields...)
+		return
+	}
+	level, calls := o.failing(call{w.Consumer, kind})
+	o.at(level, kind, w, append(fields, again(after), zap.Int("failed", calls))...)
+}
+
+// failing counts a call and returns the level at which it is told, and how many there were.
+func (o *observer) failing(c call) (zapcore.Level, int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.failures[c]
+	if f == nil {
+		f = &failures{}
+		o.failures[c] = f
+	}
+	f.calls++
+	now, calls := time.Now(), f.calls
+	if now.Sub(f.told) < tellAgain {
+		return zapcore.DebugLevel, calls
+	}
+	f.calls, f.told = 0, now
+	return zapcore.WarnLevel, calls
+}
+
 // list names the ingress list of w, whose grant is of a number.
 func (o *observer) list(w framework.Where) zap.Field {
 	if !w.Grant.ID.IsUnit() {
@@ -306,12 +348,14 @@ func stack(fields []zap.Field, err error) []zap.Field {
 	return fields
 }
 
-// trouble is an error if it is not tried again: then the partition is lost.
-func trouble(again time.Duration) zapcore.Level {
-	if again == 0 {
-		return zapcore.ErrorLevel
-	}
-	return zapcore.WarnLevel
+// withoutDigits is the text of an error without those that differ with each connection: its port.
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, s)
 }
 
 func name(consumer string) zap.Field      { return zap.String("consumer", consumer) }

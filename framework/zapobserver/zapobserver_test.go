@@ -172,8 +172,8 @@ func TestAStartThatFailsIsSomeLines(t *testing.T) {
 		fails := func(why string) {
 			o.Observe(framework.StartFailed{Consumer: "n", Err: errors.New(why), Again: 2 * time.Second})
 		}
-		for range 30 {
-			fails("connection refused")
+		for port := range 30 {
+			fails(fmt.Sprintf("read tcp 10.0.0.1:%d->10.0.0.2:6379: i/o timeout", 40000+port))
 			time.Sleep(2 * time.Second)
 		}
 		if n := lines.Len(); n != 6 {
@@ -186,6 +186,43 @@ func TestAStartThatFailsIsSomeLines(t *testing.T) {
 		fails("connection refused")
 		if n := lines.Len(); n != 9 {
 			t.Errorf("%d lines, want 9: another reason is told at once, and so is another start", n)
+		}
+	})
+}
+
+// Where the store of the tasks is away and the ledger answers, each of hundreds of partitions calls
+// again and again: each kind of call is a line in ten seconds, and what is never tried again is told.
+func TestTasksOutOfReachAreSomeLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.WarnLevel)
+		o := zapobserver.New(zap.New(core))
+		refused := errors.New("connection refused")
+		for range 30 {
+			for id := range partition.ID(256) {
+				for _, consumer := range []string{"n", "m"} {
+					w := framework.Where{Consumer: consumer, Grant: partition.Grant{ID: id, Epoch: 1}}
+					for _, e := range []framework.Event{
+						framework.OpenFailed{Where: w, Err: refused, Again: time.Second},
+						framework.FetchFailed{Where: w, Err: refused, Again: time.Second},
+						framework.SettleFailed{Where: w, Err: refused, Again: time.Second},
+						framework.CloseFailed{Where: w, Err: refused, Again: time.Second},
+					} {
+						o.Observe(e)
+					}
+				}
+			}
+			time.Sleep(2 * time.Second)
+		}
+		told := lines.TakeAll()
+		if len(told) != 6*2*4 {
+			t.Errorf("%d lines in a minute, want 6 of each of four calls of two consumers", len(told))
+		}
+		if f := told[len(told)-1].ContextMap()["failed"]; f != int64(5*256) {
+			t.Errorf("the last says that %v calls failed since the one before, want %d", f, 5*256)
+		}
+		o.Observe(framework.FetchFailed{Where: framework.Where{Consumer: "n"}, Err: sources.ErrForgot})
+		if n := lines.Len(); n != 1 {
+			t.Errorf("%d lines of what is never tried again, want 1", n)
 		}
 	})
 }
