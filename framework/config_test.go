@@ -222,7 +222,7 @@ func TestMux(t *testing.T) {
 		return framework.HandlerFunc(func(context.Context, *framework.Task) error { return fmt.Errorf("%s", what) })
 	}
 	t.Run("picks by type", func(t *testing.T) {
-		m, err := framework.NewMux(framework.On("a", say("A")), framework.On("", say("none")), framework.Otherwise(say("any")))
+		m, err := framework.NewMux(framework.On("a", say("A")), framework.Otherwise(say("any")), framework.On("", say("none")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,6 +249,9 @@ func TestMux(t *testing.T) {
 			"framework: two default handlers\nframework: the default handler is missing"
 		if err == nil || err.Error() != want {
 			t.Errorf("said %v, want %s", err, want)
+		}
+		if _, err := framework.NewMux(); err == nil || err.Error() != "framework: no handler at all" {
+			t.Errorf("of no route it says %v", err)
 		}
 	})
 }

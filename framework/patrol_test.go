@@ -90,6 +90,7 @@ func (d *district) Census(context.Context) (transition.Census, error) {
 	for _, id := range d.layout.IDs() {
 		c.Grants = append(c.Grants, machine.Ownership{Grant: partition.Grant{ID: id, Epoch: 1}, Session: owner.Session})
 	}
+	slices.Reverse(c.Grants) // a ledger lists them in any order
 	return c, nil
 }
 
@@ -159,6 +160,38 @@ func TestWhatIsNotOpenedIsFoundAmongMany(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// However many have tasks, or are not opened, all have their turn.
+func TestWhatIsNotOpenedLeavesOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		datum coverage.Datum
+		looks int // until all were asked for
+	}{
+		"all are opened, and have tasks": {coverage.Datum{Fence: partition.Token{Epoch: 1, Session: "s"}, Waiting: true}, 4},
+		"none is opened":                 {coverage.Datum{Waiting: true}, 8},
+	} {
+		d := &district{}
+		p, _ := d.patrol(4 * surveyed)
+		for _, id := range d.layout.IDs() {
+			d.data[id] = c.datum
+		}
+		asked := map[partition.ID]bool{}
+		for range c.looks {
+			p.look(t.Context())
+			for _, id := range d.asked {
+				asked[id] = true
+			}
+			slices.Sort(d.asked)
+			if n := len(slices.Compact(d.asked)); n != surveyed {
+				t.Errorf("%s: a look asks for %d, want %d", what, n, surveyed)
+			}
+		}
+		if len(asked) != d.layout.Total {
+			t.Errorf("%s: in %d looks %d of %d were asked for", what, c.looks, len(asked), d.layout.Total)
+		}
 	}
 }
 

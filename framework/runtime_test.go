@@ -57,6 +57,35 @@ func TestALedgerIsForOneName(t *testing.T) {
 	}
 }
 
+// patchy is a ledger that cannot be compared.
+type patchy struct {
+	transition.Ledger
+	_ []int
+}
+
+// Consumers whose control makes the ledger, or whose ledger cannot be compared, may have one each:
+// nobody knows better. A runtime of nothing is none.
+func TestWhatARuntimeIsOf(t *testing.T) {
+	f := newFleet(t, 4)
+	control := framework.WithControl(func(partition.Config) (transition.Ledger, partition.Indexer, error) { return f.ledger, nil, nil })
+	for what, opt := range map[string]framework.Option{"a control": control, "a ledger that cannot be compared": framework.WithLedger(patchy{Ledger: f.ledger})} {
+		var both []*framework.Consumer
+		for _, name := range []string{"mails", "bills"} {
+			c, err := framework.New(name, f.store, f.handler("ann", 0), opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			both = append(both, c)
+		}
+		if _, err := framework.NewRuntime(both...); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := framework.NewRuntime(); err == nil || !strings.Contains(err.Error(), "no consumer") {
+		t.Errorf("a runtime of nothing: %v", err)
+	}
+}
+
 // A start that comes to nothing has started nothing: the caller has nothing to stop, and fx
 // stops nothing of what failed to start.
 func TestAStartThatFailsHasStartedNothing(t *testing.T) {

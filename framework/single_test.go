@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,4 +105,63 @@ func TestSingleWhoseJobEndsItsGoroutine(t *testing.T) {
 			t.Errorf("returned %t, with %v", returned, left)
 		}
 	})
+}
+
+// A job that returns at once runs again ever later, as long as it is here; where it is taken away and
+// comes back it runs at once.
+func TestSingleWhoseJobReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		cfg := s.cfg("ann")
+		cut := &cutLedger{Ledger: cfg.Ledger}
+		cfg.Ledger = cut
+		ctx, stop := context.WithCancel(t.Context())
+		var began []time.Time
+		s.all.Go(func() {
+			if err := framework.Single(ctx, "backup", cfg, func(ctx context.Context, _ partition.Token) error {
+				if began = append(began, time.Now()); len(began) == 10 {
+					<-ctx.Done()
+				}
+				return nil
+			}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(began) != 10 {
+			t.Fatalf("it ran %d times in a minute, want 10, of which the last goes on", len(began))
+		}
+		wait := 20 * time.Millisecond
+		for i, at := range began[1:] {
+			if got := at.Sub(began[i]); got != wait {
+				t.Errorf("run %d came after %v, want %v", i+2, got, wait)
+			}
+			wait = min(2*wait, 2*time.Second)
+		}
+		cut.off.Store(true)
+		time.Sleep(time.Minute)
+		cut.off.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(began); n < 13 || began[11].Sub(began[10]) != 20*time.Millisecond {
+			t.Errorf("it ran %d times, %v apart after it was away", n, began[10:])
+		}
+		stop()
+		s.all.Wait()
+	})
+}
+
+// What is no single job is refused at once.
+func TestWhatIsNoSingleJob(t *testing.T) {
+	s := newSharers(t, 1)
+	if err := framework.Single(t.Context(), "backup", s.cfg("ann"), nil, nil); err == nil || !strings.Contains(err.Error(), "no job") {
+		t.Errorf("without a job: %v", err)
+	}
+	cfg := s.cfg("ann")
+	cfg.Partitions.Total = 2
+	none := func(context.Context, partition.Token) error { return nil }
+	if err := framework.Single(t.Context(), "backup", cfg, none, nil); err == nil || !strings.Contains(err.Error(), "want 1") {
+		t.Errorf("of two partitions: %v", err)
+	}
 }
