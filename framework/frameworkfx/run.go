@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -130,9 +131,20 @@ func wired(err error) error {
 	}
 	var graph dig.Error
 	if errors.As(cause, &graph) {
+		if strings.HasPrefix(cause.Error(), "already provided") {
+			cause = around(err, cause)
+		}
 		return &StartError{Faults: []error{cause, fmt.Errorf("which fx found so: %w", err)}}
 	}
 	return fmt.Errorf("cannot start: %w\n  which fx found so: %w", cause, err)
+}
+
+// around returns what wraps cause in err: it says of what is there twice what it is.
+func around(err, cause error) error {
+	for inner := errors.Unwrap(err); inner != nil && inner.Error() != cause.Error(); inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err
 }
 
 // A process is what ends in several steps.

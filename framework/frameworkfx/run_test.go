@@ -419,6 +419,13 @@ func TestALoggerThatCannotBeMadeIsSaidOnce(t *testing.T) {
 	}
 }
 
+// Of what is provided twice, as a logger by the application and by Logger, the first line says what it is.
+func TestWhatIsProvidedTwiceIsNamed(t *testing.T) {
+	launch(fx.Provide(zap.NewNop), Logger(zapcore.InfoLevel),
+		consumer(t, func(context.Context, *framework.Task) error { return nil }),
+	).exits(t, ExitWrong, "\ncannot start:\n  cannot provide *zap.Logger from [0]: already provided by ")
+}
+
 // controlledBy gives the one consumer another control.
 func controlledBy(control framework.Control) fx.Option {
 	return fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
