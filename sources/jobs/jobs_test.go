@@ -62,6 +62,91 @@ func TestTheTaskOfATick(t *testing.T) {
 	}
 }
 
+// What an entry says and may say just about is kept, the rest has defaults; just beyond it is refused.
+func TestWhatAnEntryMaySay(t *testing.T) {
+	compile := func(change func(*jobs.Entry)) (*jobs.Job, error) {
+		e := jobs.Entry{Name: "report", Spec: "@every 1s", Zone: "UTC", Missed: jobs.Once}
+		change(&e)
+		all, err := jobs.Compile(e)
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	}
+	for what, c := range map[string]struct {
+		change func(*jobs.Entry)
+		want   string // "": it may
+	}{
+		"as many missed as there may be": {func(e *jobs.Entry) { e.Missed = jobs.All }, ""},
+		"one more":                       {func(e *jobs.Entry) { e.Missed = jobs.All + 1 }, "missed 1001"},
+		"less than none":                 {func(e *jobs.Entry) { e.Missed = jobs.Skip - 1 }, "missed -2"},
+		"the longest grace":              {func(e *jobs.Entry) { e.Grace = 15 * time.Minute }, ""},
+		"a longer one":                   {func(e *jobs.Entry) { e.Grace = 15*time.Minute + 1 }, "grace 15m0.000000001s"},
+		"less than no grace":             {func(e *jobs.Entry) { e.Grace = -1 }, "grace -1ns"},
+		"a name that is none":            {func(e *jobs.Entry) { e.Name = "a b" }, `name "a b"`},
+		"a header of the tick":           {func(e *jobs.Entry) { e.Headers = map[string]string{jobs.HeaderJob: "x"} }, `header "countoff-job"`},
+		"a part of a second":             {func(e *jobs.Entry) { e.Spec = "@every 1500ms" }, "want whole seconds"},
+		"no second":                      {func(e *jobs.Entry) { e.Spec = "@every 0s" }, "want whole seconds"},
+		"no duration":                    {func(e *jobs.Entry) { e.Spec = "@every day" }, "invalid duration"},
+		"spaces":                         {func(e *jobs.Entry) { e.Spec = " @every  1s " }, ""},
+	} {
+		_, err := compile(c.change)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	plain, err := compile(func(*jobs.Entry) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain.Grace != time.Minute {
+		t.Errorf("the grace is %v, want a minute", plain.Grace)
+	}
+	own, err := compile(func(e *jobs.Entry) { e.Type, e.Key, e.Grace, e.Missed = "typ", "key", time.Second, jobs.Skip })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.Type != "typ" || own.Key != "key" || own.Grace != time.Second {
+		t.Errorf("of what it said is left %+v", own.Entry)
+	}
+	now := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		job  *jobs.Job
+		late time.Duration
+		want int
+	}{
+		{plain, 0, 61}, {own, 0, 2}, {own, 500 * time.Millisecond, 1},
+	} {
+		if plan := c.job.Due(now.Add(-time.Hour), now.Add(c.late)); len(plan.Fire) != c.want {
+			t.Errorf("with a grace of %v fires %d, want %d", c.job.Grace, len(plan.Fire), c.want)
+		}
+	}
+	task := plain.Task(now.In(time.FixedZone("", 3600)))
+	if task.ID != "report@2026-03-01T03:00:00Z" || len(task.Headers) != 2 {
+		t.Errorf("the task is %+v", task)
+	}
+	for what, headers := range map[string]map[string]string{
+		"no tick": {jobs.HeaderJob: "report"}, "no job": {jobs.HeaderTick: "2026-03-01T03:00:00Z"}, "no time": {jobs.HeaderJob: "report", jobs.HeaderTick: "now"},
+	} {
+		if _, _, ok := jobs.Tick(&sources.Task{Delivery: &sources.Delivery{Headers: headers}}); ok {
+			t.Errorf("%s: it is a tick", what)
+		}
+	}
+}
+
+// The multiples of a duration are the same from wherever one begins, also before 1970.
+func TestEveryIsCountedFrom1970(t *testing.T) {
+	s, err := jobs.Schedule("@every 7s", "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[int64]int64{-15: -14, -14: -7, -8: -7, -7: 0, -1: 0, 0: 7, 6: 7, 7: 14} {
+		if at := s.Next(time.Unix(from, 0)).Unix(); at != want {
+			t.Errorf("after %d comes %d, want %d", from, at, want)
+		}
+	}
+}
+
 // What docs/jobs.md says of the two nights.
 func TestSummerTime(t *testing.T) {
 	count := func(spec, zone, from string, hours int) (n int) {

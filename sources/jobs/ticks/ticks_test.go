@@ -148,3 +148,24 @@ func TestALongAbsenceIsNoLongWalk(t *testing.T) {
 		t.Errorf("%d fired, from %v, asked %d times", len(plan.Fire), plan.Fire[0], s.asked)
 	}
 }
+
+// What one plan leaves the next one fires: in the end each instant was fired once, in order.
+func TestWhatIsTooMuchForOnePlan(t *testing.T) {
+	const due = 2*ticks.Most + 50
+	s, p := each(1, 10*ticks.Most), ticks.Policy{Grace: time.Minute, Missed: 10 * ticks.Most}
+	var fired []time.Time
+	after := at(0)
+	for plans := 1; len(fired) < due; plans++ {
+		plan := ticks.Due(s, p, after, at(due))
+		if want := min(ticks.Most, due-len(fired)); len(plan.Fire) != want {
+			t.Fatalf("plan %d fires %d, want %d", plans, len(plan.Fire), want)
+		}
+		fired, after = append(fired, plan.Fire...), plan.Upto
+	}
+	if !slices.Equal(fired, s.instants[:due]) {
+		t.Errorf("fired %v", fired)
+	}
+	if plan := ticks.Due(s, p, after, at(due)); len(plan.Fire) > 0 || !plan.Next.Equal(at(due+1)) {
+		t.Errorf("after all that it says %+v", plan)
+	}
+}
