@@ -11,6 +11,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
 )
 
 // interrupted is a consumer at work on one task, whose handler tells why its context ended.
@@ -90,6 +91,9 @@ func TestShutdownCutsTheDrain(t *testing.T) {
 		if took, q := time.Since(began), c.Config().Timing.Shutdown; took < q || took > q+2*time.Second {
 			t.Errorf("stopped after %v, want the shutdown %v and little more", took, q)
 		}
+		if e := eventsOf[framework.Stopped](f, "ann"); len(e) != 1 || e[0].Took != time.Since(began) {
+			t.Errorf("told %+v, want that it took %v", e, time.Since(began))
+		}
 	})
 }
 
@@ -155,6 +159,36 @@ func TestAStopTurnsHardAfterTheCancelGrace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who stops a consumer may close what its survey reads from: no call of that is under way any more.
+func TestAStopWaitsForTheSurvey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		asked, release := make(chan struct{}, 1), make(chan struct{})
+		c := f.consumer("ann", f.handler("ann", 0), framework.WithSurvey(func(context.Context, []partition.ID) ([]coverage.Datum, error) {
+			asked <- struct{}{}
+			<-release
+			return nil, nil
+		}))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Stop(context.Background()) }()
+		time.Sleep(10 * time.Second) // less than would turn it hard
+		select {
+		case err := <-stopped:
+			t.Errorf("stopped, with %v, while its survey reads", err)
+			close(release)
+		default:
+			close(release)
+			if err := <-stopped; err != nil {
+				t.Errorf("stop: %v", err)
+			}
+		}
+	})
 }
 
 // mute is a source that does not answer.

@@ -214,8 +214,8 @@ func TestANameWithAnotherConfigurationEndsTheRun(t *testing.T) {
 		if !errors.Is(err, partition.ErrConfig) {
 			t.Errorf("run returned %v, want ErrConfig", err)
 		}
-		if c.Err() == nil || c.Ready() == nil {
-			t.Error("Err and Ready do not say so")
+		if ready := c.Ready(); c.Err() == nil || ready == nil || !strings.HasPrefix(ready.Error(), `consumer "test": ended: `) {
+			t.Errorf("Err says %v, Ready %v", c.Err(), ready)
 		}
 	})
 }
