@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"unicode"
@@ -83,15 +82,12 @@ func From(err error) error {
 func ofNetwork(err error) bool {
 	var connection *net.OpError
 	var file *fs.PathError
-	var link *os.LinkError
-	var call *os.SyscallError
-	var program *exec.Error
 	var number syscall.Errno
 	var network net.Error
 	switch {
 	case errors.As(err, &connection):
 		return true
-	case errors.As(err, &file), errors.As(err, &link), errors.As(err, &call), errors.As(err, &program), errors.As(err, &number):
+	case errors.As(err, &file), errors.As(err, &number):
 		return false
 	}
 	return errors.As(err, &network)

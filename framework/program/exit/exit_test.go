@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/redisledger"
 )
 
 // What stands in the store is quoted in errors, and moves no cursor. Lines of joined errors stay.
@@ -89,6 +91,37 @@ func TestFromTellsTheStoreFromTheSystem(t *testing.T) {
 		var coded *exit.Error
 		if err := exit.From(fmt.Errorf("do it: %w", c.err)); !errors.As(err, &coded) || coded.Code != c.want {
 			t.Errorf("%v (%T) ends with %+v, want code %d", c.err, c.err, coded, c.want)
+		}
+	}
+}
+
+// A reply is an error that a server of Redis answered with.
+type reply struct{}
+
+func (reply) Error() string { return "NOAUTH Authentication required." }
+func (reply) RedisError()   {}
+
+// What an error speaks of itself is its code, and one that it has stays.
+func TestFromTellsWhatAnErrorSpeaksOf(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{partition.ErrConfig, exit.Config},
+		{redisledger.ErrInUse, exit.InUse},
+		{reply{}, exit.Unreachable},
+		{errors.New("no such thing"), exit.Failed},
+		{exit.With(exit.Hard, partition.ErrConfig), exit.Hard},
+		{exit.Coded(exit.Verdict), exit.Verdict},
+	} {
+		var coded *exit.Error
+		if err := exit.From(fmt.Errorf("do it: %w", c.err)); !errors.As(err, &coded) || coded.Code != c.want {
+			t.Errorf("%v ends with %+v, want code %d", c.err, coded, c.want)
+		}
+	}
+	for what, err := range map[string]error{"From": exit.From(nil), "With": exit.With(exit.Usage, nil), "Coded": exit.Coded(exit.OK)} {
+		if err != nil {
+			t.Errorf("%s of nothing is %v", what, err)
 		}
 	}
 }
