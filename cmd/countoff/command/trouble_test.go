@@ -161,3 +161,63 @@ func TestWhoIsToldToEndDoesNotWait(t *testing.T) {
 		})
 	}
 }
+
+// Who has the rights that docs/operations.md gives to those who only look may do that, is refused
+// nothing on the way, and changes nothing.
+func TestWhoOnlyLooks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	admin := server.Client()
+	s := shell{t, "redis://" + server.Addr(), ""}
+	s.run("init n --partitions 2")
+	s.run("enqueue n x --key k")
+	allow := func(rules string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "viewer", "on", ">x"}
+		for _, rule := range strings.Fields(rules) {
+			args = append(args, rule)
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, found := strings.Cut(string(page), "\nACL SETUSER viewer on >secret ")
+	rules, _, _ = strings.Cut(rules, "\n")
+	if !found {
+		t.Fatal("the page has no such user")
+	}
+	allow(strings.ReplaceAll(rules, "mail-*", "n*"))
+	if err := admin.ScriptFlush(t.Context()).Err(); err != nil { // the server may have been asked by nobody
+		t.Fatal(err)
+	}
+	before := admin.Dump(t.Context(), "{n}:meta").Val()
+	viewer := shell{t, "redis://viewer:x@" + server.Addr(), ""}
+	for line, want := range looks {
+		if out := viewer.run(line); !strings.Contains(out, want) {
+			t.Errorf("countoff %s does not say %q:\n%s", line, want, out)
+		}
+	}
+	viewer.run("jobs n")
+	allow("+info +config|get")
+	var out output
+	if err := viewer.start(t.Context(), &out, "doctor n"); strings.Contains(out.String(), "the store does not tell") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	log, err := admin.ACLLog(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range log {
+		t.Errorf("refused: %s %s", e.Reason, e.Object)
+	}
+	for _, line := range []string{"enqueue n y", "require n 0=gpu", "resize n --partitions 4", "destroy n --yes"} {
+		viewer.fails(exit.Unreachable, line)
+	}
+	if s.run("status n"); before != admin.Dump(t.Context(), "{n}:meta").Val() {
+		t.Error("the ledger was changed")
+	}
+}
