@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -56,6 +57,8 @@ type Ledger struct {
 	keys   []string
 	doubts *doubts
 	quiet  quiet
+
+	greeting atomic.Bool
 }
 
 // New returns the ledger of name. It does not talk to the server.
@@ -205,10 +208,28 @@ func (l *Ledger) run(ctx context.Context, s *redis.Script, common []any, own ...
 	}
 	if err != nil && !few(err) {
 		call.failed()
+		if errors.Is(err, context.DeadlineExceeded) && !l.crowded() {
+			l.greet()
+		}
 		return nil, err
 	}
 	call.answered()
 	return reply, err
+}
+
+// greet leaves a connection for the calls to come, after one of them came late. A new one is greeted before
+// it is used, and given up with the call that opened it: where answers are late that takes longer than a
+// call of the ledger may, each time anew.
+func (l *Ledger) greet() {
+	if !l.greeting.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer l.greeting.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), l.cfg.Timing.Lease)
+		defer cancel()
+		_ = l.client.Exists(ctx, l.keys[0]).Err() // a call tells
+	}()
 }
 
 // load makes the scripts known to the server.
