@@ -215,8 +215,7 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 	}
 }
 
-// sweepEach sweeps until ctx ends. A sweep that fails is left to the next: a store
-// that is down is noticed elsewhere.
+// sweepEach sweeps until ctx ends.
 func (w *waker) sweepEach(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -273,6 +272,8 @@ type sweep struct {
 	args  []any
 	of    []*stream // whose keys are in args
 	found []int64
+
+	failed time.Time // when one that failed was told of
 }
 
 // look rings for those of the streams whose logs are not as they know them.
@@ -287,7 +288,17 @@ func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []i
 		text, err = client.Do(ctx, s.args...).Text()
 		s.args[0], s.args[1] = "evalsha", sweepScript.Hash()
 	}
-	if err != nil || !s.read(text, len(idle)) {
+	if err != nil {
+		// The ledger may be on a node that is there: nothing else would tell of one that is
+		// not, for as long as nobody can push. A stream that is rung asks it until it answers,
+		// and says so; one more a minute is enough.
+		if now := time.Now(); now.Sub(s.failed) >= time.Minute {
+			s.failed = now
+			idle[0].s.ring("")
+		}
+		return
+	}
+	if !s.read(text, len(idle)) {
 		return
 	}
 	for i := range idle {

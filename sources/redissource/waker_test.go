@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,4 +228,59 @@ func TestSweepTellsEach(t *testing.T) {
 	if want := "-1 0 2 5 0 6 0 0"; err != nil || got != want {
 		t.Errorf("told %q, %v, want %q", got, err, want)
 	}
+}
+
+// The owner of partitions in which there is nothing to do is told that their node does not answer: where
+// the ledger is on another one nothing else would say so.
+func TestWhoWaitsIsToldThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	for _, one := range []bool{true, false} {
+		t.Run(fmt.Sprintf("one server %v", one), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var away atomic.Bool
+				var client redis.UniversalClient = bubbleOver(t, func(c net.Conn) net.Conn { return awayConn{c, &away} })
+				if !one {
+					client = redistest.Careful(client.(*redis.Client))
+				}
+				s, err := New(client, "n", Config{Partitions: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				st, err := s.Open(t.Context(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1, Session: "s"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				told := make(chan error, 1)
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				go func() {
+					_, err := st.Fetch(ctx, 1)
+					told <- err
+				}()
+				time.Sleep(5 * time.Second)
+				away.Store(true)
+				if err := <-told; err == nil || ctx.Err() != nil {
+					t.Errorf("a minute long nothing was told: %v", err)
+				}
+				away.Store(false)
+				if err := st.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// An awayConn is one to a server that is away at times.
+type awayConn struct {
+	net.Conn
+	away *atomic.Bool
+}
+
+func (c awayConn) Write(b []byte) (int, error) {
+	if c.away.Load() {
+		return 0, errors.New("the server is away")
+	}
+	return c.Conn.Write(b)
 }
