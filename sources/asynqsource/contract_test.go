@@ -33,7 +33,7 @@ func op(c redis.Cmder) sourcetest.Op {
 	case strings.HasSuffix(last, "}:marks"): // a push of an ingress
 		return sourcetest.Settle
 	case !strings.HasSuffix(first, "}:fence") || n == 2:
-	case n == 7 && strings.HasSuffix(last, ":archived"):
+	case n == 9 && strings.HasSuffix(last, ":groups"):
 		return sourcetest.Open
 	case n == 9:
 		return sourcetest.Fetch

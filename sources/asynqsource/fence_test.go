@@ -187,7 +187,7 @@ func TestTheViewIsFenced(t *testing.T) {
 	if err := v.ZAddXX(t.Context(), k.lease, redis.Z{Score: 1, Member: "held"}).Err(); !refused(err) {
 		t.Errorf("a lease under an old token: %v, want a refusal", err)
 	}
-	group := []string{k.group + "g", k.prefix + "aggregation_sets", k.prefix + "groups"}
+	group := []string{k.group + "g", k.sets, k.groups}
 	for _, source := range asynqScripts(t) {
 		if k, _ := kindOf(group); k != kindTakeSet {
 			t.Fatalf("a script on groups is taken for %v", k)
@@ -203,7 +203,7 @@ func TestTheViewIsFenced(t *testing.T) {
 		t.Errorf("the old owner changed\n%s\nto\n%s", former, now)
 	}
 	// Of a queue that is not open here a server hears that there is nothing to do.
-	for _, keys := range [][]string{{k.completed}, {k.scheduled, k.pending}, {k.prefix + "aggregation_sets"}} {
+	for _, keys := range [][]string{{k.completed}, {k.scheduled, k.pending}, {k.sets}} {
 		if n, err := v.Eval(t.Context(), "return 7", keys).Int(); n != 0 || err != nil {
 			t.Errorf("of a queue that is not open the view answers %d, %v to %v", n, err, keys)
 		}

@@ -7,10 +7,13 @@ import (
 
 // asynq makes a task of a group in steps: it takes a set out of the group, has the
 // aggregator make a task of it, enqueues that, and deletes the set. A queue that changes
-// hands in between is asked a step under an old token. The set would lie for asynq's two
-// minutes; then what is enqueued already is made once more, and what is not waits in its
-// group until another task comes there, since asynq does not list that group again. So a
-// stream that closes takes out no set, and waits for those that are.
+// hands in between is asked a step under an old token: the next owner puts the set back
+// into its group, and what is enqueued already is made once more. So a stream that closes
+// takes out no set, and waits for those that are.
+
+// regroupScript stands for asynq's own, which puts back those sets that nothing came of for
+// two minutes, and lists their groups not again.
+var regroupScript = newScript(before + regroup + "regroup(KEYS[1], KEYS[2], ARGV[1], ARGV[2])\nreturn 0" + after)
 
 // setTime is how long after a set was taken out it is waited for at most: asynq does not
 // delete one of which nothing came.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -54,6 +55,26 @@ func TestASetIsATaskBeforeTheQueueIsGivenUp(t *testing.T) {
 	q, err := s.inspector().GetQueueInfo(st.queue)
 	if err != nil || q.Pending == 0 || q.Aggregating > 0 || s.Exists(ctx, st.keys.prefix+"aggregation_sets").Val() > 0 {
 		t.Errorf("a set was left behind: %+v, %v", q, err)
+	}
+}
+
+// A set of which nothing came goes back to its group when asynq asks for that, and the group is listed.
+func TestASetOfWhichNothingCameIsTakenOutAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	p := s.run(t, Config{}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{})
+	k := s.open(t, p.src, 0, 1).keys
+	over, later := k.group+"g:1", k.group+"g:2"
+	s.ZAdd(t.Context(), over, redis.Z{Score: 1, Member: "a"})
+	s.ZAdd(t.Context(), later, redis.Z{Score: 2, Member: "b"})
+	s.ZAdd(t.Context(), k.sets, redis.Z{Score: 1, Member: over}, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: later})
+	v := &view{UniversalClient: p.client, source: p.src, engine: p.engine}
+	if err := v.Eval(t.Context(), asynqScripts(t)["reclaimStateAggregationSetsCmd"], []string{k.sets}, time.Now().Unix()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	groups, err := s.inspector().Groups(QueueOf(s.name, 0))
+	if err != nil || len(groups) != 1 || groups[0].Group != "g" || groups[0].Size != 1 {
+		t.Errorf("the groups are %v, %v, want g with one task", groups, err)
 	}
 }
 

@@ -12,8 +12,8 @@ type keys struct {
 	task   string // before the id of a task
 	group  string // before the name of a group
 
-	pending, active, lease, paused, scheduled, retry, archived, completed, processed, failed string
-	fence, tries, suspects                                                                   string
+	pending, active, lease, paused, scheduled, retry, archived, completed, processed, failed, sets, groups string
+	fence, tries, suspects                                                                                 string
 }
 
 // before and after a queue's name in the keys of asynq.
@@ -29,7 +29,7 @@ func keysOf(queue string) keys {
 		prefix: p, task: p + "t:", group: p + "g:",
 		pending: p + "pending", active: p + "active", lease: p + "lease", paused: p + "paused",
 		scheduled: p + "scheduled", retry: p + "retry", archived: p + "archived", completed: p + "completed",
-		processed: p + "processed", failed: p + "failed",
+		processed: p + "processed", failed: p + "failed", sets: p + "aggregation_sets", groups: p + "groups",
 		fence: own + "fence", tries: own + "tries", suspects: own + "suspects",
 	}
 }
@@ -59,6 +59,7 @@ const (
 	kindForward       // moves what is due
 	kindTakeSet       // takes a set out of a group; 0: nothing is due
 	kindEndSet        // deletes one
+	kindOldSets       // puts back those that no task became of
 	kindDone          // from here on: settles the task ARGV[1]
 	kindComplete      // ... and keeps its result
 	kindRetry
@@ -135,6 +136,8 @@ func kindOf(names []string) (k kind, queue string) {
 		return kindForward, queue
 	case has == hasSets|hasGroups:
 		return kindTakeSet, queue
+	case has == hasSets && len(names) == 1:
+		return kindOldSets, queue
 	case has == hasSets && len(names) == 2:
 		return kindEndSet, queue
 	}

@@ -13,6 +13,8 @@ import (
 var (
 	//go:embed scripts/giveback.lua
 	giveback string
+	//go:embed scripts/regroup.lua
+	regroup string
 	//go:embed scripts/open.lua
 	openSource string
 	//go:embed scripts/close.lua
@@ -26,7 +28,7 @@ var (
 	//go:embed scripts/after.lua
 	after string
 
-	openScript   = newScript(giveback + openSource)
+	openScript   = newScript(giveback + regroup + openSource)
 	closeScript  = newScript(giveback + closeSource)
 	settleScript = newScript(settleSource)
 	fetchScript  = newScript(fetchSource)

@@ -125,7 +125,7 @@ func (s *shelf) want(what, answer, wantAnswer string, want ...string) {
 	}
 }
 
-const openNames = "fence pending active lease tries suspects archived"
+const openNames = "fence pending active lease tries suspects archived aggregation_sets groups"
 
 // What an open does with what the last owner left: it goes back in order. All of it is suspect,
 // or, where one ran alone, that one is to blame. What is not there any more is no suspect.
@@ -191,25 +191,61 @@ func TestOpenGivesBack(t *testing.T) {
 				then = append(then, line)
 			}
 		}
-		s.want(what, s.run(openScript, openNames, "5:x", "5", s.k.task, c.limit), c.want, then...)
+		s.want(what, s.run(openScript, openNames, "5:x", "5", s.k.task, c.limit, s.k.group), c.want, then...)
 	}
 }
 
 // Where a key holds something else an open fails before it has charged or moved anything: it is said
 // again, and each time would charge once more.
 func TestAnOpenThatFailsChangesNothing(t *testing.T) {
-	for _, key := range []string{"pending", "lease", "archived", "suspects"} {
+	for _, key := range []string{"pending", "lease", "archived", "suspects", "aggregation_sets", "groups"} {
 		s := newShelf(t)
 		s.put("hset fence t 4:w e 4 n 7 a b", "rpush active b", "hset t:b msg B state active tried 1", "hset tries b 5|1|99|why", "set "+key+" x")
 		then := s.holds()
 		for range 2 {
-			got := s.run(openScript, openNames, "5:x", "5", s.k.task, 2)
+			got := s.run(openScript, openNames, "5:x", "5", s.k.task, 2, s.k.group)
 			if !strings.Contains(got, "WRONGTYPE") {
 				t.Errorf("%s holds something else: the answer is %s", key, got)
 			}
 			s.want(key+" holds something else", "", "", slices.Clone(then)...)
 		}
 	}
+}
+
+// sets puts sets that asynq took out of groups: one of them is empty, and one holds something else, as
+// does the group of another.
+func (s *shelf) sets() {
+	s.put("zadd g:g 3 c", "zadd g:g:1 1 a 2 b", "zadd g:x:y:2 4 d", "set g:z:4 x", "set g:q x", "zadd g:q:5 1 e")
+	for i, set := range []string{"g:1", "x:y:2", "none:3", "z:4", "q:5"} {
+		s.client.ZAdd(s.t.Context(), s.k.sets, redis.Z{Score: float64(i + 1), Member: s.k.group + set})
+	}
+}
+
+// An owner puts back what the last one has taken out of groups, and lists these again. One that is said
+// again does not: the set may be its own.
+func TestOpenPutsSetsBack(t *testing.T) {
+	s := newShelf(t)
+	s.put("hset fence t 4:w e 4 n 7")
+	s.sets()
+	then := []string{
+		"fence [a: e:5 n:8 t:5:x]", "groups [g x:y]", "g:g [a:1.000 b:2.000 c:3.000]", "g:x:y [d:4.000]",
+		"g:z:4 x", "g:q x", "g:q:5 [e:1.000]", fmt.Sprintf("aggregation_sets [%sz:4:4.000 %[1]sq:5:5.000]", s.k.group),
+	}
+	s.want("the last owner's", s.run(openScript, openNames, "5:x", "5", s.k.task, 3, s.k.group), "[1 8 [] []]", slices.Clone(then)...)
+	s.put("del g:z:4", "zadd g:z:4 1 f")
+	then[4] = "g:z:4 [f:1.000]"
+	s.want("its own", s.run(openScript, openNames, "5:x", "5", s.k.task, 3, s.k.group), "[1 8 [] []]", slices.Clone(then)...)
+}
+
+// Of sets that nothing came of asynq's own script does not list the groups.
+func TestSetsAreListedAgain(t *testing.T) {
+	s := newShelf(t)
+	s.put("hset fence t 5:x e 5 n 7")
+	s.sets()
+	names := "aggregation_sets groups fence tries suspects"
+	s.want("those that are over", s.run(regroupScript, names, s.k.group, 1, "5:x", "", "", "0"), "0",
+		"fence [e:5 n:7 t:5:x]", "groups [g]", "g:g [a:1.000 b:2.000 c:3.000]", "g:x:y:2 [d:4.000]", "g:z:4 x", "g:q x", "g:q:5 [e:1.000]",
+		fmt.Sprintf("aggregation_sets [%sx:y:2:2.000 %[1]snone:3:3.000 %[1]sz:4:4.000 %[1]sq:5:5.000]", s.k.group))
 }
 
 // An open that is late, or said again, changes nothing: of an older epoch, of the same, or of the
@@ -224,7 +260,7 @@ func TestOpenIsOfTheNewest(t *testing.T) {
 		if token == "10:x" { // numbers, not text
 			then = []string{"fence [a: e:10 n:8 t:10:x]", "pending [a]", "t:a [msg:A pending_since:~ state:pending]", "suspects [a]"}
 		}
-		s.want(token, s.run(openScript, openNames, token, c.epoch, s.k.task, 3), c.want, then...)
+		s.want(token, s.run(openScript, openNames, token, c.epoch, s.k.task, 3, s.k.group), c.want, then...)
 	}
 }
 
@@ -413,7 +449,7 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	if got := s.run(closeScript, "fence pending active lease", "5:x", "5", s.k.task); got != "[1]" {
 		t.Errorf("close: %s", got)
 	}
-	if got := s.run(openScript, openNames, "6:y", "6", s.k.task, 3); !strings.HasPrefix(got, "[1 9 ") {
+	if got := s.run(openScript, openNames, "6:y", "6", s.k.task, 3, s.k.group); !strings.HasPrefix(got, "[1 9 ") {
 		t.Errorf("open: %s", got)
 	}
 }

@@ -276,8 +276,8 @@ func (s *Source) start(ctx context.Context, st *stream, layout partition.Config)
 // install installs the fence.
 func (s *Source) install(ctx context.Context, k keys, g partition.Grant, tok partition.Token) (o opened, err error) {
 	reply, err := openScript.Run(ctx, s.client,
-		[]string{k.fence, k.pending, k.active, k.lease, k.tries, k.suspects, k.archived},
-		tok.String(), tok.Epoch.String(), k.task, s.cfg.CrashLimit).Slice()
+		[]string{k.fence, k.pending, k.active, k.lease, k.tries, k.suspects, k.archived, k.sets, k.groups},
+		tok.String(), tok.Epoch.String(), k.task, s.cfg.CrashLimit, k.group).Slice()
 	if err != nil {
 		return o, err
 	}

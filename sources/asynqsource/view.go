@@ -89,6 +89,9 @@ func (v *view) run(ctx context.Context, s *script, names []string, args []any) *
 			cmd.SetVal(int64(0))
 			return cmd
 		}
+		if k == kindOldSets {
+			n.script, n.keys, n.args = regroupScript, []string{stream.keys.sets, stream.keys.groups}, append([]any{stream.keys.group}, args...)
+		}
 		cmd = v.fenced(ctx, stream, n)
 		if took, _ := cmd.Int(); k == kindEndSet || k == kindTakeSet && took == 0 {
 			stream.endSet()

@@ -1,8 +1,10 @@
 -- Installs the fence: from now on every older token is refused. What the last owner
--- had goes back to the head of pending, the oldest first.
+-- had goes back to the head of pending, the oldest first, and sets of tasks that it was
+-- making a task of go back to their groups.
 --
 -- KEYS  1 fence  2 pending  3 active  4 lease  5 tries  6 suspects  7 archived
--- ARGV  1 token  2 epoch  3 prefix of task keys  4 crash limit
+--       8 aggregation sets  9 groups
+-- ARGV  1 token  2 epoch  3 prefix of task keys  4 crash limit  5 prefix of groups
 -- Result  {1, request number, suspects, {} | {id, reason} of what was archived}
 --       | {0, epoch}  the same or a greater epoch stands under another token
 -- Cost  O(left over, and tasks that were tried)
@@ -23,6 +25,8 @@ if t ~= ARGV[1] then
   redis.call('ZCARD', KEYS[4])
   redis.call('ZCARD', KEYS[7])
   redis.call('SCARD', KEYS[6])
+  redis.call('ZCARD', KEYS[8])
+  redis.call('SCARD', KEYS[9])
   if t ~= '' then
     -- The last owner was not heard of again.
     local ids, alone = redis.call('LRANGE', KEYS[3], 0, -1), false
@@ -52,6 +56,7 @@ if t ~= ARGV[1] then
     end
   end
   giveback(KEYS[2], KEYS[3], KEYS[4], ARGV[3])
+  regroup(KEYS[8], KEYS[9], ARGV[5], '+inf')
   for _, id in ipairs(redis.call('SMEMBERS', KEYS[6])) do
     if redis.call('EXISTS', ARGV[3] .. id) == 0 then redis.call('SREM', KEYS[6], id) end -- asynq's tools deleted it
   end
