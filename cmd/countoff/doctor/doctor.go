@@ -100,8 +100,8 @@ func Examine(ctx context.Context, client redis.UniversalClient, store func(conte
 	case err != nil && (ctx.Err() != nil || lost(err)) && !slices.ContainsFunc(all, func(f Finding) bool { return f.Check == silent }):
 		return nil, err // a silent server has been told, and this is because of it
 	case err != nil: // what the store is like may be why
-		own = []Finding{{Check: "name", Severity: Danger, What: fmt.Sprintf("what stands under %s cannot be read: %v", name, err),
-			Risk: "peers and producers may be refused in the same way, and who works on what cannot be told", Do: "the line says what is wrong"}}
+		own = append(own, Finding{Check: "name", Severity: Danger, What: fmt.Sprintf("what stands under %s cannot be read: %v", name, err),
+			Risk: "peers and producers may be refused in the same way, and who works on what cannot be told", Do: "the line says what is wrong"})
 	}
 	all = append(all, own...)
 	slices.SortStableFunc(all, func(a, b Finding) int {

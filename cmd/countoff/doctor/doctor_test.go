@@ -234,6 +234,56 @@ func TestQueuesThatNobodyFilled(t *testing.T) {
 	}
 }
 
+// A key of a queue that another program has overwritten keeps its owner from everything: it is named, also where
+// what stands under the name cannot be read because of it.
+func TestQueuesThatAreOverwritten(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2, Units: []string{"old"}}); err != nil {
+		t.Fatal(err)
+	}
+	key := "{" + name + ":1}:tries"
+	if err := client.Set(t.Context(), key, "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := of(examine(t, client, name), "overwritten"); len(found) > 0 {
+		t.Errorf("its partitions are no queues, and told is %v", found)
+	}
+	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "overwritten", doctor.Danger, key+" is a string and no hash: another program writes it")
+	client.Del(t.Context(), key)
+	for _, queue := range []string{name + ":0", "old"} {
+		queue = "{" + queue + "}:"
+		for key, put := range map[string]func(key string) error{
+			"asynq:" + queue + "pending":          func(key string) error { return client.LPush(t.Context(), key, "x").Err() },
+			"asynq:" + queue + "active":           func(key string) error { return client.LPush(t.Context(), key, "x").Err() },
+			"asynq:" + queue + "lease":            func(key string) error { return client.ZAdd(t.Context(), key, redis.Z{}).Err() },
+			"asynq:" + queue + "scheduled":        func(key string) error { return client.ZAdd(t.Context(), key, redis.Z{}).Err() },
+			"asynq:" + queue + "retry":            func(key string) error { return client.ZAdd(t.Context(), key, redis.Z{}).Err() },
+			"asynq:" + queue + "archived":         func(key string) error { return client.ZAdd(t.Context(), key, redis.Z{}).Err() },
+			"asynq:" + queue + "completed":        func(key string) error { return client.ZAdd(t.Context(), key, redis.Z{}).Err() },
+			"asynq:" + queue + "aggregation_sets": func(key string) error { return client.ZAdd(t.Context(), key, redis.Z{}).Err() },
+			"asynq:" + queue + "groups":           func(key string) error { return client.SAdd(t.Context(), key, "x").Err() },
+			queue + "fence":                       func(key string) error { return client.HSet(t.Context(), key, "e", 1).Err() },
+			queue + "tries":                       func(key string) error { return client.HSet(t.Context(), key, "x", 1).Err() },
+			queue + "suspects":                    func(key string) error { return client.SAdd(t.Context(), key, "x").Err() },
+		} {
+			if err := put(key); err != nil {
+				t.Fatal(err)
+			}
+			if found := of(examine(t, client, name), "overwritten"); len(found) > 0 {
+				t.Errorf("%s is what it should be, and told is %v", key, found)
+			}
+			client.Del(t.Context(), key)
+			client.Set(t.Context(), key, "x", 0)
+			wants(t, examine(t, client, name), "overwritten", doctor.Danger, key+" is a string")
+			client.Del(t.Context(), key)
+		}
+	}
+}
+
 // A source that is told no queues has queues by key: what waits in default, which a server that
 // was told none consumed, waits for ever.
 func TestQueuesThatAreForgotten(t *testing.T) {

@@ -22,9 +22,10 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
+	keys := overwritten(ctx, client, name)
 	s, err := at.Read(ctx, name)
 	if err != nil {
-		return nil, err
+		return keys, err
 	}
 	census, err := at.Census(ctx, name)
 	if err != nil {
@@ -34,7 +35,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(queues, wrong(s.Findings), troubled(s.Units), deserted(s))
+	all := slices.Concat(keys, queues, wrong(s.Findings), troubled(s.Units), deserted(s))
 	return append(append(all, times(census, s.Config.Total)...), summary(s)), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
@@ -37,6 +38,32 @@ func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cf
 		return append(all, unfilled(known, named)...), nil
 	}
 	return append(all, forgotten(known, name, partitions)...), nil
+}
+
+// overwritten tells of keys of its queues that another program has overwritten: their owner can do
+// nothing, and says so in its log alone.
+func overwritten(ctx context.Context, client redis.UniversalClient, name string) []Finding {
+	if client == nil {
+		return nil
+	}
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return nil // it is told where the name is read
+	}
+	q, ok, err := queuestat.Read(ctx, client, name)
+	if err != nil || !ok {
+		return nil // so is this
+	}
+	wrong, err := queuestat.Overwritten(ctx, client, slices.Concat(cfg.Units, q.Names(cfg.Total)))
+	if err != nil {
+		return []Finding{unknown("overwritten", err)}
+	}
+	var all []Finding
+	for _, what := range wrong {
+		all = append(all, Finding{Check: "overwritten", Severity: Danger, What: what + ": another program writes it",
+			Risk: "nothing of the queue is worked on", Do: "rename or delete it: what was there is lost already"})
+	}
+	return all
 }
 
 // strangers tells of who consumes the queues of a name beside its peers. These look once a

@@ -76,6 +76,39 @@ func Pending(queue string) string { return prefix(queue) + "pending" }
 
 func prefix(queue string) string { return "asynq:{" + queue + "}:" }
 
+// ofKey says what the keys of a queue are: asynq's, and those that stand beside them.
+var ofKey = []struct{ begin, end, kind string }{
+	{"asynq:", "pending", "list"}, {"asynq:", "active", "list"},
+	{"asynq:", "lease", "zset"}, {"asynq:", "scheduled", "zset"}, {"asynq:", "retry", "zset"},
+	{"asynq:", "archived", "zset"}, {"asynq:", "completed", "zset"},
+	{"asynq:", "aggregation_sets", "zset"}, {"asynq:", "groups", "set"},
+	{"", "fence", "hash"}, {"", "tries", "hash"}, {"", "suspects", "set"},
+}
+
+// Overwritten says of each key of queues that holds something else than it should what it is.
+func Overwritten(ctx context.Context, client redis.UniversalClient, queues []string) (wrong []string, err error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
+	pipe := client.Pipeline()
+	for _, queue := range queues {
+		for _, k := range ofKey {
+			pipe.Type(ctx, k.begin+"{"+queue+"}:"+k.end)
+		}
+	}
+	cmds, err := pipe.Exec(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("queuestat: types of keys: %w", err)
+	}
+	for i, cmd := range cmds {
+		k := ofKey[i%len(ofKey)]
+		if is := cmd.(*redis.StatusCmd).Val(); is != k.kind && is != "none" {
+			wrong = append(wrong, fmt.Sprintf("%s is a %s and no %s", cmd.Args()[1], is, k.kind))
+		}
+	}
+	return wrong, nil
+}
+
 // A Stat is what one queue holds.
 type Stat struct {
 	ID partition.ID
