@@ -9,11 +9,35 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
 )
+
+// Stranger: somebody else consumes a queue of asynq that the name has: its peers fetch nothing
+// meanwhile, unless they are to sound the alarm only.
+const Stranger coverage.Kind = "stranger"
+
+// strangers finds who consumes the queues of name beside its peers. Where the store does not list
+// them nothing is known, as of tasks in it.
+func strangers(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) (all []Finding) {
+	q, _, err := queuestat.Read(ctx, client, name)
+	if err != nil {
+		return nil
+	}
+	servers, _ := queuestat.Servers(ctx, client) // the doctor says why
+	for _, s := range queuestat.Strangers(servers, name, slices.Concat(cfg.Units, q.Names(cfg.Total))) {
+		who := "a plain asynq.Server"
+		if s.Peer != "" {
+			who = "a peer of the name " + s.Peer
+		}
+		all = append(all, Finding{Kind: Stranger, Partitions: []partition.ID{},
+			Text: fmt.Sprintf("%s consumes queue %q (host %s, pid %d): the peers fetch nothing while it is there, unless they only sound the alarm", who, s.Queue, s.Host, s.PID)})
+	}
+	return all
+}
 
 func (f Finding) String() string {
 	text := coverage.Finding{Kind: f.Kind, Partitions: f.Partitions, Units: f.Units, Text: f.Text}.String()

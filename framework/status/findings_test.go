@@ -2,6 +2,7 @@ package status
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
@@ -313,5 +315,47 @@ func TestHistorySaysSinceWhen(t *testing.T) {
 	}
 	if got := then.together([]partition.Session{"a"}); got != 10*time.Second {
 		t.Errorf("the first has been there for %v", got)
+	}
+}
+
+// Who else consumes the queues of a name is in no ledger, and its peers fetch nothing while he is there.
+func TestWhoElseConsumesItsQueues(t *testing.T) {
+	_, client, _ := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2, Units: []string{"old"}}); err != nil {
+		t.Fatal(err)
+	}
+	list := func(key, host, queues string) {
+		t.Helper()
+		client.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Member: key})
+		client.Set(t.Context(), key, "\n\x01"+host+"\x10\x2a"+queues, 0) // host, pid 42
+	}
+	strangers := func() (all []string) {
+		for _, f := range read(t, client, "n").Findings {
+			if f.Kind == Stranger {
+				all = append(all, f.String())
+			}
+		}
+		return all
+	}
+	list("a", "a", "*\x05\n\x03n:1")
+	if found := strangers(); len(found) > 0 {
+		t.Errorf("its partitions are no queues, and found is %v", found)
+	}
+	client.HSet(t.Context(), redisconfig.Key("n"), queuestat.Field, "")
+	list("b", "b", "*\x05\n\x03old*\x0c\n\x0acountoff-m")
+	list("c", "c", "*\x05\n\x03n:1*\x0c\n\x0acountoff-n")
+	list("d", "d", "*\x05\n\x03n:2")
+	const rest = ": the peers fetch nothing while it is there, unless they only sound the alarm"
+	want := []string{
+		`stranger: a plain asynq.Server consumes queue "n:1" (host a, pid 42)` + rest,
+		`stranger: a peer of the name m consumes queue "old" (host b, pid 42)` + rest,
+	}
+	if found := strangers(); !slices.Equal(found, want) {
+		t.Errorf("found is %q, want %q", found, want)
+	}
+	client.Del(t.Context(), queuestat.AllServers)
+	client.Set(t.Context(), queuestat.AllServers, "x", 0)
+	if found := strangers(); len(found) > 0 {
+		t.Errorf("nothing is known, and found is %v", found)
 	}
 }

@@ -56,7 +56,7 @@ type Status struct {
 	Config partition.Config `json:"-"`
 }
 
-// A Finding is something that is wrong; see package coverage for the kinds.
+// A Finding is something that is wrong; see package coverage for the kinds, and [Stranger].
 type Finding struct {
 	Kind       coverage.Kind  `json:"kind"`
 	Partitions []partition.ID `json:"partitions"`      // empty: it is about the name
@@ -231,7 +231,11 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	for i := range s.Units {
 		s.Units[i].Trouble = trouble[i]
 	}
-	return conclude(ctx, then, s, census, stats)
+	s, err = conclude(ctx, then, s, census, stats)
+	if queues && err == nil {
+		s.Findings = append(s.Findings, strangers(ctx, client, name, cfg)...)
+	}
+	return s, err
 }
 
 // heard is a census for people.

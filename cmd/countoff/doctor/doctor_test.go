@@ -350,6 +350,9 @@ func TestWhoElseConsumesItsQueues(t *testing.T) {
 	list(t, client, "theirs", "critical", queuestat.Mark("n1"))
 	all = examine(t, client, name)
 	wants(t, all, "plain-server", doctor.Danger, `a plain asynq.Server consumes queue "default" (host host-plain, pid 42, since 2023-11-14T22:13:20Z)`)
+	if found := of(all, "coverage"); len(found) > 0 {
+		t.Errorf("it is told twice: %v", found)
+	}
 	wants(t, all, "shared-queue", doctor.Danger, `queue "critical" is consumed by the peers of the name n1 (host host-theirs, pid 42, since `)
 	if err := client.Del(t.Context(), queuestat.AllServers+":{plain}").Err(); err != nil {
 		t.Fatal(err)

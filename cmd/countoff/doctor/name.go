@@ -102,6 +102,9 @@ func wrong(findings []status.Finding) []Finding {
 	}
 	var all []Finding
 	for _, f := range findings {
+		if f.Kind == status.Stranger { // ofQueues says more of it
+			continue
+		}
 		a := advice[f.Kind]
 		a.Check, a.What = "coverage", f.String()
 		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames || f.Kind == coverage.TwoWays || f.Kind == coverage.SameID ||
