@@ -147,6 +147,9 @@ func (e *Engine) start(queues []string) error {
 	cfg.TaskCheckInterval = time.Millisecond
 	cfg.ShutdownTimeout = time.Hour // nothing runs when it is shut down
 	cfg.Concurrency = mostRuns      // nothing must wait between the consumer's question and the start
+	if cfg.GroupAggregator != nil {
+		cfg.GroupAggregator = asynq.GroupAggregatorFunc(e.aggregate)
+	}
 	quit := make(chan struct{})
 	server := asynq.NewServerFromRedisClient(&view{UniversalClient: e.source.client, source: e.source, engine: e}, cfg)
 	e.mu.Lock()

@@ -2,7 +2,12 @@ package asynqsource
 
 import (
 	"context"
+	"fmt"
+	"log"
+	"runtime/debug"
 	"time"
+
+	"github.com/hibiken/asynq"
 )
 
 // asynq makes a task of a group in steps: it takes a set out of the group, has the
@@ -18,6 +23,23 @@ var regroupScript = newScript(before + regroup + "regroup(KEYS[1], KEYS[2], ARGV
 // setTime is how long after a set was taken out it is waited for at most: asynq does not
 // delete one of which nothing came.
 const setTime = 10 * time.Second
+
+// aggregate makes one task of those of a group. Where the caller's function panics asynq hears of no
+// task, and asks again some minutes later: the panic would end the peer, and the next owner would have
+// the same set at once.
+func (e *Engine) aggregate(group string, tasks []*asynq.Task) (one *asynq.Task) {
+	defer func() {
+		if why := recover(); why != nil {
+			tell := func(args ...any) { log.Print(args...) }
+			if e.cfg.Logger != nil {
+				tell = e.cfg.Logger.Error
+			}
+			tell(fmt.Sprintf("asynqsource: the GroupAggregator panicked on group %q, whose %d tasks wait: %v\n%s", group, len(tasks), why, debug.Stack()))
+			one = nil
+		}
+	}()
+	return e.cfg.GroupAggregator.Aggregate(group, tasks)
+}
 
 // takeSet reports whether a set may be taken out of a group. It is followed by endSet.
 func (s *stream) takeSet() bool {

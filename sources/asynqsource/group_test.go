@@ -2,6 +2,10 @@ package asynqsource
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +79,38 @@ func TestASetOfWhichNothingCameIsTakenOutAgain(t *testing.T) {
 	groups, err := s.inspector().Groups(QueueOf(s.name, 0))
 	if err != nil || len(groups) != 1 || groups[0].Group != "g" || groups[0].Size != 1 {
 		t.Errorf("the groups are %v, %v, want g with one task", groups, err)
+	}
+}
+
+// A heard is a logger of asynq that passes on what goes wrong.
+type heard struct {
+	quiet
+	said chan string
+}
+
+func (h *heard) Error(args ...any) { h.said <- fmt.Sprint(args...) }
+
+// A GroupAggregator that panics ends no peer: the next owner would have the same set at once.
+func TestAnAggregatorThatPanics(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	told := &heard{quiet{log.New(io.Discard, "", 0)}, make(chan string, 100)}
+	src, _, _ := s.peer(t, Config{})
+	_, err := src.Handler(asynq.NewServeMux(), asynq.Config{
+		Logger:           told,
+		GroupGracePeriod: time.Second,
+		GroupAggregator:  asynq.GroupAggregatorFunc(func(string, []*asynq.Task) *asynq.Task { panic("what nobody thought of") }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.enqueue(t, 0, asynq.NewTask("one", nil), asynq.Group("g"))
+	s.open(t, src, 0, 1)
+	if said := <-told.said; !strings.Contains(said, `group "g", whose 1 tasks wait: what nobody thought of`) || !strings.Contains(said, "group_test.go") {
+		t.Errorf("told is %q", said)
+	}
+	if said := <-told.said; !strings.Contains(said, "task cannot be nil") { // asynq's own words
+		t.Errorf("told is %q", said)
 	}
 }
 
