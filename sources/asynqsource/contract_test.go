@@ -35,7 +35,7 @@ func op(c redis.Cmder) sourcetest.Op {
 	case !strings.HasSuffix(first, "}:fence") || n == 2:
 	case n == 9 && strings.HasSuffix(last, ":groups"):
 		return sourcetest.Open
-	case n == 9:
+	case n == 10:
 		return sourcetest.Fetch
 	case n == 4:
 		return sourcetest.Close

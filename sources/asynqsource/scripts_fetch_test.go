@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const fetchNames = "fence pending active lease paused scheduled retry completed tries"
+const fetchNames = "fence pending active lease paused scheduled retry completed tries groups"
 
 // fetch runs fetch.lua as trip 7 of 5:x.
 func (s *shelf) fetch(most, known int, forward string, bytes int) string {
@@ -127,7 +127,7 @@ func TestFetchTakes(t *testing.T) {
 			}, 2, 0, "1", 100, "[1 -2 0 a Aa ~ c Cc ~]",
 			[]string{
 				ours, "scheduled [e:1700000001.000]", "retry [f:1700000000.512]", "completed [h:1700000001.000]", "pending [d]",
-				"active [c a]", "lease [a:1700000030.000 c:1700000030.000]", "g:grp [b:1700000000.000]", "t:a [msg:Aa state:active]",
+				"active [c a]", "lease [a:1700000030.000 c:1700000030.000]", "g:grp [b:1700000000.000]", "groups [grp]", "t:a [msg:Aa state:active]",
 				"t:b [group:grp msg:Bb pending_since:1b state:aggregating]", "t:c [group: msg:Cc state:active]",
 				"t:d [msg:Dd pending_since:~ state:pending]", "t:h [msg:Hh pending_since:1h state:pending]",
 			},

@@ -175,7 +175,7 @@ func (s *stream) sendFetch(ctx context.Context, pipe redis.Pipeliner, t *trip, n
 		most = 0 // only what a lost reply has left behind, and what is due
 	}
 	t.taken = fetchScript.send(ctx, pipe,
-		[]string{k.fence, k.pending, k.active, k.lease, k.paused, k.scheduled, k.retry, k.completed, k.tries},
+		[]string{k.fence, k.pending, k.active, k.lease, k.paused, k.scheduled, k.retry, k.completed, k.tries, k.groups},
 		[]any{s.fence, number, most, t.known, k.task, flag(t.forward), k.group, fetchBytes}, t.source)
 	if most < t.most {
 		s.sendDequeue(ctx, pipe, t, number)

@@ -2,7 +2,7 @@
 -- It stands behind settle.lua in one pipeline and is of the same number.
 --
 -- KEYS  1 fence  2 pending  3 active  4 lease  5 paused  6 scheduled  7 retry
---       8 completed  9 tries
+--       8 completed  9 tries  10 groups
 -- ARGV  1 token  2 number  3 most to take  4 how many of active the owner knows
 --       5 prefix of task keys  6 '1': forward what is due first, and drop what was kept
 --       for long enough, and tries of tasks that are gone  7 prefix of groups
@@ -67,6 +67,7 @@ if ARGV[6] == '1' then
       local group = redis.pcall('HGET', prefix .. id, 'group')
       if type(group) == 'string' and group ~= '' then
         redis.call('ZADD', ARGV[7] .. group, time[1], id)
+        redis.call('SADD', KEYS[10], group) -- which asynq leaves out: it would not look there
         redis.call('HSET', prefix .. id, 'state', 'aggregating')
       elseif type(group) ~= 'table' then -- else its key holds something else, and there is no task
         redis.call('LPUSH', KEYS[2], id)
