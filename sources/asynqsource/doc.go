@@ -20,7 +20,7 @@
 //
 // # What is relied on in asynq
 //
-// Each of these is tried at the start, on a queue that is thrown away:
+// Each of these but the last is tried at the start, on a queue that is thrown away:
 //
 //  1. NewServerFromRedisClient takes an interface. (Public, from v0.25.)
 //  2. The keys of a queue q begin with "asynq:{q}:". They are changed by scripts only,
@@ -33,6 +33,9 @@
 //     state and pending_since, and keep a field of ours, tried; a task that is done is in
 //     no list and has no hash, and one that is deleted has none either.
 //  6. The numbers of the fields of a message: see message.go.
+//  7. What is being made one task of a group lies in a sorted set whose key is the group's
+//     with an id behind it, and that aggregation_sets lists; groups are listed in groups.
+//     What looks different is left as it is.
 //
 // If 5 does not hold, the source is modest ([Source.Modest]): it takes and ends tasks
 // with asynq's own scripts, one by one in a pipeline. If less holds, it does not start.
