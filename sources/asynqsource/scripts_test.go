@@ -416,7 +416,7 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := &shelf{t, server.Client(), keysOf(redistest.Name(t))}
-	s.put("hset fence t 5:x e 5 n 7", "hset t:a msg A", "lpush pending b", "hset t:b msg B tried 1", "hset tries b 1|0|0|why")
+	s.put("hset fence t 5:x e 5 n 7", "hset t:a msg A", "lpush pending b z", "hset t:b msg B tried 1", "hset tries b 1|0|0|why")
 	server.Config("maxmemory", "1")
 	if got := s.run(newScript("return redis.call('SET', KEYS[1], 1)"), "r"); !strings.Contains(got, "OOM") {
 		t.Fatalf("the store is not full: %s", got)
