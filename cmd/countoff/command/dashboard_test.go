@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/countoff/countoff/partition/redistest"
@@ -121,13 +120,12 @@ func TestDashboardWithALogin(t *testing.T) {
 func TestDashboardOfASilentStore(t *testing.T) {
 	t.Parallel()
 	mini, _ := redistest.Mini(t)
-	var silent atomic.Bool
+	var silent silence
 	s := shell{t, "redis://" + through(t, mini.Addr(), &silent), ""}
 	s.run("init n --partitions 8")
 	s.url += "?read_timeout=10m" // the client would give the answer up after 3 s
 	page, end := s.served("n --timeout 10m")
 	silent.Store(true)
-	asked := mini.CommandCount()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -135,7 +133,7 @@ func TestDashboardOfASilentStore(t *testing.T) {
 			response.Body.Close()
 		}
 	}()
-	wait(t, func() bool { return mini.CommandCount() > asked })
+	wait(t, func() bool { return silent.held.Load() > 0 })
 	if err := end(); err != nil {
 		t.Error(err)
 	}
