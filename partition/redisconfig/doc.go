@@ -10,6 +10,7 @@
 //	kind                   what the partitions hold, see [Kind]
 //	requires               which tags partitions ask of their owners, one a line
 //	list                   the key of the list of work units, where peers share such
+//	topic, progress        of a topic of Kafka: its name, and where it is kept what is done
 //	resize                 the change of total that is under way
 //
 // and those of others: barrier of package redisledger, queues of package asynqsource. A

@@ -24,6 +24,8 @@ const (
 	fieldList      = "list"
 	fieldKind      = "kind"
 	fieldQueues    = "queues" // of asynq; see sources/asynqsource/queuestat
+	fieldTopic     = "topic"
+	fieldProgress  = "progress"
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.

@@ -4,6 +4,7 @@
 package kafkafx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	l.Append(fx.StopHook(source.Close))
 	return frameworkfx.Source{
 		Consumer: name,
-		Source:   named{source, clients.Tasks, name},
+		Source:   named{source, clients.Tasks, name, cfg},
 		Survey:   kept.survey,
 		Control: func(timing transition.Timing) framework.Control {
 			if cfg.Source.Check == 0 {
@@ -131,21 +132,23 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	}, nil
 }
 
-// A named source has its kind agreed on beside the ledger, which compares all else.
+// A named source has its kind, its topic and where its progress is agreed on beside the ledger, which
+// compares all else.
 type named struct {
 	*kafkasource.Source
 	client redis.UniversalClient
 	name   string
+	cfg    Config
 }
 
 // Layout is that of the topic. It fails with an error that wraps partition.ErrConfig if the name
-// is that of another kind of work.
+// is that of another kind of work, of another topic, or has its progress elsewhere.
 func (s named) Layout(ctx context.Context) (partition.Config, error) {
 	layout, err := s.Source.Layout(ctx)
 	if err != nil {
 		return layout, err
 	}
-	return layout, redisconfig.Topic.Claim(ctx, s.client, s.name, layout.Hash)
+	return layout, redisconfig.ClaimTopic(ctx, s.client, s.name, layout, s.cfg.Source.Topic, string(cmp.Or(s.cfg.Progress, InRedis)))
 }
 
 // kept is where it is kept what is done.
