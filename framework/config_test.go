@@ -209,8 +209,9 @@ func TestPartsOfAnotherName(t *testing.T) {
 func TestWhatIsNilInsideIsMissing(t *testing.T) {
 	_, consumer := framework.New("mine", (*otherSource)(nil), nil, framework.WithLedger((*otherLedger)(nil)))
 	_, units := framework.NewUnits("mine", framework.UnitsConfig{Source: (*otherUnits)(nil)})
-	err := errors.Join(consumer, units)
-	for _, want := range []string{"no source\n", "no handler\n", "no ledger: see", "no source of units\n"} {
+	_, share := framework.NewShare("mine", framework.ShareConfig{Ledger: (*otherLedger)(nil)})
+	err := errors.Join(consumer, units, share)
+	for _, want := range []string{"no source\n", "no handler\n", "no ledger: see", "no source of units\n", "share \"mine\": transition: no ledger"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +63,7 @@ func WithControl(control Control) Option {
 // WithLedger is WithControl for a ledger that is there already, with the ledger's
 // rolls as the indexer.
 func WithLedger(l transition.Ledger) Option {
-	if absent(l) {
+	if partition.Absent(l) {
 		return WithControl(nil)
 	}
 	return func(c *Consumer) {
@@ -177,7 +176,7 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		}
 		o(c)
 	}
-	if absent(source) {
+	if partition.Absent(source) {
 		errs, source = append(errs, errors.New("framework: no source")), nil
 	}
 	if missing(h) {
@@ -208,13 +207,6 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		c.warnings = append(c.warnings, cut)
 	}
 	return c, nil
-}
-
-// absent reports whether v is nil, as an interface or as the pointer in it, which has nothing to call:
-// what a constructor returns beside an error.
-func absent(v any) bool {
-	r := reflect.ValueOf(v)
-	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // tag takes in what WithTags was told.

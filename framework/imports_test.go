@@ -155,7 +155,7 @@ var besides = map[string][]string{
 // pure packages decide and do nothing else: these are all the standard packages
 // they may use. "time" is for values and units (see pureTime).
 var pure = map[string][]string{
-	"partition": {"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "regexp", "slices", "sort", "strconv", "strings", "unicode",
+	"partition": {"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "unicode",
 		"context",     // the Indexer contract has it in a signature
 		"sync/atomic", // Filter is asked before every start, without a lock
 	},

@@ -140,7 +140,7 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	tags, wrong := partition.ParseTags(string(cfg.Tags))
 	cfg.Tags = tags
 	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), wrong, cfg.Retry.Validate(), cfg.Timing.Validate()}
-	if absent(cfg.Source) {
+	if partition.Absent(cfg.Source) {
 		errs, cfg.Source = append(errs, errors.New("framework: no source of units")), nil
 	}
 	errs = append(errs, partition.SameName(name, "source", cfg.Source))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -160,12 +161,19 @@ type Named interface {
 // ErrName means that what belongs to one name was made for two.
 var ErrName = errors.New("give all of them one name")
 
+// Absent reports whether part is nil, as an interface or as the pointer in it, which has nothing to call:
+// what a constructor returns beside an error.
+func Absent(part any) bool {
+	r := reflect.ValueOf(part)
+	return part == nil || r.Kind() == reflect.Pointer && r.IsNil()
+}
+
 // SameName returns an error that wraps ErrName if part, which is called what, is [Named] and was
 // made for another name. Peers that count off under one name and look for their tasks under another
 // share out what is not theirs: there are partitions that nobody works on and nobody misses.
 func SameName(name, what string, part any) error {
 	named, ok := part.(Named)
-	if !ok || named.Name() == "" || named.Name() == name {
+	if !ok || Absent(part) || named.Name() == "" || named.Name() == name {
 		return nil
 	}
 	return fmt.Errorf("partition: the %s was made for the name %q, not for %q: %w", what, named.Name(), name, ErrName)

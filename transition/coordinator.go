@@ -172,7 +172,8 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 
 func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	var errs []error
-	if cfg.Ledger == nil {
+	if partition.Absent(cfg.Ledger) {
+		cfg.Ledger = nil
 		errs = append(errs, errors.New("transition: no ledger"))
 	}
 	errs = append(errs, CheckTimes(cfg.Ledger, cfg.Timing))

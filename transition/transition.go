@@ -105,7 +105,7 @@ var ErrLayout = errors.New("give both the same partitions, hash and units")
 // another hash or other units than those of c.
 func CheckLayout(l Ledger, c partition.Config) error {
 	laid, ok := l.(Laid)
-	if !ok {
+	if !ok || partition.Absent(l) {
 		return nil
 	}
 	has, want := laid.Layout(), c.WithDefaults()

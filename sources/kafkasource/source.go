@@ -66,7 +66,11 @@ type Source struct {
 
 // New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
 func New(name string, store Store, cfg Config) (*Source, error) {
-	if err := errors.Join(cfg.Validate(name), partition.SameName(name, "store", store)); err != nil {
+	errs := []error{cfg.Validate(name), partition.SameName(name, "store", store)}
+	if partition.Absent(store) {
+		errs = append(errs, errors.New("kafkasource: no store"))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(name)

@@ -300,3 +300,14 @@ func TestATransactionThatIsOpenAtTheLatestIsNotSkipped(t *testing.T) {
 	got := s.take(st, 1)
 	s.want("the first of a transaction that was committed after the start", got[0], "t0")
 }
+
+// What a constructor returns beside an error is a nil pointer.
+func TestAStoreThatIsNilInsideIsMissing(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Topic: "mails", Options: []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1")}}
+	for _, store := range []Store{nil, (*unreadyStore)(nil)} {
+		if _, err := New("mail", store, cfg); err == nil || !strings.Contains(err.Error(), "no store") {
+			t.Errorf("%T: %v", store, err)
+		}
+	}
+}
