@@ -43,16 +43,15 @@ var errorCuts = [...]int{1024, 64, 0}
 
 // encode writes t in at most limit characters, or reports that it is not whole: then what
 // is written is true, but the next owner does some of it again. at is the present instant.
-// It returns the lowest position that is open in what is written.
+// The lowest position that is open in what is written is that of t.
 //
 // What does not fit goes in this order: the text of first errors; what was done out of
 // order; how often tasks were tried, those that crashed last; at last, open tasks that the
 // base had passed: the base goes back to the first of them.
-func (t *table) encode(limit int, at time.Time) (metadata string, lowest int64, whole bool) {
+func (t *table) encode(limit int, at time.Time) (metadata string, whole bool) {
 	prefix := mark + version + t.epoch.String() + ":"
 	room := base64.RawStdEncoding.DecodedLen(max(0, limit-len(prefix)))
 	var body []byte
-	lowest = t.lowest()
 	for _, most := range errorCuts {
 		if body = t.write(at, t.base, t.lifted, t.positions(), most, t.done); len(body) <= room {
 			whole = true
@@ -60,9 +59,9 @@ func (t *table) encode(limit int, at time.Time) (metadata string, lowest int64, 
 		}
 	}
 	if !whole {
-		body, lowest = t.squeeze(at, room)
+		body = t.squeeze(at, room)
 	}
-	return prefix + base64.RawStdEncoding.EncodeToString(body), lowest, whole
+	return prefix + base64.RawStdEncoding.EncodeToString(body), whole
 }
 
 // positions are those that were tried, who crashed first.
@@ -73,7 +72,7 @@ func (t *table) positions() []int64 {
 }
 
 // squeeze writes as much as room has place for.
-func (t *table) squeeze(at time.Time, room int) (body []byte, lowest int64) {
+func (t *table) squeeze(at time.Time, room int) []byte {
 	most := func(n int, fits func(n int) bool) int {
 		lo, hi := 0, n
 		for lo < hi {
@@ -88,17 +87,12 @@ func (t *table) squeeze(at time.Time, room int) (body []byte, lowest int64) {
 	base, tried, done := t.base, t.positions(), t.done
 	lifted := t.lifted[:most(len(t.lifted), func(n int) bool { return len(t.write(at, t.base, t.lifted[:n], nil, 0, nil)) <= room })]
 	if len(lifted) < len(t.lifted) {
-		// What is not told of is open from here on, whatever is known of it.
+		// What is not told of is open from here on.
 		base = t.lifted[len(lifted)]
-		tried = slices.DeleteFunc(tried, func(x int64) bool { return x >= base })
 	}
 	tried = tried[:most(len(tried), func(n int) bool { return len(t.write(at, base, lifted, tried[:n], 0, nil)) <= room })]
 	done = done[:most(len(done), func(n int) bool { return len(t.write(at, base, lifted, tried, 0, done[:n])) <= room })]
-	lowest = base
-	if len(lifted) > 0 {
-		lowest = lifted[0]
-	}
-	return t.write(at, base, lifted, tried, 0, done), lowest
+	return t.write(at, base, lifted, tried, 0, done)
 }
 
 // write is the layout: numbers are varints, positions the distance to the one before.
@@ -128,11 +122,7 @@ func (t *table) write(at time.Time, base int64, lifted, tried []int64, mostError
 		next(x)
 		number(int64(was.tries))
 		number(int64(was.crashes))
-		wait := time.Duration(0)
-		if was.due.After(at) {
-			wait = was.due.Sub(at)
-		}
-		number(wait.Milliseconds())
+		number(max(0, was.due.Sub(at)).Milliseconds())
 		if len(was.why) > mostError {
 			was.why = strings.ToValidUTF8(was.why[:mostError], "") // not in the middle of a character
 		}

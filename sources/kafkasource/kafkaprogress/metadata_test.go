@@ -40,9 +40,9 @@ func TestMetadataRoundTrip(t *testing.T) {
 	for n := range uint64(200) {
 		r := rand.New(rand.NewPCG(n, 0))
 		had := random(r, r.IntN(200), r.IntN(20), r.IntN(20))
-		metadata, lowest, whole := had.encode(4096, noon)
-		if !whole || lowest != had.lowest() {
-			t.Fatalf("seed %d: whole %v, lowest %d", n, whole, lowest)
+		metadata, whole := had.encode(4096, noon)
+		if !whole {
+			t.Fatalf("seed %d: not whole", n)
 		}
 		got, err := decode(metadata, noon)
 		if err != nil {
@@ -76,7 +76,7 @@ func TestDefaultWindowFits(t *testing.T) {
 		for n := range c.lifted {
 			had.lifted = append(had.lifted, had.base-100*(c.lifted-n))
 		}
-		if metadata, _, whole := had.encode(4096, noon); !whole {
+		if metadata, whole := had.encode(4096, noon); !whole {
 			t.Errorf("%+v: %d characters are not enough", c, len(metadata))
 		}
 	}
@@ -89,7 +89,7 @@ func TestMetadataThatDoesNotFit(t *testing.T) {
 		r := rand.New(rand.NewPCG(n, 1))
 		had := random(r, 1+r.IntN(2000), r.IntN(2000), r.IntN(600))
 		limit := leastMetadata + r.IntN(2000)
-		metadata, lowest, whole := had.encode(limit, noon)
+		metadata, whole := had.encode(limit, noon)
 		if len(metadata) > limit {
 			t.Fatalf("seed %d: %d characters, %d were allowed", n, len(metadata), limit)
 		}
@@ -97,11 +97,11 @@ func TestMetadataThatDoesNotFit(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", n, err)
 		}
-		if lowest != had.lowest() || got.lowest() != lowest {
-			t.Fatalf("seed %d: the lowest is %d, told %d, written %d", n, had.lowest(), lowest, got.lowest())
+		if got.lowest() != had.lowest() {
+			t.Fatalf("seed %d: the lowest is %d, written %d", n, had.lowest(), got.lowest())
 		}
 		lost := 0
-		for x := lowest - 5; x < had.base+2000; x++ {
+		for x := had.lowest() - 5; x < had.base+2000; x++ {
 			if had.open(x) && !got.open(x) {
 				t.Fatalf("seed %d: %d is open, and not in what was written", n, x)
 			}
@@ -136,7 +136,7 @@ func TestForeignMetadata(t *testing.T) {
 			t.Errorf("%q: %v, %v, want that it is not ours", metadata, got, err)
 		}
 	}
-	whole, _, _ := random(rand.New(rand.NewPCG(1, 1)), 10, 2, 2).encode(4096, noon)
+	whole, _ := random(rand.New(rand.NewPCG(1, 1)), 10, 2, 2).encode(4096, noon)
 	for n := len(mark); n < len(whole); n++ {
 		if _, err := decode(whole[:n], noon); err == nil {
 			t.Fatalf("%q is taken", whole[:n])
@@ -144,6 +144,12 @@ func TestForeignMetadata(t *testing.T) {
 	}
 	if _, err := decode(whole+"AAAA", noon); err == nil {
 		t.Error("what has more behind it is taken")
+	}
+	_, body, _ := strings.Cut(whole[len(mark+version):], ":")
+	for _, metadata := range []string{mark + version + "x:" + body, mark + version + "7:" + body + "!"} {
+		if _, err := decode(metadata, noon); err == nil {
+			t.Errorf("%q is taken", metadata)
+		}
 	}
 	if _, err := decode("countoff:2:7:abc", noon); err == nil || !strings.Contains(err.Error(), "version") {
 		t.Errorf("another version: %v", err)
@@ -155,7 +161,7 @@ func TestForeignMetadata(t *testing.T) {
 func TestDelaysOfAnotherClock(t *testing.T) {
 	had := newTable(0)
 	had.tries[0] = tried{tries: 1, due: noon.Add(time.Minute)}
-	metadata, _, _ := had.encode(4096, noon)
+	metadata, _ := had.encode(4096, noon)
 	for _, c := range []struct{ ahead, left time.Duration }{
 		{0, time.Minute}, {20 * time.Second, 40 * time.Second}, {time.Hour, 0}, {-time.Hour, time.Minute},
 	} {
@@ -185,6 +191,7 @@ func TestReset(t *testing.T) {
 		done   []span
 	}{
 		{"forward", 6, "one", 1, 2, []span{{6, 7}, {8, 9}}},
+		{"nowhere", 3, "one", 1, 3, []span{{4, 5}, {6, 7}, {8, 9}}},
 		{"back", 0, "one", 0, 0, nil},
 		{"another life", 6, "two", 0, 0, nil},
 	} {
@@ -193,9 +200,37 @@ func TestReset(t *testing.T) {
 		had.settle(&progress.Request{Base: 3, Gate: 9, Alone: progress.None, Lift: []int64{1}, Done: []int64{4, 6, 8}, Others: []progress.Verdict{
 			{Position: 1, Outcome: progress.Retry, Attempt: 1}, {Position: 3, Outcome: progress.Retry, Attempt: 1}, {Position: 7, Outcome: progress.Retry, Attempt: 1},
 		}}, make([]progress.Content, 3), noon)
+		writes := had.writes
 		had.reset(c.base, c.life)
+		if had.writes == writes {
+			t.Errorf("%s: it is not counted", c.name)
+		}
 		if had.base != c.base || had.life != c.life || len(had.lifted) != c.lifted || len(had.tries) != c.tries || !reflect.DeepEqual(had.done, c.done) {
 			t.Errorf("%s: %+v", c.name, had)
+		}
+	}
+}
+
+// A log whose life becomes known is the one that it was.
+func TestALifeThatBecomesKnown(t *testing.T) {
+	had := newTable(3)
+	had.lifted, had.suspects, had.gate = []int64{1}, 9, 9
+	had.reset(3, "one")
+	if had.life != "one" || len(had.lifted) != 1 || had.suspects != 9 || had.gate != 9 {
+		t.Errorf("%+v", had)
+	}
+}
+
+// What was committed says of which life of the topic it is, whoever of us has committed it.
+func TestLife(t *testing.T) {
+	had := newTable(3)
+	had.life = "one"
+	ours, _ := had.encode(4096, noon)
+	for metadata, life := range map[string]string{
+		ours: "one", MirrorMark + "two": "two", "": "", "consumer-1-host": "", ours[:len(ours)-4]: "", mark + "9:1:abc": "",
+	} {
+		if got := Life(metadata); got != life {
+			t.Errorf("%q is of %q, want %q", metadata, got, life)
 		}
 	}
 }
@@ -204,7 +239,7 @@ func TestReset(t *testing.T) {
 func TestErrorsAreCutBetweenCharacters(t *testing.T) {
 	had := newTable(0)
 	had.tries[0] = tried{tries: 1, why: strings.Repeat("x", 63) + strings.Repeat("é", 1000)}
-	metadata, _, whole := had.encode(200, noon)
+	metadata, whole := had.encode(200, noon)
 	got, err := decode(metadata, noon)
 	if err != nil || !whole {
 		t.Fatal(whole, err)

@@ -214,7 +214,7 @@ func TestWhatIsNotTheOwnersIsReplaced(t *testing.T) {
 		table := newTable(2)
 		table.install(partition.Token{Epoch: 1, Session: "another"})
 		table.writes = 1000
-		anothers.Metadata, _, _ = table.encode(4096, time.Now())
+		anothers.Metadata, _ = table.encode(4096, time.Now())
 		for name, o := range map[string]kadm.Offset{"an older commit": older.Offset, "another's": anothers} {
 			s.offset()
 			var set kadm.Offsets

@@ -394,13 +394,13 @@ func (s *Store) commit(ctx context.Context, o *owner) error {
 	s.mu.Unlock()
 	now := time.Now()
 	writes := o.table.writes
-	metadata, lowest, whole := o.table.encode(limit, now)
+	metadata, whole := o.table.encode(limit, now)
 	if !whole && !o.told {
 		o.told = true
 		s.warn("%s/%v: what is done out of order does not fit in %d characters of metadata: the next owner does some of it again",
 			s.cfg.Topic, o.grant.ID, limit)
 	}
-	err := s.transact(ctx, o, lowest, metadata)
+	err := s.transact(ctx, o, o.table.lowest(), metadata)
 	if err == nil {
 		o.answered, o.kept, o.dirty = writes, now, false
 		return nil

@@ -38,7 +38,7 @@ func (k *kept) own(t partition.Token, do func()) {
 // reread makes the table what its metadata says.
 func (k *kept) reread() {
 	k.Helper()
-	metadata, _, whole := k.table.encode(4096, k.now)
+	metadata, whole := k.table.encode(4096, k.now)
 	if !whole || len(metadata) > 4096 {
 		k.Fatalf("%d characters, whole %v", len(metadata), whole)
 	}
