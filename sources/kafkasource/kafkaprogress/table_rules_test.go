@@ -101,6 +101,66 @@ func TestTableRules(t *testing.T) {
 			t.reset(5, "two")
 			return t.suspects == 0 && t.alone == progress.None
 		},
+		"suspects are suspects still after an owner that was stopped": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Gate = 9 })
+			t.install(token(2))
+			t.clear()
+			t.install(token(3))
+			says(t, func(r *progress.Request) { r.Gate = 4 })
+			t.install(token(4))
+			return t.suspects == 9
+		},
+		"of what the log has lost nothing is kept": func(t *table) bool {
+			says(t, func(r *progress.Request) {
+				r.Others = []progress.Verdict{{Position: 2, Outcome: progress.Retry, Attempt: 1}}
+			})
+			says(t, func(r *progress.Request) { r.Base = 5 })
+			t.install(token(2))
+			return len(t.tries) == 0
+		},
+		"a late retry of what has ended leaves nothing": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Done = []int64{2} })
+			says(t, func(r *progress.Request) {
+				r.Others = []progress.Verdict{{Position: 2, Outcome: progress.Retry, Attempt: 1}}
+			})
+			return len(t.tries) == 0
+		},
+		"a retry keeps the first error, and waits": func(t *table) bool {
+			for n, c := range []progress.Content{{Error: "first"}, {Error: "second", Delay: time.Minute}} {
+				t.settle(&progress.Request{
+					Seen: t.writes, Alone: progress.None, Others: []progress.Verdict{{Position: 2, Outcome: progress.Retry, Attempt: n + 1}},
+				}, []progress.Content{c}, time.Unix(1, 0))
+			}
+			was := t.tries[2]
+			return was.tries == 2 && was.why == "first" && was.due.Equal(time.Unix(61, 0))
+		},
+		"what a late word ends below the base is no span": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Base, r.Lift = 3, []int64{0} })
+			says(t, func(r *progress.Request) { r.Base, r.Done = 0, []int64{0} })
+			return len(t.lifted) == 0 && len(t.done) == 0
+		},
+		"what is done without a gap is one span": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Done = []int64{3, 2, 6, 5, 4} })
+			return slices.Equal(t.done, []span{{2, 7}})
+		},
+		"each change is told as one, and nothing else": func(t *table) bool {
+			for n, edit := range []func(*progress.Request){
+				func(r *progress.Request) { r.Alone = 7 },
+				func(r *progress.Request) { r.Gate = t.gate + 1 },
+				func(r *progress.Request) { r.Base = t.base + 1 },
+				func(r *progress.Request) { r.Done = []int64{5} },
+				func(r *progress.Request) { r.Others = []progress.Verdict{{Position: 5, Outcome: progress.Dead}} },
+				func(*progress.Request) {},
+			} {
+				r := &progress.Request{Seen: t.writes, Base: t.base, Gate: t.gate, Alone: progress.None}
+				edit(r)
+				was := t.writes
+				if _, changed := t.settle(r, make([]progress.Content, len(r.Others)), time.Unix(1, 0)); changed != (n < 5) || (t.writes > was) != changed {
+					return false
+				}
+			}
+			return true
+		},
 	} {
 		table := newTable(0)
 		if !table.install(token(1)) || !check(table) {
