@@ -26,6 +26,7 @@ type reader struct {
 	// What follows belongs to the goroutine.
 	streams map[int32]*stream
 	life    string // of the topic that is read; empty: not known
+	left    string // the one before it, which does not come back
 }
 
 // An order is something to do between two polls.
@@ -73,13 +74,27 @@ func (r *reader) remove(ctx context.Context, s *stream) {
 // knows as long as a partition of it is consumed: streams that have not noticed that it is gone
 // are told. It belongs to the goroutine.
 func (r *reader) follow(life string) {
-	if len(r.streams) > 0 && r.life != "" && life != "" && r.life != life {
-		for _, s := range r.streams {
-			s.readFailed(kerr.UnknownTopicID)
+	if r.life != "" && life != "" && r.life != life {
+		if len(r.streams) > 0 {
+			for _, s := range r.streams {
+				s.readFailed(kerr.UnknownTopicID)
+			}
+			r.client.PurgeTopicsFromConsuming(r.topic)
 		}
-		r.client.PurgeTopicsFromConsuming(r.topic)
+		r.left = r.life
 	}
 	r.life = life
+}
+
+// notice takes in which life of the topic a broker says there is: streams of another are told now. The
+// client asks for what is gone several times, with pauses, before it tells. A broker that has not heard
+// of the new one yet says nothing new.
+func (r *reader) notice(life string) {
+	r.order(order{do: func() {
+		if life != "" && life != r.left {
+			r.follow(life)
+		}
+	}})
 }
 
 // drop stops consuming a partition. A pause would outlive that. It belongs to the

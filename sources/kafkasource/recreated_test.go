@@ -54,6 +54,48 @@ func TestATopicMadeAnewBesideAFullPartition(t *testing.T) {
 	s.want("its next owner", s.take(s.open(src, 1), 1)[0], "new0")
 }
 
+// Who looks whether the topic has grown sees that it is another one: the client is told several times
+// before it believes it, and reads nothing meanwhile.
+func TestATopicMadeAnewIsNoticedByALook(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 2)
+	never := kgo.RetryBackoffFn(func(int) time.Duration { return time.Hour })
+	src := s.source(Config{OutOfRange: Earliest, Look: 20 * time.Millisecond, Options: append(s.broker.Options(), never)})
+	streams := []*stream{s.open(src, 0), s.open(src, 1)}
+	s.push(0, "old", 1)
+	s.take(streams[0], 1)
+	recreate(1)(s)
+	for id, st := range streams {
+		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+			t.Errorf("fetch of partition %d of the topic that is gone: %v, want ErrForgot", id, err)
+		}
+	}
+}
+
+// A broker that has not heard yet that the topic was made anew ends nothing.
+func TestATopicThatWasThereBeforeIsNoNews(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
+	src := s.source(Config{OutOfRange: Earliest, Options: append(s.broker.Options(), soon)})
+	old := s.open(src, 0)
+	recreate(2)(s)
+	if _, err := old.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+		t.Fatalf("fetch of the topic that is gone: %v, want ErrForgot", err)
+	}
+	s.close(old)
+	st := s.open(src, 0)
+	src.reader.notice(old.life)
+	src.reader.notice("")
+	s.want("who reads the new one", s.take(st, 1)[0], "again0")
+	src.reader.notice(old.life)
+	if err := src.reader.carryOut(s.soon(), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	s.close(st)
+}
+
 // A topic that is made anew between the look at it and the first fetch is not read where the old one
 // stood, whether it has got so far or not: who opens the partition next sees that it is another.
 func TestATopicMadeAnewBeforeTheFirstFetch(t *testing.T) {

@@ -149,6 +149,7 @@ func (s *Source) look(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	s.reader.notice(lifeOf(t.TopicID))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == 0 {
