@@ -129,14 +129,7 @@ func TestOutOfRange(t *testing.T) {
 func recreate(n int) func(s *stage) {
 	return func(s *stage) {
 		s.Helper()
-		done, err := s.admin.DeleteTopics(s.soon(), s.topic)
-		if err == nil {
-			err = done.Error()
-		}
-		if err != nil {
-			s.Fatal(err)
-		}
-		s.broker.Create(s.topic, 1)
+		s.anew(1)
 		s.until("the new topic is known", func() bool { // Kafka has the id of the old one for a moment
 			s.client.PurgeTopicsFromClient(s.topic)
 			err := s.pushed(0, "again", n)
@@ -146,6 +139,32 @@ func recreate(n int) func(s *stage) {
 			return err == nil
 		})
 	}
+}
+
+// anew deletes the topic and makes another of its name.
+func (s *stage) anew(partitions int) {
+	s.Helper()
+	id := func() kadm.TopicID {
+		topics, err := s.admin.ListTopics(s.soon(), s.topic)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return topics[s.topic].ID
+	}
+	was := id()
+	done, err := s.admin.DeleteTopics(s.soon(), s.topic)
+	if err == nil {
+		err = done.Error()
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.broker.Create(s.topic, partitions)
+	s.until("the old topic is gone", func() bool { // a busy Kafka takes records to it for a moment
+		is := id()
+		return is != was && is != kadm.TopicID{}
+	})
+	s.client.PurgeTopicsFromClient(s.topic)
 }
 
 // Retention that overtakes an owner ends its ownership; it does not go on elsewhere.

@@ -31,15 +31,7 @@ func TestATopicMadeAnewBesideAFullPartition(t *testing.T) {
 		defer full.Mu.Unlock()
 		return full.buffer.paused
 	})
-	done, err := s.admin.DeleteTopics(s.soon(), s.topic)
-	if err == nil {
-		err = done.Error()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.client.PurgeTopicsFromClient(s.topic)
-	s.broker.Create(s.topic, 2)
+	s.anew(2)
 	s.push(0, "new", 1)
 	s.push(1, "new", 1)
 	if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
@@ -61,10 +53,13 @@ func TestATopicMadeAnewIsNoticedByALook(t *testing.T) {
 	s := newStage(t, 2)
 	never := kgo.RetryBackoffFn(func(int) time.Duration { return time.Hour })
 	src := s.source(Config{OutOfRange: Earliest, Look: 20 * time.Millisecond, Options: append(s.broker.Options(), never)})
-	streams := []*stream{s.open(src, 0), s.open(src, 1)}
 	s.push(0, "old", 1)
-	s.take(streams[0], 1)
-	recreate(1)(s)
+	s.push(1, "old", 1)
+	streams := []*stream{s.open(src, 0), s.open(src, 1)}
+	for _, st := range streams {
+		s.take(st, 1)
+	}
+	s.anew(2)
 	for id, st := range streams {
 		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
 			t.Errorf("fetch of partition %d of the topic that is gone: %v, want ErrForgot", id, err)
@@ -78,7 +73,9 @@ func TestATopicThatWasThereBeforeIsNoNews(t *testing.T) {
 	s := newStage(t, 1)
 	soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
 	src := s.source(Config{OutOfRange: Earliest, Options: append(s.broker.Options(), soon)})
+	s.push(0, "old", 1)
 	old := s.open(src, 0)
+	s.take(old, 1)
 	recreate(2)(s)
 	if _, err := old.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
 		t.Fatalf("fetch of the topic that is gone: %v, want ErrForgot", err)
