@@ -81,8 +81,8 @@ type Board struct {
 	mux    *http.ServeMux
 	listed *looks[[]string]
 
-	mu   sync.Mutex
-	seen map[string]*looks[*view] // of names that there are
+	mu    sync.Mutex
+	views map[string]*looks[*view] // of names that there are
 }
 
 // New returns a board, or says all that is wrong with cfg.
@@ -91,7 +91,7 @@ func New(cfg Config) (*Board, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	b := &Board{cfg: cfg, listed: newLooks[[]string](), seen: map[string]*looks[*view]{}}
+	b := &Board{cfg: cfg, listed: newLooks[[]string](), views: map[string]*looks[*view]{}}
 	b.closed, b.close = context.WithCancel(context.Background())
 	b.mux = b.routes()
 	return b, nil
@@ -135,10 +135,10 @@ func (b *Board) look(ctx context.Context, name string) (*view, error) {
 		return nil, err
 	}
 	b.mu.Lock()
-	l := b.seen[name]
+	l := b.views[name]
 	if l == nil {
 		l = newLooks[*view]()
-		b.seen[name] = l
+		b.views[name] = l
 	}
 	b.mu.Unlock()
 	v, err := l.get(ctx, func(last *view) time.Duration {
@@ -161,7 +161,7 @@ func (b *Board) look(ctx context.Context, name string) (*view, error) {
 	})
 	if errors.Is(err, redisconfig.ErrNone) {
 		b.mu.Lock() // whoever asks for names at random leaves nothing here
-		delete(b.seen, name)
+		delete(b.views, name)
 		b.mu.Unlock()
 	}
 	return v, err

@@ -444,8 +444,8 @@ func TestNamesThatAreNotThere(t *testing.T) {
 			}
 		}
 	}
-	if len(b.seen) != 0 {
-		t.Errorf("the board keeps %v", b.seen)
+	if len(b.views) != 0 {
+		t.Errorf("the board keeps %v", b.views)
 	}
 	cfg.Names = []string{"mails", "elsewhere"}
 	b = newBoard(t, cfg)

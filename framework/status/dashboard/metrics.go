@@ -76,7 +76,7 @@ func known(of func(*view, func(int, string))) func(*view, func(int, string)) {
 }
 
 func (b *Board) metrics(w http.ResponseWriter, r *http.Request) {
-	views, err := b.views(r.Context())
+	views, err := b.allViews(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

@@ -149,8 +149,8 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 // slower is how often the list of all names is brought up to date, which are more to look at than one.
 func (b *Board) slower() time.Duration { return 5 * b.cfg.Every }
 
-// views are those of all names, in their order.
-func (b *Board) views(ctx context.Context) ([]*view, error) {
+// allViews are those of all names, in their order.
+func (b *Board) allViews(ctx context.Context) ([]*view, error) {
 	names, err := b.names(ctx)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (b *Board) overview(ctx context.Context) string {
 		Fault string
 		Rows  []template.HTML
 	}
-	views, err := b.views(ctx)
+	views, err := b.allViews(ctx)
 	if err != nil {
 		list.Fault = partitionmap.Printable(err.Error())
 	}
