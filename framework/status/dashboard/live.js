@@ -2,16 +2,20 @@
 "use strict";
 
 let stream;
+let begun = 0; // when the stream was
 let heard = Date.now();
 
 function listen() {
   if (stream || document.hidden) return;
+  begun = Date.now();
   const mine = (stream = new EventSource(document.body.dataset.events));
   mine.onmessage = (event) => {
     heard = Date.now();
     for (const [id, html] of JSON.parse(event.data)) {
       const old = document.getElementById(id);
-      if (old) old.outerHTML = html;
+      const now = document.createElement("template");
+      now.innerHTML = html;
+      if (old) put(old, now.content.firstElementChild);
     }
     light(lit);
   };
@@ -23,11 +27,34 @@ function listen() {
   };
 }
 
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden && stream) {
-    stream.close();
-    stream = undefined;
+function hush() {
+  if (stream) stream.close();
+  stream = undefined;
+}
+
+// Makes old what now is. Only what differs is touched: what somebody has scrolled to, selected or focused stays.
+function put(old, now) {
+  if (old.isEqualNode(now)) return;
+  if (old.nodeType === Node.TEXT_NODE && now.nodeType === Node.TEXT_NODE) {
+    let same = 0;
+    while (same < old.length && old.data[same] === now.data[same]) same++;
+    old.replaceData(same, old.length - same, now.data.slice(same));
+    return;
   }
+  if (old.nodeName !== now.nodeName) {
+    old.replaceWith(now);
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!now.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of now.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const before = [...old.childNodes];
+  const after = [...now.childNodes];
+  after.forEach((child, i) => (before[i] ? put(before[i], child) : old.append(child)));
+  for (const child of before.slice(after.length)) child.remove();
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) hush();
   heard = Date.now();
   listen();
 });
@@ -37,6 +64,11 @@ setInterval(() => {
   const told = document.getElementById("silence");
   told.hidden = silent < 5 + 2 * document.body.dataset.pace; // which is in seconds
   told.textContent = `no news for ${silent} s: what is shown is old`;
+  // A connection that was cut without a word stays open, and silent, for hours.
+  if (!told.hidden && Date.now() - Math.max(begun, heard) > 30000) {
+    hush();
+    listen();
+  }
 }, 1000);
 
 // The partitions of the peer that the pointer is at, and the peer of the partition.
