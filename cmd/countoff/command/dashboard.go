@@ -80,7 +80,7 @@ machine.
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "dashboard: http://%s/\n", listener.Addr()); err != nil {
 				return errors.Join(err, listener.Close())
 			}
-			return board.Serve(ctx, listener, guarded(board, login))
+			return board.Serve(ctx, listener, guarded(board, login, listener.Addr()))
 		}),
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8470", "the address to serve at; port 0 is any free one")
@@ -90,8 +90,18 @@ machine.
 	return cmd
 }
 
-// guarded asks for login before h, if there is one.
-func guarded(h http.Handler, login string) http.Handler {
+// guarded asks for login before h, if there is one. Without one, what is served at to this machine only is for
+// those who call it so: a page from elsewhere, whose own name was made to lead here, would read all.
+func guarded(h http.Handler, login string, at net.Addr) http.Handler {
+	if tcp, ok := at.(*net.TCPAddr); login == "" && ok && tcp.IP.IsLoopback() {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !ofThisMachine(r.Host) {
+				http.Error(w, "this is served to its machine only: call it localhost (a proxy before it sets the header Host so), or give --login", http.StatusForbidden)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
 	if login == "" {
 		return h
 	}
@@ -106,4 +116,13 @@ func guarded(h http.Handler, login string) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// ofThisMachine reports whether host, of a request, is no name that others may have made to lead here.
+func ofThisMachine(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "" || strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
 }

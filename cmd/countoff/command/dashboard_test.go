@@ -116,6 +116,31 @@ func TestDashboardWithALogin(t *testing.T) {
 	}
 }
 
+// A page from elsewhere whose name was made to lead to this machine (DNS rebinding) reads nothing.
+func TestDashboardUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 8")
+	c := browser(t)
+	for flags, foreign := range map[string]int{"n": http.StatusForbidden, "n --login a:b": http.StatusOK} {
+		page, end := s.served(flags)
+		for host, want := range map[string]int{
+			"evil.example:8470": foreign, "localhost.evil.example": foreign, "evil.example": foreign,
+			"localhost:8470": http.StatusOK, "LOCALHOST": http.StatusOK, "127.0.0.1:1": http.StatusOK, "[::1]:8470": http.StatusOK, "::1": http.StatusOK,
+		} {
+			r := request(t, page+"status.json")
+			r.Host = host
+			r.SetBasicAuth("a", "b")
+			if code, body := answer(t, c, r); code != want {
+				t.Errorf("%q, as %s: %d %s", flags, host, code, body)
+			}
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Who is told to end while pages wait for a store that stands still ends.
 func TestDashboardOfASilentStore(t *testing.T) {
 	t.Parallel()
