@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -79,10 +80,10 @@ type Board struct {
 	closed context.Context // over: streams end
 	close  context.CancelFunc
 	mux    *http.ServeMux
-	listed *looks[[]string]
+	listed *looks[listing]
 
 	mu    sync.Mutex
-	views map[string]*looks[*view] // of names that there are
+	views map[string]*looks[*view] // of names that were seen not long ago
 }
 
 // New returns a board, or says all that is wrong with cfg.
@@ -91,7 +92,7 @@ func New(cfg Config) (*Board, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	b := &Board{cfg: cfg, listed: newLooks[[]string](), views: map[string]*looks[*view]{}}
+	b := &Board{cfg: cfg, listed: newLooks[listing](), views: map[string]*looks[*view]{}}
 	b.closed, b.close = context.WithCancel(context.Background())
 	b.mux = b.routes()
 	return b, nil
@@ -105,16 +106,32 @@ func (b *Board) Close() { b.close() }
 // walked through.
 const fresh = 30 * time.Second
 
-// names returns which there are.
+// A listing is the names that there were when they were last found, and why they are not of now.
+type listing struct {
+	names []string
+	err   error
+}
+
+// names returns which there are. With an error those that there were: what was seen of them is shown on.
 func (b *Board) names(ctx context.Context) ([]string, error) {
 	if len(b.cfg.Names) > 0 {
 		return b.cfg.Names, nil
 	}
-	return b.listed.get(ctx, func([]string) time.Duration { return fresh }, func([]string) ([]string, error) {
+	found, err := b.listed.get(ctx, func(last listing) time.Duration {
+		if last.err != nil {
+			return b.cfg.Every / 2
+		}
+		return fresh
+	}, func(last listing) (listing, error) {
 		ctx, cancel := b.span(ctx)
 		defer cancel()
-		return b.cfg.List(ctx)
+		names, err := b.cfg.List(ctx)
+		if err != nil {
+			names = last.names
+		}
+		return listing{names, err}, nil
 	})
+	return found.names, errors.Join(err, found.err)
 }
 
 // shown says why name is not.
@@ -134,13 +151,7 @@ func (b *Board) look(ctx context.Context, name string) (*view, error) {
 	if err := b.shown(name); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	l := b.views[name]
-	if l == nil {
-		l = newLooks[*view]()
-		b.views[name] = l
-	}
-	b.mu.Unlock()
+	l := b.looksAt(name)
 	v, err := l.get(ctx, func(last *view) time.Duration {
 		// A stream looks each Every, and may come a little early for what another has brought. What is
 		// big must not keep the store busy.
@@ -159,12 +170,31 @@ func (b *Board) look(ctx context.Context, name string) (*view, error) {
 		}
 		return v, nil
 	})
-	if errors.Is(err, redisconfig.ErrNone) {
+	if errors.Is(err, redisconfig.ErrNone) || err == nil && !v.seen {
 		b.mu.Lock() // whoever asks for names at random leaves nothing here
-		delete(b.views, name)
+		if b.views[name] == l {
+			delete(b.views, name)
+		}
 		b.mu.Unlock()
 	}
 	return v, err
+}
+
+// long is for how long a view is kept that nobody asks for: its name may not be there any more.
+const long = time.Hour
+
+// looksAt returns the looks at name.
+func (b *Board) looksAt(name string) *looks[*view] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.views[name]
+	if l == nil {
+		maps.DeleteFunc(b.views, func(_ string, l *looks[*view]) bool { return time.Since(l.asked) > long })
+		l = newLooks[*view]()
+		b.views[name] = l
+	}
+	l.asked = time.Now()
+	return l
 }
 
 // span is that of one look, which is for others too: it does not end with who asked for it.
@@ -190,6 +220,8 @@ type looks[T any] struct {
 	last  T
 	at    time.Time // of the last
 	taken bool
+
+	asked time.Time // guarded by Board.mu
 }
 
 func newLooks[T any]() *looks[T] { return &looks[T]{turn: make(chan struct{}, 1)} }
@@ -202,6 +234,9 @@ func (l *looks[T]) get(ctx context.Context, age func(last T) time.Duration, take
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
 		return none, ctx.Err()
+	}
+	if err := ctx.Err(); err != nil { // whoever has gone wants no look
+		return none, err
 	}
 	if l.taken && time.Since(l.at) < age(l.last) {
 		return l.last, nil

@@ -205,7 +205,7 @@ func TestPageWithTextOfOthers(t *testing.T) {
 	}
 	_, page := get(t, b, "/?name=billing")
 	for _, want := range []string{
-		`data-pace="1"`, "&lt;script", "ann@5", "nobody owns it", "roll 7 before all have stopped", "waits for", "inbox", "and 2 more",
+		`data-pace="1"`, `<i id="c2" class="opening l0 h1" data-peer="B"`, "&lt;script", "ann@5", "nobody owns it", "roll 7 before all have stopped", "waits for", "inbox", "and 2 more",
 		"the name was made", `<i id="c1" class="moving l0 h0" data-peer="A"`, `<i id="c3" class="unowned l0" data-peer=""`, "takeover within", "5.1 s",
 	} {
 		if !strings.Contains(page, want) {
@@ -444,9 +444,18 @@ func TestNamesThatAreNotThere(t *testing.T) {
 			}
 		}
 	}
-	if len(b.views) != 0 {
-		t.Errorf("the board keeps %v", b.views)
+	read := cfg.Read
+	cfg.Read = func(context.Context, string) (status.Status, error) {
+		return status.Status{}, errors.New("the store is away")
 	}
+	away := newBoard(t, cfg)
+	if code, _ := get(t, away, "/?name=guess"); code != http.StatusServiceUnavailable {
+		t.Errorf("of a store that is away: %d", code)
+	}
+	if len(b.views)+len(away.views) != 0 {
+		t.Errorf("the boards keep %v and %v", b.views, away.views)
+	}
+	cfg.Read = read
 	cfg.Names = []string{"mails", "elsewhere"}
 	b = newBoard(t, cfg)
 	if code, body := get(t, b, "/?name=billing"); code != http.StatusNotFound || !strings.Contains(body, "not among") {
@@ -464,15 +473,21 @@ func TestNameThatIsDestroyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s store
 		b := newBoard(t, s.config())
-		f := open(t, b, "/events?name=billing")
-		f.next(t)
+		both := []*feed{open(t, b, "/events?name=billing"), open(t, b, "/events?name=billing")}
+		for _, f := range both {
+			f.next(t)
+		}
 		s.change(func() { s.err = redisconfig.ErrNone })
-		if changes := f.next(t); len(changes) != 1 || !strings.Contains(changes[0][1], "no configuration yet") {
-			t.Errorf("the stream says %v", changes)
+		for _, f := range both {
+			if changes := f.next(t); len(changes) != 1 || !strings.Contains(changes[0][1], "no configuration yet") {
+				t.Errorf("the stream says %v", changes)
+			}
 		}
 		s.change(func() { s.err = nil })
-		if changes := f.next(t); len(changes) == 0 || strings.Contains(fmt.Sprint(changes), "no configuration yet") {
-			t.Errorf("when it is back the stream says %v", changes)
+		for _, f := range both {
+			if changes := f.next(t); len(changes) == 0 || strings.Contains(fmt.Sprint(changes), "no configuration yet") {
+				t.Errorf("when it is back the stream says %v", changes)
+			}
 		}
 	})
 }
@@ -503,10 +518,81 @@ func TestListOfNames(t *testing.T) {
 		if _, page := get(t, b, "/"); !strings.Contains(page, `<a href="?name=billing">`) || !strings.Contains(page, `<a href="?name=mails">`) {
 			t.Errorf("the list is\n%s", page)
 		}
+		f.cancel()
+		<-f.done
+		list = func(context.Context) ([]string, error) { return nil, errors.New("the store is away again") }
+		time.Sleep(fresh)
+		if _, page := get(t, b, "/"); !strings.Contains(page, "away again") || !strings.Contains(page, "?name=billing") || strings.Contains(page, "No names yet") {
+			t.Errorf("with names that were there the list is\n%s", page)
+		}
 	})
 	cfg := Config{List: func(context.Context) ([]string, error) { return nil, nil }, Read: func(context.Context, string) (status.Status, error) { panic("no name") }}
 	if _, page := get(t, newBoard(t, cfg), "/"); !strings.Contains(page, "No names yet") {
 		t.Errorf("without names the page is\n%s", page)
+	}
+}
+
+// Whoever opens the list of many names waits for a store that stands still as long as for one name.
+func TestListOfASilentStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		for i := range 50 {
+			cfg.Names = append(cfg.Names, fmt.Sprint("n", i))
+		}
+		cfg.Read = func(ctx context.Context, _ string) (status.Status, error) {
+			<-ctx.Done()
+			return status.Status{}, fmt.Errorf("status: %w", ctx.Err())
+		}
+		b := newBoard(t, cfg)
+		began := time.Now()
+		_, page := get(t, b, "/")
+		if took := time.Since(began); took > 2*b.cfg.Timeout || strings.Count(page, "<tbody>") != 50 || !strings.Contains(page, errSilent.Error()) {
+			t.Errorf("after %v the list is\n%s", took, page)
+		}
+	})
+}
+
+// A view that nobody asks for is not kept for ever: names come and go.
+func TestViewsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b := newBoard(t, s.config())
+		get(t, b, "/?name=billing")
+		time.Sleep(2 * long)
+		get(t, b, "/?name=mails")
+		if len(b.views) != 1 || b.views["mails"] == nil {
+			t.Errorf("the board keeps %v", b.views)
+		}
+	})
+}
+
+// Letters change with each look: those who show what was seen before leave them alone, since several do so at once.
+func TestLettersAreOfWhoLooks(t *testing.T) {
+	t.Parallel()
+	v := (*view)(nil).next("billing", sample("billing", 0), nil, nil, time.Now())
+	v.letters = nil
+	if away := v.next("billing", status.Status{}, nil, redisconfig.ErrNone, time.Now()); strings.Contains(away.row, "dashboard: ") ||
+		!strings.Contains(away.row, "h0") || !strings.Contains(away.row, "no configuration yet") {
+		t.Errorf("the row is\n%s", away.row)
+	}
+}
+
+// Who asks for the head of a stream gets it, and no stream that nobody reads.
+func TestHeadOfAStream(t *testing.T) {
+	t.Parallel()
+	var s store
+	b := newBoard(t, s.config())
+	for _, path := range []string{"/events", "/events?name=billing"} {
+		w := httptest.NewRecorder()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		b.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodHead, path, nil))
+		if w.Code != http.StatusOK || w.Body.Len() > 0 || ctx.Err() != nil {
+			t.Errorf("%s: %d %q, %v", path, w.Code, w.Body, ctx.Err())
+		}
+		cancel()
 	}
 }
 

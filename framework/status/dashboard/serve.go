@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/framework/status"
@@ -149,29 +150,44 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 // slower is how often the list of all names is brought up to date, which are more to look at than one.
 func (b *Board) slower() time.Duration { return 5 * b.cfg.Every }
 
-// allViews are those of all names, in their order.
+// errSilent spares who opens the list the wait for each name of a store that stands still.
+var errSilent = errors.New("not looked at: the store does not answer for other names")
+
+// timedOut reports whether err is that nobody answered.
+func timedOut(err error) bool {
+	var slow interface{ Timeout() bool }
+	return errors.As(err, &slow) && slow.Timeout()
+}
+
+// allViews are those of all names, in their order. With an error they are those of the names that were there.
 func (b *Board) allViews(ctx context.Context) ([]*view, error) {
-	names, err := b.names(ctx)
-	if err != nil {
-		return nil, err
-	}
+	names, fault := b.names(ctx)
 	views := make([]*view, len(names))
 	const atOnce = 8
+	var answered, silent atomic.Int32
 	turns := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for i, name := range names {
 		all.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			v, err := b.look(ctx, name)
-			if err != nil { // it may just have been destroyed
+			v, err := (*view)(nil), errSilent
+			if answered.Load() > 0 || silent.Load() < atOnce {
+				v, err = b.look(ctx, name)
+			}
+			switch {
+			case err == nil && v.err == nil:
+				answered.Add(1)
+			case err == nil && timedOut(v.err):
+				silent.Add(1)
+			case err != nil: // it may just have been destroyed
 				v = (*view)(nil).next(name, status.Status{}, nil, err, time.Time{})
 			}
 			views[i] = v
 		})
 	}
 	all.Wait()
-	return views, nil
+	return views, fault
 }
 
 // overview is the list of all names.
@@ -231,6 +247,9 @@ const patience = 30 * time.Second
 func (b *Board) stream(w http.ResponseWriter, r *http.Request, every time.Duration, changes func(context.Context) [][2]string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies of nginx keep events back
+	if r.Method == http.MethodHead {
+		return // a stream does not end, and nobody reads this one
+	}
 	response := http.NewResponseController(w)
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -34,11 +34,12 @@ type view struct {
 	name    string
 	seen    bool // a look has succeeded
 	status  status.Status
-	history machine.History // oldest first
-	at      time.Time       // of the last look that succeeded
-	err     error           // of this one
-	took    time.Duration   // for this one, if it succeeded
-	letters *partitionmap.Map
+	history machine.History     // oldest first
+	at      time.Time           // of the last look that succeeded
+	err     error               // of this one
+	took    time.Duration       // for this one, if it succeeded
+	letters *partitionmap.Map   // not for those who only have the view: drawing a look changes them
+	marks   []partitionmap.Mark // of the partitions
 
 	pieces map[string]string // of the page: id -> its element, but for the map
 	cells  []string          // of the map: the element of each partition
@@ -56,7 +57,8 @@ func (v *view) next(name string, s status.Status, history machine.History, err e
 	n.err = err
 	if err == nil {
 		n.status, n.history, n.at, n.seen = s, history, now, true
-		n.cells = cells(s.Partitions, n.letters.Marks(s))
+		n.marks = n.letters.Marks(s)
+		n.cells = cells(s.Partitions, n.marks, n.letters)
 		n.text = strings.Join(append(append(n.letters.Lines(s), ""), partitionmap.Table(s, false)...), "\n") + "\n"
 	}
 	n.pieces = maps.Clone(n.pieces) // whoever has v may read it now
@@ -113,12 +115,12 @@ func load(p status.Partition) int {
 }
 
 // cells are the elements of a map.
-func cells(partitions []status.Partition, marks []partitionmap.Mark) []string {
+func cells(partitions []status.Partition, marks []partitionmap.Mark, letters *partitionmap.Map) []string {
 	all := make([]string, len(partitions))
 	for i, p := range partitions {
 		hue, peer := "", ""
 		if m := marks[i]; m.Hue >= 0 {
-			hue, peer = fmt.Sprint(" h", m.Hue), html.EscapeString(strings.ToUpper(m.Text))
+			hue, peer = fmt.Sprint(" h", m.Hue), letters.Peer(p.Session).Text
 		}
 		owner := "nobody's"
 		if p.Owner != "" {
@@ -183,8 +185,7 @@ func (v *view) Map() template.HTML {
 // Strip is a small map, for the list of names: of many partitions the first.
 func (v *view) Strip() []partitionmap.Mark {
 	const most = 256
-	marks := v.letters.Marks(v.status)
-	return marks[:min(len(marks), most)]
+	return v.marks[:min(len(v.marks), most)]
 }
 
 // Peer is the mark of one.
