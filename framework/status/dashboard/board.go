@@ -172,9 +172,7 @@ func (b *Board) look(ctx context.Context, name string) (*view, error) {
 	})
 	if errors.Is(err, redisconfig.ErrNone) || err == nil && !v.seen {
 		b.mu.Lock() // whoever asks for names at random leaves nothing here
-		if b.views[name] == l {
-			delete(b.views, name)
-		}
+		delete(b.views, name)
 		b.mu.Unlock()
 	}
 	return v, err

@@ -278,6 +278,9 @@ func TestStreamBringsAPageUpToDate(t *testing.T) {
 		if !strings.Contains(page, `id="c7"`) || strings.Contains(page, "the store is away") {
 			t.Errorf("with more partitions the page is\n%s", page)
 		}
+		s.change(func() { s.more = 1 })
+		apply()
+		same()
 	})
 }
 
@@ -359,8 +362,12 @@ func TestWhoLeavesTakesNoLookAlong(t *testing.T) {
 		synctest.Wait()
 		second := open(t, b, "/events?name=billing")
 		synctest.Wait()
+		began := time.Now()
 		second.cancel()
 		<-second.done
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("who has left waits %v", waited)
+		}
 		first.cancel()
 		third := open(t, b, "/events?name=billing")
 		synctest.Wait()
@@ -369,6 +376,23 @@ func TestWhoLeavesTakesNoLookAlong(t *testing.T) {
 			t.Errorf("%d looks, and the third sees %v", s.count(), changes)
 		}
 	})
+}
+
+// Who is gone before his turn takes no look at all.
+func TestWhoIsGoneTakesNoLook(t *testing.T) {
+	t.Parallel()
+	var s store
+	b := newBoard(t, s.config())
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // of two things that are ready a select takes either
+		if _, err := b.look(gone, "billing"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if n := s.count(); n != 0 {
+		t.Errorf("%d looks", n)
+	}
 }
 
 // A store that does not answer is told of, and keeps a page no longer than the timeout.
@@ -386,7 +410,7 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 		began := time.Now()
 		for _, path := range []string{"/?name=billing", "/status.json?name=billing", "/history.json?name=billing", "/map.txt?name=billing"} {
 			code, page := get(t, b, path)
-			if code != http.StatusServiceUnavailable || !strings.Contains(page, "deadline exceeded") {
+			if code != http.StatusServiceUnavailable || !strings.Contains(page, "deadline exceeded") || strings.Contains(page, "what is shown") {
 				t.Errorf("%s: %d %s", path, code, page)
 			}
 			time.Sleep(time.Second)
@@ -421,7 +445,7 @@ func TestSameAsJSONAndText(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("status.json is\n%v\nwant\n%v", got, want)
 	}
-	if _, body := get(t, b, "/history.json"); !strings.Contains(body, `"what":"made"`) {
+	if _, body := get(t, b, "/history.json"); !regexp.MustCompile(`(?s)"what":"joined".*"what":"made"`).MatchString(body) {
 		t.Errorf("history.json is %s", body)
 	}
 	_, body = get(t, b, "/map.txt")
@@ -554,6 +578,73 @@ func TestListOfASilentStore(t *testing.T) {
 	})
 }
 
+// Names that stand still keep nobody from seeing those that do not.
+func TestListOfNamesOfWhichSomeAreSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		silent := map[string]bool{}
+		for i := range 40 {
+			name := fmt.Sprint("n", i)
+			cfg.Names, silent[name] = append(cfg.Names, name), i%4 == 0
+		}
+		cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+			if silent[name] {
+				<-ctx.Done()
+				return status.Status{}, ctx.Err()
+			}
+			return sample(name, 0), nil
+		}
+		if _, page := get(t, newBoard(t, cfg), "/"); strings.Contains(page, errSilent.Error()) || strings.Count(page, `class="strip"`) != 30 {
+			t.Errorf("the list is\n%s", page)
+		}
+	})
+}
+
+// No answer may be framed, kept or guessed at, and none may run what it did not bring.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	var s store
+	b := newBoard(t, s.config())
+	for _, path := range []string{"/", "/?name=billing", "/?name=none", "/status.json?name=billing", "/live.js", "/nothing"} {
+		w := httptest.NewRecorder()
+		b.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		policy := w.Header().Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s has %v", path, w.Header())
+		}
+	}
+}
+
+// A browser that reads nothing does not keep a stream for ever.
+func TestWhoReadsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &deaf{wire: wire{http.Header{}, io.Discard}, cancel: cancel}
+		newBoard(t, s.config()).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?name=billing", nil))
+		if want := time.Now().Add(patience); !w.until.Equal(want) {
+			t.Errorf("it may take until %v, want %v", w.until, want)
+		}
+	})
+}
+
+// deaf is where a stream writes to somebody who goes after the first event.
+type deaf struct {
+	wire
+	until  time.Time
+	cancel func()
+}
+
+func (w *deaf) SetWriteDeadline(until time.Time) error {
+	w.until = until
+	w.cancel()
+	return nil
+}
+
 // A view that nobody asks for is not kept for ever: names come and go.
 func TestViewsAreForgotten(t *testing.T) {
 	t.Parallel()
@@ -566,6 +657,57 @@ func TestViewsAreForgotten(t *testing.T) {
 		if len(b.views) != 1 || b.views["mails"] == nil {
 			t.Errorf("the board keeps %v", b.views)
 		}
+		if get(t, b, "/?name=billing"); len(b.views) != 2 {
+			t.Errorf("of two that were just asked for the board keeps %v", b.views)
+		}
+	})
+}
+
+// A store that answers again is seen at once, however long it had been waited for.
+func TestStoreThatAnswersAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		read, silent := cfg.Read, false
+		cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+			if silent {
+				<-ctx.Done()
+				return status.Status{}, ctx.Err()
+			}
+			return read(ctx, name)
+		}
+		b := newBoard(t, cfg)
+		for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusOK} {
+			silent = i == 1
+			if code, body := get(t, b, "/status.json?name=billing"); code != want {
+				t.Errorf("look %d: %d %s", i, code, body)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// Pages of the list do not wait for a silent store one after another.
+func TestListsWaitTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		cfg.List = func(ctx context.Context) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		b := newBoard(t, cfg)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() { get(t, b, "/") })
+		}
+		all.Wait()
+		if took := time.Since(began); took > b.cfg.Timeout {
+			t.Errorf("five waited %v", took)
+		}
 	})
 }
 
@@ -577,6 +719,38 @@ func TestLettersAreOfWhoLooks(t *testing.T) {
 	if away := v.next("billing", status.Status{}, nil, redisconfig.ErrNone, time.Now()); strings.Contains(away.row, "dashboard: ") ||
 		!strings.Contains(away.row, "h0") || !strings.Contains(away.row, "no configuration yet") {
 		t.Errorf("the row is\n%s", away.row)
+	}
+}
+
+// What is wrong comes first, then what holds the most; of what happened the newest.
+func TestWhatComesFirst(t *testing.T) {
+	t.Parallel()
+	s := sample("billing", 1) // 3 is nobody's, 4 of two, 5 holds something
+	s.Partitions[1].Pending = 1
+	history := machine.History{{What: machine.Made}, {What: machine.Came, Peer: "ann"}}
+	v := (*view)(nil).next("billing", s, history, nil, time.Now())
+	var ids []partition.ID
+	for _, p := range v.Busy().Shown {
+		ids = append(ids, p.ID)
+	}
+	if want := []partition.ID{3, 4, 5, 1}; !slices.Equal(ids, want) {
+		t.Errorf("the partitions are %v, want %v", ids, want)
+	}
+	if past := v.Past(); len(past) != 2 || !strings.Contains(past[0], "ann") {
+		t.Errorf("what happened is %q", past)
+	}
+}
+
+// Many partitions lie closer on a page, and the list of names has the first of them.
+func TestManyPartitions(t *testing.T) {
+	t.Parallel()
+	s := store{more: 1019} // beside 6
+	b := newBoard(t, s.config())
+	if _, page := get(t, b, "/?name=billing"); !strings.Contains(page, `class="map dense"`) || strings.Count(page, `<i id="c`) != 1025 {
+		t.Error("the page of 1025 partitions is not dense, or has others")
+	}
+	if _, list := get(t, b, "/"); strings.Count(list, `<i class="`) != 2*256 {
+		t.Errorf("the list has %d partitions of two names", strings.Count(list, `<i class="`))
 	}
 }
 
