@@ -64,8 +64,9 @@ setInterval(() => {
   const told = document.getElementById("silence");
   told.hidden = silent < 5 + 2 * document.body.dataset.pace; // which is in seconds
   told.textContent = `no news for ${silent} s: what is shown is old`;
-  // A connection that was cut without a word stays open, and silent, for hours.
-  if (!told.hidden && Date.now() - Math.max(begun, heard) > 30000) {
+  // A connection that was cut without a word stays open, and silent, for hours. A list of names waits for a silent
+  // store for up to three looks.
+  if (!told.hidden && Date.now() - Math.max(begun, heard) > 1000 * (10 + 4 * document.body.dataset.timeout)) {
     hush();
     listen();
   }

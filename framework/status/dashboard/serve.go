@@ -88,14 +88,24 @@ func (b *Board) name(r *http.Request) string {
 	return name
 }
 
+// times are what the script of a page has to know of them, in seconds.
+type times struct {
+	Pace    float64 // between two events
+	Timeout float64 // of a look
+}
+
+func (b *Board) times(pace time.Duration) times {
+	return times{Pace: pace.Seconds(), Timeout: b.cfg.Timeout.Seconds()}
+}
+
 func (b *Board) page(w http.ResponseWriter, r *http.Request) {
 	name, code := b.name(r), http.StatusOK
 	var html string
 	if name == "" {
 		html = drawn("overview", struct {
 			List template.HTML
-			Pace float64
-		}{template.HTML(b.overview(r.Context())), b.slower().Seconds()}) //nolint:gosec // it was drawn by a template
+			times
+		}{template.HTML(b.overview(r.Context())), b.times(b.slower())}) //nolint:gosec // it was drawn by a template
 	} else {
 		v, err := b.look(r.Context(), name)
 		if err != nil {
@@ -107,8 +117,8 @@ func (b *Board) page(w http.ResponseWriter, r *http.Request) {
 		}
 		html = drawn("page", struct {
 			*view
-			Pace float64 // seconds between two events
-		}{v, b.cfg.Every.Seconds()})
+			times
+		}{v, b.times(b.cfg.Every)})
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
