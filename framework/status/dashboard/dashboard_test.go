@@ -757,17 +757,19 @@ func TestManyPartitions(t *testing.T) {
 // Who asks for the head of a stream gets it, and no stream that nobody reads.
 func TestHeadOfAStream(t *testing.T) {
 	t.Parallel()
-	var s store
-	b := newBoard(t, s.config())
-	for _, path := range []string{"/events", "/events?name=billing"} {
-		w := httptest.NewRecorder()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		b.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodHead, path, nil))
-		if w.Code != http.StatusOK || w.Body.Len() > 0 || ctx.Err() != nil {
-			t.Errorf("%s: %d %q, %v", path, w.Code, w.Body, ctx.Err())
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b := newBoard(t, s.config())
+		for _, path := range []string{"/events", "/events?name=billing"} {
+			w := httptest.NewRecorder()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			b.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodHead, path, nil))
+			if w.Code != http.StatusOK || w.Body.Len() > 0 || ctx.Err() != nil {
+				t.Errorf("%s: %d %q, %v", path, w.Code, w.Body, ctx.Err())
+			}
+			cancel()
 		}
-		cancel()
-	}
+	})
 }
 
 // All links hold below any path.
