@@ -206,7 +206,7 @@ func TestPageWithTextOfOthers(t *testing.T) {
 	_, page := get(t, b, "/?name=billing")
 	for _, want := range []string{
 		`data-pace="1" data-timeout="10"`, `<i id="c2" class="opening l0 h1" data-peer="B"`, "&lt;script", "ann@5", "nobody owns it", "roll 7 before all have stopped", "waits for", "inbox", "and 2 more",
-		"the name was made", `<i id="c1" class="moving l0 h0" data-peer="A"`, `<i id="c3" class="unowned l0" data-peer=""`, "takeover within", "5.1 s",
+		"the name was made", `<i id="c1" class="moving l0 h0" data-peer="A"`, `<i id="c3" class="unowned l0" data-peer=""`, "takeover within", "5.1 s", `<meter max="3" value="3">`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)

@@ -201,6 +201,14 @@ func (v *view) Present() (n int) {
 	return n
 }
 
+// Most is how many partitions the peer has that has most: the measure of the others, of which there may be hundreds.
+func (v *view) Most() (n int) {
+	for _, p := range v.status.Peers {
+		n = max(n, p.Partitions)
+	}
+	return n
+}
+
 // States counts partitions by their state.
 func (v *view) States() map[string]int {
 	count := map[string]int{}
