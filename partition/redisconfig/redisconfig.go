@@ -221,7 +221,7 @@ func parse(name string, fields map[string]string) (partition.Config, error) {
 	total, err := strconv.Atoi(fields[fieldTotal])
 	c := partition.Config{Total: total, Hash: partition.Hash(fields[fieldHash])}
 	c.Units = unitNames(fields)
-	requires, errRequires := parseRequires(fields[fieldRequires])
+	requires, errRequires := ParseRequires(fields[fieldRequires])
 	c.Requires = requires
 	if err = errors.Join(err, errRequires, c.Validate()); err != nil {
 		return partition.Config{}, fmt.Errorf("redisconfig: %s cannot be read: %w", Key(name), err)
@@ -245,7 +245,8 @@ func PrintRequires(all []partition.Requirement) string {
 	return strings.Join(lines, "\n")
 }
 
-func parseRequires(text string) (all []partition.Requirement, err error) {
+// ParseRequires reads what [PrintRequires] printed.
+func ParseRequires(text string) (all []partition.Requirement, err error) {
 	for line := range strings.Lines(text) {
 		r, wrong := partition.ParseRequirement(strings.TrimSuffix(line, "\n"))
 		all, err = append(all, r), errors.Join(err, wrong)

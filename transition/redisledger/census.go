@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
@@ -35,16 +37,34 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 }
 
 // ReadConfig implements transition.ConfigReader. It is one HGETALL, whatever the numbers of
-// peers and partitions.
+// peers and partitions, and an HGET where nothing stands.
 func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
 	stands, err := redisconfig.Read(ctx, l.client, l.name)
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
-		return l.cfg.Config, nil
+		kept, err := l.keptRequires(ctx)
+		c := l.cfg.Config
+		c.Requires = kept
+		return c, err
 	case err != nil:
 		return l.cfg.Config, fmt.Errorf("redisledger: %s: %w", l.name, err) // it says what to do
 	}
 	return stands, l.differs(stands)
+}
+
+// keptRequires returns what partitions ask for as it is kept beside the configuration, in case that is
+// lost: see recall of ledger.lua.
+func (l *Ledger) keptRequires(ctx context.Context) ([]partition.Requirement, error) {
+	kept, err := l.client.HGet(ctx, l.keys[1], "requires").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, l.explain(ctx, "config", err)
+	}
+	_, asked, _ := strings.Cut(kept, " ") // behind the protocol
+	requires, err := redisconfig.ParseRequires(asked)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: %s: %w", l.name, err)
+	}
+	return requires, nil
 }
 
 // readCensus reads the reply of census.lua into c.

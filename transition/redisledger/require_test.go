@@ -137,6 +137,36 @@ func TestRequirementsAreKeptTwice(t *testing.T) {
 	want(nil, "1")
 }
 
+// What is taken back where the configuration was lost and made anew does not come back with the next Sync.
+func TestRequirementsTakenBackAfterALoss(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	makeName(t, s.client, s.name, cfg)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	require := func(all ...partition.Requirement) {
+		t.Helper()
+		if err := redisledger.Require(t.Context(), s.client, s.name, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := func(want int) {
+		t.Helper()
+		if c, err := l.ReadConfig(t.Context()); err != nil || len(c.Requires) != want {
+			t.Errorf("the ledger reads %+v, want %d; %v", c.Requires, want, err)
+		}
+	}
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1})
+	require(partition.Requirement{First: 0, Last: 1, Tags: "eu"}, partition.Requirement{First: 3, Last: 3, Tags: "gpu"})
+	s.client.Del(t.Context(), redisconfig.Key(s.name))
+	reads(2) // a peer with another indexer asks before anybody has written it again
+	if _, err := redisconfig.Agree(t.Context(), s.client, s.name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	require()
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1, Claim: []partition.ID{0}})
+	reads(0)
+}
+
 // Who says what partitions ask for is no peer: his times count for nothing. A long lease
 // runs out as fast as before, and a restart that he is the first to notice lets nobody gain
 // anything before the leases of the peers are over.
