@@ -279,30 +279,31 @@ local function overdue()
 	return not graceful() and #redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 1) > 0
 end
 
--- recall keeps what partitions ask of their owners beside the configuration too, as kept says:
--- with that key lost they would go to anybody.
-local function recall(kept)
+-- recall keeps what partitions ask of their owners beside the configuration too: with that key lost they
+-- would go to anybody. It may be long, so that it is read by no quiet Sync and written only where it differs.
+local function recall()
+	if requires == nil then return end
+	local kept = redis.call('HGET', KEYS[2], 'requires')
 	local protocol, asked = string.match(kept or '', '^(%d+) (.+)$')
-	if requires == false and asked then
+	if requires and requires ~= kept then
+		redis.call('HSET', KEYS[2], 'requires', requires)
+	elseif not requires and asked then
 		redis.call('HSET', KEYS[1], 'protocol', protocol, 'requires', asked)
-		requires = kept
 		moved(meta.clock) -- the roll may have been made without
-	elseif requires ~= kept then
-		touched = true
 	end
 end
 
 -- begin reads the store's state, advances its clock, looks whether its memory can be
--- trusted, and reaps. A caller that is given nothing need not be thorough. 8 or 11
+-- trusted, and reaps. A caller that is given nothing need not be thorough. 8 to 12
 -- commands, O(log n) of n sessions; 3 more for each session whose lease ran out, and O(n)
 -- then if somebody had another lease than the caller, and after a restart.
 local function begin(thorough)
 	local time = redis.call('TIME')
 	local raw = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-	local stored = redis.call('HMGET', KEYS[2], 'run', 'since', 'requires', unpack(numbers))
-	for i, field in ipairs(numbers) do meta[field] = tonumber(stored[i + 3] or 0) end
+	local stored = redis.call('HMGET', KEYS[2], 'run', 'since', unpack(numbers))
+	for i, field in ipairs(numbers) do meta[field] = tonumber(stored[i + 2] or 0) end
 	run, since = stored[1] or '', stored[2]
-	local whole = stored[4]
+	local whole = stored[3]
 
 	-- The clock goes on by what passed since the last call, but by no more than a step:
 	-- a jump of the server's clock, an outage and a stopped server cannot make every
@@ -350,7 +351,7 @@ local function begin(thorough)
 		version, basis = tonumber(version), tonumber(basis)
 	end
 	if not KEYS[7] then return end
-	recall(stored[3])
+	recall()
 	remember()
 	if not graceful() then reap() end
 	if meta.behind > 0 and not head then look() end -- the roll was lost: nobody is before an older one
@@ -371,7 +372,6 @@ local function commit()
 		return
 	end
 	local args = {'run', run, 'since', since}
-	if requires then args[5], args[6] = 'requires', requires end
 	for _, field in ipairs(numbers) do
 		args[#args + 1] = field
 		args[#args + 1] = str(meta[field])

@@ -2,6 +2,7 @@ package redisledger_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -165,6 +166,43 @@ func TestRequirementsTakenBackAfterALoss(t *testing.T) {
 	require()
 	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1, Claim: []partition.ID{0}})
 	reads(0)
+}
+
+// Thousands of units may ask for tags: what all of them ask for is written when it changes, not with each Sync.
+func TestRequirementsAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	p := redistest.Server(t)
+	client, name, cfg := p.Client(), redistest.Name(t), partition.Config{Total: 4}
+	makeName(t, client, name, cfg)
+	all := make([]partition.Requirement, 2000)
+	for i := range all {
+		all[i] = partition.Requirement{Unit: fmt.Sprintf("account-%d", i), Tags: "eu"}
+	}
+	if err := redisledger.Require(t.Context(), client, name, all); err != nil {
+		t.Fatal(err)
+	}
+	p.Config("appendfsync", "no")
+	p.Config("appendonly", "yes")
+	written := func() int {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			aof := client.InfoMap(t.Context(), "persistence").Val()["Persistence"]
+			if n, err := strconv.Atoi(aof["aof_current_size"]); err == nil && aof["aof_rewrite_in_progress"] == "0" && aof["aof_rewrite_scheduled"] == "0" {
+				return n
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the server does not log what is written: %v", aof)
+			}
+		}
+	}
+	before := written()
+	l := newLedger(t, client, name, redisledger.Config{Config: cfg})
+	for weight := range 2 {
+		mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1 + weight})
+	}
+	if n := written() - before; n <= 0 || n > len(redisconfig.PrintRequires(all)) {
+		t.Errorf("two Syncs wrote %d bytes", n)
+	}
 }
 
 // Who says what partitions ask for is no peer: his times count for nothing. A long lease
