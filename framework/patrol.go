@@ -143,8 +143,9 @@ func (p *patrol) turn() []partition.ID {
 	all := p.layout.IDs()
 	ids := slices.Clone(p.again)
 	for len(ids) < min(surveyed, len(all)) {
-		if _, asked := slices.BinarySearch(p.again, all[p.next]); !asked {
-			ids = append(ids, all[p.next])
+		id := all[p.next%len(all)] // there may be fewer than at the last look
+		if _, asked := slices.BinarySearch(p.again, id); !asked {
+			ids = append(ids, id)
 		}
 		p.next = (p.next + 1) % len(all)
 	}

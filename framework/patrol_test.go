@@ -72,6 +72,24 @@ func TestPartitionsThatWereAddedAreLookedAt(t *testing.T) {
 	}
 }
 
+// A name may have fewer partitions than at the last look: a store that has lost its memory knows nothing of
+// those that the broker added, and the ledger says what it was made with.
+func TestPartitionsThatAreForgottenAreNotLookedAt(t *testing.T) {
+	t.Parallel()
+	d := &district{}
+	p, _ := d.patrol(8)
+	d.data[7] = coverage.Datum{Waiting: true} // asked for first: the next turn ends before it
+	p.look(t.Context())
+	p.look(t.Context())
+	d.layout.Total = 4
+	delete(d.data, 7)
+	p.look(t.Context())
+	p.look(t.Context())
+	if slices.Sort(d.asked); !slices.Equal(d.asked, d.layout.IDs()) {
+		t.Errorf("of 4 partitions %v are asked for", d.asked)
+	}
+}
+
 // A district is a ledger and the data of a name, all of which is granted to one peer and opened by it,
 // but for what is in data.
 type district struct {
