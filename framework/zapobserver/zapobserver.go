@@ -6,7 +6,8 @@
 // by its end: the calls between are debug, and so is each partition that is lost with the lease
 // while nothing of it runs. Of a start that fails again and again, for one reason, it is the same.
 // Where the tasks alone are out of reach, calls for hundreds of partitions fail: each kind of call is
-// told once in ten seconds, with the partition whose call it was and how many have failed since.
+// told once in ten seconds for each reason, with the partition whose call it was and how many have
+// failed since.
 package zapobserver
 
 import (
@@ -14,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -141,7 +143,7 @@ func (o *observer) tasks(e framework.Event) bool {
 		if errors.Is(e.Err, sources.ErrFenced) { // another has it, as Lost has said: as after every pause that outlasts the lease
 			o.at(zapcore.WarnLevel, "fetch failed", e.Where, zap.Error(e.Err))
 		} else {
-			o.failed("fetch failed", e.Where, e.Again, zap.Error(e.Err))
+			o.failed("fetch failed", e.Where, e.Err, e.Again)
 		}
 	case framework.Blocked:
 		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
@@ -162,7 +164,7 @@ func (o *observer) tasks(e framework.Event) bool {
 	case framework.Handled:
 		o.handled(e)
 	case framework.SettleFailed:
-		o.failed("settle failed", e.Where, e.Again, zap.Int("tasks", e.Tasks), zap.Error(e.Err))
+		o.failed("settle failed", e.Where, e.Err, e.Again, zap.Int("tasks", e.Tasks))
 	case framework.Halted:
 		o.at(zapcore.WarnLevel, "nothing starts: the source does not answer for what ended", e.Where, zap.Duration("for", e.For))
 	case framework.Resumed:
@@ -181,13 +183,13 @@ func (o *observer) grant(e framework.Event) bool {
 	case framework.Opened:
 		o.at(zapcore.DebugLevel, "partition served", e.Where, took(e.Took))
 	case framework.OpenFailed:
-		o.failed("open failed", e.Where, e.Again, zap.Error(e.Err))
+		o.failed("open failed", e.Where, e.Err, e.Again)
 	case framework.Draining:
 		o.at(zapcore.DebugLevel, "partition drains", e.Where, zap.Int("running", e.Running), zap.Duration("within", e.Within))
 	case framework.DrainOverdue:
 		o.at(zapcore.ErrorLevel, "drain overdue: handlers were cancelled", e.Where, zap.Int("running", e.Running), zap.Duration("after", e.After))
 	case framework.CloseFailed:
-		o.failed("close failed", e.Where, e.Again, zap.Error(e.Err))
+		o.failed("close failed", e.Where, e.Err, e.Again)
 	case framework.Drained:
 		o.at(zapcore.DebugLevel, "partition drained", e.Where, took(e.Took), zap.Int("given_back", e.GivenBack))
 	case framework.Lost:
@@ -259,8 +261,11 @@ func (o *observer) at(level zapcore.Level, message string, w framework.Where, fi
 	}
 }
 
-// A call is one of a kind, of any partition of a consumer.
-type call struct{ consumer, kind string }
+// A call is one of a kind, of any partition of a consumer, that failed for a reason.
+type call struct{ consumer, kind, why string }
+
+// mostReasons is how many reasons of a kind of call are told apart; those that come then are one.
+const mostReasons = 16
 
 // failures are calls that failed since that was told last.
 type failures struct {
@@ -270,12 +275,13 @@ type failures struct {
 
 // failed writes that a call failed: as an error if it is not tried again, since the partition is lost
 // then, else as a warning, unless the same was told of this or another partition just now.
-func (o *observer) failed(kind string, w framework.Where, after time.Duration, fields ...zap.Field) {
+func (o *observer) failed(kind string, w framework.Where, err error, after time.Duration, fields ...zap.Field) {
+	fields = append(fields, zap.Error(err))
 	if after == 0 {
 		o.at(zapcore.ErrorLevel, kind, w, fields...)
 		return
 	}
-	level, calls := o.failing(call{w.Consumer, kind})
+	level, calls := o.failing(call{w.Consumer, kind, withoutDigits(fmt.Sprint(err))})
 	o.at(level, kind, w, append(fields, again(after), zap.Int("failed", calls))...)
 }
 
@@ -283,18 +289,39 @@ func (o *observer) failed(kind string, w framework.Where, after time.Duration, f
 func (o *observer) failing(c call) (zapcore.Level, int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	now := time.Now()
+	if o.failures[c] == nil {
+		c = o.reason(c, now)
+	}
 	f := o.failures[c]
 	if f == nil {
 		f = &failures{}
 		o.failures[c] = f
 	}
 	f.calls++
-	now, calls := time.Now(), f.calls
+	calls := f.calls
 	if now.Sub(f.told) < tellAgain {
 		return zapcore.DebugLevel, calls
 	}
 	f.calls, f.told = 0, now
 	return zapcore.WarnLevel, calls
+}
+
+// reason is c, or the one that stands for all others of its kind if there are many. What has not
+// failed for long is forgotten. The caller holds mu.
+func (o *observer) reason(c call, now time.Time) call {
+	reasons := 0
+	maps.DeleteFunc(o.failures, func(other call, f *failures) bool {
+		over := now.Sub(f.told) >= 2*tellAgain
+		if !over && other.consumer == c.consumer && other.kind == c.kind {
+			reasons++
+		}
+		return over
+	})
+	if reasons >= mostReasons {
+		c.why = ""
+	}
+	return c
 }
 
 // list names the ingress list of w, whose grant is of a number.

@@ -227,6 +227,56 @@ func TestTasksOutOfReachAreSomeLines(t *testing.T) {
 	})
 }
 
+// What fails in another way is told at once: two partitions that are each tried again every two seconds
+// would keep their turn, and one of them would never be told.
+func TestAnotherReasonIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.WarnLevel)
+		o := zapobserver.New(zap.New(core))
+		fails := func(id partition.ID, why string) {
+			o.Observe(framework.OpenFailed{
+				Where: framework.Where{Consumer: "n", Grant: partition.Grant{ID: id, Epoch: 1}}, Err: errors.New(why), Again: 2 * time.Second,
+			})
+		}
+		for port := range 30 {
+			fails(3, fmt.Sprintf("read tcp 10.0.0.1:%d->10.0.0.2:6379: i/o timeout", 40000+port))
+			fails(4, fmt.Sprintf("read tcp 10.0.0.1:%d->10.0.0.2:6379: i/o timeout", 50000+port))
+			time.Sleep(time.Second)
+			fails(9, "WRONGTYPE Operation against a key holding the wrong kind of value")
+			time.Sleep(time.Second)
+		}
+		told := map[string]int{}
+		for _, l := range lines.All() {
+			told[fmt.Sprint(l.ContextMap()["grant"], " failed ", l.ContextMap()["failed"])]++
+		}
+		want := map[string]int{"3@1 failed 1": 1, "3@1 failed 10": 5, "9@1 failed 1": 1, "9@1 failed 5": 5}
+		if !maps.Equal(told, want) {
+			t.Errorf("told are %v, want %v", told, want)
+		}
+	})
+}
+
+// Where each call fails with a text of its own there are still some lines, and what is over is forgotten.
+func TestReasonsWithoutEndAreSomeLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.WarnLevel)
+		o := zapobserver.New(zap.New(core))
+		fails := func(i int) {
+			why := strings.Repeat("x", i+1)
+			o.Observe(framework.FetchFailed{Where: framework.Where{Consumer: "n"}, Err: errors.New(why), Again: time.Second})
+		}
+		for range 2 {
+			for i := range 1000 {
+				fails(i)
+			}
+			if n := len(lines.TakeAll()); n != 17 {
+				t.Errorf("%d lines, want 16 and one for all others", n)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // An ingress list is granted like a partition, and is none: countoff status counts as much.
 func TestAViewCountsPartitions(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
