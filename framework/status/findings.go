@@ -28,13 +28,29 @@ func strangers(ctx context.Context, client redis.UniversalClient, name string, c
 		return nil
 	}
 	servers, _ := queuestat.Servers(ctx, client) // the doctor says why
-	for _, s := range queuestat.Strangers(servers, name, slices.Concat(cfg.Units, q.Names(cfg.Total))) {
-		who := "a plain asynq.Server"
+	found := queuestat.Strangers(servers, name, slices.Concat(cfg.Units, q.Names(cfg.Total)))
+	what := func(s queuestat.Stranger) string {
 		if s.Peer != "" {
-			who = "a peer of the name " + s.Peer
+			return fmt.Sprintf("a peer of the name %s consumes queue %q", s.Peer, s.Queue)
+		}
+		return fmt.Sprintf("a plain asynq.Server consumes queue %q", s.Queue)
+	}
+	alike := make(map[string]int) // a fleet of hundreds is one finding
+	for _, s := range found {
+		alike[what(s)]++
+	}
+	for _, s := range found {
+		n, untold := alike[what(s)]
+		if !untold {
+			continue
+		}
+		delete(alike, what(s))
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(", and %d more", n-1)
 		}
 		all = append(all, Finding{Kind: Stranger, Partitions: []partition.ID{},
-			Text: fmt.Sprintf("%s consumes queue %q (host %s, pid %d): the peers fetch nothing while it is there, unless they only sound the alarm", who, s.Queue, s.Host, s.PID)})
+			Text: fmt.Sprintf("%s (host %s, pid %d%s): the peers fetch nothing while it is there, unless they only sound the alarm", what(s), s.Host, s.PID, more)})
 	}
 	return all
 }

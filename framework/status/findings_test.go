@@ -353,6 +353,13 @@ func TestWhoElseConsumesItsQueues(t *testing.T) {
 	if found := strangers(); !slices.Equal(found, want) {
 		t.Errorf("found is %q, want %q", found, want)
 	}
+	for _, key := range []string{"e", "f"} { // a fleet is one line: the rest of a screen is the peers'
+		list(key, key, "*\x05\n\x03n:1")
+	}
+	want[0] = `stranger: a plain asynq.Server consumes queue "n:1" (host a, pid 42, and 2 more)` + rest
+	if found := strangers(); !slices.Equal(found, want) {
+		t.Errorf("found is %q, want %q", found, want)
+	}
 	client.Del(t.Context(), queuestat.AllServers)
 	client.Set(t.Context(), queuestat.AllServers, "x", 0)
 	if found := strangers(); len(found) > 0 {
