@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -41,22 +42,40 @@ func (e *Engine) aggregate(group string, tasks []*asynq.Task) (one *asynq.Task) 
 	return e.cfg.GroupAggregator.Aggregate(group, tasks)
 }
 
-// takeSet reports whether a set may be taken out of a group. It is followed by endSet.
-func (s *stream) takeSet() bool {
+// setOf is the key of the set that a script takes out of a group, or deletes.
+func setOf(k kind, names []string) string {
+	if k == kindTakeSet {
+		return names[1] // behind that of the group
+	}
+	return names[0]
+}
+
+// takeSet reports whether a set of that key may be taken out of a group. It is followed by endSet,
+// unless nothing comes of the set.
+func (s *stream) takeSet(key string) bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	if s.noSets != nil {
 		return false
 	}
-	s.sets, s.setAt = s.sets+1, time.Now()
+	if s.sets == nil {
+		s.sets = make(map[string]time.Time)
+	}
+	s.forgetSets()
+	s.sets[key] = time.Now()
 	return true
 }
 
+// forgetSets forgets the sets that are waited for no more. The caller holds the lock.
+func (s *stream) forgetSets() {
+	maps.DeleteFunc(s.sets, func(_ string, at time.Time) bool { return time.Since(at) >= setTime })
+}
+
 // endSet notes that a set is a task, or that there was none to take out.
-func (s *stream) endSet() {
+func (s *stream) endSet(key string) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	if s.sets = max(0, s.sets-1); s.sets == 0 && s.noSets != nil {
+	if delete(s.sets, key); len(s.sets) == 0 && s.noSets != nil {
 		select {
 		case <-s.noSets:
 		default:
@@ -71,13 +90,19 @@ func (s *stream) awaitSets(ctx context.Context) {
 	if s.noSets == nil {
 		s.noSets = make(chan struct{})
 	}
-	none, wait := s.noSets, time.Until(s.setAt.Add(setTime))
-	over := s.sets == 0 || s.Lost()
+	s.forgetSets()
+	var last time.Time
+	for _, at := range s.sets {
+		if at.After(last) {
+			last = at
+		}
+	}
+	none, over := s.noSets, len(s.sets) == 0 || s.Lost()
 	s.Mu.Unlock()
 	if over {
 		return
 	}
-	t := time.NewTimer(wait)
+	t := time.NewTimer(time.Until(last.Add(setTime)))
 	defer t.Stop()
 	select {
 	case <-none:

@@ -121,14 +121,25 @@ func TestHowLongSetsAreWaitedFor(t *testing.T) {
 		want   time.Duration
 	}{
 		"none":                      {func(*stream, func()) {}, 0},
-		"none any more":             {func(s *stream, _ func()) { s.takeSet(); s.endSet() }, 0},
-		"one that ends":             {func(s *stream, _ func()) { s.takeSet(); time.AfterFunc(3*time.Second, s.endSet) }, 3 * time.Second},
-		"one of which nothing came": {func(s *stream, _ func()) { s.takeSet() }, setTime},
-		"one of a while ago":        {func(s *stream, _ func()) { s.takeSet(); time.Sleep(4 * time.Second) }, setTime - 4*time.Second},
-		"one of long ago":           {func(s *stream, _ func()) { s.takeSet(); time.Sleep(time.Hour) }, 0},
-		"one of two ends":           {func(s *stream, _ func()) { s.takeSet(); s.takeSet(); time.AfterFunc(time.Second, s.endSet) }, setTime},
-		"nobody waits for long":     {func(s *stream, cancel func()) { s.takeSet(); time.AfterFunc(time.Second, cancel) }, time.Second},
-		"the queue is another's":    {func(s *stream, _ func()) { s.takeSet(); s.Lose(sources.ErrFenced) }, 0},
+		"none any more":             {func(s *stream, _ func()) { s.takeSet("a"); s.endSet("a") }, 0},
+		"one that ends":             {func(s *stream, _ func()) { s.takeSet("a"); time.AfterFunc(3*time.Second, func() { s.endSet("a") }) }, 3 * time.Second},
+		"one of which nothing came": {func(s *stream, _ func()) { s.takeSet("a") }, setTime},
+		"one of a while ago":        {func(s *stream, _ func()) { s.takeSet("a"); time.Sleep(4 * time.Second) }, setTime - 4*time.Second},
+		"one of long ago":           {func(s *stream, _ func()) { s.takeSet("a"); time.Sleep(time.Hour) }, 0},
+		"one of two ends": {func(s *stream, _ func()) {
+			s.takeSet("a")
+			s.takeSet("b")
+			time.AfterFunc(time.Second, func() { s.endSet("a") })
+		}, setTime},
+		"one ends, and nothing came of another": {func(s *stream, _ func()) {
+			s.takeSet("a")
+			time.Sleep(time.Hour)
+			s.takeSet("b")
+			time.AfterFunc(3*time.Second, func() { s.endSet("b") })
+		}, 3 * time.Second},
+		"another's ends":         {func(s *stream, _ func()) { s.takeSet("a"); s.endSet("b") }, setTime},
+		"nobody waits for long":  {func(s *stream, cancel func()) { s.takeSet("a"); time.AfterFunc(time.Second, cancel) }, time.Second},
+		"the queue is another's": {func(s *stream, _ func()) { s.takeSet("a"); s.Lose(sources.ErrFenced) }, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := new(stream)

@@ -42,9 +42,8 @@ type stream struct {
 	// keepLocks: the locks of unique tasks outlive their end here, see router.
 	keepLocks bool
 	// See group.go.
-	sets   int           // that asynq has taken out of groups and not made tasks of
-	setAt  time.Time     // when the last was taken out
-	noSets chan struct{} // made by Close, closed when there are none
+	sets   map[string]time.Time // that asynq has taken out of groups and not made tasks of, by key, and when
+	noSets chan struct{}        // made by Close, closed when there are none
 }
 
 // An item is an open task: it is in asynq's list of active ones.

@@ -85,7 +85,7 @@ func (v *view) run(ctx context.Context, s *script, names []string, args []any) *
 		cmd.SetVal([]any{})
 	default:
 		stream := v.source.of(queue)
-		if stream == nil || k == kindTakeSet && !stream.takeSet() {
+		if stream == nil || k == kindTakeSet && !stream.takeSet(setOf(k, names)) {
 			cmd.SetVal(int64(0))
 			return cmd
 		}
@@ -94,7 +94,7 @@ func (v *view) run(ctx context.Context, s *script, names []string, args []any) *
 		}
 		cmd = v.fenced(ctx, stream, n)
 		if took, _ := cmd.Int(); k == kindEndSet || k == kindTakeSet && took == 0 {
-			stream.endSet()
+			stream.endSet(setOf(k, names))
 		}
 	}
 	return cmd
