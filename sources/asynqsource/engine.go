@@ -298,8 +298,10 @@ func (u unsayable) Error() string { return strings.ToValidUTF8(u.error.Error(), 
 func (u unsayable) Unwrap() error { return u.error }
 
 // sayable is err with a text that asynq can write into a message. Of another it says nothing to
-// anybody: the run would never count.
+// anybody: the run would never count. What asynq asks err later, where a panic would end the process,
+// is asked here, where it is one of the handler.
 func sayable(err error) error {
+	_ = errors.Is(err, asynq.SkipRetry)
 	if err != nil && !utf8.ValidString(err.Error()) {
 		return unsayable{err}
 	}

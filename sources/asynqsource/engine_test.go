@@ -127,6 +127,29 @@ func TestAPanicIsSaid(t *testing.T) {
 	}
 }
 
+// A narrow is an error whose Is takes any other for one of its own type.
+type narrow struct{}
+
+func (*narrow) Error() string        { return "narrow" }
+func (*narrow) Is(target error) bool { return target.(*narrow) != nil }
+
+// asynq asks an error what it is where nothing recovers: one that panics then is a panic of the handler.
+func TestAnErrorThatPanicsIsAPanicOfTheHandler(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil))
+	src, _, _ := s.peer(t, Config{})
+	e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return &narrow{} }), silent(asynq.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := s.open(t, src, 0, 1).all(t, 1)[0]
+	err = e.Handle(t.Context(), &task)
+	if o, _ := sources.Asked(err); o != sources.Retry || !strings.Contains(fmt.Sprint(err), "the handler panicked: ") {
+		t.Errorf("the outcome is %v: %v", o, err)
+	}
+}
+
 // asynq before v0.26 drops the headers of what it changes.
 func TestHeadersAreRestored(t *testing.T) {
 	raw := string(appendHeader(appendText(nil, fieldID, "1"), HeaderKey, "ann"))
