@@ -22,15 +22,16 @@ func planCommand(stores Stores) *cobra.Command {
 		Use:   "plan NAME",
 		Short: "which partitions would move with more peers or fewer; changes nothing",
 		Long: `Says what a change of who takes part would move, with the function by which the peers
-themselves share out: which partitions, from whom to whom, what runs in them now, and how
-many do not pause. It changes nothing.
+themselves share out: which partitions and ingress lists, from whom to whom, what runs in
+them now, and how many partitions do not pause. It changes nothing.
 
   countoff plan mail-sender --peers 12                 that many instead of those there are
   countoff plan mail-sender --leave pod-3 --leave pod-4
   countoff plan mail-sender --leave pod-3 --peers 5    five when that one has been replaced
 
 Where fewer are wanted, those with the highest indexes leave. Newcomers are like the last of
-the peers, with its weight and tags.`,
+the peers that claims partitions, with its weight and tags. All of it is one change: peers that
+come and go one after the other may move more.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			var errs []error
@@ -75,6 +76,6 @@ the peers, with its weight and tags.`,
 	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many take part then")
 	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, gained, left, in_flight, drain_ms")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, gained, left, in_flight, drain_ms")
 	return cmd
 }

@@ -29,12 +29,17 @@ type Plan struct {
 	Now      int    `json:"peers_now"`
 	Then     int    `json:"peers_then"`
 	Peers    []Peer `json:"peers"`
-	Moves    []Move `json:"moves"` // from one peer to another; nobody else pauses
+	Moves    []Move `json:"moves"` // from one peer to another; nobody else pauses, unless by a barrier
 	Stay     int    `json:"stay"`
+	// Units are the ingress lists that change hands.
+	Units []UnitMove `json:"units,omitempty"`
+	// Barrier says that the change stops all peers, also in what stays.
+	Barrier bool `json:"barrier,omitempty"`
 	// Gained are partitions that nobody has now and somebody has then; Left those that nobody has then.
 	Gained []partition.ID `json:"gained"`
 	Left   []partition.ID `json:"left"`
-	// InFlight is how many tasks run now in what moves: each move waits for its own. -1: unknown.
+	// InFlight is how many tasks run now in what pauses: each move waits for its own, a barrier for
+	// all. -1: unknown.
 	InFlight int `json:"in_flight"`
 	// DrainMS is how long a move waits for them at most; 0: no peer has said.
 	DrainMS int64 `json:"drain_ms"`
@@ -56,6 +61,13 @@ type Move struct {
 	ID   partition.ID `json:"partition"`
 	From string       `json:"from"`
 	To   string       `json:"to"`
+}
+
+// A UnitMove is an ingress list that changes hands.
+type UnitMove struct {
+	Unit string `json:"unit"`
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // Of returns what change would do to a name of which c is known, and s is what it looks like.
@@ -92,11 +104,17 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 			then[id] = m.Session
 		}
 	}
-	p.compare(c, future.Sessions, leaving, then)
-	p.cost(s)
+	for _, seat := range c.Sessions {
+		if seat.State == machine.Leaving && seat.Lease > 0 { // it still has what it has not handed over
+			future.Sessions, leaving = append(future.Sessions, seat), append(leaving, seat.Session)
+		}
+	}
 	for _, seat := range there {
 		p.DrainMS = max(p.DrainMS, seat.Terms.Drain.Milliseconds())
+		p.Barrier = p.Barrier || seat.Arrived > 0 && len(leaving)+len(joining) > 0
 	}
+	p.compare(c, future.Sessions, leaving, then)
+	p.cost(s)
 	return p, nil
 }
 
@@ -150,7 +168,7 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 // of says who of there leaves and who comes. Where fewer are wanted than there are, the highest indexes leave.
 func (change Change) of(there []machine.Seat) (leaving []partition.Session, joining []machine.Seat, err error) {
 	var errs []error
-	for _, id := range change.Leave {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(change.Leave))) {
 		found := false
 		for _, seat := range there {
 			if seat.Peer == id {
@@ -173,8 +191,10 @@ func (change Change) of(there []machine.Seat) (leaving []partition.Session, join
 		leaving, left = append(leaving, last.Session), left[:len(left)-1]
 	}
 	model := machine.Seat{Weight: 1}
-	if len(there) > 0 {
-		model = there[len(there)-1] // peers are identical processes
+	for _, seat := range there {
+		if seat.Weight > 0 { // peers are identical processes; one that claims nothing is there for its index
+			model = seat
+		}
 	}
 	for i := len(left); i < change.Peers; i++ {
 		seat := machine.Seat{
@@ -197,9 +217,15 @@ func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition
 	for _, g := range c.Grants {
 		now[g.Grant.ID] = g.Session
 	}
-	for id := range partition.ID(c.Config.Total) {
+	for _, id := range c.Config.IDs() {
 		from, had := place[now[id]] // whoever is gone has nothing
 		to, has := place[then[id]]
+		if unit := c.Config.Unit(id); unit != "" {
+			if had && has && from != to {
+				p.Units = append(p.Units, UnitMove{Unit: unit, From: p.Peers[from].ID, To: p.Peers[to].ID})
+			}
+			continue
+		}
 		if had {
 			p.Peers[from].Now++
 		}
@@ -228,6 +254,12 @@ func (p *Plan) cost(s status.Status) {
 	running := map[partition.ID]int{}
 	for _, held := range s.Partitions {
 		running[held.ID] = held.InFlight
+		if p.Barrier {
+			p.InFlight += held.InFlight
+		}
+	}
+	if p.Barrier {
+		return
 	}
 	for _, m := range p.Moves {
 		p.InFlight += running[m.ID]

@@ -180,3 +180,76 @@ func TestWhatCannotBePlanned(t *testing.T) {
 		t.Errorf("all leave: %v, %+v", err, p)
 	}
 }
+
+// All peers of a barrier stop for a change, whatever they keep.
+func TestBarrierPausesAll(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Modulo{}, "ann", "bob")
+	c.Sessions[1].Arrived = 1
+	p, err := Of(c, looks(c), Change{Peers: 3, Strategy: partition.Modulo{}})
+	if err != nil || !p.Barrier || p.InFlight != 8 {
+		t.Errorf("%v, %+v", err, p)
+	}
+	text := strings.Join(p.Lines(), "\n")
+	if strings.Contains(text, "do not pause") || !strings.Contains(text, "4 stay; all of them pause (--barrier)") {
+		t.Errorf("the plan is\n%s", text)
+	}
+	if p, err := Of(c, looks(c), Change{Peers: 2, Strategy: partition.Modulo{}}); err != nil || p.Barrier || p.InFlight != 0 {
+		t.Errorf("where nothing changes nobody pauses: %v, %+v", err, p)
+	}
+}
+
+// Lists move like partitions, and are none.
+func TestIngressListsMove(t *testing.T) {
+	t.Parallel()
+	c := machine.Census{Config: partition.Config{Total: 4, Hash: partition.XXHash64, Units: []string{"a", "b"}}, Membership: 1}
+	c.Sessions = []machine.Seat{seat("ann"), seat("bob")}
+	c = settled(t, c, partition.Sticky{})
+	all := owners(c)
+	had := all[partition.FirstUnit]
+	p, err := Of(c, looks(c), Change{Leave: []string{had}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Units) == 0 || p.Units[0].Unit != "a" || p.Units[0].From != had || p.Units[0].To == had || len(p.Moves) != 2 || p.Stay != 2 {
+		t.Errorf("the plan is %+v", p)
+	}
+	if text := strings.Join(p.Lines(), "\n"); !strings.Contains(text, had+" -> "+p.Units[0].To+": ingress a") {
+		t.Errorf("the plan is\n%s", text)
+	}
+}
+
+// A peer that leaves has what it has not handed over yet.
+func TestWhatIsLeftByNowMoves(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 9, partition.Sticky{}, "ann", "bob", "cid")
+	c.Sessions[1].State = machine.Leaving
+	c.Membership++
+	p, err := Of(c, looks(c), Change{Peers: 3})
+	if err != nil || len(p.Gained) != 0 || p.Now != 2 || p.Then != 3 {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	if bob := p.Peers[len(p.Peers)-1]; bob.ID != "bob" || bob.Now != 3 || bob.Then != 0 || !bob.Gone {
+		t.Errorf("the plan is %+v", p)
+	}
+}
+
+func TestLeavesOnce(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	if p, err := Of(c, looks(c), Change{Leave: []string{"bob", "bob"}}); err != nil || p.Then != 1 {
+		t.Errorf("%v, %+v", err, p)
+	}
+}
+
+// A peer that is there for its index alone is no model.
+func TestNewcomersClaimPartitions(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	c.Sessions[1].Weight = 0
+	c.Membership++
+	c = settled(t, c, partition.Sticky{})
+	if p, err := Of(c, looks(c), Change{Peers: 3}); err != nil || p.Peers[2].Then != 4 {
+		t.Errorf("%v, %+v", err, p)
+	}
+}

@@ -18,14 +18,17 @@ func (p Plan) Lines() []string {
 	if len(p.Moves) == 1 {
 		moves = " moves"
 	}
+	stay, wait, what := " and do not pause", "  each waits for what runs of it", " in them"
+	if p.Barrier {
+		stay, wait, what = "; all of them pause (--barrier)", "  the peers go on together, when none of them runs anything", ""
+	}
 	lines := []string{
 		fmt.Sprintf("%s: %s now, %d then, by the strategy %s", p.Name, partitionmap.Plural(p.Now, "peer"), p.Then, how), "",
-		fmt.Sprintf("  %s%s from one peer to another, %d stay and do not pause", partitionmap.Plural(len(p.Moves), "partition"), moves, p.Stay),
+		fmt.Sprintf("  %s%s from one peer to another, %d stay%s", partitionmap.Plural(len(p.Moves), "partition"), moves, p.Stay, stay),
 	}
-	if len(p.Moves) > 0 {
-		wait := "  each waits for what runs of it"
+	if len(p.Moves) > 0 || p.Barrier {
 		if p.InFlight >= 0 {
-			wait += fmt.Sprintf(": %s in flight in them now", partitionmap.Plural(p.InFlight, "task"))
+			wait += fmt.Sprintf(": %s in flight%s now", partitionmap.Plural(p.InFlight, "task"), what)
 		}
 		if p.DrainMS > 0 {
 			wait += fmt.Sprintf(", at most %s", partitionmap.Seconds(time.Duration(p.DrainMS)*time.Millisecond))
@@ -61,11 +64,14 @@ func (p Plan) Lines() []string {
 		}
 		lines = append(lines, line)
 	}
-	if len(p.Moves) > 0 {
+	if len(p.Moves)+len(p.Units) > 0 {
 		lines = append(lines, "")
 	}
 	for _, m := range p.pairs() {
 		lines = append(lines, fmt.Sprintf("  %s -> %s: %s", m.from, m.to, partition.Ranges(m.ids)))
+	}
+	for _, m := range p.Units {
+		lines = append(lines, fmt.Sprintf("  %s -> %s: ingress %s", m.From, m.To, m.Unit))
 	}
 	for i, l := range lines {
 		lines[i] = partitionmap.Printable(l)
