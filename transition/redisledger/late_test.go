@@ -20,10 +20,20 @@ import (
 // take longer than a Sync may: one whose connections all ended with their first call never did.
 func TestJoinsWhereAnswersAreLate(t *testing.T) {
 	t.Parallel()
+	for name, retries := range map[string]int{"tries again": 0, "tries once": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			joinsWhereAnswersAreLate(t, retries)
+		})
+	}
+}
+
+func joinsWhereAnswersAreLate(t *testing.T, retries int) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m, prompt := redistest.Bubble(t)
 		late := redis.NewClient(&redis.Options{
-			Addr: "bubble", ContextTimeoutEnabled: true, PoolSize: 1000,
+			Addr: "bubble", ContextTimeoutEnabled: true, PoolSize: 1000, MaxRetries: retries,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			Dialer: func(context.Context, string, string) (net.Conn, error) {
 				c, err := m.Dial()

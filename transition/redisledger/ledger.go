@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -208,7 +209,8 @@ func (l *Ledger) run(ctx context.Context, s *redis.Script, common []any, own ...
 	}
 	if err != nil && !few(err) {
 		call.failed()
-		if errors.Is(err, context.DeadlineExceeded) && !l.crowded() {
+		var late net.Error // the deadline is the connection's too, and either may be noticed first
+		if errors.As(err, &late) && late.Timeout() && !l.crowded() {
 			l.greet()
 		}
 		return nil, err
