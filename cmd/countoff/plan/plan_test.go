@@ -253,3 +253,52 @@ func TestNewcomersClaimPartitions(t *testing.T) {
 		t.Errorf("%v, %+v", err, p)
 	}
 }
+
+// Of fewer the highest indexes leave, whatever their sessions are called; who joins just now has the highest.
+func TestTheLastLeave(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "cid", "bob")
+	c.Sessions = append(c.Sessions, seat("ann"))
+	slices.Reverse(c.Sessions)
+	first := c.Roll.Members[0].Session
+	c.Grace = 1 // nor does a grace keep anybody from planning
+	p, err := Of(c, looks(c), Change{Peers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Peers) != 3 || "s-"+p.Peers[0].ID != string(first) || p.Peers[0].Gone || p.Peers[0].Then != 8 || p.Peers[2].ID != "ann" || !p.Peers[1].Gone || !p.Peers[2].Gone {
+		t.Errorf("the plan is %+v", p.Peers)
+	}
+	if text := strings.Join(p.Lines(), "\n"); strings.Count(text, "  leaves") != 2 {
+		t.Errorf("the plan is\n%s", text)
+	}
+}
+
+// Of several with one id each can be named.
+func TestOneOfNamesakesLeaves(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	c.Sessions[0].Peer, c.Sessions[1].Peer = "pod", "pod"
+	c.Sessions[1].Terms.Drain = 0
+	p, err := Of(c, looks(c), Change{Leave: []string{"pod#s-bob"}})
+	if err != nil || p.Then != 1 || len(p.Moves) != 4 || p.Moves[0].From != "pod#s-bob" || p.Moves[0].To != "pod#s-ann" || p.DrainMS != 30_000 {
+		t.Errorf("%v, %+v", err, p)
+	}
+}
+
+// What is not known is not said, and what is odd is.
+func TestWhatTheLinesSay(t *testing.T) {
+	t.Parallel()
+	p := Plan{Name: "n", Strategy: "ring", Assumed: true, ByID: true, InFlight: -1, Moves: []Move{{ID: 3, From: "a\x1b", To: "b"}}, Left: []partition.ID{4}}
+	text := strings.Join(p.Lines(), "\n")
+	for _, want := range []string{"ring, which nobody has said (--strategy)", "1 partition moves", "decides by the ids", "nobody's then: 4"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, not := range []string{"in flight", "at most", "\x1b", "somebody's"} {
+		if strings.Contains(text, not) {
+			t.Errorf("%q is in\n%s", not, text)
+		}
+	}
+}
