@@ -31,7 +31,8 @@ them now, and how many partitions do not pause. It changes nothing.
 
 Where fewer are wanted, those with the highest indexes leave. Newcomers are like the last of
 the peers that claims partitions, with its weight and tags. All of it is one change: peers that
-come and go one after the other may move more.`,
+come and go one after the other may move more. It goes by rolls: what peers
+that count off in another way (--indexer interval) would do, it cannot tell.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			var errs []error
@@ -76,6 +77,6 @@ come and go one after the other may move more.`,
 	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many take part then")
 	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, gained, left, in_flight, drain_ms")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, elsewhere, gained, left, in_flight, drain_ms")
 	return cmd
 }

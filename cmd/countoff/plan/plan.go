@@ -43,6 +43,9 @@ type Plan struct {
 	InFlight int `json:"in_flight"`
 	// DrainMS is how long a move waits for them at most; 0: no peer has said.
 	DrainMS int64 `json:"drain_ms"`
+	// Elsewhere is how many partitions one has now and the newest roll gives to another: they move
+	// already, or the peers count off in another way than by rolls, and this is not what comes.
+	Elsewhere int `json:"elsewhere,omitempty"`
 	// ByID says that what moves depends on the ids that newcomers will have.
 	ByID bool `json:"by_id,omitempty"`
 }
@@ -217,6 +220,12 @@ func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition
 	for _, g := range c.Grants {
 		now[g.Grant.ID] = g.Session
 	}
+	rolled := map[partition.ID]partition.Session{}
+	for _, m := range c.Roll.Members {
+		for _, id := range m.Partitions {
+			rolled[id] = m.Session
+		}
+	}
 	for _, id := range c.Config.IDs() {
 		from, had := place[now[id]] // whoever is gone has nothing
 		to, has := place[then[id]]
@@ -228,6 +237,9 @@ func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition
 		}
 		if had {
 			p.Peers[from].Now++
+			if rolled[id] != now[id] {
+				p.Elsewhere++
+			}
 		}
 		if has {
 			p.Peers[to].Then++

@@ -302,3 +302,19 @@ func TestWhatTheLinesSay(t *testing.T) {
 		}
 	}
 }
+
+// Where partitions are not where the roll has them, that is said: peers that count off in another way than by rolls
+// go by other indexes, and what comes of a change is not what the rolls would make of it.
+func TestPartitionsElsewhere(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Modulo{}, "ann", "bob")
+	p, err := Of(c, looks(c), Change{Peers: 3, Strategy: partition.Modulo{}})
+	if err != nil || p.Elsewhere != 0 || strings.Contains(strings.Join(p.Lines(), "\n"), "newest roll") {
+		t.Errorf("%v, %+v", err, p)
+	}
+	c.Grants[0].Session, c.Grants[7].Session = c.Grants[7].Session, c.Grants[0].Session
+	p, err = Of(c, looks(c), Change{Peers: 3, Strategy: partition.Modulo{}})
+	if err != nil || p.Elsewhere != 2 || !strings.Contains(strings.Join(p.Lines(), "\n"), "than the newest roll says: 2 partitions, on the way already") {
+		t.Errorf("%v, %+v", err, p)
+	}
+}

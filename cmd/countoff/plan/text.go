@@ -41,6 +41,10 @@ func (p Plan) Lines() []string {
 	if len(p.Left) > 0 {
 		lines = append(lines, "  nobody's then: "+partition.Ranges(p.Left))
 	}
+	if p.Elsewhere > 0 {
+		lines = append(lines, fmt.Sprintf("  elsewhere than the newest roll says: %s, on the way already; if that stays so, the peers count off", partitionmap.Plural(p.Elsewhere, "partition")),
+			"  in another way than by rolls (--indexer interval), and this is not what comes")
+	}
 	if p.ByID && len(p.Moves) > 0 {
 		lines = append(lines, "  which ones, this strategy decides by the ids that the newcomers will have")
 	}
