@@ -77,6 +77,6 @@ that count off in another way (--indexer interval) would do, it cannot tell.`,
 	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many take part then")
 	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, elsewhere, gained, left, in_flight, drain_ms")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, elsewhere, gained, left, in_flight, work_units, drain_ms")
 	return cmd
 }

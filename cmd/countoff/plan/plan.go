@@ -41,6 +41,8 @@ type Plan struct {
 	// InFlight is how many tasks run now in what pauses: each move waits for its own, a barrier for
 	// all. -1: unknown.
 	InFlight int `json:"in_flight"`
+	// WorkUnits are those that change hands, where peers share such instead of tasks. InFlight counts none of them.
+	WorkUnits []string `json:"work_units,omitempty"`
 	// DrainMS is how long a move waits for them at most; 0: no peer has said.
 	DrainMS int64 `json:"drain_ms"`
 	// Elsewhere is how many partitions one has now and the newest roll gives to another: they move
@@ -117,7 +119,7 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 		p.Barrier = p.Barrier || seat.Arrived > 0 && len(leaving)+len(joining) > 0
 	}
 	p.compare(c, future.Sessions, leaving, then)
-	p.cost(s)
+	p.cost(c, s)
 	return p, nil
 }
 
@@ -258,8 +260,20 @@ func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition
 }
 
 // cost is what the moves wait for.
-func (p *Plan) cost(s status.Status) {
-	if s.TasksUnknown {
+func (p *Plan) cost(c machine.Census, s status.Status) {
+	moves := map[partition.ID]bool{}
+	for _, m := range p.Moves {
+		moves[m.ID] = true
+	}
+	for _, units := range s.Table {
+		for _, unit := range units {
+			if id, err := c.Config.Hash.Of(unit, c.Config.Total); err == nil && moves[id] {
+				p.WorkUnits = append(p.WorkUnits, unit)
+			}
+		}
+	}
+	slices.Sort(p.WorkUnits)
+	if s.TasksUnknown || s.Table != nil { // what runs of work units is they themselves
 		p.InFlight = -1
 		return
 	}

@@ -318,3 +318,27 @@ func TestPartitionsElsewhere(t *testing.T) {
 		t.Errorf("%v, %+v", err, p)
 	}
 }
+
+// Work units are not tasks in flight: they are told by their names.
+func TestWorkUnitsMove(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	s := looks(c)
+	s.Table = map[string][]string{"ann": {}, "bob": {}, "_": {}}
+	var want []string
+	for i := range 9 {
+		unit := fmt.Sprint("u", i)
+		owner := owners(c)[partition.Of(unit, 8)]
+		s.Table[owner] = append(s.Table[owner], unit)
+		if owner == "bob" {
+			want = append(want, unit)
+		}
+	}
+	p, err := Of(c, s, Change{Leave: []string{"bob"}})
+	if err != nil || p.InFlight != -1 || len(want) == 0 || !slices.Equal(p.WorkUnits, want) {
+		t.Fatalf("%v, %+v, want %v", err, p, want)
+	}
+	if text := strings.Join(p.Lines(), "\n"); strings.Contains(text, "in flight") || !strings.Contains(text, "work units in them: "+strings.Join(want, "  ")) {
+		t.Errorf("the plan is\n%s", text)
+	}
+}

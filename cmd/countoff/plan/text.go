@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/countoff/countoff/framework/status/partitionmap"
@@ -34,6 +35,9 @@ func (p Plan) Lines() []string {
 			wait += fmt.Sprintf(", at most %s", partitionmap.Seconds(time.Duration(p.DrainMS)*time.Millisecond))
 		}
 		lines = append(lines, wait)
+	}
+	if len(p.WorkUnits) > 0 {
+		lines = append(lines, "  work units in them: "+strings.Join(p.WorkUnits, "  "))
 	}
 	if len(p.Gained) > 0 {
 		lines = append(lines, "  nobody's now, somebody's then: "+partition.Ranges(p.Gained))
