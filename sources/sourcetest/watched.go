@@ -3,11 +3,10 @@ package sourcetest
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/relay"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -52,26 +51,12 @@ func (w watchedStream) Close(ctx context.Context) error {
 
 // await returns what call does, and fails the clause if it has not returned Patience after ctx has ended.
 func await[T any](ctx context.Context, s *scene, what string, call func() (T, error)) (T, error) {
-	// What ends the goroutine of a call, a panic or FailNow, ends that of its caller: go test names the clause then.
-	var of T
-	var err error
-	end := runtime.Goexit
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		defer func() {
-			if why := recover(); why != nil {
-				end = func() { panic(fmt.Sprintf("%s: %v\n%s", what, why, debug.Stack())) }
-			}
-		}()
-		of, err = call()
-		end = func() {}
-	}()
+	ended, end := relay.Start(what, call)
 	select {
-	case <-answered:
+	case <-ended:
 	case <-ctx.Done():
 		select {
-		case <-answered:
+		case <-ended:
 		case <-time.After(s.h.Patience):
 			late := fmt.Errorf("%s has not returned %v after its context had ended", what, s.h.Patience)
 			s.Errorf("%v", late)
@@ -79,6 +64,5 @@ func await[T any](ctx context.Context, s *scene, what string, call func() (T, er
 			return none, late
 		}
 	}
-	end()
-	return of, err
+	return end()
 }

@@ -3,12 +3,11 @@ package ledgertest
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"testing"
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/relay"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 )
@@ -51,25 +50,10 @@ func (w watched) Hints(ctx context.Context, session partition.Session, hint func
 
 // await returns what call does, and fails the clause if it does not return.
 func await[T any](tb testing.TB, what string, call func() (T, error)) (T, error) {
-	// What ends the goroutine of a call, a panic or FailNow, ends that of its caller: go test names the clause then.
-	var of T
-	var err error
-	end := runtime.Goexit
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		defer func() {
-			if why := recover(); why != nil {
-				end = func() { panic(fmt.Sprintf("%s: %v\n%s", what, why, debug.Stack())) }
-			}
-		}()
-		of, err = call()
-		end = func() {}
-	}()
+	ended, end := relay.Start(what, call)
 	select {
-	case <-answered:
-		end()
-		return of, err
+	case <-ended:
+		return end()
 	case <-time.After(patience):
 		late := fmt.Errorf("%s has not returned after %v", what, patience)
 		tb.Errorf("%v", late)

@@ -20,6 +20,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/indexertest"
 	"github.com/countoff/countoff/partition/intervalindexer"
+	"github.com/countoff/countoff/partition/relay"
 )
 
 // ErrCut is what a [Cuttable] fails with after it was cut.
@@ -81,44 +82,28 @@ type watched struct {
 
 // Incr implements [intervalindexer.Counter].
 func (w watched) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
-	var n int64
-	var err error
-	late := w.await(ctx, "Incr of "+key, func() { n, err = w.Counter.Incr(ctx, key, expiry) })
-	if late != nil {
-		return 0, late
-	}
-	return n, err
+	return await(ctx, w.t, "Incr of "+key, func() (int64, error) { return w.Counter.Incr(ctx, key, expiry) })
 }
 
 // Get implements [intervalindexer.Counter].
 func (w watched) Get(ctx context.Context, keys ...string) ([]int64, error) {
-	var values []int64
-	var err error
-	late := w.await(ctx, fmt.Sprint("Get of ", keys), func() { values, err = w.Counter.Get(ctx, keys...) })
-	if late != nil {
-		return nil, late
-	}
-	return values, err
+	return await(ctx, w.t, fmt.Sprint("Get of ", keys), func() ([]int64, error) { return w.Counter.Get(ctx, keys...) })
 }
 
-// await waits for call, and fails the test if it does not return.
-func (w watched) await(ctx context.Context, what string, call func()) error {
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		call()
-	}()
+// await returns what call does, and fails the test if it does not return.
+func await[T any](ctx context.Context, tb testing.TB, what string, call func() (T, error)) (none T, err error) {
+	ended, end := relay.Start(what, call)
 	select {
-	case <-answered:
-		return nil
+	case <-ended:
+		return end()
 	case <-ctx.Done():
 	}
 	select {
-	case <-answered:
-		return nil
+	case <-ended:
+		return end()
 	case <-time.After(patience):
 		err := fmt.Errorf("%s has not returned %v after its context had ended", what, patience)
-		w.t.Error(err)
-		return err
+		tb.Error(err)
+		return none, err
 	}
 }
