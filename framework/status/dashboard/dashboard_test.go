@@ -74,11 +74,20 @@ type store struct {
 	looks int
 	err   error
 	more  int // partitions
+	// unlisted: the names cannot be listed.
+	unlisted bool
 }
 
 func (s *store) config() Config {
 	return Config{
-		List: func(context.Context) ([]string, error) { return []string{"billing", "mails"}, nil },
+		List: func(context.Context) ([]string, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.unlisted {
+				return nil, errors.New("the store is away")
+			}
+			return []string{"billing", "mails"}, nil
+		},
 		Read: func(_ context.Context, name string) (status.Status, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -866,6 +875,11 @@ func TestMetrics(t *testing.T) {
 		_, text = get(t, b, "/metrics")
 		if strings.Count(text, `name="billing"`) != 1 || !strings.Contains(text, `countoff_name_up{name="billing"} 0`) {
 			t.Errorf("while the store is away the metrics are\n%s", text)
+		}
+		s.change(func() { s.unlisted = true })
+		time.Sleep(fresh)
+		if code, text := get(t, b, "/metrics"); code != http.StatusOK || !strings.Contains(text, `countoff_name_up{name="billing"} 0`) {
+			t.Errorf("while the names cannot be listed either: %d\n%s", code, text)
 		}
 	})
 	cfg := new(store).config()
