@@ -223,76 +223,6 @@ func TestPageWithTextOfOthers(t *testing.T) {
 	}
 }
 
-// A page to which everything was done that its stream said is the page that is served then.
-func TestStreamBringsAPageUpToDate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		b := newBoard(t, s.config())
-		_, page := get(t, b, "/?name=billing")
-		f := open(t, b, "/events?name=billing")
-		standing := map[string]string{}
-		apply := func() (ids []string) {
-			for _, change := range f.next(t) {
-				id, html := change[0], change[1]
-				ids = append(ids, id)
-				old, ok := standing[id]
-				if !ok {
-					old = html // the first event brings what may be there already
-				}
-				if id == "map" { // cells of it may have changed since
-					old = regexp.MustCompile(`<div id="map".*?</div>`).FindString(page)
-				}
-				if strings.Count(page, old) != 1 {
-					t.Fatalf("%s stands %d times in the page:\n%s\n%s", id, strings.Count(page, old), old, page)
-				}
-				page = strings.Replace(page, old, html, 1)
-				if id == "map" {
-					for _, cell := range regexp.MustCompile(`<i id="(c\d+)".*?</i>`).FindAllStringSubmatch(html, -1) {
-						standing[cell[1]] = cell[0]
-					}
-				}
-				standing[id] = html
-			}
-			return ids
-		}
-		same := func() {
-			t.Helper()
-			if _, now := get(t, b, "/?name=billing"); page != now {
-				t.Errorf("the page is\n%s\nwant\n%s", page, now)
-			}
-		}
-		apply()
-		same()
-		if ids := apply(); len(ids) != 0 {
-			t.Errorf("nothing has changed, and the stream says %v", ids)
-		}
-		s.change(func() { s.round = 1 })
-		if ids := apply(); !slices.Equal(ids, []string{"headline", "sums", "peers", "busy", "c5"}) {
-			t.Errorf("a round later the stream says %v", ids)
-		}
-		same()
-		s.change(func() { s.err = errors.New("the store is away") })
-		if ids := apply(); !slices.Equal(ids, []string{"wrong"}) {
-			t.Errorf("while the store is away the stream says %v", ids)
-		}
-		same()
-		if !strings.Contains(page, "the store is away") || !strings.Contains(page, "ann@5") {
-			t.Errorf("while the store is away the page is\n%s", page)
-		}
-		s.change(func() { s.err, s.more = nil, 2 })
-		if ids := apply(); !slices.Contains(ids, "map") {
-			t.Errorf("with more partitions the stream says %v", ids)
-		}
-		if !strings.Contains(page, `id="c7"`) || strings.Contains(page, "the store is away") {
-			t.Errorf("with more partitions the page is\n%s", page)
-		}
-		s.change(func() { s.more = 1 })
-		apply()
-		same()
-	})
-}
-
 // However many look, the store is asked once each second, and not at all when they have gone.
 func TestLooksAreShared(t *testing.T) {
 	t.Parallel()
@@ -500,117 +430,6 @@ func TestNamesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A name that is destroyed while somebody looks at it says so on the page, and may come back.
-func TestNameThatIsDestroyed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		b := newBoard(t, s.config())
-		both := []*feed{open(t, b, "/events?name=billing"), open(t, b, "/events?name=billing")}
-		for _, f := range both {
-			f.next(t)
-		}
-		s.change(func() { s.err = redisconfig.ErrNone })
-		for _, f := range both {
-			if changes := f.next(t); len(changes) != 1 || !strings.Contains(changes[0][1], "no configuration yet") {
-				t.Errorf("the stream says %v", changes)
-			}
-		}
-		s.change(func() { s.err = nil })
-		for _, f := range both {
-			if changes := f.next(t); len(changes) == 0 || strings.Contains(fmt.Sprint(changes), "no configuration yet") {
-				t.Errorf("when it is back the stream says %v", changes)
-			}
-		}
-	})
-}
-
-func TestListOfNames(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		cfg, asked := s.config(), 0
-		list := cfg.List
-		cfg.List = func(ctx context.Context) ([]string, error) {
-			if asked++; asked == 1 {
-				return nil, errors.New("the store is away")
-			}
-			return list(ctx)
-		}
-		b := newBoard(t, cfg)
-		f := open(t, b, "/events")
-		if changes := f.next(t); !strings.Contains(fmt.Sprint(changes), "the store is away") {
-			t.Errorf("the stream says %v", changes)
-		}
-		for range 7 { // 35 s
-			f.next(t)
-		}
-		if asked != 3 {
-			t.Errorf("names were looked for %d times in 35 s", asked)
-		}
-		if _, page := get(t, b, "/"); !strings.Contains(page, `<a href="?name=billing">`) || !strings.Contains(page, `<a href="?name=mails">`) {
-			t.Errorf("the list is\n%s", page)
-		}
-		f.cancel()
-		<-f.done
-		list = func(context.Context) ([]string, error) { return nil, errors.New("the store is away again") }
-		time.Sleep(fresh)
-		if _, page := get(t, b, "/"); !strings.Contains(page, "away again") || !strings.Contains(page, "?name=billing") || strings.Contains(page, "No names yet") {
-			t.Errorf("with names that were there the list is\n%s", page)
-		}
-	})
-	cfg := Config{List: func(context.Context) ([]string, error) { return nil, nil }, Read: func(context.Context, string) (status.Status, error) { panic("no name") }}
-	if _, page := get(t, newBoard(t, cfg), "/"); !strings.Contains(page, "No names yet") {
-		t.Errorf("without names the page is\n%s", page)
-	}
-}
-
-// Whoever opens the list of many names waits for a store that stands still as long as for one name.
-func TestListOfASilentStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		cfg := s.config()
-		for i := range 50 {
-			cfg.Names = append(cfg.Names, fmt.Sprint("n", i))
-		}
-		cfg.Read = func(ctx context.Context, _ string) (status.Status, error) {
-			<-ctx.Done()
-			return status.Status{}, fmt.Errorf("status: %w", ctx.Err())
-		}
-		b := newBoard(t, cfg)
-		began := time.Now()
-		_, page := get(t, b, "/")
-		if took := time.Since(began); took > 2*b.cfg.Timeout || strings.Count(page, "<tbody>") != 50 || !strings.Contains(page, errSilent.Error()) {
-			t.Errorf("after %v the list is\n%s", took, page)
-		}
-	})
-}
-
-// Names that stand still keep nobody from seeing those that do not.
-func TestListOfNamesOfWhichSomeAreSilent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		cfg := s.config()
-		silent := map[string]bool{}
-		for i := range 40 {
-			name := fmt.Sprint("n", i)
-			cfg.Names, silent[name] = append(cfg.Names, name), i%2 == 0
-		}
-		cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
-			if silent[name] {
-				<-ctx.Done()
-				return status.Status{}, ctx.Err()
-			}
-			return sample(name, 0), nil
-		}
-		if _, page := get(t, newBoard(t, cfg), "/"); strings.Contains(page, errSilent.Error()) || strings.Count(page, `class="strip"`) != 20 {
-			t.Errorf("the list is\n%s", page)
-		}
-	})
-}
-
 // No answer may be framed, kept or guessed at, and none may run what it did not bring.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
@@ -625,20 +444,6 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s has %v", path, w.Header())
 		}
 	}
-}
-
-// A browser that reads nothing does not keep a stream for ever.
-func TestWhoReadsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		ctx, cancel := context.WithCancel(t.Context())
-		w := &deaf{wire: wire{http.Header{}, io.Discard}, cancel: cancel}
-		newBoard(t, s.config()).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?name=billing", nil))
-		if want := time.Now().Add(patience); !w.until.Equal(want) {
-			t.Errorf("it may take until %v, want %v", w.until, want)
-		}
-	})
 }
 
 // deaf is where a stream writes to somebody who goes after the first event.
@@ -697,29 +502,6 @@ func TestStoreThatAnswersAgain(t *testing.T) {
 	})
 }
 
-// Pages of the list do not wait for a silent store one after another.
-func TestListsWaitTogether(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		cfg := s.config()
-		cfg.List = func(ctx context.Context) ([]string, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		b := newBoard(t, cfg)
-		began := time.Now()
-		var all sync.WaitGroup
-		for range 5 {
-			all.Go(func() { get(t, b, "/") })
-		}
-		all.Wait()
-		if took := time.Since(began); took > b.cfg.Timeout {
-			t.Errorf("five waited %v", took)
-		}
-	})
-}
-
 // Letters change with each look: those who show what was seen before leave them alone, since several do so at once.
 func TestLettersAreOfWhoLooks(t *testing.T) {
 	t.Parallel()
@@ -763,24 +545,6 @@ func TestManyPartitions(t *testing.T) {
 	}
 }
 
-// Who asks for the head of a stream gets it, and no stream that nobody reads.
-func TestHeadOfAStream(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		b := newBoard(t, s.config())
-		for _, path := range []string{"/events", "/events?name=billing"} {
-			w := httptest.NewRecorder()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			b.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodHead, path, nil))
-			if w.Code != http.StatusOK || w.Body.Len() > 0 || ctx.Err() != nil {
-				t.Errorf("%s: %d %q, %v", path, w.Code, w.Body, ctx.Err())
-			}
-			cancel()
-		}
-	})
-}
-
 // All links hold below any path.
 func TestBelowAnotherPath(t *testing.T) {
 	t.Parallel()
@@ -803,24 +567,6 @@ func TestBelowAnotherPath(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Streams do not keep a server from shutting down.
-func TestCloseEndsStreams(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		b := newBoard(t, s.config())
-		one, all := open(t, b, "/events?name=billing"), open(t, b, "/events")
-		one.next(t)
-		all.next(t)
-		b.Close()
-		<-one.done
-		<-all.done
-		if code, _ := get(t, b, "/?name=billing"); code != http.StatusOK {
-			t.Errorf("after Close: %d", code)
-		}
-	})
 }
 
 // What the script and the style speak of is there.
@@ -850,52 +596,6 @@ func TestFilesFitTogether(t *testing.T) {
 		if class != "l0" && class != status.Owned && !strings.Contains(css, "."+class) {
 			t.Errorf("the style does not know the class %q", class)
 		}
-	}
-}
-
-// What Prometheus is told, also of a name without peers; nothing that is not of now.
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s store
-		b := newBoard(t, s.config())
-		_, text := get(t, b, "/metrics")
-		for _, want := range []string{
-			"# TYPE countoff_name_up gauge", `countoff_name_up{name="billing"} 1`, `countoff_name_peers{name="mails"} 1`,
-			`countoff_name_partitions{name="billing",state="owned"} 2`, `countoff_name_partitions{name="billing",state="double"} 1`,
-			`countoff_name_tasks{name="billing",state="dead"} 1`, `countoff_name_tasks{name="billing",state="in_flight"} 0`,
-			`countoff_name_ingress_lines{name="billing"} 2`, `countoff_name_findings{name="billing",kind="unowned"} 1`,
-		} {
-			if strings.Count(text, want+"\n") != 1 {
-				t.Errorf("the metrics lack %s:\n%s", want, text)
-			}
-		}
-		s.change(func() { s.err = errors.New("the store is away") })
-		time.Sleep(time.Second) // of fake time
-		_, text = get(t, b, "/metrics")
-		if strings.Count(text, `name="billing"`) != 1 || !strings.Contains(text, `countoff_name_up{name="billing"} 0`) {
-			t.Errorf("while the store is away the metrics are\n%s", text)
-		}
-		s.change(func() { s.unlisted = true })
-		time.Sleep(fresh)
-		if code, text := get(t, b, "/metrics"); code != http.StatusOK || !strings.Contains(text, `countoff_name_up{name="billing"} 0`) {
-			t.Errorf("while the names cannot be listed either: %d\n%s", code, text)
-		}
-	})
-	cfg := new(store).config()
-	cfg.List = func(context.Context) ([]string, error) { return nil, errors.New("the store is away") }
-	if code, text := get(t, newBoard(t, cfg), "/metrics"); code != http.StatusServiceUnavailable || !strings.Contains(text, "the store is away") {
-		t.Errorf("without names: %d %s", code, text)
-	}
-	read := cfg.Read
-	cfg.Names = []string{"billing"}
-	cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
-		s, err := read(ctx, name)
-		s.TasksUnknown = true
-		return s, err
-	}
-	if _, text := get(t, newBoard(t, cfg), "/metrics"); strings.Contains(text, "countoff_name_tasks{") || strings.Contains(text, "countoff_name_ingress_lines{") {
-		t.Errorf("where nobody knows what partitions hold: %s", text)
 	}
 }
 
