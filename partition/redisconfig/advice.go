@@ -75,6 +75,8 @@ func Advice(err error) string {
 		return credentials
 	case strings.Contains(err.Error(), "WRONGTYPE"): // ... or put them before it
 		return "another program writes keys of this name: find them with TYPE, and rename or delete them"
+	case strings.Contains(err.Error(), "unknown command"), strings.Contains(err.Error(), "Unknown Redis command"): // the latter from a script
+		return "the server lacks a command that is needed: rename-command took it away, or this is a Sentinel, whose URL wants ?master_name=NAME"
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return "other calls hold all connections of the client: pool_size in the URL, or PoolSize, says how many there may be"
 	case errors.As(err, &dial) && dial.Op == "dial":

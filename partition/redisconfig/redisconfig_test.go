@@ -419,6 +419,22 @@ func TestAdviceOfAURL(t *testing.T) {
 	}
 }
 
+// A server may lack a command, and a Sentinel lacks nearly all: the reply tells only what is unknown, or
+// from a script not even that.
+func TestAdviceOfAMissingCommand(t *testing.T) {
+	client := redistest.Server(t, "--rename-command", "HGETALL", "", "--rename-command", "TIME", "").Client()
+	_, err := redisconfig.Read(t.Context(), client, "n")
+	wantMissing(t, err)
+	wantMissing(t, redisconfig.Explain(client.Eval(t.Context(), "return redis.call('TIME')", nil).Err()))
+}
+
+func wantMissing(t *testing.T, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "rename-command") || !strings.Contains(err.Error(), "?master_name=NAME") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 // A peer can start on a store that refuses writes because it is full, and an
 // unreachable store is no refusal.
 func TestFullOrUnreachable(t *testing.T) {
@@ -481,7 +497,7 @@ func TestRefusals(t *testing.T) {
 		{refusal("ERR ACL failure in script: User peer has no permissions to run the 'rpush' command"), true, true, "docs/operations.md"},
 		{refusal("NOPERM User x has no permissions"), true, true, "docs/operations.md"},
 		{refusal("WRONGTYPE Operation against a key"), true, true, "another program"},
-		{refusal("ERR unknown command"), true, true, ""},
+		{refusal("ERR unknown command"), true, true, "rename-command"},
 		{refusal("READONLY You can't write against a read only replica."), false, false, "master"},
 		{refusal("LOADING Redis is loading the dataset in memory"), false, false, "it will answer"},
 		{refusal("CLUSTERDOWN The cluster is down"), false, false, "every slot"},

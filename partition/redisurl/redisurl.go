@@ -308,6 +308,10 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 		hint = "is it running, is this its address, and does the port speak TLS? A Redis without waits in silence: redis://"
 	case errors.Is(err, io.EOF):
 		hint = "it has hung up: the port may want TLS, rediss://"
+	case errors.Is(err, redis.Nil): // one of them answered, whatever the others did
+		hint = "a Sentinel knows no master of that name: master_name is to be one that SENTINEL MASTERS lists"
+	case strings.Contains(err.Error(), "unknown command") && strings.Contains(err.Error(), "get-master-addr-by-name"):
+		hint = "it is no Sentinel: without master_name the URL is that of the servers themselves"
 	case errors.As(err, &reply):
 		switch {
 		case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):

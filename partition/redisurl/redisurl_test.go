@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redistest"
@@ -179,6 +180,29 @@ func TestReach(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "is it running") {
 		t.Error(err)
 	}
+}
+
+// A URL with master_name leads to Sentinels, and they know its name.
+func TestReachThroughSentinels(t *testing.T) {
+	mini, _ := redistest.Mini(t)
+	url := "redis://" + mini.Addr() + "?master_name=m&max_retries=-1"
+	want := func(hint string) {
+		t.Helper()
+		c, err := Open(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := Reach(t.Context(), c, url); err == nil || !strings.Contains(err.Error(), hint) {
+			t.Errorf("it says %v, want %q", err, hint)
+		}
+	}
+	want("it is no Sentinel")
+	stranger := func(c *server.Peer, _ string, _ []string) { c.WriteLen(-1) } // as a Sentinel answers
+	if err := mini.Server().Register("SENTINEL", stranger); err != nil {
+		t.Fatal(err)
+	}
+	want("knows no master of that name")
 }
 
 func TestReachWhoWantsACertificate(t *testing.T) {
