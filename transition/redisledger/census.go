@@ -147,12 +147,14 @@ func (p *parser) sessions(c *machine.Census, rows, leases, terms map[string]stri
 		if state == "expired" {
 			continue // nobody: its row only says how many grants it left behind
 		}
-		deadline, err := strconv.ParseInt(leases[s], 10, 64)
-		p.note(err)
 		seat.Session, seat.Terms = partition.Session(s), parseTerms(terms[s])
 		parseSays(terms[s+".says"], &seat)
 		seat.Strategy = terms[s+".strategy"]
-		seat.Lease = time.Duration(deadline-clock) * time.Millisecond
+		if lease, stands := leases[s]; stands { // lost, it is over: who lives has another with the next Sync
+			deadline, err := strconv.ParseInt(lease, 10, 64)
+			p.note(err)
+			seat.Lease = time.Duration(deadline-clock) * time.Millisecond
+		}
 		c.Sessions = append(c.Sessions, seat)
 	}
 }

@@ -63,6 +63,24 @@ func TestHalfAMemory(t *testing.T) {
 	}
 }
 
+// Where the key of the leases is lost and nobody calls, what stands can be told all the same.
+func TestCensusWithoutLeases(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	settled(t, l, session(1), 1)
+	if err := s.client.Del(t.Context(), "{"+s.name+"}:leases").Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Census(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Sessions) != 1 || c.Sessions[0].Lease != 0 || len(c.Grants) != 1 {
+		t.Errorf("known are %+v and %+v, want the one peer, without a lease", c.Sessions, c.Grants)
+	}
+}
+
 // The key that says who waits for what is not needed to tell the dead: nobody drains for
 // them, and nothing is handed to them.
 func TestLostWhoWaits(t *testing.T) {
