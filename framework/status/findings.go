@@ -20,6 +20,28 @@ import (
 // meanwhile, unless they are to sound the alarm only.
 const Stranger coverage.Kind = "stranger"
 
+// Unread: what partitions hold cannot be read, since a node of a cluster does not answer or
+// another program has written their keys: nobody can work on them either.
+const Unread coverage.Kind = "unread"
+
+// unread tells of partitions that cannot be read, those of one reason together.
+func unread(stats []redissource.Stat) (all []Finding) {
+	place := make(map[string]int)
+	for _, s := range stats {
+		if s.Err == nil {
+			continue
+		}
+		text := "what is there cannot be read, and as long as that lasts nobody can work on it: " + s.Err.Error()
+		i, told := place[text]
+		if !told {
+			i, place[text] = len(all), len(all)
+			all = append(all, Finding{Kind: Unread, Text: text})
+		}
+		all[i].Partitions = append(all[i].Partitions, s.ID)
+	}
+	return all
+}
+
 // strangers finds who consumes the queues of name beside its peers. Where the store does not list
 // them nothing is known, as of tasks in it.
 func strangers(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) (all []Finding) {
@@ -71,6 +93,9 @@ func (f Finding) String() string {
 func lookOf(census transition.Census, stats []redissource.Stat) coverage.Look {
 	l := coverage.Look{Census: census}
 	for _, s := range stats {
+		if s.Err != nil {
+			continue
+		}
 		l.Data = append(l.Data, coverage.Datum{ID: s.ID, Fence: s.Fence, Waiting: s.Pending+s.InFlight > 0})
 	}
 	return l
@@ -92,12 +117,13 @@ func (p *past) load(ctx context.Context) (err error) {
 	if p.history, err = p.ledger.History(ctx, machine.HistoryKept); err != nil {
 		return err
 	}
-	p.now = time.Now()
+	p.now, p.read = time.Now(), true
 	if p.client != nil {
-		p.now, err = p.client.Time(ctx).Result()
+		if now, err := p.client.Time(ctx).Result(); err == nil { // of a cluster the node that is asked may not answer
+			p.now = now
+		}
 	}
-	p.read = err == nil
-	return err
+	return nil
 }
 
 // sealed returns for how many ms the roll of that version has stood; -1: nobody knows.

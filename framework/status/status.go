@@ -136,6 +136,9 @@ type Partition struct {
 	InFlight int `json:"in_flight"`
 	Delayed  int `json:"delayed"`
 	Dead     int `json:"dead"`
+	// Unknown says that what it holds, and whose fence is there, could not be read: why says a
+	// finding of the kind [Unread]. Its State is what the ledger says.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // A Unit is what is granted beside the partitions: an ingress list.
@@ -144,8 +147,10 @@ type Unit struct {
 	Name    string `json:"name"`
 	Pending int    `json:"pending"` // lines not yet routed into partitions
 	// Trouble is why nothing can be read of the list, so that Pending says nothing: its key
-	// holds something else.
+	// holds something else, or the node of a cluster where it is does not answer.
 	Trouble string `json:"trouble,omitempty"`
+	// Unknown says that it is for the latter: lines may wait.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // Coverage lists the partitions and units that do not have exactly one owner.
@@ -210,17 +215,17 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	pending := make([]int64, len(cfg.Units))
-	trouble := make([]string, len(cfg.Units))
+	trouble, away := make([]string, len(cfg.Units)), make([]bool, len(cfg.Units))
 	for i, list := range cfg.Units {
 		if queues {
 			list = queuestat.Pending(list)
 		}
 		pending[i], err = client.LLen(ctx, list).Result()
-		switch {
-		case redis.HasErrorPrefix(err, "WRONGTYPE"): // of one list; all else can be told
+		switch { // of one list; all else can be told
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
 			trouble[i] = fmt.Sprintf("%s is no list: another program writes it", list)
 		case err != nil:
-			return Status{}, fmt.Errorf("status: %s: length of the list %s: %w", name, list, redisconfig.Explain(err))
+			trouble[i], away[i] = fmt.Sprintf("%s cannot be read: %v", list, redisconfig.Explain(err)), true
 		}
 	}
 	table, err := redisledger.ReadTable(ctx, client, name)
@@ -229,9 +234,10 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	}
 	s := assemble(name, census, stats, pending, table)
 	for i := range s.Units {
-		s.Units[i].Trouble = trouble[i]
+		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]
 	}
 	s, err = conclude(ctx, then, s, census, stats)
+	s.Findings = append(s.Findings, unread(stats)...)
 	if queues && err == nil {
 		s.Findings = append(s.Findings, strangers(ctx, client, name, cfg)...)
 	}
@@ -347,8 +353,9 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 	fenced := table == nil && !s.TasksUnknown && !elsewhere(stats) // units have no data of ours to fence
 	for _, stat := range stats {
 		s.Partitions = append(s.Partitions, Partition{
-			Held:    hold(stat.ID, stat.Fence, fenced),
+			Held:    hold(stat.ID, stat.Fence, fenced && stat.Err == nil),
 			Pending: stat.Pending, InFlight: stat.InFlight, Delayed: stat.Delayed, Dead: stat.Dead,
+			Unknown: stat.Err != nil,
 		})
 	}
 	for i, list := range census.Config.Units {
@@ -459,13 +466,14 @@ func (p Peer) Present() bool { return p.State != machine.Gone.String() && p.Stat
 // Lease returns what is left of the peer's lease.
 func (p Peer) Lease() time.Duration { return time.Duration(p.LeaseMS) * time.Millisecond }
 
-// Totals sums what all partitions hold.
+// Totals sums what all partitions hold, as far as it is known.
 func (s Status) Totals() (t Partition) {
 	for _, p := range s.Partitions {
 		t.Pending += p.Pending
 		t.InFlight += p.InFlight
 		t.Delayed += p.Delayed
 		t.Dead += p.Dead
+		t.Unknown = t.Unknown || p.Unknown
 	}
 	return t
 }

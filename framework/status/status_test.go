@@ -285,3 +285,39 @@ func TestBarrier(t *testing.T) {
 	say("bb", "bob", second, second)
 	closed("both have", nil)
 }
+
+// Of a cluster a node may be away, with the keys of some partitions and lists: what stands elsewhere is told, and
+// what is missing. Here another program has written those keys, which reads the same.
+func TestReadWithoutSome(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	ctx, list := t.Context(), "{"+name+"}:inbox"
+	if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 4, Units: []string{list}}); err != nil {
+		t.Fatal(err)
+	}
+	k := redissource.KeysOf(name, 1)
+	for _, cmd := range []error{
+		client.LPush(ctx, k.Pending, "x", "y").Err(), client.Set(ctx, list, "x", 0).Err(),
+		client.Set(ctx, redissource.KeysOf(name, 2).Pending, "x", 0).Err(), client.Set(ctx, redissource.KeysOf(name, 3).Pending, "x", 0).Err(),
+	} {
+		if cmd != nil {
+			t.Fatal(cmd)
+		}
+	}
+	s, err := Read(ctx, client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Findings) == 0 {
+		t.Fatal("it finds nothing")
+	}
+	f := s.Findings[len(s.Findings)-1]
+	if f.Kind != Unread || !slices.Equal(f.Partitions, []partition.ID{2, 3}) || !strings.Contains(f.Text, "WRONGTYPE") {
+		t.Errorf("it finds %+v", f)
+	}
+	if p := s.Partitions; p[1].Pending != 2 || p[1].Unknown || !p[2].Unknown || !p[3].Unknown || s.Totals().Pending != 2 || !s.Totals().Unknown {
+		t.Errorf("partitions %+v", p)
+	}
+	if s.Units[0].Trouble == "" {
+		t.Errorf("units %+v", s.Units)
+	}
+}

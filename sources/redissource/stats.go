@@ -35,6 +35,9 @@ type Stat struct {
 	Pending, InFlight int
 	Delayed           int // scheduled, or waiting for a retry that gave up its place
 	Dead              int // dead letters
+	// Err is why nothing else is known of the partition: a node of a cluster does not answer,
+	// or another program has written one of its keys.
+	Err error
 }
 
 // statKeys is how many keys Stats reads of a partition.
@@ -42,7 +45,8 @@ const statKeys = 6
 
 // Stats reads what the partitions ids of name hold, in one round trip: six small
 // reads a partition, none of which grows with its length. Each partition is a
-// moment of its own.
+// moment of its own; one that cannot be read says so in its Err. If none can, that
+// is an error.
 func Stats(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]Stat, error) {
 	pipe := client.Pipeline()
 	for _, id := range ids {
@@ -55,16 +59,18 @@ func Stats(ctx context.Context, client redis.UniversalClient, name string, ids [
 		pipe.LLen(ctx, k.Dead)
 	}
 	cmds, err := pipe.Exec(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("redissource: stats of %s: %w", name, redisconfig.Explain(err))
-	}
-	out := make([]Stat, len(ids))
+	out, known := make([]Stat, len(ids)), 0
 	for i, id := range ids {
 		s, err := stat(id, cmds[i*statKeys:(i+1)*statKeys])
 		if err != nil {
-			return nil, fmt.Errorf("redissource: stats of %s, partition %v: %w", name, id, err)
+			s = Stat{ID: id, Err: redisconfig.Explain(err)}
+		} else {
+			known++
 		}
 		out[i] = s
+	}
+	if err != nil && known == 0 {
+		return nil, fmt.Errorf("redissource: stats of %s: %w", name, redisconfig.Explain(err))
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,24 @@ func TestPeekWhileTasksEnd(t *testing.T) {
 			if q.ID != strconv.FormatInt(q.Position, 10) || i > 0 && q.Position != queued[i-1].Position+1 {
 				t.Errorf("limit %d: place %d has the task %s at %d", limit, i, q.ID, q.Position)
 			}
+		}
+	}
+}
+
+// A partition that cannot be read keeps nobody from being told of the others; of none of all there is nothing to tell.
+func TestStatsWithoutOne(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	newProducer(t, client, name, ProducerConfig{Partitions: 2})
+	for _, id := range []partition.ID{1, 0} {
+		if err := client.Set(t.Context(), KeysOf(name, id).Dead, "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Stats(t.Context(), client, name, []partition.ID{0, 1})
+		switch {
+		case id == 1 && (err != nil || all[0].Err != nil || all[1].Err == nil || !strings.Contains(all[1].Err.Error(), "another program")):
+			t.Errorf("without the second: %+v, %v", all, err)
+		case id == 0 && err == nil:
+			t.Errorf("without both: %+v", all)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func troubled(units []status.Unit) []Finding {
 	for _, u := range units {
 		if u.Trouble != "" {
 			all = append(all, Finding{Check: "ingress", Severity: Danger, What: u.Trouble, Risk: "nothing of it is routed into partitions",
-				Do: "find what it is with TYPE, and rename or delete it: the lines of a list come in by themselves then"})
+				Do: "the line says what is wrong; what is no list: find what it is with TYPE, and rename or delete it: the lines of a list come in by themselves then"})
 		}
 	}
 	return all
@@ -97,6 +97,8 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "give each its own id (mail-sender and countoff run: --id; framework.WithPeer), or none"},
 		coverage.NoneEligible: {Severity: Danger, Risk: "its tasks are not worked on once its present owner, if it has one, is gone",
 			Do: "start a peer with those tags (--tags), or ask for others: countoff require"},
+		status.Unread: {Severity: Danger, Risk: "its tasks are not worked on, and producers are refused",
+			Do: "start the node that has its keys, or let a replica take its place; a key of another type: rename or delete it"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
 			Do: "/readyz and the logs of the peers say what they lack"},
 	}

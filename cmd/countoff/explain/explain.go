@@ -126,14 +126,14 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 		return assemble(s, census, history.Moves(id), nil, id, key, time.Time{}), nil
 	}
 	var queue []redissource.Queued
-	if !asynq {
+	if !asynq && !s.Partitions[id].Unknown {
 		if queue, err = redissource.Peek(ctx, client, name, id, peeked); err != nil {
 			return Explanation{}, err
 		}
 	}
 	now, err := client.Time(ctx).Result()
-	if err != nil {
-		return Explanation{}, err
+	if err != nil { // of a cluster the node that is asked may not answer
+		now = time.Now()
 	}
 	e := assemble(s, census, history.Moves(id), queue, id, key, now)
 	if asynq {
@@ -254,6 +254,9 @@ func (e Explanation) owner() string {
 		return "nobody"
 	}
 	text := fmt.Sprintf("%s, epoch %d, session %s: ", p.Owner, p.Epoch, e.Session)
+	if p.Unknown {
+		return text + "so the ledger says"
+	}
 	switch p.State {
 	case status.Owned:
 		return text + "it works on it"
@@ -288,6 +291,8 @@ func (e Explanation) waits() []string {
 		return append(out, "the peers share work units, and this is none of them: it is not in their list, or was put there just now")
 	case e.TasksUnknown:
 		return append(out, "what else is not known: "+partitionmap.WhyUnknown(e.Hash))
+	case p.Unknown:
+		return append(out, "what else is not known: the partition cannot be read")
 	}
 	switch {
 	case e.Queue != "":

@@ -237,6 +237,18 @@ func TestRead(t *testing.T) {
 		e.First == nil || e.First.ID != "one" || e.First.Tries != 3 || e.First.Crashes != 1 || e.First.FirstError != "it broke" || e.First.NotBefore == nil {
 		t.Errorf("%+v\n%+v", e, e.First)
 	}
+
+	if err := client.Set(t.Context(), redissource.KeysOf(name, id).Lifted, "another program's", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	e, err = Read(t.Context(), status.Place{Client: client}, name, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(e.Lines(), "\n"); !strings.Contains(text, "worker-1, epoch") || strings.Contains(text, "it works on it") || strings.Contains(text, "pending 0") ||
+		!strings.Contains(text, "cannot be read") || !strings.Contains(text, "WRONG  unread") {
+		t.Errorf("of a partition that cannot be read it says\n%s", text)
+	}
 }
 
 // A topic may get more partitions between the first look and the next.

@@ -273,7 +273,7 @@ func (p *Plan) cost(c machine.Census, s status.Status) {
 		}
 	}
 	slices.Sort(p.WorkUnits)
-	if s.TasksUnknown || s.Table != nil { // what runs of work units is they themselves
+	if s.TasksUnknown || s.Totals().Unknown || s.Table != nil { // what runs of work units is they themselves
 		p.InFlight = -1
 		return
 	}

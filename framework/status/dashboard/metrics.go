@@ -35,10 +35,10 @@ var metrics = []metric{
 		}
 	})},
 	{"tasks", "Tasks by state: pending, in_flight, delayed, dead. Missing where it is not known what partitions hold.", known(func(v *view, sample func(int, string)) {
-		if v.status.TasksUnknown {
+		t := v.status.Totals()
+		if v.status.TasksUnknown || t.Unknown { // whoever scales by it is to know that it is not all
 			return
 		}
-		t := v.status.Totals()
 		sample(t.Pending, "state=pending")
 		sample(t.InFlight, "state=in_flight")
 		sample(t.Delayed, "state=delayed")
@@ -50,6 +50,9 @@ var metrics = []metric{
 		}
 		lines := 0
 		for _, u := range v.status.Units {
+			if u.Unknown {
+				return
+			}
 			lines += u.Pending
 		}
 		sample(lines, "")

@@ -56,4 +56,13 @@ func TestMetrics(t *testing.T) {
 	if _, text := get(t, newBoard(t, cfg), "/metrics"); strings.Contains(text, "countoff_name_tasks{") || strings.Contains(text, "countoff_name_ingress_lines{") {
 		t.Errorf("where nobody knows what partitions hold: %s", text)
 	}
+	cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+		s, err := read(ctx, name)
+		s.Partitions, s.Units = []status.Partition{{Unknown: true}}, []status.Unit{{Unknown: true}}
+		return s, err
+	}
+	if _, text := get(t, newBoard(t, cfg), "/metrics"); strings.Contains(text, "countoff_name_tasks{") || strings.Contains(text, "countoff_name_ingress_lines{") ||
+		!strings.Contains(text, "countoff_name_peers{") {
+		t.Errorf("where some cannot be read, of which the sum would be without: %s", text)
+	}
 }

@@ -65,7 +65,11 @@ func (m *Map) rest(s status.Status) []string {
 		if DeadElsewhere(s) {
 			dead = fmt.Sprintf("dead: on a topic, see countoff dead list %s --kafka URL", s.Name)
 		}
-		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s", t.Pending, t.InFlight, t.Delayed, dead))
+		but := ""
+		if t.Unknown {
+			but = "   without those that cannot be read"
+		}
+		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s%s", t.Pending, t.InFlight, t.Delayed, dead, but))
 	}
 	if s.TakeoverMS > 0 {
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
@@ -328,7 +332,7 @@ func Table(s status.Status, all bool) []string {
 	lines := []string{fmt.Sprintf("  %9s  %-*s %-8s %8s %9s %8s %6s", "partition", wide, "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
 	empty := map[string]int{}
 	for _, p := range s.Partitions {
-		if p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
+		if p.Pending+p.InFlight+p.Delayed+p.Dead == 0 && !p.Unknown {
 			empty[p.State]++
 		}
 	}
@@ -336,10 +340,10 @@ func Table(s status.Status, all bool) []string {
 		return !all && (state == status.Owned || state == status.Unowned && empty[state] > mostUnowned && !s.TasksUnknown)
 	}
 	for _, p := range s.Partitions {
-		if counts(p.State) && p.Pending+p.InFlight+p.Delayed+p.Dead == 0 {
+		if counts(p.State) && p.Pending+p.InFlight+p.Delayed+p.Dead == 0 && !p.Unknown {
 			continue
 		}
-		if s.TasksUnknown {
+		if s.TasksUnknown || p.Unknown {
 			lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8s %9s %8s %6s", int(p.ID), owner(p.Held, wide), p.State, "?", "?", "?", "?"))
 			continue
 		}

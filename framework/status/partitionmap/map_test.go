@@ -126,6 +126,17 @@ func TestWhatIsNotKnownIsNotEmpty(t *testing.T) {
 	}
 }
 
+// A partition that cannot be read is in the list, whatever the others hold, and in no sum.
+func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
+	s := sample()
+	s.Partitions = []status.Partition{{Held: status.Held{ID: 3, Owner: "ann", Epoch: 7, State: status.Owned}, Unknown: true}}
+	var m Map
+	if text := strings.Join(append(m.Lines(s), Table(s, false)...), "\n"); strings.Contains(text, "empty") || !strings.Contains(text, "without those that cannot be read") ||
+		!strings.Contains(text, "ann@7") {
+		t.Error(text)
+	}
+}
+
 // What is wrong is seen on a screen that is too short for all peers.
 func TestWhatIsWrongIsNotCutOff(t *testing.T) {
 	s := sample()
