@@ -44,6 +44,9 @@ type Config struct {
 	// Buried is called when tasks that no handler was given became dead letters. It must not
 	// block. Default: nobody is told.
 	Buried func(sources.Buried)
+	// Warn is called at the start with what of the server may cost tasks: that it evicts keys. It
+	// must not block. Default: nobody is told, and the server is not asked.
+	Warn func(error)
 }
 
 func (c Config) withDefaults() Config {
@@ -117,8 +120,14 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 		return partition.Config{}, err
 	}
 	s.mu.Lock()
+	first := s.layout.Total == 0
 	s.layout = c
 	s.mu.Unlock()
+	if first && s.cfg.Warn != nil {
+		if err := evicting(ctx, s.client); err != nil {
+			s.cfg.Warn(err)
+		}
+	}
 	return c, nil
 }
 

@@ -172,6 +172,9 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	if cfg.Source.Buried == nil {
 		cfg.Source.Buried = func(b sources.Buried) { tell(observer, framework.Buried{Consumer: name, Buried: b}) }
 	}
+	if cfg.Source.Warn == nil {
+		cfg.Source.Warn = func(err error) { tell(observer, framework.Warned{Consumer: name, Warning: err.Error()}) }
+	}
 	source, err := redissource.New(clients.Tasks, name, cfg.Source)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return frameworkfx.Source{}, err

@@ -232,6 +232,38 @@ func TestAMiscountIsTold(t *testing.T) {
 	}
 }
 
+// What the store may cost is told at the start.
+func TestEvictionIsTold(t *testing.T) {
+	p := redistest.Server(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	told := make(chan string, 100)
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		fx.Provide(func() redis.UniversalClient { return p.Client() }),
+		redisfx.Source("n", redisfx.Config{}),
+		frameworkfx.Configure("n", quick),
+		frameworkfx.Otherwise("n", func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Observe(func() framework.Observer {
+			return framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.Warned); ok {
+					told <- e.Warning
+				}
+			})
+		}),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	for {
+		select {
+		case w := <-told:
+			if strings.Contains(w, "allkeys-lru") {
+				return
+			}
+		case <-time.After(patience):
+			t.Fatal("nobody was told")
+		}
+	}
+}
+
 // refuse is a store that does not allow a command.
 type refuse struct{ command string }
 

@@ -1,0 +1,46 @@
+package redissource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// evicting says which servers throw keys away once their memory is full. It is nil if none does, and
+// if they do not tell: a user may not be allowed to ask, and a node that is away keeps nobody
+// from starting.
+func evicting(ctx context.Context, client redis.UniversalClient) error {
+	ctx, done := context.WithTimeout(ctx, time.Second)
+	defer done()
+	var mu sync.Mutex
+	var found []string
+	look := func(ctx context.Context, node redis.Cmdable, where string) {
+		info, err := node.InfoMap(ctx, "memory").Result()
+		policy := info["Memory"]["maxmemory_policy"]
+		if err != nil || policy == "" || policy == "noeviction" || info["Memory"]["maxmemory"] == "0" {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, policy+where)
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+			look(ctx, master, " at "+master.Options().Addr)
+			return nil
+		})
+	} else {
+		look(ctx, client, "")
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.Sort(found)
+	return fmt.Errorf("redissource: once its memory is full the server throws keys away, tasks, fences and the ledger (maxmemory-policy %s): "+
+		"CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE", strings.Join(found, ", "))
+}
