@@ -161,6 +161,9 @@ func (c Config) validate() error {
 	if len(c.Options) == 0 {
 		wrong("no Options: give at least the brokers")
 	}
+	if i := slices.Index(c.Options, nil); i >= 0 {
+		wrong("Options[%d] is nil", i)
+	}
 	if c.Start != Earliest && c.Start != Latest {
 		wrong("Start %q: want %q or %q", c.Start, Earliest, Latest)
 	}
@@ -207,17 +210,18 @@ func (c Config) options() []kgo.Opt {
 }
 
 // consumes returns an error if the caller's options have the client consume by itself: it takes
-// no partition from us then, and tells nobody.
+// no partition from us then, and tells nobody; or if they have it keep letters until it is told.
 func consumes(client *kgo.Client) error {
 	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
 	topics, _ := client.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
 	regex, _ := client.OptValue(kgo.ConsumeRegex).(bool)
+	flushed, _ := client.OptValue(kgo.ManualFlushing).(bool)
 	for _, o := range []struct {
 		is   bool
 		name string
-	}{{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"}} {
+	}{{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"}, {flushed, "ManualFlushing"}} {
 		if o.is {
-			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by", o.name)
+			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by, and when letters are sent", o.name)
 		}
 	}
 	return nil

@@ -125,7 +125,7 @@ func (g *grave) ready(ctx context.Context) (int32, error) {
 	fail := func(err error) (int32, error) {
 		return 0, fmt.Errorf("kafkasource: dead topic %s: %w", s.cfg.DeadTopic, explain(err))
 	}
-	t, err := s.describe(ctx, s.cfg.DeadTopic)
+	t, err := s.describe(ctx, s.cfg.DeadTopic, kadm.OpWrite)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		if err = g.create(ctx); err == nil {
 			t, err = g.known(ctx)
@@ -141,7 +141,7 @@ func (g *grave) ready(ctx context.Context) (int32, error) {
 // known waits until what was just created is known: brokers hear of it one after the other.
 func (g *grave) known(ctx context.Context) (kmsg.MetadataResponseTopic, error) {
 	for {
-		t, err := g.source.describe(ctx, g.source.cfg.DeadTopic)
+		t, err := g.source.describe(ctx, g.source.cfg.DeadTopic, kadm.OpWrite)
 		if !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return t, err
 		}

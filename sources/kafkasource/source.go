@@ -133,8 +133,8 @@ func (s *Source) rights(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := s.describe(ctx, s.cfg.DeadTopic)
-	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+	_, err := s.describe(ctx, s.cfg.DeadTopic, kadm.OpWrite)
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException) {
 		return fmt.Errorf("kafkasource: dead topic %s: %w", s.cfg.DeadTopic, explain(err))
 	}
 	if err == nil {

@@ -29,17 +29,18 @@ func (s *Source) topic(ctx context.Context) (kmsg.MetadataResponseTopic, error) 
 	if err := reach(ctx, s.client); err != nil {
 		return fail(err)
 	}
-	t, err := s.describe(ctx, s.cfg.Topic)
+	t, err := s.describe(ctx, s.cfg.Topic, kadm.OpRead)
 	if err != nil {
 		return fail(err)
 	}
 	return t, nil
 }
 
-// describe asks the broker about a topic, past what the client remembers.
-func (s *Source) describe(ctx context.Context, topic string) (kmsg.MetadataResponseTopic, error) {
+// describe asks the broker about a topic, past what the client remembers, and whether the user may do with it
+// what is to be done.
+func (s *Source) describe(ctx context.Context, topic string, do kadm.ACLOperation) (kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
-	req.AllowAutoTopicCreation = false
+	req.AllowAutoTopicCreation, req.IncludeTopicAuthorizedOperations = false, true
 	req.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
 	reply, err := req.RequestWith(ctx, prompt.Client{Client: s.client})
 	if err != nil {
@@ -49,10 +50,17 @@ func (s *Source) describe(ctx context.Context, topic string) (kmsg.MetadataRespo
 		return kmsg.MetadataResponseTopic{}, errShort
 	}
 	t := reply.Topics[0]
-	if err := kerr.ErrorForCode(t.ErrorCode); err != nil || len(t.Partitions) > 0 {
+	if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
 		return t, err
 	}
-	return t, kerr.UnknownTopicOrPartition
+	if len(t.Partitions) == 0 {
+		return t, kerr.UnknownTopicOrPartition
+	}
+	// A broker that does not say what the user may do does not say either that it may describe, which it did.
+	if may := kadm.DecodeACLOperations(t.AuthorizedOperations); slices.Contains(may, kadm.OpDescribe) && !slices.Contains(may, do) {
+		return t, kerr.TopicAuthorizationFailed
+	}
+	return t, nil
 }
 
 // lifeOf is what tells a topic from another one of its name; "" is unknown: brokers that have
@@ -152,7 +160,7 @@ var hints = []struct {
 	{kerr.InvalidTopicException, "correct its name"},
 	{kerr.TopicAuthorizationFailed, "the user lacks rights: it needs READ and DESCRIBE on the topic, and WRITE and CREATE on the dead topic"},
 	{kerr.GroupAuthorizationFailed, "the user lacks READ on the group that offsets are mirrored to; Group \"-\" mirrors nothing"},
-	{kerr.ClusterAuthorizationFailed, "the user lacks IDEMPOTENT_WRITE on the cluster"},
+	{kerr.ClusterAuthorizationFailed, "the user lacks WRITE on the topic that is written to; before Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"},
 	{kerr.SaslAuthenticationFailed, "the broker refuses the user or the password"},
 	{kerr.UnsupportedSaslMechanism, "the broker does not offer this SASL mechanism"},
 	{kerr.MessageTooLarge, "give the topic that it is written to a larger max.message.bytes"},

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"net"
 	"net/url"
@@ -21,7 +22,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
@@ -302,4 +305,76 @@ func TestRights(t *testing.T) {
 	b.settle(st, sources.Done, got[0])
 	b.settle(st, sources.Dead, got[1])
 	b.close(st)
+}
+
+// Who may see a topic, and not read it, or a dead topic, and not write to it, is told at the start, and not by
+// the first letter: the broker is asked what the user may do. One that does not say is taken at its word.
+func TestRightsThatAreMissedLater(t *testing.T) {
+	const all = 1<<kadm.OpDescribe | 1<<kadm.OpRead | 1<<kadm.OpWrite
+	for _, c := range []struct {
+		name       string
+		live, dead int32
+		says       string // empty: it may start
+	}{
+		{"all", all, all, ""},
+		{"no READ", all &^ (1 << kadm.OpRead), all, "topic orders: "},
+		{"no WRITE", all, all &^ (1 << kadm.OpWrite), "dead topic orders.dead: "},
+		{"not told", math.MinInt32, math.MinInt32, ""},
+		{"told nothing", 0, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := stageOn(t, kafkatest.Fake(t), 1)
+			s.topic = "orders"
+			s.broker.Create(s.topic, 1)
+			s.broker.Create(deadOf(s.topic), 1)
+			src := s.source(Config{})
+			s.broker.Cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				req := r.(*kmsg.MetadataRequest)
+				if !req.IncludeTopicAuthorizedOperations {
+					return nil, nil, false
+				}
+				reply := req.ResponseKind().(*kmsg.MetadataResponse)
+				topic := kmsg.NewMetadataResponseTopic()
+				topic.Topic = req.Topics[0].Topic
+				topic.Partitions = []kmsg.MetadataResponseTopicPartition{kmsg.NewMetadataResponseTopicPartition()}
+				topic.AuthorizedOperations = c.live
+				if *topic.Topic != s.topic {
+					topic.AuthorizedOperations = c.dead
+				}
+				reply.Topics = append(reply.Topics, topic)
+				return reply, nil, true
+			})
+			_, err := src.Layout(s.soon())
+			if c.says == "" && err != nil {
+				t.Errorf("it does not start: %v", err)
+			}
+			if c.says != "" && (!errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("it says %v, want that %sthe user lacks rights", err, c.says)
+			}
+		})
+	}
+}
+
+// No dead letter could ever be written to a dead topic whose name no broker takes.
+func TestADeadTopicThatCannotBe(t *testing.T) {
+	s := newStage(t, 1)
+	dead := deadOf(strings.Repeat("x", 249)) // a topic has 249 characters at most
+	if s.broker.Cluster != nil {
+		s.broker.Cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			s.broker.Cluster.KeepControl()
+			req := r.(*kmsg.MetadataRequest)
+			if len(req.Topics) != 1 || req.Topics[0].Topic == nil || *req.Topics[0].Topic != dead {
+				return nil, nil, false
+			}
+			reply := req.ResponseKind().(*kmsg.MetadataResponse)
+			topic := kmsg.NewMetadataResponseTopic()
+			topic.Topic, topic.ErrorCode = &dead, kerr.InvalidTopicException.Code
+			reply.Topics = append(reply.Topics, topic)
+			return reply, nil, true
+		})
+	}
+	if _, err := s.source(Config{DeadTopic: dead}).Layout(s.soon()); !errors.Is(err, kerr.InvalidTopicException) || !strings.Contains(err.Error(), "dead topic "+dead) {
+		t.Errorf("it says %v", err)
+	}
 }

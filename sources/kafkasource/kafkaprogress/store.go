@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +56,9 @@ func (c Config) validate() error {
 	}
 	if len(c.Options) == 0 {
 		errs = append(errs, errors.New("kafkaprogress: no Options: give at least the brokers"))
+	}
+	if i := slices.Index(c.Options, nil); i >= 0 {
+		errs = append(errs, fmt.Errorf("kafkaprogress: Options[%d] is nil", i))
 	}
 	if c.Group == "-" {
 		errs = append(errs, errors.New("kafkaprogress: no Group: the progress is kept in one"))

@@ -457,6 +457,9 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%v does not say %q", err, word)
 		}
 	}
+	if _, err := NewStore("orders", Config{Topic: "t", Options: []kgo.Opt{nil}}); err == nil || !strings.Contains(err.Error(), "Options[0] is nil") {
+		t.Errorf("an option that is nil: %v", err)
+	}
 	if _, err := NewStore("a name", Config{Topic: "t", Options: []kgo.Opt{kgo.SeedBrokers("localhost:1")}}); err == nil {
 		t.Error("a name with a space is taken")
 	}
