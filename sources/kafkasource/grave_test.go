@@ -286,3 +286,34 @@ func TestADeadTopicThatKeepsNotAll(t *testing.T) {
 		}
 	}
 }
+
+// A broker may bound how long records are kept, and say so by refusing: then the dead topic is made as it allows,
+// and the letter is written.
+func TestADeadTopicThatMayNotKeepForEver(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.InvalidConfig, kerr.PolicyViolation} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			s := newStage(t, 1)
+			if s.broker.Cluster == nil {
+				t.Skip("a broker that can be told to refuse")
+			}
+			s.broker.Cluster.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				req := r.(*kmsg.CreateTopicsRequest)
+				if !slices.ContainsFunc(req.Topics[0].Configs, func(c kmsg.CreateTopicsRequestTopicConfig) bool { return c.Name == "retention.ms" }) {
+					return nil, nil, false
+				}
+				reply := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+				topic := kmsg.NewCreateTopicsResponseTopic()
+				topic.Topic, topic.ErrorCode = req.Topics[0].Topic, refusal.Code
+				reply.Topics = append(reply.Topics, topic)
+				return reply, nil, true
+			})
+			s.push(0, "t", 1)
+			st := s.open(s.source(Config{}), 0)
+			s.settle(st, sources.Dead, s.take(st, 1)...)
+			if n := s.buried(); n != 1 {
+				t.Errorf("%d letters, want 1", n)
+			}
+		})
+	}
+}

@@ -308,11 +308,15 @@ func grows(s *stage, group string) {
 	}
 	s.open(src, 0)
 	s.broker.Grow(s.topic, 5)
-	s.push(4, "t", 1)
+	for id := partition.ID(2); id < 5; id++ {
+		s.push(id, "t", 1)
+	}
 	if total := <-grown; total != 5 {
 		t.Errorf("it grew to %d, want 5", total)
 	}
-	s.want("the first task of the new partition", s.take(s.open(src, 4), 1)[0], "t0")
+	for id := partition.ID(2); id < 5; id++ {
+		s.want(fmt.Sprint("the first task of the new partition ", id), s.take(s.open(src, id), 1)[0], "t0")
+	}
 	if l, err := src.Layout(s.soon()); err != nil || l.Total != 5 {
 		t.Errorf("the layout is %+v, %v", l, err)
 	}
@@ -337,6 +341,36 @@ func TestAPartitionThatIsYoungerThanTheName(t *testing.T) {
 	}
 	s.want("the first task of the new partition", s.take(s.open(later, 2), 1)[0], "new0")
 	s.want("the first task of one that was there", s.take(s.open(later, 1), 1)[0], "new0")
+}
+
+// Where the partitions end is said of all of them, or the first one is not opened: one without a place of its
+// own would be taken for younger than the name, and all that it had before would run.
+func TestANameDoesNotBeginWithoutAllEnds(t *testing.T) {
+	s := newStage(t, 2)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.push(1, "old", 1)
+	s.broker.Cluster.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.Cluster.KeepControl()
+		req := r.(*kmsg.ListOffsetsRequest)
+		if len(req.Topics[0].Partitions) != 2 {
+			return nil, nil, false
+		}
+		reply := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		topic := kmsg.ListOffsetsResponseTopic{Topic: s.topic}
+		for p, code := range []int16{0, kerr.InvalidRequest.Code} {
+			at := kmsg.NewListOffsetsResponseTopicPartition()
+			at.Partition, at.ErrorCode = int32(p), code
+			topic.Partitions = append(topic.Partitions, at)
+		}
+		reply.Topics = append(reply.Topics, topic)
+		return reply, nil, true
+	})
+	_, err := s.try(s.source(Config{Start: Latest}), 0)
+	if !errors.Is(err, kerr.InvalidRequest) || s.committed(s.name, 0) != -1 {
+		t.Errorf("a broker does not say where a partition ends: %v, and the group has %d", err, s.committed(s.name, 0))
+	}
 }
 
 // Peers of a name that is new say one after the other where its partitions end. Who looked at one before

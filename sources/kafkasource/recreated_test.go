@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -251,4 +254,28 @@ type openLate struct {
 func (o openLate) Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error) {
 	o.before()
 	return o.Store.Open(ctx, g, tok, begin)
+}
+
+// Brokers before 3.1 tell the ids of topics, and not which one a fetch is of: nothing says then that it is another.
+func TestFetchesWithoutIDs(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 1)
+	src := s.source(Config{Options: append(s.broker.Options(), kgo.MaxVersions(kversion.V3_0_0()))})
+	st := s.open(src, 0)
+	if st.life == "" {
+		t.Error("the broker tells no ids: this test wants one that does")
+	}
+	s.want("the first task", s.take(st, 1)[0], "t0")
+}
+
+// What the topic has not got any more is gone, by whichever of its words the client says so; what may come again is not.
+func TestWhatIsGone(t *testing.T) {
+	for err, want := range map[error]bool{
+		kerr.OffsetOutOfRange: true, kerr.UnknownTopicID: true, kerr.UnknownTopicOrPartition: true, &kgo.ErrDataLoss{}: true,
+		kerr.NotLeaderForPartition: false, kerr.TopicAuthorizationFailed: false, io.EOF: false,
+	} {
+		if gone(fmt.Errorf("a fetch: %w", err)) != want {
+			t.Errorf("%v: it is gone: %v, want %v", err, !want, want)
+		}
+	}
 }

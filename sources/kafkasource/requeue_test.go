@@ -55,6 +55,23 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+// How far the letters were passed is of each partition: one is not passed as far as another, with what
+// it gets after that.
+func TestLettersArePassedInEachPartition(t *testing.T) {
+	s := newStage(t, 2)
+	src := s.source(Config{})
+	streams := []*stream{s.open(src, 0), s.open(src, 1)}
+	for i, died := range [][]int{{3, 1}, {0, 1}, {1, 0}} {
+		for id, n := range died {
+			s.push(partition.ID(id), "t", n)
+			s.settle(streams[id], sources.Dead, s.take(streams[id], n)...)
+		}
+		if n, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}); n != died[0]+died[1] || err != nil {
+			t.Errorf("drop %d: %d, %v, want %d", i, n, err, died[0]+died[1])
+		}
+	}
+}
+
 // Dead letters are listed until they were requeued or dropped.
 func TestDeadLetters(t *testing.T) {
 	s := newStage(t, 2)

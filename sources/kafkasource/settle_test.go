@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,33 @@ func (s *stage) condemn(st *stream, task *sources.Task, before func()) {
 		s.Fatal(err)
 	}
 	before()
+}
+
+// Tasks come again by their time, whenever they were put aside: one that waits for long holds up no other, and of one
+// instant the first comes first.
+func TestTasksComeAgainByTheirTime(t *testing.T) {
+	t.Parallel()
+	var a redeliveries
+	now := time.Now()
+	for pos, wait := range []time.Duration{4, 1, 3, 1} {
+		a.put(int64(pos), &sources.Settlement{Task: &sources.Task{Delivery: &sources.Delivery{}, Key: strconv.Itoa(pos)}}, &kgo.Record{}, now.Add(wait))
+	}
+	for _, c := range []struct {
+		after time.Duration
+		limit int
+		want  string
+	}{{0, 9, ""}, {1, 1, "1"}, {1, 9, "3"}, {3, 9, "2"}, {9, 9, "0"}} {
+		var got []string
+		for _, task := range a.take(now.Add(c.after), c.limit) {
+			got = append(got, task.Key)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("after %d came %v, want %q", c.after, got, c.want)
+		}
+	}
+	if !a.due().IsZero() {
+		t.Errorf("nothing waits, and %v is due", a.due())
+	}
 }
 
 // A letter that is on the dead topic is not written again while the store does not hear of
