@@ -36,11 +36,10 @@ type Consumer struct {
 	random   func() float64
 
 	warnings []string
-	ends     ends
+	sessions sessions[*session]
 
-	mu      sync.Mutex
-	weight  int
-	session *session // the current or the last one; nil before the first Start
+	mu     sync.Mutex
+	weight int
 }
 
 // An Option replaces or adds a collaborator of a [Consumer].
@@ -168,6 +167,7 @@ func WithRandom(f func() float64) Option {
 // Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
 	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
+	c.sessions.whose, c.sessions.next = fmt.Sprintf("consumer %q", name), func() *session { return newSession(c) }
 	errs := []error{partition.CheckName(name)}
 	for _, o := range opts {
 		if o == nil {
@@ -200,7 +200,7 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 	errs = append(errs, c.cfg.Validate(), transition.CheckTimes(c.ledger, c.cfg.Timing),
 		partition.SameName(name, "source", source), partition.SameName(name, "ledger", c.ledger))
 	if err := errors.Join(errs...); err != nil {
-		return nil, named(fmt.Sprintf("consumer %q", name), err)
+		return nil, named(c.sessions.whose, err)
 	}
 	c.cfg = c.cfg.WithDefaults()
 	if cut := c.cfg.cut(); cut != "" {
@@ -257,7 +257,7 @@ func (c *Consumer) SetWeight(weight int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var co *transition.Coordinator
-	if s := c.session; s != nil {
+	if s, ok := c.sessions.now(); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if co = s.coordinator; s.counted && weight > 1 {
@@ -289,44 +289,7 @@ func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace
 // bounds only the wait for the end of an earlier run that is being stopped or could not
 // go on. A consumer that runs already is left alone. After it has ended it may be
 // started again, as a new session.
-func (c *Consumer) Start(ctx context.Context) error {
-	if err := c.free(ctx); err != nil {
-		return err
-	}
-	c.begin()
-	return nil
-}
-
-// free waits until no earlier run is on its way out.
-func (c *Consumer) free(ctx context.Context) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("start consumer %q: %w", c.name, err)
-		}
-		c.mu.Lock()
-		former := c.session
-		c.mu.Unlock()
-		if former == nil || former.over() || !former.stopping() {
-			return nil
-		}
-		select {
-		case <-former.done:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// begin starts a run, after free, unless there is one. One that is on its way out by now was
-// stopped by somebody else, or could not go on: as if that had come just after begin.
-func (c *Consumer) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session == nil || c.session.over() {
-		c.session = newSession(c)
-	}
-}
-
-func (c *Consumer) hear(do func(error)) (enough func()) { return c.ends.hear(do) }
+func (c *Consumer) Start(ctx context.Context) error { return c.sessions.start(ctx) }
 
 // Stop hands over what the consumer has and leaves: it fetches no more, lets the handlers end,
 // settles and releases. If ctx or Config.StopTimeout ends before that is done the stop turns
@@ -341,77 +304,29 @@ func (c *Consumer) hear(do func(error)) (enough func()) { return c.ends.hear(do)
 //
 // Stop may be called several times, also at once: each call waits. Where nothing runs it does
 // nothing, and returns again what the last run left behind.
-func (c *Consumer) Stop(ctx context.Context) error {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	if err := s.stop(ctx); err != nil {
-		return fmt.Errorf("stop consumer %q: %w", c.name, err)
-	}
-	return nil
-}
+func (c *Consumer) Stop(ctx context.Context) error { return c.sessions.stop(ctx) }
 
 // Run starts the consumer, waits until ctx ends or the consumer cannot go on, and
 // stops it. It returns why it could not go on, and what Stop returned. A ctx that has
 // ended before anything started is an orderly stop as well: the SIGTERM of a deploy may
 // come while the process still sets itself up, and is no failure of it.
 func (c *Consumer) Run(ctx context.Context) error {
-	if err := c.Start(ctx); err != nil {
-		if ctx.Err() != nil { // nothing began; what runs was started by somebody else
-			return c.Stop(context.WithoutCancel(ctx))
-		}
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return errors.Join(c.Stop(context.WithoutCancel(ctx)), c.Err())
-	case <-c.Done():
-		return c.Err()
-	}
+	return c.sessions.run(ctx, func() error { return c.Stop(context.WithoutCancel(ctx)) })
 }
 
 // Done is closed when nothing of the current run is left, whether it was stopped
 // or could not go on; [Consumer.Err] says which. Before the first Start it is nil.
-func (c *Consumer) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session == nil {
-		return nil
-	}
-	return c.session.done
-}
+func (c *Consumer) Done() <-chan struct{} { return c.sessions.ended() }
 
 // Err returns why the consumer could not go on, with its name, once it has ended. It is nil
 // before that, and after a run that was stopped.
-func (c *Consumer) Err() error {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s == nil || !s.over() {
-		return nil
-	}
-	return c.failed(s.err)
-}
-
-// failed says whose err is, which is nil after an orderly stop.
-func (c *Consumer) failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("consumer %q: %w", c.name, err)
-}
+func (c *Consumer) Err() error { return c.sessions.failure() }
 
 // View returns the newest view of the current run: the peer's place among its
 // peers and what it should have. Its Version is 0, and its Index -1, before the
 // first.
 func (c *Consumer) View() partition.View {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s != nil {
+	if s, ok := c.sessions.now(); ok {
 		s.mu.Lock()
 		co := s.coordinator
 		s.mu.Unlock()
@@ -424,18 +339,9 @@ func (c *Consumer) View() partition.View {
 
 // Ready returns nil if the peer is a member, its lease stands, it is well (see [WithHealth]) and
 // every partition of its share is served or waited for; otherwise it says what is missing.
-func (c *Consumer) Ready() error {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s == nil {
-		return fmt.Errorf("consumer %q: not started", c.name)
-	}
-	if err := s.ready(); err != nil {
-		return fmt.Errorf("consumer %q: %w", c.name, err)
-	}
-	return nil
-}
+func (c *Consumer) Ready() error { return c.sessions.ready() }
+
+func (c *Consumer) runs() life { return &c.sessions }
 
 // GraceVariable is the environment variable that tells how long the platform waits
 // between SIGTERM and SIGKILL, as "30" (seconds) or "30s".

@@ -16,9 +16,9 @@ func (s *session) ready() error {
 	p, co, asked, troubled := s.pool, s.coordinator, s.asked, s.troubled
 	s.mu.Unlock()
 	switch {
-	case s.over() && s.err != nil:
+	case closed(s.done) && s.err != nil:
 		return fmt.Errorf("ended: %w", s.err)
-	case s.over():
+	case closed(s.done):
 		return errors.New("stopped")
 	case !asked.IsZero():
 		return errors.New("stopping")
@@ -79,10 +79,8 @@ type LaneStatus struct {
 // Lanes returns what the consumer has of each grant, by partition: for metrics and
 // people. It takes the lock of the hot path for a moment.
 func (c *Consumer) Lanes() []LaneStatus {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s == nil {
+	s, ok := c.sessions.now()
+	if !ok {
 		return nil
 	}
 	s.mu.Lock()

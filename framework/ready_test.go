@@ -26,7 +26,8 @@ func TestWhatIsReadyAndWhatIsSeenOfIt(t *testing.T) {
 		}
 		release := make(chan struct{})
 		b := newBench(t, benchConfig{partitions: 5, source: s.over}, func(context.Context, *Task) error { <-release; return nil })
-		c := &Consumer{session: &session{pool: b.pool}}
+		c := &Consumer{}
+		c.sessions.last, c.sessions.began = &session{pool: b.pool}, true
 		for _, id := range []partition.ID{3, 1, 0} {
 			if err := b.store.PushTo(id, task("a", int(id)), task("a", 10+int(id))); err != nil {
 				t.Fatal(err)

@@ -22,15 +22,20 @@ type Runtime struct {
 // A member is what a runtime runs.
 type member interface {
 	Name() string
-	free(context.Context) error
-	begin()
-	hear(do func(error)) (enough func())
 	Stop(context.Context) error
 	Run(context.Context) error
 	Ready() error
 	Err() error
 	StopTimeout() time.Duration
 	CancelGrace() time.Duration
+	runs() life
+}
+
+// A life is what a runtime starts a member by, and hears of its ends: its sessions.
+type life interface {
+	free(context.Context) error
+	begin()
+	hear(do func(error)) (enough func())
 }
 
 // NewRuntime makes a runtime of consumers. It fails if there is none, if one is nil or if two
@@ -113,7 +118,7 @@ func (r *Runtime) CancelGrace() time.Duration {
 func (r *Runtime) Ended(do func(error)) (enough func()) {
 	var all []func()
 	for _, m := range r.members() {
-		all = append(all, m.hear(do))
+		all = append(all, m.runs().hear(do))
 	}
 	return func() {
 		for _, enough := range all {
@@ -125,11 +130,11 @@ func (r *Runtime) Ended(do func(error)) (enough func()) {
 // Start starts all consumers that do not run already. ctx bounds the wait for the end of earlier
 // runs (see [Consumer.Start]): if it ends first nothing is started.
 func (r *Runtime) Start(ctx context.Context) error {
-	if err := r.each(func(c member) error { return c.free(ctx) }); err != nil {
+	if err := r.each(func(c member) error { return c.runs().free(ctx) }); err != nil {
 		return fmt.Errorf("framework: nothing was started: %w", err)
 	}
 	for _, m := range r.members() {
-		m.begin()
+		m.runs().begin()
 	}
 	return nil
 }

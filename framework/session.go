@@ -26,7 +26,7 @@ type session struct {
 	checkup checkup
 
 	mu          sync.Mutex
-	ended       bool  // nothing changes err and hard any more, though done may still be open
+	final       bool  // nothing changes err and hard any more, though done may still be open
 	troubled    error // why it has not started to take part yet
 	pool        *pool // nil before it takes part
 	coordinator *transition.Coordinator
@@ -45,7 +45,9 @@ func newSession(c *Consumer) *session {
 	return s
 }
 
-func (s *session) over() bool { return closed(s.done) }
+func (s *session) ended() <-chan struct{} { return s.done }
+
+func (s *session) failure() error { return s.err }
 
 // stopping reports whether the session was asked to stop, or takes part no more and waits for
 // its last handlers.
@@ -86,10 +88,10 @@ func (s *session) live() {
 		took = time.Since(s.asked)
 	}
 	told := errors.Join(s.err, s.hard)
-	s.ended = true // a stop that turns hard while the end is told comes too late to have cut anything
+	s.final = true // a stop that turns hard while the end is told comes too late to have cut anything
 	s.mu.Unlock()
 	s.observe(Stopped{Consumer: s.c.name, Took: took, Err: told})
-	s.c.ends.tell(s.c.failed(s.err))
+	s.c.sessions.tell(s.err)
 	close(s.done)
 }
 
@@ -220,7 +222,7 @@ func (s *session) leave() {
 	// in any case, and what they do in the cancel grace counts: there is nothing to gain before that is over.
 	soft := max(s.c.cfg.StopTimeout-t.CancelGrace, t.Shutdown+t.CancelGrace)
 	s.mu.Lock()
-	if !s.asked.IsZero() || s.ended {
+	if !s.asked.IsZero() || s.final {
 		s.mu.Unlock()
 		return
 	}
@@ -239,7 +241,7 @@ func (s *session) leave() {
 // cut turns a stop hard.
 func (s *session) cut() {
 	s.mu.Lock()
-	if s.hard != nil || s.ended {
+	if s.hard != nil || s.final {
 		s.mu.Unlock()
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -125,12 +124,9 @@ func (c UnitsConfig) withDefaults() UnitsConfig {
 // Units is one peer of a name whose work is a list of units instead of tasks. A process may
 // have several, of different names. All methods may be called concurrently.
 type Units struct {
-	name string
-	cfg  UnitsConfig
-	ends ends
-
-	mu      sync.Mutex
-	session *unitsSession // the current or the last one; nil before the first Start
+	name     string
+	cfg      UnitsConfig
+	sessions sessions[*unitsSession]
 }
 
 // NewUnits returns a peer that has not begun. It lists all that is wrong at once, which includes
@@ -161,13 +157,14 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	}
 	grace, _, err := podGrace(os.Getenv(GraceVariable))
 	u := &Units{name: name, cfg: cfg}
+	u.sessions.whose, u.sessions.next = fmt.Sprintf("units %q", name), func() *unitsSession { return newUnitsSession(u) }
 	if stop := u.StopTimeout(); err == nil && grace > 0 && stop > grace {
 		err = fmt.Errorf("framework: a stop takes %v (the shutdown %v, the cancel grace %v and %v) and is longer than the pod grace %v: "+
 			"the platform would kill the process while it hands over", stop, cfg.Timing.Shutdown, cfg.Timing.CancelGrace, stopMargin, grace)
 	}
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
-		return nil, named(fmt.Sprintf("units %q", name), err)
+		return nil, named(u.sessions.whose, err)
 	}
 	return u, nil
 }
@@ -186,43 +183,7 @@ func (u *Units) CancelGrace() time.Duration { return u.cfg.Timing.CancelGrace }
 // Start begins to take part. It waits for no store; ctx bounds the wait for the end of an
 // earlier run that is being stopped or could not go on. A peer that runs already is left
 // alone.
-func (u *Units) Start(ctx context.Context) error {
-	if err := u.free(ctx); err != nil {
-		return err
-	}
-	u.begin()
-	return nil
-}
-
-// free is [Consumer.free].
-func (u *Units) free(ctx context.Context) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("start units %q: %w", u.name, err)
-		}
-		u.mu.Lock()
-		former := u.session
-		u.mu.Unlock()
-		if former == nil || former.over() || former.run.Err() == nil {
-			return nil
-		}
-		select {
-		case <-former.done:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// begin is [Consumer.begin].
-func (u *Units) begin() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.session == nil || u.session.over() {
-		u.session = newUnitsSession(u)
-	}
-}
-
-func (u *Units) hear(do func(error)) (enough func()) { return u.ends.hear(do) }
+func (u *Units) Start(ctx context.Context) error { return u.sessions.start(ctx) }
 
 // Stop hands over what this peer has and leaves. The context of a handler ends as soon as another
 // peer waits for its unit, at the latest after a settle time and two beats (5 s by default), or
@@ -232,72 +193,26 @@ func (u *Units) hear(do func(error)) (enough func()) { return u.ends.hear(do) }
 // Stop returns after the last handler, so that no handler may call it, with an error if not
 // everything was handed over. A peer that does not run is left alone; [Units.Err] says why it has
 // ended by itself.
-func (u *Units) Stop(ctx context.Context) error {
-	u.mu.Lock()
-	s := u.session
-	u.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	if err := s.stop(ctx); err != nil {
-		return fmt.Errorf("stop units %q: %w", u.name, err)
-	}
-	return nil
-}
+func (u *Units) Stop(ctx context.Context) error { return u.sessions.stop(ctx) }
 
 // Run starts the peer, waits until ctx ends or the peer cannot go on, and stops it. It
 // returns why it could not go on, and what Stop returned. A ctx that has ended before
 // anything started is an orderly stop as well; see [Consumer.Run].
 func (u *Units) Run(ctx context.Context) error {
-	stop := func() error {
+	return u.sessions.run(ctx, func() error {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.StopTimeout())
 		defer cancel()
 		return u.Stop(within)
-	}
-	if err := u.Start(ctx); err != nil {
-		if ctx.Err() != nil { // nothing began; what runs was started by somebody else
-			return stop()
-		}
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return errors.Join(stop(), u.Err())
-	case <-u.Done():
-		return u.Err()
-	}
+	})
 }
 
 // Done is closed when nothing of the current run is left; [Units.Err] says why it ended by
 // itself. Before the first Start it is nil.
-func (u *Units) Done() <-chan struct{} {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.session == nil {
-		return nil
-	}
-	return u.session.done
-}
+func (u *Units) Done() <-chan struct{} { return u.sessions.ended() }
 
 // Err returns why the peer could not go on, with its name, once it has ended. It is nil before
 // that, and after a run that was stopped.
-func (u *Units) Err() error {
-	u.mu.Lock()
-	s := u.session
-	u.mu.Unlock()
-	if s == nil || !s.over() {
-		return nil
-	}
-	return u.failed(s.err)
-}
-
-// failed says whose err is, which is nil after an orderly stop.
-func (u *Units) failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("units %q: %w", u.name, err)
-}
+func (u *Units) Err() error { return u.sessions.failure() }
 
 // View returns the newest view: this peer's index and how many replicas there are. Its
 // Version is 0, and its Index -1, before the first.
@@ -319,10 +234,8 @@ func (u *Units) ValidFor() time.Duration {
 
 // Owned returns the units that are this peer's now, sorted by name.
 func (u *Units) Owned() []Unit {
-	u.mu.Lock()
-	s := u.session
-	u.mu.Unlock()
-	if s == nil {
+	s, ok := u.sessions.now()
+	if !ok {
 		return nil
 	}
 	s.mu.Lock()
@@ -339,24 +252,13 @@ func (u *Units) Owned() []Unit {
 
 // Ready returns nil if the peer is a member, its lease stands, it is well (see
 // UnitsConfig.Health) and it has read the list; otherwise it says what is missing.
-func (u *Units) Ready() error {
-	u.mu.Lock()
-	s := u.session
-	u.mu.Unlock()
-	if s == nil {
-		return fmt.Errorf("units %q: not started", u.name)
-	}
-	if err := s.ready(); err != nil {
-		return fmt.Errorf("units %q: %w", u.name, err)
-	}
-	return nil
-}
+func (u *Units) Ready() error { return u.sessions.ready() }
+
+func (u *Units) runs() life { return &u.sessions }
 
 func (u *Units) share() *Share {
-	u.mu.Lock()
-	s := u.session
-	u.mu.Unlock()
-	if s == nil {
+	s, ok := u.sessions.now()
+	if !ok {
 		return nil
 	}
 	s.mu.Lock()

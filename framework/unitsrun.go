@@ -55,7 +55,13 @@ func newUnitsSession(u *Units) *unitsSession {
 	return s
 }
 
-func (s *unitsSession) over() bool { return closed(s.done) }
+func (s *unitsSession) ended() <-chan struct{} { return s.done }
+
+func (s *unitsSession) failure() error { return s.err }
+
+// stopping reports whether the session was asked to stop, or could not go on and waits for its
+// last handlers.
+func (s *unitsSession) stopping() bool { return s.run.Err() != nil }
 
 func (s *unitsSession) live() {
 	err := s.work()
@@ -71,7 +77,7 @@ func (s *unitsSession) live() {
 		s.err = err
 	}
 	s.u.observe(Stopped{Consumer: s.u.name, Err: errors.Join(s.err, s.left)})
-	s.u.ends.tell(s.u.failed(s.err))
+	s.u.sessions.tell(s.err)
 	close(s.done)
 }
 
@@ -417,9 +423,9 @@ func (s *unitsSession) ready() error {
 	share, listed, troubled := s.share, s.listed, s.troubled
 	s.mu.Unlock()
 	switch {
-	case s.over() && s.err != nil:
+	case closed(s.done) && s.err != nil:
 		return fmt.Errorf("ended: %w", s.err)
-	case s.over():
+	case closed(s.done):
 		return errors.New("stopped")
 	case s.run.Err() != nil:
 		return errors.New("stopping")
