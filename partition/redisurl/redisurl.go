@@ -87,56 +87,68 @@ func (p pool) check() error {
 
 func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 	t, err := parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+	var client redis.UniversalClient
+	if err == nil {
+		client, err = t.open(adjust)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+	}
+	return client, nil
+}
+
+func (t target) open(adjust func(pool)) (redis.UniversalClient, error) {
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // nobody here listens to them
 	const dials = 1                                                            // a call that fails is repeated by those who know what it means
 	switch {
 	case t.sentinel:
 		opt, err := redis.ParseFailoverURL(t.url)
 		if err != nil {
-			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+			return nil, err
 		}
 		if !t.apart { // to go-redis those of the URL are the Sentinels' alone
 			opt.Username, opt.Password = opt.SentinelUsername, opt.SentinelPassword
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries = true, dials
 		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxIdleConns, &opt.MaxActiveConns, &opt.MaxConcurrentDials, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
-		if err := conns.check(); err != nil {
-			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+		if err := t.settle(conns, adjust, opt.TLSConfig); err != nil {
+			return nil, err
 		}
-		adjust(conns)
-		t.secure(opt.TLSConfig)
 		return redis.NewFailoverClient(opt), nil
 	case t.cluster:
 		opt, err := redis.ParseClusterURL(t.url)
 		if err != nil {
-			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+			return nil, err
 		}
 		opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
 		conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxIdleConns, &opt.MaxActiveConns, &opt.MaxConcurrentDials, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
-		if err := conns.check(); err != nil {
-			return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+		if err := t.settle(conns, adjust, opt.TLSConfig); err != nil {
+			return nil, err
 		}
-		adjust(conns)
-		t.secure(opt.TLSConfig)
 		cluster := redis.NewClusterClient(opt)
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(moved{cluster}) })
 		return cluster, nil
 	}
 	opt, err := redis.ParseURL(t.url)
 	if err != nil {
-		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+		return nil, err
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries, opt.MaintNotificationsConfig = true, dials, quiet
 	conns := pool{&opt.PoolSize, &opt.PipelinePoolSize, &opt.MinIdleConns, &opt.MaxIdleConns, &opt.MaxActiveConns, &opt.MaxConcurrentDials, &opt.ConnMaxIdleTime, &opt.ConnMaxLifetime}
+	if err := t.settle(conns, adjust, opt.TLSConfig); err != nil {
+		return nil, err
+	}
+	return redis.NewClient(opt), nil
+}
+
+// settle checks what the URL says of the connections, has adjust change it, and puts what it says of TLS into c.
+func (t target) settle(conns pool, adjust func(pool), c *tls.Config) error {
 	if err := conns.check(); err != nil {
-		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), err)
+		return err
 	}
 	adjust(conns)
-	t.secure(opt.TLSConfig)
-	return redis.NewClient(opt), nil
+	t.secure(c)
+	return nil
 }
 
 // target is a URL as go-redis reads it, and what it leads to.
