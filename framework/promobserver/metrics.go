@@ -66,22 +66,25 @@ func (m *metrics) all() []prometheus.Collector {
 }
 
 // Watch adds c to the consumers that are asked at each scrape for what they hold
-// and whether they are ready.
+// and whether they are ready. It takes the place of one of the same name.
 func (o *Observer) Watch(c *framework.Consumer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !slices.Contains(o.watched, c) { // asked twice, it would spoil every scrape
-		o.watched = append(o.watched, c)
-	}
+	o.watched = with(o.watched, c)
 }
 
 // WatchUnits adds u to the peers of units that are asked at each scrape whether they are ready.
+// It takes the place of one of the same name.
 func (o *Observer) WatchUnits(u *framework.Units) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !slices.Contains(o.seats, u) {
-		o.seats = append(o.seats, u)
-	}
+	o.seats = with(o.seats, u)
+}
+
+// with returns all and m, without a former one of its name: two would spoil every scrape. A scrape
+// under way goes through all as they were.
+func with[M interface{ Name() string }](all []M, m M) []M {
+	return append(slices.DeleteFunc(slices.Clone(all), func(former M) bool { return former.Name() == m.Name() }), m)
 }
 
 // A scraper asks the watched consumers and peers of units.
