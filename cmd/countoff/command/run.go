@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/countoff/countoff/cmd/countoff/seat"
 	"github.com/countoff/countoff/framework"
@@ -40,12 +41,7 @@ var notices = map[string]os.Signal{
 }
 
 func runCommand() *cobra.Command {
-	var name, id, sig, list, notify string
-	var lease, drain time.Duration
-	var health seat.Health
-	var partitions, weight int
-	var tags []string
-	var even bool
+	var run runFlags
 	cmd := &cobra.Command{
 		Use:                   "run --name NAME [flags] -- COMMAND [ARGUMENT...]", // behind the dashes all is the command's
 		DisableFlagsInUseLine: true,
@@ -77,75 +73,109 @@ If the ownership may be over the command gets SIGTERM and soon after SIGKILL, wi
 it has started, also when this program is killed or stands still.`,
 		Example: `  countoff run --name crawler --notify change -- sh -c 'for u in $COUNTOFF_UNITS; do watch-site "$u" & done; wait'`,
 		Args:    cobra.MinimumNArgs(1),
-		RunE: onlyInRedis("units are shared out beside their list", func(cmd *cobra.Command, args []string) error {
-			timing := transition.Timing{Lease: lease, Drain: drain}.WithDefaults()
-			timing.Shutdown = timing.Drain + ending
-			number, known := notices[strings.TrimPrefix(strings.ToUpper(sig), "SIG")]
-			if strings.EqualFold(sig, "none") {
-				number, known = nil, true
-			}
-			errs := []error{partition.CheckName(name), peerFault(id), sharesFault(cmd, partitions)}
-			if !known {
-				errs = append(errs, fmt.Errorf("--signal %q: want HUP, INT, TERM, QUIT or none", sig))
-			}
-			if notify != "leave" && notify != "change" {
-				errs = append(errs, fmt.Errorf("--notify %q: want leave or change", notify))
-			}
-			if lease <= 0 || drain <= 0 {
-				errs = append(errs, fmt.Errorf("--lease %v, --drain %v: want more than 0", lease, drain))
-			} else {
-				errs = append(errs, timing.Validate())
-			}
-			if weight < 1 {
-				errs = append(errs, fmt.Errorf("--weight %d: want at least 1", weight))
-			}
-			errs = append(errs, healthFault(cmd, &health, timing))
-			has, badTag := partition.ParseTags(strings.Join(tags, ","))
-			errs = append(errs, badTag)
-			if _, err := exec.LookPath(args[0]); err != nil {
-				errs = append(errs, err)
-			}
-			raw, err := cmd.Flags().GetString("redis")
-			timeout, errTimeout := cmd.Flags().GetDuration("timeout")
-			client, errOpen := redisurl.Open(raw)
-			if err := errors.Join(append(errs, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen))...); err != nil {
-				if client != nil {
-					err = errors.Join(err, client.Close())
-				}
-				return exit.With(exit.Usage, err)
-			}
-			defer client.Close()
-			reach, done := context.WithTimeout(cmd.Context(), timeout)
-			defer done()
-			if err := redisurl.Reach(reach, client, raw); err != nil {
-				if cmd.Context().Err() != nil { // told to end before it had anything
-					return nil
-				}
-				return exit.With(exit.Unreachable, err)
-			}
-			return holdSeat(cmd, client, unitfx.Config{
-				Source: unitsource.Config{Key: list, Partitions: partitions},
-				Units:  framework.UnitsConfig{Timing: timing, Peer: id, Weight: weight, Tags: has, Even: even},
-			}, seat.Config{Name: name, Command: args, Signal: number, OnChange: notify == "change", Drain: drain, Health: health})
-		}),
+		RunE:    onlyInRedis("units are shared out beside their list", run.run),
 	}
-	f := cmd.Flags()
-	f.StringVar(&name, "name", "", "what the peers share")
-	f.StringVar(&id, "id", "", "peer id: the same gets the same units again (default the host's name, with the process id or the beginning of the session if that is taken)")
-	f.StringVar(&list, "units", "", "key of the list of units (default {NAME}:units)")
-	f.StringVar(&sig, "signal", "HUP", "what the command is sent when a unit leaves: HUP, INT, TERM, QUIT or none")
-	f.StringVar(&notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")
-	f.DurationVar(&drain, "drain", 25*time.Second, "how long the command may take to release a unit, and in all at the end, before it is ended")
-	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
-	f.IntVar(&partitions, "partitions", 0, "shares that the units are granted in; the same for all peers of NAME (default what stands under NAME, else 256)")
-	f.IntVar(&weight, "weight", 1, "share of the units relative to the other peers")
-	f.StringSliceVar(&tags, "tags", nil, "what this peer has, as in gpu,eu: units that ask for tags go to peers that have them (countoff require)")
-	f.BoolVar(&even, "even", false, "share units out evenly, to one, though one that comes or goes may move another; the same for all peers of NAME")
-	f.StringVar(&health.Command, "health", "", "shell command that ends with 0 while this peer is well, as in 'test -w /data'; one that is not gives its units away and keeps its seat")
-	f.DurationVar(&health.Every, "health-interval", 0, "pause between two runs of it (default a fifth of the lease)")
-	f.DurationVar(&health.Timeout, "health-timeout", 5*time.Second, "how long a run may take; longer is not well")
+	run.add(cmd.Flags())
 	_ = cmd.MarkFlagRequired("name")
 	return cmd
+}
+
+// runFlags are what countoff run was told.
+type runFlags struct {
+	name, id, signal, list, notify string
+	lease, drain                   time.Duration
+	health                         seat.Health
+	partitions, weight             int
+	tags                           []string
+	even                           bool
+}
+
+func (r *runFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&r.name, "name", "", "what the peers share")
+	f.StringVar(&r.id, "id", "", "peer id: the same gets the same units again (default the host's name, with the process id or the beginning of the session if that is taken)")
+	f.StringVar(&r.list, "units", "", "key of the list of units (default {NAME}:units)")
+	f.StringVar(&r.signal, "signal", "HUP", "what the command is sent when a unit leaves: HUP, INT, TERM, QUIT or none")
+	f.StringVar(&r.notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")
+	f.DurationVar(&r.drain, "drain", 25*time.Second, "how long the command may take to release a unit, and in all at the end, before it is ended")
+	f.DurationVar(&r.lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
+	f.IntVar(&r.partitions, "partitions", 0, "shares that the units are granted in; the same for all peers of NAME (default what stands under NAME, else 256)")
+	f.IntVar(&r.weight, "weight", 1, "share of the units relative to the other peers")
+	f.StringSliceVar(&r.tags, "tags", nil, "what this peer has, as in gpu,eu: units that ask for tags go to peers that have them (countoff require)")
+	f.BoolVar(&r.even, "even", false, "share units out evenly, to one, though one that comes or goes may move another; the same for all peers of NAME")
+	f.StringVar(&r.health.Command, "health", "", "shell command that ends with 0 while this peer is well, as in 'test -w /data'; one that is not gives its units away and keeps its seat")
+	f.DurationVar(&r.health.Every, "health-interval", 0, "pause between two runs of it (default a fifth of the lease)")
+	f.DurationVar(&r.health.Timeout, "health-timeout", 5*time.Second, "how long a run may take; longer is not well")
+}
+
+// timing is that of the peer: in a stop the command may take as long as to release a unit, and be ended then.
+func (r *runFlags) timing() transition.Timing {
+	t := transition.Timing{Lease: r.lease, Drain: r.drain}.WithDefaults()
+	t.Shutdown = t.Drain + ending
+	return t
+}
+
+// notice is the signal that says that a unit leaves; nil: none. Not ok: there is no such signal.
+func (r *runFlags) notice() (number os.Signal, ok bool) {
+	if strings.EqualFold(r.signal, "none") {
+		return nil, true
+	}
+	number, ok = notices[strings.TrimPrefix(strings.ToUpper(r.signal), "SIG")]
+	return number, ok
+}
+
+// has is what --tags says that this peer has.
+func (r *runFlags) has() (partition.Tags, error) {
+	return partition.ParseTags(strings.Join(r.tags, ","))
+}
+
+// fault says all that is wrong with the flags, and with the command. It fills in what was not said of health.
+func (r *runFlags) fault(cmd *cobra.Command, args []string) error {
+	errs := []error{partition.CheckName(r.name), peerFault(r.id), sharesFault(cmd, r.partitions)}
+	if _, ok := r.notice(); !ok {
+		errs = append(errs, fmt.Errorf("--signal %q: want HUP, INT, TERM, QUIT or none", r.signal))
+	}
+	if r.notify != "leave" && r.notify != "change" {
+		errs = append(errs, fmt.Errorf("--notify %q: want leave or change", r.notify))
+	}
+	if r.lease <= 0 || r.drain <= 0 {
+		errs = append(errs, fmt.Errorf("--lease %v, --drain %v: want more than 0", r.lease, r.drain))
+	} else {
+		errs = append(errs, r.timing().Validate())
+	}
+	if r.weight < 1 {
+		errs = append(errs, fmt.Errorf("--weight %d: want at least 1", r.weight))
+	}
+	_, badTag := r.has()
+	_, noCommand := exec.LookPath(args[0])
+	return errors.Join(append(errs, healthFault(cmd, &r.health, r.timing()), badTag, noCommand)...)
+}
+
+func (r *runFlags) run(cmd *cobra.Command, args []string) error {
+	fault := r.fault(cmd, args)
+	raw, err := cmd.Flags().GetString("redis")
+	timeout, errTimeout := cmd.Flags().GetDuration("timeout")
+	client, errOpen := redisurl.Open(raw)
+	if err := errors.Join(fault, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen)); err != nil {
+		if client != nil {
+			err = errors.Join(err, client.Close())
+		}
+		return exit.With(exit.Usage, err)
+	}
+	defer client.Close()
+	reach, done := context.WithTimeout(cmd.Context(), timeout)
+	defer done()
+	if err := redisurl.Reach(reach, client, raw); err != nil {
+		if cmd.Context().Err() != nil { // told to end before it had anything
+			return nil
+		}
+		return exit.With(exit.Unreachable, err)
+	}
+	number, _ := r.notice()
+	tags, _ := r.has()
+	return holdSeat(cmd, client, unitfx.Config{
+		Source: unitsource.Config{Key: r.list, Partitions: r.partitions},
+		Units:  framework.UnitsConfig{Timing: r.timing(), Peer: r.id, Weight: r.weight, Tags: tags, Even: r.even},
+	}, seat.Config{Name: r.name, Command: args, Signal: number, OnChange: r.notify == "change", Drain: r.drain, Health: r.health})
 }
 
 // healthFault says what is wrong with the flags of the health command, and fills in what
