@@ -121,45 +121,51 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 	var all sync.WaitGroup
 	all.Go(func() { c.input.write(in) })
 	all.Go(func() { c.orders.write(control) })
-	all.Go(func() {
-		listen(answers, func(text string) {
-			switch said, why, _ := strings.Cut(text, ": "); said {
-			case saidNoStart:
-				c.failed = fmt.Errorf("%w: %s", ErrStart, why)
-			case saidNotNow:
-				c.failed = fmt.Errorf("%w: %s", errNotNow, why)
-			case saidEnded:
-				c.mu.Lock()
-				c.guarded = true
-				c.mu.Unlock()
-			default:
-				heard(c, text)
-			}
-		})
-	})
+	all.Go(func() { listen(answers, func(text string) { c.hear(text, heard) }) })
 	go func() {
-		err := c.cmd.Wait()
-		// Whatever the command has left behind is not to go on.
-		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
-		c.mu.Lock()
-		c.last.Stop()
-		c.last = nil
-		c.mu.Unlock()
-		c.input.close()
-		c.orders.close()
-		in.Close() // frees the writer, if nobody reads
-		control.Close()
-		_ = answers.SetReadDeadline(time.Now().Add(time.Second)) // it ends by itself, unless somebody has left the group
-		all.Wait()
-		answers.Close()
-		c.code = c.cmd.ProcessState.ExitCode()
-		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
-			c.failed = err
-		}
+		c.wait(in, control, answers, &all)
 		close(c.ended)
 	}()
 	return c, nil
+}
+
+// hear takes in a line that the guard has written, and passes on one of the command's.
+func (c *child) hear(text string, heard func(*child, string)) {
+	switch said, why, _ := strings.Cut(text, ": "); said {
+	case saidNoStart:
+		c.failed = fmt.Errorf("%w: %s", ErrStart, why)
+	case saidNotNow:
+		c.failed = fmt.Errorf("%w: %s", errNotNow, why)
+	case saidEnded:
+		c.mu.Lock()
+		c.guarded = true
+		c.mu.Unlock()
+	default:
+		heard(c, text)
+	}
+}
+
+// wait waits for the end of the guard, then for that of all who use its pipes, and closes these.
+func (c *child) wait(in, control, answers *os.File, all *sync.WaitGroup) {
+	err := c.cmd.Wait()
+	// Whatever the command has left behind is not to go on.
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+	c.mu.Lock()
+	c.last.Stop()
+	c.last = nil
+	c.mu.Unlock()
+	c.input.close()
+	c.orders.close()
+	in.Close() // frees the writer, if nobody reads
+	control.Close()
+	_ = answers.SetReadDeadline(time.Now().Add(time.Second)) // it ends by itself, unless somebody has left the group
+	all.Wait()
+	answers.Close()
+	c.code = c.cmd.ProcessState.ExitCode()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		c.failed = err
+	}
 }
 
 // mostLine is more than any answer is long: a word, a token and a unit.
