@@ -229,37 +229,31 @@ type opened struct {
 
 // Open starts the ownership g. See [sources.Source].
 func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
-	fail := func(err error) (sources.Stream, error) {
-		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
-			return nil, fenced
-		}
-		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
-	}
-	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
-		return fail(fmt.Errorf("the token %v is not of the grant's epoch", tok))
-	}
+	return logstream.Open(g, tok, func() (sources.Stream, error) {
+		st, err := s.open(ctx, g, tok)
+		return st, redisconfig.Explain(err)
+	})
+}
+
+func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 	layout, err := s.Layout(ctx)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if g.ID.IsUnit() {
-		r, err := s.openRouter(ctx, g, tok, layout)
-		if err != nil {
-			return fail(err)
-		}
-		return r, nil
+		return s.openRouter(ctx, g, tok, layout)
 	}
 	if g.ID < 0 || int(g.ID) >= layout.Total {
-		return fail(fmt.Errorf("%s has %d partitions", s.name, layout.Total))
+		return nil, fmt.Errorf("%s has %d partitions", s.name, layout.Total)
 	}
 	queue := s.queue(g.ID)
 	o, err := s.install(ctx, keysOf(queue), g, tok)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	st := newStream(s, g, tok, queue, o)
 	if err := s.start(ctx, st, layout); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	return st, nil
 }

@@ -182,20 +182,10 @@ func (s *Source) grown(id partition.ID) bool {
 
 // Open starts the ownership g. See [sources.Source].
 func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
-	st, err := s.open(ctx, g, tok)
-	if err == nil {
-		return st, nil
-	}
-	if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
-		return nil, fenced
-	}
-	return nil, &sources.Error{Op: "open", Grant: g, Err: err}
+	return logstream.Open(g, tok, func() (sources.Stream, error) { return s.open(ctx, g, tok) })
 }
 
 func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Token) (*stream, error) {
-	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
-		return nil, fmt.Errorf("the token %v is not of the grant's epoch", tok)
-	}
 	if !s.has(g.ID) {
 		total, err := s.look(ctx)
 		if err != nil {

@@ -133,28 +133,22 @@ func (s *Source) Layout(ctx context.Context) (partition.Config, error) {
 
 // Open starts the ownership g. See [sources.Source].
 func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
-	fail := func(err error) (sources.Stream, error) {
-		if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
-			return nil, fenced
-		}
-		return nil, &sources.Error{Op: "open", Grant: g, Err: redisconfig.Explain(err)}
-	}
-	if tok.Epoch != g.Epoch || tok.Epoch == 0 {
-		return fail(fmt.Errorf("the token %v is not of the grant's epoch", tok))
-	}
+	return logstream.Open(g, tok, func() (sources.Stream, error) {
+		st, err := s.open(ctx, g, tok)
+		return st, redisconfig.Explain(err)
+	})
+}
+
+func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 	layout, err := s.Layout(ctx)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if g.ID.IsUnit() {
-		st, err := openIngress(ctx, s, layout, g, tok)
-		if err != nil {
-			return fail(err)
-		}
-		return st, nil
+		return openIngress(ctx, s, layout, g, tok)
 	}
 	if g.ID < 0 || int(g.ID) >= layout.Total {
-		return fail(fmt.Errorf("%s has %d partitions", s.name, layout.Total))
+		return nil, fmt.Errorf("%s has %d partitions", s.name, layout.Total)
 	}
 	keys := KeysOf(s.name, g.ID)
 	log := redisprogress.New(s.client, keys.Keys, g, tok)
@@ -163,7 +157,7 @@ func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 		err = s.buryCrashed(ctx, g, keys, log, &o)
 	}
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	return newStream(s, g, tok, keys, log, o, layout), nil
 }
