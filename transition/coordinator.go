@@ -382,10 +382,11 @@ func (c *Coordinator) loop(ctx, inner context.Context) {
 	}
 }
 
-// looksWithin returns how long the clock need not be looked at. A tick that finds the tenant
-// idle lets it be, until Attend is called: so who has a little to do all the time is left
-// alone once in a glance at most. Resting is set before the tenant is asked: it is idle, or
-// finds resting set when it no longer is.
+// looksWithin returns how long the clock need not be looked at: for ever after a tick that finds
+// the tenant idle, as Attend ends that, else a glance. Only ticks ask the tenant, so that one with
+// a little to do now and then does not go to rest, and is not woken, more than once in a glance.
+// resting is set before the tenant is asked. If it begins something just then, either it says that
+// it is not idle, or its Attend finds resting set.
 func (c *Coordinator) looksWithin(ticked bool) time.Duration {
 	tenant, ok := c.cfg.Tenant.(Idler)
 	if !ok || !ticked && !c.resting.Load() {
