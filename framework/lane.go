@@ -231,17 +231,17 @@ func (l *lane) quiet() (lost bool) {
 	return l.phase.lost
 }
 
-// until waits until what is asks is so. The caller holds the pool's lock, as is does.
-func (l *lane) until(is func() bool) {
-	for !is() {
+// until waits until done returns true. The caller holds the pool's lock, under which done is asked.
+func (l *lane) until(done func() bool) {
+	for !done() {
 		l.pool.mu.Unlock()
 		<-l.wake
 		l.pool.mu.Lock()
 	}
 }
 
-// ended reports whether nothing is left but to close: somebody has asked for it, no
-// handler runs, and no settler exists, which is so as long as anything is unsettled.
+// ended reports whether nothing is left but to close: somebody has asked for it, no handler
+// runs, and there is no settler, as there is one for as long as anything is unsettled.
 func (l *lane) ended() bool {
 	return l.phase.drained != nil && l.book.active == 0 && !l.sheet.settling
 }

@@ -202,9 +202,10 @@ func (c *Coordinator) index(ctx context.Context) {
 	c.mailbox.put(mail{event: machine.Stop{}, fatal: fmt.Errorf("the indexer cannot go on: %w", err)})
 }
 
-// A sieve takes what asks for tags out of views. A view waits for no call but the first, and
-// for no other goroutine: one that takes a wish back must not come after what a peer that
-// was stopped asks for by the old one.
+// A sieve takes what asks for tags out of views. The first view waits until it is known what
+// does; each other is passed on at once by who brings it. If another goroutine were to do so, a
+// peer that was stopped could ask, once it goes on, by an old view for what the newest has taken
+// from it.
 type sieve struct {
 	put func(partition.View)
 
