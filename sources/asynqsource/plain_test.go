@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -104,30 +106,89 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 	}
 }
 
-// A server of the peers of another name is no plain one, and nobody is told to run beside it.
+// A server of the peers of another name is no plain one, and nobody is told to run beside it. Peers whose
+// handlers are the framework's are seen as well.
 func TestPeersOfAnotherNameAreNoPlainServer(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	queue := s.name + "-shared"
-	other := &store{UniversalClient: s.UniversalClient, name: redistest.Name(t) + "-other"}
-	theirs := other.run(t, Config{Queues: []string{queue}}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{})
-	o := theirs.serve(0, 1)
-	s.listed(t, queue, true)
+	for _, of := range []string{"asynq", "the framework"} {
+		t.Run("handlers of "+of, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			queue := s.name + "-shared"
+			other := &store{UniversalClient: s.UniversalClient, name: redistest.Name(t) + "-other"}
+			var stop func()
+			if of == "asynq" {
+				theirs := other.run(t, Config{Queues: []string{queue}}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{})
+				stop = theirs.serve(0, 1).stop
+			} else {
+				theirs, _, _ := other.peer(t, Config{Queues: []string{queue}})
+				st := other.open(t, theirs, 0, 1)
+				stop = func() {
+					if err := st.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			s.listed(t, queue, true)
 
-	src, _, _ := s.peer(t, Config{Queues: []string{queue}})
-	_, err := src.Layout(t.Context())
-	var plain *PlainError
-	if !errors.As(err, &plain) || plain.Plain.Peer != other.name {
-		t.Fatalf("beside the peers of another name it says %v", err)
+			src, _, _ := s.peer(t, Config{Queues: []string{queue}})
+			_, err := src.Layout(t.Context())
+			var plain *PlainError
+			if !errors.As(err, &plain) || plain.Plain.Peer != other.name {
+				t.Fatalf("beside the peers of another name it says %v", err)
+			}
+			if says := err.Error(); !strings.Contains(says, fmt.Sprintf("queue %q is consumed by the peers of the name %s (host ", queue, other.name)) ||
+				strings.Contains(says, string(Alarm)) || strings.Contains(says, "a plain asynq.Server") {
+				t.Errorf("it says %s", says)
+			}
+			stop()
+			s.listed(t, queue, false)
+			if _, err := src.Layout(t.Context()); err != nil {
+				t.Errorf("they are gone, and it says %v", err)
+			}
+		})
 	}
-	if says := err.Error(); !strings.Contains(says, fmt.Sprintf("queue %q is consumed by the peers of the name %s (host ", queue, other.name)) ||
-		strings.Contains(says, string(Alarm)) || strings.Contains(says, "a plain asynq.Server") {
-		t.Errorf("it says %s", says)
+}
+
+// asynq's tools see peers whose handlers are the framework's as they see asynq's servers, and for no longer.
+func TestPeersOfTheFrameworkAreListed(t *testing.T) {
+	s := newStore(t)
+	before := time.Now()
+	src, _, _ := s.peer(t, Config{Partitions: 2, Ingress: []string{s.name + "-in"}})
+	st := s.open(t, src, 1, 1)
+	find := func() (found []*asynq.ServerInfo) {
+		t.Helper()
+		servers, err := s.inspector().Servers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, server := range servers {
+			if server.Queues[queuestat.Mark(s.name)] > 0 {
+				found = append(found, server)
+			}
+		}
+		return found
 	}
-	o.stop()
-	s.listed(t, queue, false)
-	if _, err := src.Layout(t.Context()); err != nil {
-		t.Errorf("they are gone, and it says %v", err)
+	until(t, "it is listed", func() bool { return len(find()) == 1 })
+	got := find()[0]
+	host, _ := os.Hostname()
+	want := map[string]int{QueueOf(s.name, 0): 1, QueueOf(s.name, 1): 1, s.name + "-in": 1, queuestat.Mark(s.name): 1}
+	if !maps.Equal(got.Queues, want) || got.Host != host || got.PID != os.Getpid() || got.Status != "active" ||
+		got.Started.Before(before) || got.Started.After(time.Now()) || len(got.ActiveWorkers) > 0 {
+		t.Errorf("listed is %+v", got)
+	}
+	key := fmt.Sprintf("asynq:servers:{%s:%d:%s}", got.Host, got.PID, got.ID)
+	if left := s.PTTL(t.Context(), key).Val(); left <= 0 || left > listedFor {
+		t.Errorf("one that is killed would be listed for %v", left)
+	}
+	if until := s.ZScore(t.Context(), queuestat.AllServers, key).Val(); until < float64(before.Unix()) || until > float64(time.Now().Add(listedFor).Unix()) {
+		t.Errorf("one that is killed would be listed until %v", until)
+	}
+	if err := st.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Exists(t.Context(), key).Val() > 0 || s.ZScore(t.Context(), queuestat.AllServers, key).Err() == nil {
+		t.Error("it has closed, and is listed")
 	}
 }
 

@@ -294,8 +294,8 @@ func (s *Source) install(ctx context.Context, k keys, g partition.Grant, tok par
 	return o, nil
 }
 
-// enter makes st the stream of its queue. With the first one come the engine's server
-// and the watch for plain servers.
+// enter makes st the stream of its queue. With the first one come the engine's server, or that the
+// peer is listed as one, and the watch for plain servers.
 func (s *Source) enter(st *stream, total int) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -310,6 +310,7 @@ func (s *Source) enter(st *stream, total int) error {
 	s.guard = cancel
 	s.guards.Go(func() { s.watch(ctx, total) })
 	if engine == nil {
+		s.guards.Go(func() { s.list(ctx, total) })
 		return nil
 	}
 	return engine.start(s.queues(total))
