@@ -252,3 +252,20 @@ func TestEachWordOfARunWaitsForItsHandler(t *testing.T) {
 		}
 	})
 }
+
+// What asynq says of one that it has twice is no word on the run that the other is, whoever is first.
+func TestOneThatDidNotRunSaysNothing(t *testing.T) {
+	for _, k := range []kind{kindRetry, kindArchive} {
+		e := &Engine{runs: make(map[runKey]*run)}
+		r := &run{key: runKey{"q", "1"}, verdict: make(chan struct{})}
+		e.runs[r.key] = r
+		e.settle("q", &native{kind: k, args: []any{"1", appendText(nil, fieldError, errTwice.Error())}})
+		if r.settled {
+			t.Errorf("it is kind %d", k)
+		}
+		e.settle("q", &native{kind: k, args: []any{"1", appendText(nil, fieldError, "no")}})
+		if !r.settled {
+			t.Errorf("another error, and it is no kind %d", k)
+		}
+	}
+}

@@ -35,19 +35,24 @@ func (n *native) message() string {
 	return ""
 }
 
-// panicked is the error of a handler that panicked. The panic goes through to asynq, which
-// alone says what it was and where it came from.
-func (n *native) panicked() error {
-	if n == nil {
-		return errPanic
-	}
-	text := ""
+// reason is the error in the task's message.
+func (n *native) reason() (text string) {
 	_ = wire.Fields(n.message(), func(field int, _ uint64, s string) error { // what cannot be read says nothing
 		if field == fieldError {
 			text = s
 		}
 		return nil
 	})
+	return text
+}
+
+// panicked is the error of a handler that panicked. The panic goes through to asynq, which
+// alone says what it was and where it came from.
+func (n *native) panicked() error {
+	if n == nil {
+		return errPanic
+	}
+	text := n.reason()
 	if !strings.HasPrefix(text, "panic") { // said before it panicked, because its time was over
 		return errPanic
 	}

@@ -224,6 +224,40 @@ func TestWhatAsynqDoesNotStart(t *testing.T) {
 	}
 }
 
+// asynq has a task twice where it did not start it in time, and it came again: one of the two runs it, and
+// what is said of the other, which does not, is no verdict on the run.
+func TestWhatAsynqHasTwice(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	refused, inside, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error {
+		close(inside)
+		<-release
+		return nil
+	})
+	e.stop()
+	e.cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
+		if !errors.Is(err, errTwice) {
+			t.Errorf("asynq hears of %v", err)
+		}
+		close(refused)
+	})
+	if err := e.start(e.source.queues(4)); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t.Context(), t, e, st, task)
+	e.offers <- r
+	<-inside
+	e.offers <- r
+	<-refused
+	close(release)
+	<-r.verdict
+	e.leave(r)
+	if err := r.outcome(); err != nil {
+		t.Errorf("it has run, and the verdict is %v", err)
+	}
+}
+
 // What asynq says of a task has the headers that the task had, also where asynq knows none.
 func TestWhatIsSaidHasTheHeaders(t *testing.T) {
 	s := newStore(t)
