@@ -57,8 +57,8 @@ func (s *stream) settled(t *trip, now time.Time) {
 	answered := s.Log.Answered()
 	s.Log.Apply(r, progress.Answer{Status: progress.Admitted, Before: r.Before, Base: r.Base, Writes: t.number, Gate: everything})
 	for i, v := range r.Others {
-		it, c := s.items[v.Position], &t.content[i]
-		if v.Outcome == progress.Requeue && it != nil {
+		c := &t.content[i]
+		if v.Outcome == progress.Requeue {
 			if due := now.Add(c.delay); due.Before(s.look) { // it comes back then
 				s.look = due
 			}

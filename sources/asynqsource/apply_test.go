@@ -121,6 +121,22 @@ func TestWhenToLookAgain(t *testing.T) {
 	}
 }
 
+// In asynq's words a queue is at its end when fewer tasks came than were asked for: else it is asked at once.
+func TestTheEndInAsynqsWords(t *testing.T) {
+	for most, atEnd := range map[int]bool{1: false, 2: true} {
+		st := bare()
+		one := redis.NewCmdResult(string(appendText(nil, fieldID, "a")), nil)
+		none := redis.NewCmdResult(nil, redis.Nil)
+		r := &trip{head: answer(1), taken: answer(1, -2, 0), most: most, single: []*redis.Cmd{one, none}[:most], pasts: []string{""}}
+		if err := st.apply(r); err != nil {
+			t.Fatal(err)
+		}
+		if st.atEnd != atEnd || len(st.items) != 1 {
+			t.Errorf("of %d tasks came %d, and it is at the end: %v", most, len(st.items), st.atEnd)
+		}
+	}
+}
+
 // A task that gives way is forgotten with its verdict, and is looked for when it comes back. What
 // is retried stays.
 func TestWhatGivesWayComesBack(t *testing.T) {
@@ -132,19 +148,21 @@ func TestWhatGivesWayComesBack(t *testing.T) {
 		look   time.Duration
 		atEnd  bool
 		open   bool
+		more   bool // waited before
 	}{
-		{"at once", progress.Requeue, nil, 0, 0, false, false},
-		{"soon", progress.Requeue, nil, time.Second, time.Second, true, false},
-		{"late", progress.Requeue, nil, time.Hour, time.Minute, true, false},
-		{"in asynq's words", progress.Requeue, &native{}, time.Second, time.Second, true, false},
-		{"retried", progress.Retry, nil, time.Second, time.Minute, true, true},
-		{"dead", progress.Dead, nil, 0, time.Minute, true, false},
-		{"done", progress.Done, nil, 0, time.Minute, true, false},
+		{"at once", progress.Requeue, nil, 0, 0, false, false, false},
+		{"soon", progress.Requeue, nil, time.Second, time.Second, true, false, false},
+		{"soon, and others wait", progress.Requeue, nil, time.Second, time.Second, false, false, true},
+		{"late", progress.Requeue, nil, time.Hour, time.Minute, true, false, false},
+		{"in asynq's words", progress.Requeue, &native{}, time.Second, time.Second, true, false, false},
+		{"retried", progress.Retry, nil, time.Second, time.Minute, true, true, false},
+		{"dead", progress.Dead, nil, 0, time.Minute, true, false, false},
+		{"done", progress.Done, nil, 0, time.Minute, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st := bare()
 			began := time.Now()
-			st.look, st.atEnd = began.Add(time.Minute), true
+			st.look, st.atEnd = began.Add(time.Minute), !c.more
 			st.Log.Add(0, 0)
 			st.Log.Named(0)
 			st.items[0], st.open["a"] = &item{id: "a", crashes: 1}, 0

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -253,19 +254,100 @@ func TestEachWordOfARunWaitsForItsHandler(t *testing.T) {
 	})
 }
 
-// What asynq says of one that it has twice is no word on the run that the other is, whoever is first.
+// What asynq says of one that it has twice is no word on the run that the other is, whoever is first; nor
+// is what it says of a run that nobody waits for, or a second time.
 func TestOneThatDidNotRunSaysNothing(t *testing.T) {
 	for _, k := range []kind{kindRetry, kindArchive} {
 		e := &Engine{runs: make(map[runKey]*run)}
+		says := func(id, reason string) *native {
+			n := &native{kind: k, args: []any{id, appendText(nil, fieldError, reason)}}
+			e.settle("q", n)
+			return n
+		}
 		r := &run{key: runKey{"q", "1"}, verdict: make(chan struct{})}
 		e.runs[r.key] = r
-		e.settle("q", &native{kind: k, args: []any{"1", appendText(nil, fieldError, errTwice.Error())}})
+		says("1", errTwice.Error())
+		says("2", "no")
 		if r.settled {
 			t.Errorf("it is kind %d", k)
 		}
-		e.settle("q", &native{kind: k, args: []any{"1", appendText(nil, fieldError, "no")}})
-		if !r.settled {
-			t.Errorf("another error, and it is no kind %d", k)
+		n := says("1", "no")
+		says("1", "once more")
+		if !r.settled || r.native != n {
+			t.Errorf("another error, and it is not the first kind %d", k)
 		}
 	}
+}
+
+// asynq starts nothing that nobody waits for, as what was taken back.
+func TestWhatNobodyWaitsForIsNotStarted(t *testing.T) {
+	t.Parallel()
+	e := &Engine{runs: make(map[runKey]*run)}
+	for name, r := range map[string]*run{"unknown": nil, "settled": {settled: true}, "started": {started: true}} {
+		if r != nil {
+			e.runs[runKey{}] = r
+		}
+		if err := e.process(t.Context(), nil); !errors.Is(err, errTwice) {
+			t.Errorf("one that is %s: %v", name, err)
+		}
+		delete(e.runs, runKey{})
+	}
+}
+
+// A run that goes on for long, waits for asynq, or has a verdict is left alone; one that asynq took and
+// does not start is taken back.
+func TestWhatIsSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{runs: make(map[runKey]*run), offers: make(chan *run), quit: make(chan struct{})}
+		add := func(id string) *run {
+			r := &run{key: runKey{"q", id}, verdict: make(chan struct{})}
+			e.runs[r.key] = r
+			return r
+		}
+		taken, runs, over := add("taken"), add("runs"), add("over")
+		waits := add("waits")
+		runs.started, runs.handed = true, time.Now()
+		over.started, over.ended = true, time.Now()
+		over.conclude(&native{kind: kindDone})
+		go func() { e.offers <- taken }()
+		if _, err := e.next(); err != nil {
+			t.Fatal(err)
+		}
+		go e.sweep(e.quit)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		close(e.quit)
+		if !taken.settled || !taken.native.is(kindRequeue) {
+			t.Errorf("asynq took it and did not start it, and it is taken back: %v", taken.settled)
+		}
+		if runs.settled || waits.settled || !over.native.is(kindDone) {
+			t.Errorf("the one that runs has a verdict: %v, so has the one that waits: %v, that of the third is kind %d",
+				runs.settled, waits.settled, over.native.kind)
+		}
+	})
+}
+
+// Whatever the server was to run at once, what the consumer starts is started.
+func TestTheConsumerSaysHowManyRun(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	inside := make(chan struct{})
+	p := s.run(t, Config{}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		select {
+		case inside <- struct{}{}:
+		case <-inside:
+		case <-time.After(wait):
+			t.Error("one waits for the other")
+		}
+		return nil
+	}), asynq.Config{Concurrency: 1})
+	for range 2 {
+		s.enqueue(t, 0, asynq.NewTask("t", nil))
+	}
+	o := p.serve(0, 1)
+	defer o.stop()
+	until(t, "both are done", func() bool {
+		info, err := s.inspector().GetQueueInfo(QueueOf(s.name, 0))
+		return err == nil && info.Size == 0
+	})
 }

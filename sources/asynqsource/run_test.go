@@ -196,6 +196,64 @@ func TestWhatIsTakenAwayBeforeTheStart(t *testing.T) {
 	}
 }
 
+// What became of a run is what asynq says, if it says something, and else follows from how the run ended.
+func TestWhatBecomesOfARun(t *testing.T) {
+	s := newStore(t)
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return nil })
+	later := []any{"0", []byte(nil), time.Now().Add(time.Hour).Unix()}
+	for _, c := range []struct {
+		name  string
+		ended bool // from outside
+		err   error
+		said  *native
+		want  sources.Outcome
+		after time.Duration // about
+		kept  kind          // of what asynq said
+	}{
+		{"done", false, nil, &native{kind: kindDone}, sources.Done, 0, kindDone},
+		{"done all the same", true, nil, &native{kind: kindDone}, sources.Done, 0, kindDone},
+		{"revoked all the same", true, asynq.RevokeTask, &native{kind: kindDone}, sources.Done, 0, kindDone},
+		{"panicked", false, errPanic, &native{kind: kindRetry, args: later}, sources.Retry, time.Hour, kindRetry},
+		{"panicked because it was ended, and nothing is said", true, errPanic, nil, sources.Retry, 0, kindRequeue},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(t.Context())
+			defer end(nil)
+			r := begin(ctx, t, e, st, task)
+			defer e.leave(r)
+			if c.ended {
+				end(errLost)
+			}
+			r.err, r.native = c.err, c.said
+			err := r.outcome()
+			o, after := sources.Asked(err)
+			if err == nil {
+				o = sources.Done
+			}
+			if o != c.want || after > c.after || after < c.after-time.Minute || !st.items[int64(task.Receipt)].native.is(c.kept) {
+				t.Errorf("the outcome is %v after %v: %v", o, after, err)
+			}
+		})
+	}
+}
+
+// A run for which the server stops is no failure, and nothing of it is left.
+func TestARunForWhichTheServerStops(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return nil })
+	e.stop()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	err := e.Handle(ctx, task)
+	if o, after := sources.Asked(err); o != sources.Retry || after != 0 || !errors.Is(err, errClosing) || e.find(st.queue, task.ID) != nil {
+		t.Errorf("the verdict is %v, and it is under way: %v", err, e.find(st.queue, task.ID) != nil)
+	}
+	if err := e.start(e.source.queues(4)); err != nil { // for the stream, which stops it
+		t.Fatal(err)
+	}
+}
+
 // asynq does not start what it cannot read, and says so to nobody: the task stays as it is,
 // and its key goes on.
 func TestWhatAsynqDoesNotStart(t *testing.T) {
