@@ -54,7 +54,8 @@ type run struct {
 	handed   time.Time     // when asynq took it
 	started  bool          // the handler was called
 	returned chan struct{} // closed when the handler has returned; made by who waits
-	ended    time.Time     // when it returned
+	ended    time.Time     // when it returned, or the caller was told of its error after that
+	telling  int           // how often the caller is being told
 	err      error         // ... and with what
 	verdict  chan struct{} // closed when there is one
 	settled  bool
@@ -147,9 +148,7 @@ func (e *Engine) start(queues []string) error {
 	cfg.TaskCheckInterval = time.Millisecond
 	cfg.ShutdownTimeout = time.Hour // nothing runs when it is shut down
 	cfg.Concurrency = mostRuns      // nothing must wait between the consumer's question and the start
-	if cfg.GroupAggregator != nil {
-		cfg.GroupAggregator = asynq.GroupAggregatorFunc(e.aggregate)
-	}
+	e.hook(&cfg)
 	quit := make(chan struct{})
 	server := asynq.NewServerFromRedisClient(&view{UniversalClient: e.source.client, source: e.source, engine: e}, cfg)
 	e.mu.Lock()
@@ -383,7 +382,7 @@ func (e *Engine) sweep(quit chan struct{}) {
 		e.mu.Lock()
 		for _, r := range e.runs {
 			switch {
-			case r.settled:
+			case r.settled || r.telling > 0:
 			case !r.ended.IsZero() && now.Sub(r.ended) > dropTime:
 				r.conclude(nil)
 			case !r.started && !r.handed.IsZero() && now.Sub(r.handed) > startTime:
@@ -437,11 +436,8 @@ func (r *run) unsaid(err error) error {
 	if m.retried >= m.most {
 		return &sources.DeadError{Err: err}
 	}
-	delay := r.stream.source.engine.cfg.RetryDelayFunc
-	if delay == nil {
-		delay = asynq.DefaultRetryDelayFunc
-	}
-	return &sources.RetryError{After: max(0, delay(m.retried, err, asynq.NewTask(m.typ, m.payload))), Err: err, Counted: true}
+	delay := r.stream.source.engine.retryDelay(m.retried, err, asynq.NewTask(m.typ, m.payload))
+	return &sources.RetryError{After: max(0, delay), Err: err, Counted: true}
 }
 
 // again is the verdict on a run that does not count: the task stays as it is.

@@ -294,8 +294,8 @@ func TestWhatNobodyWaitsForIsNotStarted(t *testing.T) {
 	}
 }
 
-// A run that goes on for long, waits for asynq, or has a verdict is left alone; one that asynq took and
-// does not start is taken back.
+// A run that goes on for long, waits for asynq, has a verdict or will have one is left alone; one that asynq
+// took and does not start is taken back.
 func TestWhatIsSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{runs: make(map[runKey]*run), offers: make(chan *run), quit: make(chan struct{})}
@@ -304,9 +304,13 @@ func TestWhatIsSwept(t *testing.T) {
 			e.runs[r.key] = r
 			return r
 		}
-		taken, runs, over := add("taken"), add("runs"), add("over")
-		waits := add("waits")
-		runs.started, runs.handed = true, time.Now()
+		taken, over := add("taken"), add("over")
+		end := time.Now().Add(time.Hour)
+		alone := map[string]*run{"waits": add("waits"), "runs": add("runs"), "is told of": add("told"), "is over": add("fresh"), "was taken": add("late")}
+		alone["runs"].started, alone["runs"].handed = true, time.Now()
+		alone["is told of"].started, alone["is told of"].ended, alone["is told of"].telling = true, time.Now(), 1
+		alone["is over"].started, alone["is over"].ended = true, end.Add(-dropTime/2)
+		alone["was taken"].handed = end.Add(-startTime / 2)
 		over.started, over.ended = true, time.Now()
 		over.conclude(&native{kind: kindDone})
 		go func() { e.offers <- taken }()
@@ -320,9 +324,13 @@ func TestWhatIsSwept(t *testing.T) {
 		if !taken.settled || !taken.native.is(kindRequeue) {
 			t.Errorf("asynq took it and did not start it, and it is taken back: %v", taken.settled)
 		}
-		if runs.settled || waits.settled || !over.native.is(kindDone) {
-			t.Errorf("the one that runs has a verdict: %v, so has the one that waits: %v, that of the third is kind %d",
-				runs.settled, waits.settled, over.native.kind)
+		for name, r := range alone {
+			if r.settled {
+				t.Errorf("one that %s has a verdict", name)
+			}
+		}
+		if !over.native.is(kindDone) {
+			t.Errorf("another verdict was %d", over.native.kind)
 		}
 	})
 }

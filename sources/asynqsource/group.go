@@ -3,9 +3,7 @@ package asynqsource
 import (
 	"context"
 	"fmt"
-	"log"
 	"maps"
-	"runtime/debug"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -29,17 +27,10 @@ const setTime = 10 * time.Second
 // task, and asks again some minutes later: the panic would end the peer, and the next owner would have
 // the same set at once.
 func (e *Engine) aggregate(group string, tasks []*asynq.Task) (one *asynq.Task) {
-	defer func() {
-		if why := recover(); why != nil {
-			tell := func(args ...any) { log.Print(args...) }
-			if e.cfg.Logger != nil {
-				tell = e.cfg.Logger.Error
-			}
-			tell(fmt.Sprintf("asynqsource: the GroupAggregator panicked on group %q, whose %d tasks wait: %v\n%s", group, len(tasks), why, debug.Stack()))
-			one = nil
-		}
-	}()
-	return e.cfg.GroupAggregator.Aggregate(group, tasks)
+	e.shield("GroupAggregator", fmt.Sprintf("group %q, whose %d tasks wait", group, len(tasks)), func() {
+		one = e.cfg.GroupAggregator.Aggregate(group, tasks)
+	})
+	return one
 }
 
 // setOf is the key of the set that a script takes out of a group, or deletes.

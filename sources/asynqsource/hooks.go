@@ -1,0 +1,83 @@
+package asynqsource
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"runtime/debug"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// What the caller's configuration has asynq call about a run that failed is called where nothing recovers:
+// a panic would end the peer, and the next one that has the task. It is said in asynq's log instead, and
+// asynq goes on as if there were no such function.
+
+// hook puts the engine around the caller's functions.
+func (e *Engine) hook(cfg *asynq.Config) {
+	if cfg.ErrorHandler != nil {
+		cfg.ErrorHandler = asynq.ErrorHandlerFunc(e.handleError)
+	}
+	if cfg.RetryDelayFunc != nil {
+		cfg.RetryDelayFunc = e.retryDelay
+	}
+	if cfg.IsFailure != nil {
+		cfg.IsFailure = e.isFailure
+	}
+	if cfg.GroupAggregator != nil {
+		cfg.GroupAggregator = asynq.GroupAggregatorFunc(e.aggregate)
+	}
+}
+
+// shield calls f, which is the caller's, on what.
+func (e *Engine) shield(name, what string, f func()) {
+	defer func() {
+		if why := recover(); why != nil {
+			tell := func(args ...any) { log.Print(args...) }
+			if e.cfg.Logger != nil {
+				tell = e.cfg.Logger.Error
+			}
+			tell(fmt.Sprintf("asynqsource: the %s panicked on %s: %v\n%s", name, what, why, debug.Stack()))
+		}
+	}()
+	f()
+}
+
+// handleError tells the caller of an error. It may take its time: asynq says after it what became of the
+// run, so that is waited for.
+func (e *Engine) handleError(ctx context.Context, t *asynq.Task, err error) {
+	id, _ := asynq.GetTaskID(ctx)
+	queue, _ := asynq.GetQueueName(ctx)
+	if r := e.find(queue, id); r != nil {
+		e.tells(r, 1)
+		defer e.tells(r, -1)
+	}
+	e.shield("ErrorHandler", "a task of type "+t.Type(), func() { e.cfg.ErrorHandler.HandleError(ctx, t, err) })
+}
+
+// tells notes that the caller is told of r, or was.
+func (e *Engine) tells(r *run, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.telling += n
+	if !r.ended.IsZero() {
+		r.ended = time.Now()
+	}
+}
+
+// retryDelay is how long a task waits for its next run.
+func (e *Engine) retryDelay(n int, err error, t *asynq.Task) (d time.Duration) {
+	d = asynq.DefaultRetryDelayFunc(n, err, t)
+	if e.cfg.RetryDelayFunc != nil {
+		e.shield("RetryDelayFunc", "a task of type "+t.Type(), func() { d = e.cfg.RetryDelayFunc(n, err, t) })
+	}
+	return d
+}
+
+// isFailure says whether an error counts.
+func (e *Engine) isFailure(err error) bool {
+	failed := true
+	e.shield("IsFailure", fmt.Sprintf("an error of type %T", err), func() { failed = e.cfg.IsFailure(err) })
+	return failed
+}

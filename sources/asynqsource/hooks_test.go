@@ -1,0 +1,87 @@
+package asynqsource
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// failing is an engine whose handler fails, and the task that its stream has handed out.
+func (s *store) failing(t *testing.T, cfg asynq.Config) (*Engine, *stream, *sources.Task) {
+	t.Helper()
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"))
+	src, _, _ := s.peer(t, Config{})
+	e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return errors.New("no") }), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(t, src, 0, 1)
+	return e, st, &st.all(t, 1)[0]
+}
+
+// An ErrorHandler may take its time, as one that sends what it hears somewhere: until it is back, and for a
+// moment more, asynq is not taken for one that says nothing.
+func TestAnErrorHandlerMayTakeItsTime(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	told, back := make(chan struct{}), make(chan struct{})
+	e, st, task := s.failing(t, silent(asynq.Config{ErrorHandler: asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) {
+		close(told)
+		<-back
+	})}))
+	verdict := make(chan error, 1)
+	go func() { verdict <- e.Handle(t.Context(), task) }()
+	<-told
+	r := e.find(st.queue, task.ID)
+	e.mu.Lock()
+	telling, then := r.telling, time.Now()
+	e.mu.Unlock()
+	close(back)
+	err := <-verdict
+	if o, _ := sources.Asked(err); o != sources.Retry || !r.native.is(kindRetry) {
+		t.Errorf("the verdict is %v", err)
+	}
+	if telling != 1 || r.telling != 0 || r.ended.Before(then) {
+		t.Errorf("while it was told %d, after that %d, for %v", telling, r.telling, r.ended.Sub(then))
+	}
+}
+
+// What a caller's function panics with ends no peer: asynq does what it does without the function.
+func TestFunctionsThatPanic(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	said := &heard{quiet{log.New(io.Discard, "", 0)}, make(chan string, 100)}
+	e, _, task := s.failing(t, asynq.Config{
+		Logger:         said,
+		ErrorHandler:   asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { panic("oh") }),
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { panic("oh") },
+		IsFailure:      func(error) bool { panic("oh") },
+	})
+	err := e.Handle(t.Context(), task)
+	if o, after := sources.Asked(err); o != sources.Retry || after < 10*time.Second || !strings.Contains(err.Error(), "no") {
+		t.Errorf("the verdict is %v after %v: %v", o, after, err)
+	}
+	if r := e.isFailure(errors.New("no")); !r {
+		t.Error("an error does not count")
+	}
+	says := ""
+	for range len(said.said) {
+		says += <-said.said + "\n"
+	}
+	for _, want := range []string{
+		"the ErrorHandler panicked on a task of type t: oh", "the RetryDelayFunc panicked on a task of type t: oh",
+		"the IsFailure panicked on an error of type *errors.errorString: oh", "hooks_test.go:",
+	} {
+		if !strings.Contains(says, want) {
+			t.Errorf("%q is not said in\n%s", want, says)
+		}
+	}
+}
