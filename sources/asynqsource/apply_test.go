@@ -3,6 +3,7 @@ package asynqsource
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,5 +183,21 @@ func TestWhatGivesWayComesBack(t *testing.T) {
 				t.Errorf("it looks again in %v, at the end: %v; want %v, %v", wait, st.atEnd, c.look, c.atEnd)
 			}
 		})
+	}
+}
+
+// A verdict that is too large for a round trip travels in one of its own: else it, and all behind it, would
+// wait for ever.
+func TestAVerdictThatIsTooLargeTravelsAlone(t *testing.T) {
+	st := bare()
+	large := strings.Repeat("x", tripBytes+1)
+	for pos := range int64(2) {
+		st.Log.Add(pos, 0)
+		st.Log.Named(pos)
+		st.items[pos] = &item{}
+		st.note(pos, progress.Dead, 1, content{message: large})
+	}
+	if got := st.upto(); st.Log.Seq() != 2 || got != 1 {
+		t.Errorf("of %d verdicts %d go with the next trip, want the first alone", st.Log.Seq(), got)
 	}
 }

@@ -294,6 +294,16 @@ func TestWhatNobodyWaitsForIsNotStarted(t *testing.T) {
 	}
 }
 
+// A context that is not of a run says so: a fence that is none would let everybody write.
+func TestAContextOfNoRunHasNoFence(t *testing.T) {
+	if g, ok := Grant(t.Context()); ok {
+		t.Errorf("the grant is %v", g)
+	}
+	if tok, ok := Token(t.Context()); ok {
+		t.Errorf("the token is %v", tok)
+	}
+}
+
 // A run that goes on for long, waits for asynq, has a verdict or will have one is left alone; one that asynq
 // took and does not start is taken back.
 func TestWhatIsSwept(t *testing.T) {
