@@ -28,7 +28,7 @@ func (l *Log) Hand(now time.Time, limit int, out []int64) []int64 {
 			if e.pos >= l.gate {
 				return out
 			}
-			out = l.give(e, out)
+			out = l.give(e, now, out)
 			limit--
 		}
 	}
@@ -37,7 +37,7 @@ func (l *Log) Hand(now time.Time, limit int, out []int64) []int64 {
 			if e.pos >= l.gate {
 				return out
 			}
-			out = l.give(e, out)
+			out = l.give(e, now, out)
 			limit--
 		}
 	}
@@ -58,14 +58,19 @@ const (
 // Need says what could give Hand more, after it gave nothing.
 func (l *Log) Need() Need { return l.need }
 
-func (l *Log) give(e *entry, out []int64) []int64 {
-	e.state = running
-	l.running++
+func (l *Log) give(e *entry, now time.Time, out []int64) []int64 {
+	if l.due[e.pos].After(now) {
+		e.state = parked // as after a retry: the caller keeps it until then
+		l.parked++
+	} else {
+		e.state = running
+		l.running++
+	}
+	delete(l.due, e.pos)
 	if e.suspect {
 		l.held--
 		l.solo = e.pos
 		l.alone, l.told = None, false
-		delete(l.due, e.pos)
 	}
 	return append(out, e.pos)
 }
@@ -79,7 +84,7 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 			l.need = NeedRoundTrip
 		case l.running > 0:
 		case l.parked > 0 || l.alone == e.pos && l.told:
-			out = l.give(e, out)
+			out = l.give(e, now, out)
 		default:
 			l.alone = e.pos
 			l.need = NeedRoundTrip
@@ -103,7 +108,7 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 			}
 			continue
 		}
-		out = l.give(e, out)
+		out = l.give(e, now, out)
 		limit--
 	}
 	return out

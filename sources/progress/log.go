@@ -40,8 +40,8 @@ type Opened struct {
 
 // A Log is one ownership of one log. It is not safe for concurrent use.
 //
-// A position goes buffered -> running -> (parked ->) settled -> said -> known; one that nobody may
-// start goes buffered -> withheld -> settled.
+// A position goes buffered -> running -> (parked ->) settled -> said -> known, to parked at once if it must
+// not start yet; one that nobody may start goes buffered -> withheld -> settled.
 // Settled is final in memory, said was sent to the store, known was answered. Below
 // the base only open positions are kept, in lifted.
 type Log struct {
@@ -69,7 +69,7 @@ type Log struct {
 	announced int64 // the newest entry, which was not read yet; None: there is no such
 
 	running int // handed out
-	parked  int // handed out, failed, the caller waits for its retry
+	parked  int // handed out to wait for its time, or failed: the caller waits for its retry
 	held    int // suspects not handed out
 	need    Need
 
@@ -78,7 +78,7 @@ type Log struct {
 	told  bool  // ... and the store has answered that it knows
 	// permit says that no other log of this process runs an accused task.
 	permit, wanted bool
-	due            map[int64]time.Time
+	due            map[int64]time.Time // of what was not handed out
 	keys           map[uint64]struct{} // scratch
 }
 
@@ -243,7 +243,7 @@ func (l *Log) Tried(pos int64, tries int, due time.Time) {
 		}
 		l.waited[e.key] = struct{}{}
 	}
-	if !due.IsZero() && e.suspect {
+	if !due.IsZero() {
 		if l.due == nil {
 			l.due = make(map[int64]time.Time)
 		}
@@ -317,8 +317,8 @@ func (l *Log) Withhold(pos int64) {
 	}
 	if e.suspect {
 		l.held--
-		delete(l.due, pos)
 	}
+	delete(l.due, pos)
 	e.state, e.suspect, e.named = withheld, false, true
 }
 
@@ -337,8 +337,8 @@ func (l *Log) Settle(pos int64, o Outcome, attempt int) uint64 {
 	case buffered: // nobody ran it: the stream itself found that it is dead
 		if e.suspect {
 			l.held--
-			delete(l.due, pos)
 		}
+		delete(l.due, pos)
 	case running:
 		l.running--
 	case parked:

@@ -394,6 +394,27 @@ func TestLogStepsAsideForAParkedKey(t *testing.T) {
 	step(5)
 }
 
+// What was handed out to wait for an hour does not run until then.
+func TestLogWhatWaitsHoldsUpNoSuspect(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 1, Gate: 2})
+	for pos, wait := range []time.Duration{time.Second, time.Hour} {
+		l.Add(int64(pos), uint64(pos+1))
+		l.Tried(int64(pos), 1, t0.Add(wait))
+	}
+	if got := l.Hand(t0, 6, nil); !slices.Equal(got, []int64{1}) {
+		t.Fatalf("handed out %v, want 1: the suspect must not start yet", got)
+	}
+	if got := l.Hand(t0.Add(time.Second), 6, nil); !slices.Equal(got, []int64{0}) {
+		t.Fatalf("handed out %v, want the suspect", got)
+	}
+	for pos := range int64(2) {
+		l.Settle(pos, Done, 2)
+	}
+	if l.running != 0 || l.parked != 0 || len(l.due) != 0 {
+		t.Errorf("at the end %d run, %d wait, and of %d the time is kept", l.running, l.parked, len(l.due))
+	}
+}
+
 func TestLogFindsPositionsWithGaps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	l := New(Config{Window: 300}, Opened{Base: 10, Gate: 1 << 40})
