@@ -173,13 +173,17 @@ func deadLetters(ctx context.Context, b *kafkatest.Broker, topic string, id part
 }
 
 func letterOf(r *kgo.Record) sourcetest.DeadLetter {
-	d := sourcetest.DeadLetter{Task: sources.Task{Key: string(r.Key), Payload: r.Value, Born: sources.MomentOf(r.Timestamp), Delivery: &sources.Delivery{Headers: map[string]string{}}}}
+	d := sourcetest.DeadLetter{Task: sources.Task{Key: string(r.Key), Payload: r.Value, Delivery: &sources.Delivery{Headers: map[string]string{}}}}
 	for _, h := range r.Headers {
 		switch v := string(h.Value); h.Key {
 		case HeaderID:
 			d.Task.ID = v
 		case HeaderType:
 			d.Task.Type = v
+		case HeaderDeadBorn:
+			if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
+				d.Task.Born = sources.MomentOf(at)
+			}
 		case HeaderDeadReason:
 			d.Reason = v
 		case HeaderDeadFirstError:

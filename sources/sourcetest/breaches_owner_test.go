@@ -45,6 +45,21 @@ func ownerBreaches() []breach {
 				return src.Open(ctx, g, tok)
 			}}
 		}},
+		{"a goroutine outlives an ownership that was lost", []string{noGoroutine}, func(b *bench) hooks {
+			return runs(b, func(ctx context.Context, _ *inner) bool { return ctx.Err() == nil })
+		}},
+		{"a goroutine outlives an ownership that is another's", []string{noGoroutine}, func(b *bench) hooks {
+			return runs(b, func(_ context.Context, s *inner) bool { return b.last[s.g.ID] == s })
+		}},
+		{"a goroutine outlives an open that was refused", []string{noGoroutine}, func(b *bench) hooks {
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				st, err := src.Open(ctx, g, tok)
+				if err != nil {
+					go func() { <-b.t.Context().Done() }()
+				}
+				return st, err
+			}}
+		}},
 		{"what a dead owner had in hand is gone", []string{"a crash loses nothing", "a day with crashes: no task is lost, none is out of order, seed 1"}, func(b *bench) hooks {
 			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 				abandoned(b, ctx, g.ID, func(old *inner) {
@@ -98,7 +113,10 @@ func ownerBreaches() []breach {
 				return len(hand) > 1 && slices.ContainsFunc(hand, func(t sources.Task) bool { return t.Attempt > 1 })
 			})}
 		}},
-		{"nothing passes what waits for its retry", []string{"what waits for its retry holds up nothing after a crash"}, func(*bench) hooks {
+		{"nothing passes what waits for its retry", []string{
+			"what waits for its retry holds up nothing after a crash",
+			"what waits for an hour holds up no suspect that waited for a moment",
+		}, func(*bench) hooks {
 			return hooks{fetch: blocked(func(hand []sources.Task) bool {
 				return slices.ContainsFunc(hand[:len(hand)-1], func(t sources.Task) bool { return t.NotBefore.After(time.Now()) })
 			})}
@@ -121,6 +139,37 @@ func ownerBreaches() []breach {
 				},
 			}
 		}},
+	}
+}
+
+// runs is a source whose streams have a goroutine, which a close ends only if ends says so.
+func runs(b *bench, ends func(ctx context.Context, s *inner) bool) hooks {
+	quits := make(map[partition.Token]chan struct{})
+	return hooks{
+		open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+			st, err := src.Open(ctx, g, tok)
+			if err != nil {
+				return nil, err
+			}
+			quit := make(chan struct{})
+			b.mu.Lock()
+			quits[tok] = quit
+			b.mu.Unlock()
+			go func() {
+				select {
+				case <-quit:
+				case <-b.t.Context().Done():
+				}
+			}()
+			return st, nil
+		},
+		close: func(ctx context.Context, s *inner) error {
+			if quit := quits[s.tok]; quit != nil && ends(ctx, s) {
+				close(quit)
+				delete(quits, s.tok)
+			}
+			return s.Stream.Close(ctx)
+		},
 	}
 }
 

@@ -12,6 +12,53 @@ import (
 
 func settleBreaches() []breach {
 	return []breach{
+		{"settle stops at what was settled before", []string{"settle is idempotent"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				s.mu.Lock()
+				n := slices.IndexFunc(done, func(d sources.Settlement) bool { return s.ended[d.Task.Receipt] })
+				s.mu.Unlock()
+				if n >= 0 {
+					done = done[:n]
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"settle of a context that has ended is no error", []string{"a settle whose context has ended has settled or says so"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				if ctx.Err() == nil {
+					return s.Stream.Settle(ctx, done...)
+				}
+				return nil
+			}}
+		}},
+		{"only the first retry has a delay", []string{"a retried task keeps its place"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				for i, d := range done {
+					if d.Outcome == sources.Retry && d.Attempt > 1 {
+						done[i].Delay = 0
+					}
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"what waits for its delay waits in the process", []string{"a requeued task comes back after its delay"}, func(b *bench) hooks {
+			return delays(b, func(*bench, partition.ID, sources.Task) {})
+		}},
+		{"a hand-over ends all delays", []string{"a requeued task comes back after its delay"}, func(b *bench) hooks {
+			return delays(b, func(b *bench, id partition.ID, t sources.Task) { _ = b.store.PushTo(id, t) })
+		}},
+		{"a dead letter does not say when its task was born", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
+			dead := b.h.Dead
+			b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
+				list, err := dead(ctx, id)
+				for i := range list {
+					list[i].Task.Born = 0
+				}
+				return list, err
+			}
+			return hooks{}
+		}},
 		{"settle does nothing", []string{"what is settled does not come back"}, func(*bench) hooks {
 			return hooks{settle: func(context.Context, *inner, []sources.Settlement) error { return nil }}
 		}},
@@ -211,5 +258,36 @@ func outcome(said, done sources.Outcome) func(context.Context, *inner, []sources
 			}
 		}
 		return s.Stream.Settle(ctx, list...)
+	}
+}
+
+// delays is a source whose process keeps what waits for its delay, and does something with it at a close.
+func delays(b *bench, atClose func(b *bench, id partition.ID, t sources.Task)) hooks {
+	type wait struct {
+		t     sources.Task
+		timer *time.Timer
+	}
+	waits := make(map[*inner][]wait)
+	return hooks{
+		settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+			done = slices.Clone(done)
+			for i, d := range done {
+				if d.Outcome == sources.Requeue && d.Delay > 0 {
+					done[i].Outcome = sources.Done
+					t := *d.Task
+					own(&t)
+					waits[s] = append(waits[s], wait{t, time.AfterFunc(d.Delay, func() { _ = b.store.PushTo(s.g.ID, t) })})
+				}
+			}
+			return s.Stream.Settle(ctx, done...)
+		},
+		close: func(ctx context.Context, s *inner) error {
+			for _, w := range waits[s] {
+				if w.timer.Stop() {
+					atClose(b, s.g.ID, w.t)
+				}
+			}
+			return s.Stream.Close(ctx)
+		},
 	}
 }

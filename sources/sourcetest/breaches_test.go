@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,63 @@ func breaches() []breach {
 
 func fetchBreaches() []breach {
 	return []breach{
+		{"the source keeps what it opens in a field", []string{"partitions are opened side by side"}, func(b *bench) hooks {
+			var g partition.Grant
+			var tok partition.Token
+			return hooks{open: func(ctx context.Context, src sources.Source, of partition.Grant, with partition.Token) (sources.Stream, error) {
+				b.mu.Lock()
+				g, tok = of, with
+				b.mu.Unlock()
+				time.Sleep(time.Millisecond) // of the bubble: others come meanwhile
+				b.mu.Lock()
+				now, by := g, tok
+				b.mu.Unlock()
+				return src.Open(ctx, now, by)
+			}}
+		}},
+		{"an open waits for the fetches of other partitions", []string{"partitions do not disturb each other"}, func(*bench) hooks {
+			turn := make(chan struct{}, 1)
+			return hooks{
+				open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+					select {
+					case turn <- struct{}{}:
+						defer func() { <-turn }()
+						return src.Open(ctx, g, tok)
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					turn <- struct{}{}
+					defer func() { <-turn }()
+					return s.Stream.Fetch(ctx, limit)
+				},
+			}
+		}},
+		{"a receipt reaches the same place of other partitions", []string{"partitions do not disturb each other"}, func(b *bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				b.mu.Lock()
+				others := maps.Clone(b.last)
+				b.mu.Unlock()
+				for id, other := range others {
+					if id != s.g.ID {
+						_ = other.Stream.Settle(ctx, done...)
+					}
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
+		{"a task that ran has lost its headers", []string{"a task that comes again is whole"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					if tasks[i].Attempt > 1 {
+						own(&tasks[i]).Headers = nil
+					}
+				}
+				return tasks, err
+			}}
+		}},
 		{"peers see different layouts", []string{"the layout is valid and the same for every peer"}, func(b *bench) hooks {
 			return hooks{layout: func(cfg partition.Config) partition.Config {
 				b.note["asked"]++

@@ -78,6 +78,14 @@ func (b *broken) Layout(ctx context.Context) (partition.Config, error) {
 	return cfg, err
 }
 
+// told is the context that a hook is told: what comes late over a line does not depend on its sender's.
+func (b *broken) told(ctx context.Context) context.Context {
+	if b.line == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
 // do sends a call over the breach's own line, if it has one.
 func (b *broken) do(op Op, call func() error) error {
 	if b.line == nil {
@@ -99,7 +107,7 @@ func (b *broken) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 				return src.Open(ctx, g, tok)
 			}
 		}
-		st, err = open(context.WithoutCancel(ctx), b.src, g, tok)
+		st, err = open(b.told(ctx), b.src, g, tok)
 		return err
 	})
 	if err != nil {
@@ -137,7 +145,7 @@ func (s *brokenStream) Fetch(ctx context.Context, limit int) (tasks []sources.Ta
 func (s *brokenStream) Settle(ctx context.Context, done ...sources.Settlement) error {
 	err := s.broken.do(Settle, func() error {
 		if s.broken.hook.settle != nil {
-			return s.broken.hook.settle(context.WithoutCancel(ctx), s.inner, done)
+			return s.broken.hook.settle(s.broken.told(ctx), s.inner, done)
 		}
 		return s.Stream.Settle(ctx, done...)
 	})
@@ -155,7 +163,7 @@ func (s *brokenStream) Settle(ctx context.Context, done ...sources.Settlement) e
 func (s *brokenStream) Close(ctx context.Context) error {
 	err := s.broken.do(Close, func() error {
 		if s.broken.hook.close != nil {
-			return s.broken.hook.close(context.WithoutCancel(ctx), s.inner)
+			return s.broken.hook.close(s.broken.told(ctx), s.inner)
 		}
 		return s.Stream.Close(ctx)
 	})

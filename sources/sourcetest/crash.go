@@ -131,6 +131,30 @@ func crashWaiting(s *scene) {
 	}
 }
 
+// Its owner before had not got that far when it died, so that it is no suspect: it may be fetched before one.
+func crashWaitingBeside(s *scene) {
+	s.needs(RetryInPlace)
+	const soon = 100 * time.Millisecond
+	s.push(here, s.tasks(here, "t", 3)...)
+	o := s.owner(here)
+	got := o.take(2)
+	o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour})
+	o.close()
+	o = s.owner(here)
+	got = o.take(1)
+	s.expect("the next owner", got, "t0")
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: 1, Delay: soon})
+	o.crash()
+	o = s.owner(here)
+	for came := make(map[string]bool); !came["t0"] || !came["t2"]; {
+		t := o.take(1)[0]
+		came[name(t)] = true
+		if name(t) != "t1" {
+			o.end(sources.Done, t)
+		}
+	}
+}
+
 // Its caller could not start it. The rest goes on, but nothing of its key; once it
 // could start, it waits until nothing else runs.
 func crashAside(s *scene) {

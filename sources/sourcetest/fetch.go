@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -206,22 +209,54 @@ func taskIntact(s *scene) {
 
 func partitionsApart(s *scene) {
 	p := s.peer()
-	a, b := s.ownerOn(p, here), s.ownerOn(p, there)
+	a := s.ownerOn(p, here)
 	ctx, cancel := s.soon()
 	defer cancel()
 	waiting := a.fetching(ctx, 10)
 	s.waits(waiting)
-	s.push(there, s.tasks(there, "b", 5)...)
-	got := b.take(5)
-	s.expect("fetch of one partition", got, "b0", "b1", "b2", "b3", "b4")
+	b := s.ownerOn(p, there)
+	s.push(there, s.tasks(there, "b", 6)...)
+	got := b.take(6)
+	s.expect("fetch of one partition", got, "b0", "b1", "b2", "b3", "b4", "b5")
 	b.end(sources.Done, got[:3]...)
 	b.end(sources.Retry, got[3])
-	b.close()
-	s.push(here, s.tasks(here, "a", 1)...)
+	s.push(here, s.tasks(here, "a", 6)...)
 	answer := <-waiting
 	if answer.err != nil {
 		s.Fatalf("fetch of the other partition: %v", answer.err)
 	}
-	s.expect("fetch of the other partition", answer.tasks, "a0")
-	a.end(sources.Done, answer.tasks...)
+	in := append(answer.tasks, a.take(6-len(answer.tasks))...)
+	s.expect("fetch of the other partition", in, "a0", "a1", "a2", "a3", "a4", "a5")
+	b.end(sources.Done, got[4]) // its receipt may well be that of a4, too
+	a.end(sources.Done, in[5])
+	b.close()
+	a.close()
+	s.expect("the next owner of one partition", s.owner(there).take(2), "b3", "b5")
+	s.expect("the next owner of the other partition", s.owner(here).take(5), "a0", "a1", "a2", "a3", "a4")
+}
+
+// A peer is granted many partitions at once.
+func opensAtOnce(s *scene) {
+	p := s.peer()
+	owners := make([]*owner, s.layout.Total)
+	errs := make([]error, len(owners))
+	var all sync.WaitGroup
+	for i := range owners {
+		g, tok := s.grant(partition.ID(i))
+		owners[i] = &owner{s: s, peer: p, g: g, tok: tok}
+		all.Go(func() { errs[i] = s.insist("open", owners[i].tryOpen) })
+	}
+	all.Wait()
+	for i, o := range owners {
+		if errs[i] != nil {
+			s.Fatalf("open %v beside the others: %v", o.g, errs[i])
+		}
+		id := partition.ID(i)
+		s.push(id, s.tasks(id, fmt.Sprint("of-", id, "-"), 1)...)
+	}
+	for _, o := range owners {
+		got := o.take(1)
+		s.expect(fmt.Sprint("fetch of ", o.g), got, fmt.Sprint("of-", o.g.ID, "-0"))
+		o.end(sources.Done, got...)
+	}
 }

@@ -1,6 +1,8 @@
 package sourcetest
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,18 +25,22 @@ func retryKeepsPlace(s *scene) {
 	o.settle(
 		sources.Settlement{Task: &got[0], Outcome: sources.Done, Attempt: 1},
 		sources.Settlement{Task: &got[1], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "busy"},
+		sources.Settlement{Task: &got[2], Outcome: sources.Retry, Attempt: 1, Delay: time.Minute, Reason: "busy"},
 	)
+	o.settle(sources.Settlement{Task: &got[2], Outcome: sources.Retry, Attempt: 2, Delay: time.Hour, Reason: "still"})
 	after := time.Now()
 	o.close()
 	got = s.owner(here).take(4)
 	s.expect("the next owner", got, "t1", "t2", "t3", "t4")
-	if t := got[0]; t.Attempt != 2 || t.FirstError != "busy" || t.Crashes != 0 {
-		s.Errorf("t1 ran once: it says attempt %d, first error %q, crashes %d, want 2, %q, 0", t.Attempt, t.FirstError, t.Crashes, "busy")
+	for i, t := range got[:2] {
+		if runs := i + 1; t.Attempt != runs+1 || t.FirstError != "busy" || t.Crashes != 0 {
+			s.Errorf("%s ran %d times: it says attempt %d, first error %q, crashes %d, want %d, %q, 0", name(t), runs, t.Attempt, t.FirstError, t.Crashes, runs+1, "busy")
+		}
+		if nb := t.NotBefore; nb.Before(before.Add(time.Hour-slack)) || nb.After(after.Add(time.Hour+slack)) {
+			s.Errorf("%s must not start before %v, want an hour after %v", name(t), nb, before)
+		}
 	}
-	if nb := got[0].NotBefore; nb.Before(before.Add(time.Hour-slack)) || nb.After(after.Add(time.Hour+slack)) {
-		s.Errorf("t1 must not start before %v, want an hour after %v", nb, before)
-	}
-	for _, t := range got[1:] {
+	for _, t := range got[2:] {
 		if t.Attempt != 1 || t.NotBefore.After(time.Now()) {
 			s.Errorf("%s never ran: it says attempt %d, not before %v", name(t), t.Attempt, t.NotBefore)
 		}
@@ -147,12 +153,40 @@ func requeueAfterDelay(s *scene) {
 		sources.Settlement{Task: &got[1], Outcome: sources.Requeue, Attempt: 1, Delay: time.Hour},
 		sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: 1, Delay: delay},
 	)
-	s.expect("fetch", o.take(1), "t0") // waits for it
+	again := o.take(1) // waits for it
+	s.expect("fetch", again, "t0")
 	// A millisecond is what a store may round away.
 	if waited := time.Since(before); waited < delay-time.Millisecond {
 		s.Errorf("t0 came back after %v, want %v", waited, delay)
 	}
 	o.nothing("the other comes back in an hour")
+
+	// Another owner may be given them in their places, if they say that they must not start yet.
+	due := map[string]time.Time{"t1": before.Add(time.Hour)}
+	requeue := func() {
+		due["t0"] = time.Now().Add(delay)
+		o.settle(sources.Settlement{Task: &again[0], Outcome: sources.Requeue, Attempt: again[0].Attempt, Delay: delay})
+	}
+	next := func() {
+		s.Helper()
+		o = s.owner(here)
+		for {
+			again = o.take(1)
+			t := again[0]
+			if at := due[name(t)]; time.Until(at) > time.Millisecond && (t.NotBefore.IsZero() || t.NotBefore.Before(at.Add(-slack))) {
+				s.Errorf("%s came to the next owner %v too soon, and says that it must not start before %v", name(t), time.Until(at), t.NotBefore)
+			}
+			if name(t) == "t0" {
+				return
+			}
+		}
+	}
+	requeue()
+	o.close()
+	next()
+	requeue()
+	o.crash()
+	next()
 }
 
 func requeueOldReceipt(s *scene) {
@@ -174,4 +208,38 @@ func requeueOldReceipt(s *scene) {
 	s.expect("the new delivery, to the next owner", got, "t0")
 	o.end(sources.Done, got...)
 	o.nothing("everything is done")
+}
+
+// Whoever runs it again is to know as much as who ran it first.
+func comesAgainWhole(s *scene) {
+	s.needs(KeepBytes)
+	task := s.tasks(here, "t", 1)[0]
+	task.Type, task.Delivery = "mail", &sources.Delivery{Headers: map[string]string{"trace": "ab\ncd"}}
+	s.push(here, task)
+	o := s.owner(here)
+	got := o.take(1)
+	whole := func(after string) {
+		s.Helper()
+		got = o.take(1)
+		if t := got[0]; t.ID != task.ID || t.Type != task.Type || t.Key != task.Key || !bytes.Equal(t.Payload, task.Payload) || t.Born != task.Born || !maps.Equal(t.Headers, task.Headers) {
+			s.Errorf("after %s it is %q of type %q, key %q, payload %q, headers %q, born %v: not what was pushed", after, t.ID, t.Type, t.Key, t.Payload, t.Headers, t.Born)
+		}
+	}
+	if s.can(RetryInPlace) {
+		o.end(sources.Retry, got...)
+		o.close()
+		o = s.owner(here)
+		whole("a retry")
+	}
+	o.crash()
+	o = s.owner(here)
+	whole("a crash")
+	if s.can(RequeueToEnd) {
+		o.end(sources.Requeue, got...)
+		whole("a requeue")
+	}
+	if s.can(RequeueDelay) {
+		o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: got[0].Attempt, Delay: time.Millisecond})
+		whole("a requeue with a delay")
+	}
 }

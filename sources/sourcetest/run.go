@@ -74,6 +74,7 @@ func clauses() []clause {
 		{"fetch returns a task once", fetchOnce},
 		{"a task arrives byte for byte", taskIntact},
 		{"partitions do not disturb each other", partitionsApart},
+		{"partitions are opened side by side", opensAtOnce},
 
 		{"a newer owner fences fetch", fencesFetch},
 		{"a newer owner fences settle", fencesSettle},
@@ -88,6 +89,7 @@ func clauses() []clause {
 		{"settle is idempotent", settleTwice},
 		{"settling no task is fine", settleNothing},
 		{"a settle of many tasks is of all of them", settleMany},
+		{"a settle whose context has ended has settled or says so", settleEnded},
 		{"a hand-over brings exactly what was not settled", settledOutOfOrder},
 		{"what is settled stays settled over many hand-overs", settledForGood},
 		{"settle overlaps fetch", settleOverlapsFetch},
@@ -100,6 +102,7 @@ func clauses() []clause {
 		{"a requeued task goes behind the others", requeueToEnd},
 		{"a requeued task comes back after its delay", requeueAfterDelay},
 		{"an old receipt does not reach the new delivery", requeueOldReceipt},
+		{"a task that comes again is whole", comesAgainWhole},
 
 		{"close gives back in order", closeGivesBack},
 		{"closing is no crash", closeIsNoCrash},
@@ -113,6 +116,7 @@ func clauses() []clause {
 		{"a suspect that ended is none any more", crashCleared},
 		{"a suspect that went to the end is none any more", crashRequeued},
 		{"what waits for its retry holds up nothing after a crash", crashWaiting},
+		{"what waits for an hour holds up no suspect that waited for a moment", crashWaitingBeside},
 		{"a suspect behind an open task of its key steps aside", crashAside},
 		{"a suspect is not charged if a retry may have run beside it", crashBeside},
 		{"a task that keeps killing its owner becomes a dead letter, and no other does", crashPoison},

@@ -2,6 +2,7 @@ package sourcetest
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -23,19 +24,22 @@ func settled(s *scene) {
 }
 
 func settleTwice(s *scene) {
-	s.push(here, s.tasks(here, "t", 4)...)
+	s.push(here, s.tasks(here, "t", 5)...)
 	o := s.owner(here)
-	got := o.take(3)
+	got := o.take(4)
+	last := got[3]
+	got = got[:3]
 	o.end(sources.Done, got...)
 	for _, outcome := range []sources.Outcome{sources.Done, sources.Retry, sources.Requeue, sources.Dead} {
 		o.end(outcome, got...)
 		o.end(outcome, got[1], got[1])
 	}
-	s.expect("fetch", o.take(1), "t3")
+	s.expect("fetch", o.take(1), "t4")
 	o.nothing("what was settled before was settled again")
+	o.end(sources.Done, got[0], last, got[1]) // as a caller whose last call had no answer
 	o.close()
 	o = s.owner(here)
-	s.expect("the next owner", o.take(1), "t3")
+	s.expect("the next owner", o.take(1), "t4")
 	o.nothing("the others were settled")
 	if s.h.Dead != nil && len(s.dead(here)) > 0 {
 		s.Errorf("a task that was done became a dead letter")
@@ -59,6 +63,20 @@ func settleMany(s *scene) {
 	o.end(sources.Done, o.take(many)...)
 	o.close()
 	s.owner(here).nothing("everything was settled")
+}
+
+// The caller forgets an outcome once it was told nil.
+func settleEnded(s *scene) {
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.owner(here)
+	got := o.take(2)
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	if err := o.stream.Settle(ctx, settlements(sources.Done, got[0])...); err != nil {
+		o.end(sources.Done, got[0])
+	}
+	o.close()
+	s.expect("the next owner", s.owner(here).take(1), "t1")
 }
 
 func settledOutOfOrder(s *scene) {
@@ -167,8 +185,8 @@ func deadLetter(s *scene) {
 	if !bytes.Equal(d.Task.Payload, tasks[1].Payload) {
 		s.Errorf("the payload of %d bytes is not what was pushed, it has %d", len(tasks[1].Payload), len(d.Task.Payload))
 	}
-	if s.can(KeepBytes) && (d.Task.ID != tasks[1].ID || d.Task.Type != "mail" || d.Task.Key != tasks[1].Key || d.Task.Headers["trace"] != "ab\ncd") {
-		s.Errorf("the dead letter %q of type %q, key %q, headers %q is not what was pushed", d.Task.ID, d.Task.Type, d.Task.Key, d.Task.Headers)
+	if s.can(KeepBytes) && (d.Task.ID != tasks[1].ID || d.Task.Type != "mail" || d.Task.Key != tasks[1].Key || d.Task.Headers["trace"] != "ab\ncd" || d.Task.Born != tasks[1].Born) {
+		s.Errorf("the dead letter %q of type %q, key %q, headers %q, born %v is not what was pushed", d.Task.ID, d.Task.Type, d.Task.Key, d.Task.Headers, d.Task.Born)
 	}
 	if d.Task.Attempt != 2 && d.Task.Attempt != 0 { // 0: the harness knows nothing of it
 		s.Errorf("the dead letter says attempt %d, want 2, as it was told", d.Task.Attempt)
