@@ -115,6 +115,9 @@ type Params struct {
 // If the application has a *zap.Logger, what happens is written there under the
 // name "countoff". A consumer that cannot go on shuts the application down with the
 // exit code of its error (see [ExitCode]).
+//
+// An application that was stopped is started again only if it made its sources and clients itself:
+// what redisfx and the like had opened is closed.
 var Module = fx.Module("countoff",
 	fx.Provide(New),
 	fx.Invoke(func(*framework.Runtime) {}),

@@ -110,7 +110,7 @@ const ControlClient = `name:"countoff.control"`
 func Client(url string) fx.Option {
 	return fx.Provide(
 		func(l fx.Lifecycle) (*redisclient.Clients, error) {
-			c, err := redisclient.Open(l, url)
+			c, err := redisclient.Open(endings.Of(l), url)
 			if err != nil {
 				return nil, &frameworkfx.StartError{Faults: []error{err}}
 			}

@@ -1,12 +1,17 @@
 // Package endings ends what a constructor has opened for an application that never starts: fx
-// stops only what it has started.
+// stops only what it has started. And it refuses to start again what was stopped: fx would, but makes
+// nothing anew.
 package endings
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 
 	"go.uber.org/fx"
 )
+
+var errOver = errors.New("frameworkfx: this application was stopped, and with it what it had opened was closed: make a new one")
 
 // A List is the lifecycle of an application, and knows what was appended to it here.
 type List struct {
@@ -17,10 +22,19 @@ type List struct {
 // Of returns a list of nothing.
 func Of(l fx.Lifecycle) *List { return &List{Lifecycle: l} }
 
-// Append hooks h into the application's life.
+// Append hooks h, which has no OnStart, into the application's life.
 func (l *List) Append(h fx.Hook) {
 	l.hooks = append(l.hooks, h)
-	l.Lifecycle.Append(h)
+	var over atomic.Bool
+	l.Lifecycle.Append(fx.StartStopHook(
+		func() error {
+			if over.Load() {
+				return errOver
+			}
+			return nil
+		},
+		func(ctx context.Context) error { over.Store(true); return h.OnStop(ctx) },
+	))
 }
 
 // End stops all that was appended, the last first. It is for an application that has not started.
@@ -28,8 +42,6 @@ func (l *List) End() {
 	for len(l.hooks) > 0 {
 		last := l.hooks[len(l.hooks)-1]
 		l.hooks = l.hooks[:len(l.hooks)-1]
-		if last.OnStop != nil {
-			_ = last.OnStop(context.Background()) // of a client that nobody has used: why there is none is said already
-		}
+		_ = last.OnStop(context.Background()) // of a client that nobody has used: why there is none is said already
 	}
 }
