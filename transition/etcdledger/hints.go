@@ -13,7 +13,8 @@ import (
 )
 
 // Hints implements transition.Ledger. It watches the roll and the grants, and watches again
-// when a watch is lost. It returns before ctx ends only if etcd refuses the watch, which no
+// when a watch is lost, or etcd was replaced: etcd's client goes on where it was, at a
+// revision that one which was set back may not reach for days. It returns before ctx ends only if etcd refuses the watch, which no
 // retry would help.
 func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func()) error {
 	if err := checkSession(session); err != nil {
@@ -45,6 +46,7 @@ func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func
 func (l *Ledger) listen(ctx context.Context, session partition.Session, hint func()) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // a member that is cut off says so
 	defer cancel()
+	replaced := l.memory.untilReplaced()
 	rolls := l.client.Watch(ctx, l.prefix+rollKey, clientv3.WithCreatedNotify())
 	grants := l.client.Watch(ctx, l.prefix+transitionKey, clientv3.WithCreatedNotify())
 	mine := "" // what the grants said of session last
@@ -52,6 +54,8 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 		var resp clientv3.WatchResponse
 		var open bool
 		select {
+		case <-replaced:
+			return heard, nil
 		case resp, open = <-rolls:
 			if len(resp.Events) > 0 || resp.Created {
 				// What happened before the watch is not heard of: its beginning is a hint.

@@ -64,7 +64,7 @@ func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, err
 		cfg:    cfg,
 		// A clock that stands still while the machine is suspended counts too little, never
 		// too much.
-		memory: memory{now: func() time.Duration { return time.Since(began) }},
+		memory: memory{now: func() time.Duration { return time.Since(began) }, replaced: make(chan struct{})},
 	}, nil
 }
 

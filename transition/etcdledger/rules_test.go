@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -371,6 +372,52 @@ func TestGraceAfterALoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Who listens hears of what happens after a loss too, though etcd's client waits for a
+// revision that is far away then.
+func TestHintsAfterALoss(t *testing.T) {
+	for name, lose := range map[string]func(*etcdtest.Server){
+		"an older state":  (*etcdtest.Server).SetBack,
+		"another cluster": func(s *etcdtest.Server) { s.Replace(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, etcdtest.Start(t), "hints")
+			s.server.Keep()
+			s.others(100)
+			l, _ := s.ledger()
+			s.sync(l, machine.Request{Session: "a"})
+			hinted := make(chan struct{}, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			var listens sync.WaitGroup
+			defer listens.Wait()
+			defer cancel()
+			listens.Go(func() {
+				_ = l.Hints(ctx, "a", func() {
+					select {
+					case hinted <- struct{}{}:
+					default:
+					}
+				})
+			})
+			wait := func(after string) {
+				t.Helper()
+				select {
+				case <-hinted:
+				case <-time.After(time.Minute):
+					t.Fatalf("no hint after %s", after)
+				}
+			}
+			wait("the beginning")
+			lose(s.server)
+			s.sync(l, machine.Request{Session: "a"})
+			wait("the loss")
+			if _, err := s.server.Client().Put(t.Context(), prefix+"/"+s.name+"/roll", "another"); err != nil {
+				t.Fatal(err)
+			}
+			wait("a roll")
+		})
 	}
 }
 

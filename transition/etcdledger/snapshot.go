@@ -59,6 +59,8 @@ type memory struct {
 
 	mu   sync.Mutex
 	last *snapshot // the newest; nil: none yet
+	// replaced is closed, and another one, when etcd is found to be set back or another one.
+	replaced chan struct{}
 	// tick is the clock as it stands, and since when this ledger has known it to.
 	tick  tick
 	since time.Duration
@@ -72,6 +74,13 @@ type tick struct {
 }
 
 func (s *snapshot) tick() tick { return tick{s.cluster, s.mods[clockKey], s.values[clockKey]} }
+
+// untilReplaced returns what is closed when etcd is found to be set back or another one.
+func (m *memory) untilReplaced() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.replaced
+}
 
 // newest returns the newest snapshot. It is asked for before a request is sent: what etcd
 // answers then cannot be older.
@@ -88,8 +97,13 @@ func (m *memory) read(s, floor *snapshot) {
 	if t := s.tick(); t != m.tick {
 		m.tick, m.since = t, m.now()
 	}
-	if floor != nil && floor.cluster == s.cluster {
-		s.setBack = s.revision < floor.revision || s.mods[metaKey] < floor.mods[metaKey]
+	if floor != nil {
+		same := floor.cluster == s.cluster
+		s.setBack = same && (s.revision < floor.revision || s.mods[metaKey] < floor.mods[metaKey])
+		if s.setBack || !same {
+			close(m.replaced)
+			m.replaced = make(chan struct{})
+		}
 	}
 	if !s.setBack && (m.last == nil || m.last.cluster != s.cluster || m.last.revision <= s.revision) {
 		m.last = s
