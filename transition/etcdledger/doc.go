@@ -9,7 +9,7 @@
 // stands then. The keys of a name, below prefix/name/:
 //
 //	config         what all peers agree on
-//	meta           the one count, the grace, the run; the lock word: it changes with all below
+//	meta           the one count, the grace, the run, what config says of tags; the lock word: it changes with all below
 //	roll           who has which index and which partitions
 //	transition     a line per session: session partition@epoch…, >waiter behind what is asked for
 //	sessions/ID    what the peer says of itself

@@ -109,9 +109,8 @@ func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg
 
 // Require says which tags the partitions and units of name ask of their owners, in place of
 // all that was said before, and makes a roll due that goes by it; none ask for nothing. It
-// may be called while peers work, and leaves their clock alone. A ledger that has lost its
-// memory has lost this with it. It returns an error that wraps ErrNone if the name is not
-// known.
+// may be called while peers work, and leaves their clock alone. It is lost where all keys of
+// the name are. It returns an error that wraps ErrNone if the name is not known.
 func Require(ctx context.Context, client *clientv3.Client, prefix, name string, requires []partition.Requirement) error {
 	if err := partition.CheckRequirements(requires); err != nil {
 		return err
@@ -241,13 +240,18 @@ func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) 
 		Suspect: snap.setBack || broken,
 		Config:  l.cfg.Config, Timing: l.cfg.Timing, Deployment: l.cfg.Deployment,
 	}
-	if !known {
-		call.Now = 1 // where the clock of a new name begins
-		return &memledger.Store{}, call, nil
+	have, want := state.Config, l.cfg.Config
+	if have.Total == 0 { // it is lost, or there was none yet
+		have = want
 	}
-	if have, want := state.Config, l.cfg.Config; have.Total != want.Total || have.Hash != want.Hash || !slices.Equal(have.Units, want.Units) {
+	if have.Total != want.Total || have.Hash != want.Hash || !slices.Equal(have.Units, want.Units) {
 		return nil, call, fmt.Errorf("etcdledger: %s has %d partitions, hash %s and units %q, this peer wants %d, %s and %q: %w",
 			l.name, have.Total, have.Hash, have.Units, want.Total, want.Hash, want.Units, partition.ErrConfig)
+	}
+	if !known {
+		call.Config.Requires = have.Requires
+		call.Now = 1 // where the clock of a new name begins
+		return &memledger.Store{}, call, nil
 	}
 	call.Now = state.Clock + l.memory.elapsed(snap).Milliseconds()
 	return memledger.Restore(state), call, nil
@@ -264,7 +268,33 @@ func (l *Ledger) after(snap *snapshot, store *memledger.Store) (map[string]strin
 	if stood, err := strconv.ParseInt(snap.values[clockKey], 10, 64); err == nil && state.Clock >= stood && state.Clock-stood < state.Step/4 {
 		after[clockKey] = snap.values[clockKey]
 	}
-	return after, nil
+	return after, keep(snap, after)
+}
+
+// keep leaves what means the same as it stands, letter by letter: another build may write it in
+// another way, and two that put it right in turn would change the lock word with each Sync.
+func keep(snap *snapshot, after map[string]string) error {
+	var other []string // than it stands
+	for key, value := range after {
+		if was, stands := snap.values[key]; stands && was != value && key != clockKey && !strings.HasPrefix(key, leasesKeys) {
+			other = append(other, key)
+		}
+	}
+	if len(other) == 0 || slices.Contains(other, transitionKey) { // nothing, or the lock word changes anyhow
+		return nil
+	}
+	state, known, broken, err := decode(snap.values)
+	if err != nil || !known || broken {
+		return err
+	}
+	state, _ = memledger.Restore(state).State()
+	same, err := encode(state)
+	for _, key := range other {
+		if after[key] == same[key] {
+			after[key] = snap.values[key]
+		}
+	}
+	return err
 }
 
 // read returns what stands now: all of it, or, while the lock word is the one that is known,
@@ -383,10 +413,21 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 }
 
 // clear removes what is left of a name that has lost a part of its memory, unless somebody
-// else did, and returns what stands then.
+// else did, and returns what stands then. The configuration stays: if it is what was lost, what
+// partitions ask for stands in meta.
 func (l *Ledger) clear(ctx context.Context, snap *snapshot) (*snapshot, error) {
-	_, err := l.client.Txn(ctx).If(l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)).
-		Then(l.all(deleteRange)...).Commit()
+	config := l.prefix + configKey
+	ops := []clientv3.Op{
+		deleteRange(l.prefix, config), deleteRange(config+"\x00", l.prefix+historyKeys), l.all(deleteRange)[1],
+	}
+	if _, left := snap.values[configKey]; !left {
+		value, err := restoreConfig(snap.values[metaKey], l.cfg.Config)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpPut(config, value))
+	}
+	_, err := l.client.Txn(ctx).If(l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)).Then(ops...).Commit()
 	if err != nil {
 		return nil, err
 	}

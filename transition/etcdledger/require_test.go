@@ -97,6 +97,46 @@ func TestRequire(t *testing.T) {
 	}
 }
 
+// What partitions ask for outlives a loss of anything else, and of itself.
+func TestRequirementsOutliveALoss(t *testing.T) {
+	server := etcdtest.Start(t)
+	requires := []partition.Requirement{{First: 1, Last: 2, Tags: "gpu"}}
+	for _, key := range []string{"config", "meta", "clock", "roll", "transition"} {
+		s := newStage(t, server, key)
+		if err := etcdledger.Require(t.Context(), server.Client(), prefix, s.name, requires); err != nil {
+			t.Fatal(err)
+		}
+		l, _ := s.ledger()
+		s.sync(l, machine.Request{Session: "a"})
+		del(key)(s)
+		newcomer, _ := s.ledger() // others may not notice yet
+		if got := s.sync(newcomer, machine.Request{Session: "b"}); got.Grace == 0 {
+			t.Errorf("%s is deleted, and no grace began", key)
+		}
+		if stands, known, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(stands.Requires, requires) {
+			t.Errorf("%s was deleted: %+v stands, %v", key, stands, err)
+		}
+	}
+	// What nobody asks for any more does not come back.
+	if err := etcdledger.Require(t.Context(), server.Client(), prefix, "meta", nil); err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{T: t, server: server, name: "meta", cfg: partition.Config{Total: 4}, timing: transition.Timing{}.WithDefaults()}
+	l, _ := s.ledger()
+	del("config")(s)
+	s.sync(l, machine.Request{Session: "a"})
+	if stands, _, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, "meta"); err != nil || stands.Requires != nil {
+		t.Errorf("%+v stands, %v", stands, err)
+	}
+	// A configuration that is left keeps out who wants another.
+	del("meta")(s)
+	s.cfg.Total = 5
+	other, _ := s.ledger()
+	if _, err := other.Sync(t.Context(), machine.Request{Session: "b", Peer: "b", Weight: 1, State: machine.Live}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("another layout: %v", err)
+	}
+}
+
 func clockOf(t *testing.T, l *etcdledger.Ledger) time.Duration {
 	t.Helper()
 	c, err := l.Census(t.Context())

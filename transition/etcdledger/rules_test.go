@@ -2,6 +2,7 @@ package etcdledger_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -157,6 +158,52 @@ func TestQuietSyncsDoNotCollide(t *testing.T) {
 	}
 	if seen.whole != 1 {
 		t.Errorf("all of the name was read %d times", seen.whole)
+	}
+}
+
+// Another build says the same in other words, as an older one that leaves out what it does not
+// know: who has nothing new to say leaves them as they are. Two that put them right in turn would
+// take the lock word from each other, and from all, with each Sync.
+func TestAnotherBuildsWordsStand(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "words")
+	l, seen := s.ledger()
+	g := s.sync(l, machine.Request{Session: "a", Claim: []partition.ID{0}}).Mine[0].Grant
+	quiet := machine.Request{Session: "a", Hold: []partition.Grant{g}}
+	s.sync(l, quiet)
+	client := s.server.Client()
+	for key, change := range map[string]func(map[string]any){
+		"meta":       func(m map[string]any) { delete(m, "sessions"); m["later"] = 7 },
+		"config":     func(m map[string]any) { m["later"] = 7 },
+		"roll":       func(m map[string]any) { m["later"] = 7 },
+		"sessions/a": func(m map[string]any) { m["later"] = 7 },
+	} {
+		path := prefix + "/words/" + key
+		got, err := client.Get(t.Context(), path)
+		if err != nil || len(got.Kvs) != 1 {
+			t.Fatalf("%s: %v, %v", key, got, err)
+		}
+		var words map[string]any
+		if err := json.Unmarshal(got.Kvs[0].Value, &words); err != nil {
+			t.Fatal(err)
+		}
+		change(words)
+		others, err := json.Marshal(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Put(t.Context(), path, string(others)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.now += time.Millisecond
+	s.sync(l, quiet)
+	if len(seen.writes) != 1 || !strings.HasSuffix(seen.writes[0], "/leases/a") {
+		t.Errorf("written were %v", seen.writes)
+	}
+	// What is news is said in words of one's own.
+	s.sync(l, machine.Request{Session: "a", Release: []partition.Grant{g}})
+	if got, err := client.Get(t.Context(), prefix+"/words/meta"); err != nil || !strings.Contains(string(got.Kvs[0].Value), `"sessions":1`) {
+		t.Errorf("meta is %v, %v", got, err)
 	}
 }
 

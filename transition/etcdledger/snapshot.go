@@ -1,6 +1,7 @@
 package etcdledger
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,14 +33,10 @@ func (s *snapshot) add(prefix string, kvs []*mvccpb.KeyValue) {
 	}
 }
 
-// half reports whether a part of what never lacks does.
+// half reports whether a part of what never lacks does, and more than the configuration is left.
 func (s *snapshot) half() bool {
-	for _, key := range whole {
-		if s.mods[key] == 0 {
-			return len(s.values) > 0
-		}
-	}
-	return false
+	lacks := slices.ContainsFunc(whole, func(key string) bool { return s.mods[key] == 0 })
+	return lacks && len(s.values) > int(min(s.mods[configKey], 1))
 }
 
 // locked returns a copy with what the lock word covers.

@@ -53,6 +53,8 @@ type (
 		Clear      int64  `json:"clear,omitempty"`
 		Farthest   uint64 `json:"farthest,omitempty"`
 		Sessions   int    `json:"sessions,omitempty"` // how many there are
+		// As config has them, which may be lost.
+		Requires []partition.Requirement `json:"requires,omitempty"`
 	}
 	wireSession struct {
 		Peer       string         `json:"peer"`
@@ -102,11 +104,11 @@ func encode(s memledger.State) (map[string]string, error) {
 		kvs[key] = string(b)
 		errs = append(errs, err)
 	}
-	put(configKey, wireConfig{Protocol: partition.Protocol, Total: s.Config.Total, Hash: s.Config.Hash, Units: s.Config.Units, Requires: s.Config.Requires})
+	put(configKey, configOf(s.Config))
 	put(metaKey, wireMeta{
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step, Longest: s.Longest,
 		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear, Farthest: s.Farthest,
-		Sessions: len(s.Sessions),
+		Sessions: len(s.Sessions), Requires: s.Config.Requires,
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
@@ -136,15 +138,34 @@ func encode(s memledger.State) (map[string]string, error) {
 	return kvs, errors.Join(errs...)
 }
 
+func configOf(c partition.Config) wireConfig {
+	return wireConfig{Protocol: partition.Protocol, Total: c.Total, Hash: c.Hash, Units: c.Units, Requires: c.Requires}
+}
+
+// restoreConfig returns the value of a config that is lost: want, and what partitions ask for by
+// the value of meta, if that is there and understood.
+func restoreConfig(meta string, want partition.Config) (string, error) {
+	var w wireMeta
+	if json.Unmarshal([]byte(meta), &w) == nil {
+		want.Requires = w.Requires
+	}
+	b, err := json.Marshal(configOf(want))
+	return string(b), err
+}
+
 // decode reads what encode wrote. known is false if the name, or a part of it that is
-// never missing, is not there: then its memory is lost. broken says that a session lacks
-// its lease, or the other way round, or that both are gone, which only others' hands can do:
-// what it works on would look free.
+// never missing, is not there: then its memory is lost, but for the configuration if that is
+// there. broken says that a session lacks its lease, or the other way round, or that both are
+// gone, which only others' hands can do: what it works on would look free.
 func decode(kvs map[string]string) (s memledger.State, known, broken bool, err error) {
 	for _, key := range whole {
-		if _, ok := kvs[key]; !ok {
-			return memledger.State{}, false, false, nil
+		if _, ok := kvs[key]; ok {
+			continue
 		}
+		if value, ok := kvs[configKey]; ok {
+			s.Config, err = decodeConfig(value)
+		}
+		return s, false, false, err
 	}
 	var errs []error
 	get := func(key string, v any) {
