@@ -130,11 +130,11 @@ func Conditions(l Look) []Condition {
 		switch {
 		case len(seats) == 0:
 			c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
-		case asks != "" && claimed && !machine.Eligible(l.Census, id):
+		case !claimed:
+			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
+		case asks != "" && !machine.Eligible(l.Census, id):
 			c.Kind, c.Explained = NoneEligible, true
 			c.Text = fmt.Sprintf("it asks for %v, and nobody who takes part has that", asks)
-		case !granted && !claimed:
-			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
 		case !granted && ill:
 			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well", true
 		case !granted:

@@ -224,6 +224,11 @@ func TestAGraceOfAFleetThatDied(t *testing.T) {
 	if left := l.Census.Sessions[0].Lease; left != healthy().Census.Sessions[0].Lease {
 		t.Errorf("the census was changed: a lease of %v", left)
 	}
+	// That of a long lease outlasts it.
+	l.Census.Grace, l.Census.Silence = time.Minute, 20*time.Second
+	if left := coverage.Heard(l.Census).Grace; left != 40*time.Second {
+		t.Errorf("%v are left of a minute after 20 s", left)
+	}
 }
 
 // Every fault is told once, as soon as its bound is over and not before, and its end.
@@ -254,6 +259,9 @@ func TestFaults(t *testing.T) {
 			if len(found) != 1 || found[0].Kind != f.kind || !strings.Contains(found[0].Text, f.word) {
 				t.Fatalf("found %v", found)
 			}
+			if found[0].For < f.bound {
+				t.Errorf("for %v, want at least %v", found[0].For, f.bound)
+			}
 			if again, over := d.Look(now+f.bound+time.Second, bad); len(again)+len(over) > 0 {
 				t.Errorf("told again: %v %v", again, over)
 			}
@@ -271,7 +279,7 @@ func TestJudge(t *testing.T) {
 		for _, c := range []struct {
 			age  time.Duration
 			want bool
-		}{{f.bound - 1, f.bound == 0}, {f.bound, true}} {
+		}{{0, f.bound == 0}, {f.bound - 1, f.bound == 0}, {f.bound, true}} {
 			got := coverage.Judge(bad, func(coverage.Condition) time.Duration { return c.age })
 			if (len(got) > 0) != c.want {
 				t.Errorf("%s, seen for %v: %v", what, c.age, got)
@@ -428,9 +436,14 @@ func TestPatienceAfterARoll(t *testing.T) {
 	if found, _ := d.Look(now+timing.Beat()+timing.Settle, l); len(found) != 1 {
 		t.Errorf("%v", found)
 	}
+	// What was told already is not told anew, nor over, because another roll explains it.
+	l.Census.Roll.Version++
+	if found, over := d.Look(now+timing.Beat()+timing.Settle+time.Second, l); len(found)+len(over) > 0 {
+		t.Errorf("%v %v", found, over)
+	}
 	l.Census.Roll.Version++
 	l.Data[3].Fence.Epoch++
-	if found, _ := d.Look(now+time.Minute, l); len(found) != 1 || found[0].Kind != coverage.Double {
+	if found, _ := d.Look(now+2*time.Minute, l); len(found) != 1 || found[0].Kind != coverage.Double {
 		t.Errorf("two owners are nothing that a roll explains, and it finds %v", found)
 	}
 }
@@ -478,6 +491,10 @@ func TestTakeover(t *testing.T) {
 	l.Census.Grants = l.Census.Grants[1:]
 	if got := coverage.Conditions(l); len(got) != 1 || got[0].Bound != long.Settle {
 		t.Errorf("%v, want a bound of %v", got, long.Settle)
+	}
+	l.Census.Sessions[0].Arrived = 3 // with a barrier those who waited ask with the next beat
+	if got, want := coverage.Conditions(l)[0].Bound, long.Takeover()+long.Beat()+long.Settle; got != want {
+		t.Errorf("after a barrier a bound of %v, want %v", got, want)
 	}
 	l.Census.Sessions = nil
 	if got := coverage.Takeover(l.Census); got != 0 {

@@ -1,7 +1,6 @@
 package coverage
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -112,7 +111,6 @@ type aged struct {
 // findings puts conditions of one kind together: partitions with the same text are one
 // finding.
 func findings(kind Kind, all []aged) []Finding {
-	slices.SortStableFunc(all, func(a, b aged) int { return cmp.Compare(a.ID, b.ID) })
 	var out []Finding
 	at := make(map[string]int)
 	for _, c := range all {
@@ -147,7 +145,7 @@ func Judge(l Look, age func(Condition) time.Duration) []Finding {
 				continue
 			}
 		}
-		wrong[c.Kind] = append(wrong[c.Kind], aged{c, max(lasts, 0)})
+		wrong[c.Kind] = append(wrong[c.Kind], aged{c, lasts})
 	}
 	var out []Finding
 	for _, kind := range Kinds() {
