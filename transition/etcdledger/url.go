@@ -51,9 +51,9 @@ func Open(address string) (client *clientv3.Client, prefix string, err error) {
 func parse(address string) (clientv3.Config, string, error) {
 	cfg := clientv3.Config{
 		DialTimeout: 5 * time.Second,
-		// A host that is gone without a word is noticed within a lease. etcd allows one
-		// ping in 5 s.
-		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 2 * time.Second, PermitWithoutStream: true,
+		// A host that is gone without a word is noticed while something waits for it. Of who only
+		// pings etcd closes the connection, and gRPC says so on stderr.
+		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		MaxCallSendMsgSize: math.MaxInt32, // how much is too much is for etcd to say: --max-request-bytes
 		Logger:             zap.NewNop(),  // calls return the same as errors
 	}
