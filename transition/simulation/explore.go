@@ -36,6 +36,9 @@ type Exploration struct {
 type Budget struct {
 	Crash, Pause, Cut, Lose, Late, Twice    int
 	Restart, Setback, Forget, Leave, Joined int
+	// Hurry is a Leave at once, Lost is data that forgets who works on it, Mood another health,
+	// and Require another thing that partition 0 asks for.
+	Hurry, Lost, Mood, Require int
 }
 
 // Explored says what an exploration has seen. Ends are histories that were followed
@@ -364,18 +367,29 @@ func (m *moment) faultsNow() []move {
 			func(n *moment) { n.w.pause(n.w.peers[i], asleepUntil-n.w.now) })...)
 		all = append(all, m.spend(func(b *Budget) *int { return &b.Cut }, fmt.Sprintf("%v does not reach the store for %v", p, cutFor),
 			func(n *moment) { n.w.peers[i].cutUntil = n.w.now + cutFor })...)
-		if !p.stopping {
-			all = append(all, m.spend(func(b *Budget) *int { return &b.Leave }, fmt.Sprintf("%v is to leave", p), func(n *moment) {
-				n.w.peers[i].stopping = true
-				n.w.after(0, event{kind: kStop, peer: i})
-			})...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Lost }, fmt.Sprintf("data of %v forgets it", p),
+			func(n *moment) { n.w.lose(n.w.peers[i]) })...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Mood }, fmt.Sprintf("%v is well: %v", p, p.unwell),
+			func(n *moment) { n.w.feel(n.w.peers[i], n.w.peers[i].unwell) })...)
+		if p.stopping {
+			continue
 		}
+		leave := func(now bool) func(*moment) {
+			return func(n *moment) {
+				n.w.peers[i].stopping = true
+				n.w.after(0, event{kind: kStop, peer: i, ok: now})
+			}
+		}
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Leave }, fmt.Sprintf("%v is to leave", p), leave(false))...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Hurry }, fmt.Sprintf("%v is to leave at once", p), leave(true))...)
 	}
 	if m.w.store.down {
 		return all
 	}
 	all = append(all, m.spend(func(b *Budget) *int { return &b.Joined }, "a peer joins",
 		func(n *moment) { n.w.join("", false) })...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Require }, "partition 0 asks for something else",
+		func(n *moment) { n.w.requireAnother() })...)
 	all = append(all, m.spend(func(b *Budget) *int { return &b.Restart }, "the store restarts",
 		func(n *moment) { n.w.restart("restarts", n.w.store.Store) })...)
 	all = append(all, m.spend(func(b *Budget) *int { return &b.Forget }, "the store forgets",
@@ -393,7 +407,7 @@ func (m *moment) key(seed maphash.Seed) uint64 {
 	w := m.w
 	fmt.Fprintln(&b, w.now, m.budget, m.faults, w.store.runs, w.store.down)
 	for _, p := range w.peers {
-		fmt.Fprintln(&b, p.name, p.crashed, p.left, p.stopping, p.asleep, p.cutUntil, p.disturbed, p.view, p.works)
+		fmt.Fprintln(&b, p.name, p.crashed, p.left, p.stopping, p.asleep, p.cutUntil, p.disturbed, p.unwell, p.view, p.works)
 		if p.runs() {
 			fmt.Fprintln(&b, *p.machine)
 		}

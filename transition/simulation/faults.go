@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -54,7 +55,7 @@ func (w *World) fault() {
 		{m.Jumps, w.jump},
 		{m.Weighs, func() {
 			w.onePeer(1, func(p *peer) {
-				if !p.asleep { // who sleeps says nothing
+				if !p.asleep && !p.idler { // who sleeps says nothing
 					p.weight = w.between(1, 4)
 					w.say("%v is to have weight %d", p, p.weight)
 					w.step(p, machine.Weigh{Weight: p.weight})
@@ -66,6 +67,25 @@ func (w *World) fault() {
 				if !p.asleep {
 					w.feel(p, p.unwell)
 				}
+			})
+		}},
+		{m.Requires, w.require},
+		{m.Reshares, func() { w.onePeer(1, w.reshare) }},
+		{m.Renames, func() {
+			w.onePeer(1, func(p *peer) {
+				if !p.asleep {
+					w.named++
+					p.name = fmt.Sprintf("p%d", w.named)
+					w.say("%v has this name from now on", p)
+					w.step(p, machine.Rename{Peer: p.name})
+				}
+			})
+		}},
+		{m.Losses, func() { w.onePeer(1, w.lose) }},
+		{m.Hurries, func() {
+			w.onePeer(2, func(p *peer) {
+				p.stopping = true
+				w.after(0, event{kind: kStop, peer: p.place, ok: true})
 			})
 		}},
 		{m.Restarts, func() { w.restart("restarts", w.store.Store) }},
@@ -127,6 +147,66 @@ func (w *World) joinOne(bornDead bool) {
 func (w *World) onePeer(atLeast int, do func(*peer)) {
 	if alive := w.living(); len(alive) >= atLeast {
 		do(alive[w.between(0, len(alive)-1)])
+	}
+}
+
+// tagged are what peers have, and partitions ask for, where there are tags.
+var tagged = []partition.Tags{"", "a", "b", "a b"}
+
+// require lets some partitions ask for something else.
+func (w *World) require() {
+	if w.store.down {
+		return
+	}
+	var all []partition.Requirement
+	for range w.between(0, 3) {
+		first := w.between(0, w.config.Total-1)
+		all = append(all, partition.Requirement{
+			First: partition.ID(first), Last: partition.ID(w.between(first, w.config.Total-1)), Tags: tagged[w.between(1, len(tagged)-1)],
+		})
+	}
+	w.say("what partitions ask for: %v", all)
+	w.hint(w.store.Require(all))
+}
+
+// requireAnother lets partition 0 ask for what every second peer has, or for nothing again.
+func (w *World) requireAnother() {
+	all := []partition.Requirement{{Tags: tagged[1]}}
+	if asks, _ := w.store.ReadConfig(w.store.at(w.now)); len(asks.Requires) > 0 {
+		all = nil
+	}
+	w.say("what partitions ask for: %v", all)
+	w.hint(w.store.Require(all))
+}
+
+// reshare lets p seal a roll for the members of the newest.
+func (w *World) reshare(p *peer) {
+	if w.store.down || w.store.outage || p.asleep || w.now < p.cutUntil {
+		return
+	}
+	census, err := w.store.Census(w.store.by(p, w.now))
+	if err != nil {
+		return
+	}
+	strategy := w.mix.strategy(&peer{place: w.between(0, 4)})
+	if next, _, news := machine.Reshare(census, strategy); news {
+		w.say("%v shares out anew by %s", p, strategy.Name())
+		w.send(p, event{kind: kSeal, peer: p.place, roll: &next})
+	}
+}
+
+// lose lets the data forget who works on something of p's, without a word of who does.
+func (w *World) lose(p *peer) {
+	if p.asleep {
+		return
+	}
+	for _, id := range sortedKeys(p.works) {
+		if k := p.works[id]; k.running && !k.ending {
+			g := partition.Grant{ID: id, Epoch: k.epoch}
+			w.say("the data of %v forgets %v", g, p)
+			w.step(p, machine.Lost{Grant: g})
+			return
+		}
 	}
 }
 

@@ -22,10 +22,20 @@ type Mix struct {
 	// may be waited for; 0: any.
 	Barrier bool
 	Halt    time.Duration
+	// Tagged peers come with tags by chance, and what partitions ask for changes.
+	Tagged bool
+	// Mingled peers share out by strategies of their own, and idlers are among them, who claim
+	// nothing.
+	Mingled bool
+	// Impatient peers give a drain and a shutdown less time than handlers may take; every second
+	// abandons what drains for too long.
+	Impatient bool
 
 	// Weights of the faults.
 	Joins, BornDead, Leaves, Crashes, Pauses, Cuts, Jumps int
 	Weighs, Moods                                         int // another weight; unwell, or well again
+	Requires, Reshares                                    int // partitions ask for other tags; one seals for the same members
+	Renames, Losses, Hurries                              int // another id; the data forgets who works; stops at once
 	Restarts, Setbacks, Forgets, Disasters, Outages       int
 	// Backups lets the store fall back by up to a minute, not by seconds.
 	Backups bool
@@ -40,8 +50,13 @@ func (m Mix) snapshots() int {
 	return snapshots
 }
 
-func (m Mix) strategy() partition.Strategy {
-	if m.Barrier {
+// strategy is how p shares out.
+func (m Mix) strategy(p *peer) partition.Strategy {
+	switch {
+	case m.Mingled:
+		all := []partition.Strategy{partition.Sticky{}, partition.Modulo{}, partition.Jump{}, partition.Rendezvous{}, partition.Ring{}}
+		return all[p.place%len(all)]
+	case m.Barrier:
 		return partition.Modulo{}
 	}
 	return partition.Sticky{}
@@ -105,6 +120,38 @@ func Mixes() []Mix {
 			m.Weighs, m.Moods, m.Every = 3, 6, 3*time.Second
 			m.Crashes, m.Pauses, m.Cuts, m.Restarts, m.Forgets = 1, 1, 1, 1, 1
 		}),
+		base("tags", func(m *Mix) {
+			m.Tagged, m.Requires, m.Weighs, m.Moods = true, 4, 2, 2
+			m.Crashes, m.Every = 1, 2*time.Second
+		}),
+		base("mingled", func(m *Mix) {
+			m.Mingled, m.Reshares, m.Renames, m.Losses, m.Hurries, m.Weighs = true, 3, 1, 2, 1, 2
+			m.Every = 2 * time.Second
+		}),
+		base("impatient", func(m *Mix) {
+			m.Impatient, m.Disturbed, m.Handler, m.Leaves = true, 0.2, 12*time.Second, 3
+			m.Crashes, m.Pauses, m.Cuts, m.Restarts, m.Forgets, m.Losses, m.Hurries = 1, 1, 1, 1, 1, 1, 1
+			m.Every = 3 * time.Second
+		}),
+		base("barrier-impatient", func(m *Mix) {
+			m.Barrier, m.Impatient, m.Disturbed, m.Handler, m.Leaves = true, true, 0.2, 12*time.Second, 3
+			m.Crashes, m.Pauses, m.Cuts, m.Restarts, m.Setbacks, m.Losses, m.Hurries = 1, 1, 1, 1, 1, 1, 1
+			m.Every = 3 * time.Second
+		}),
+		base("motley", func(m *Mix) {
+			m.Tagged, m.Mingled, m.Disturbed, m.Handler = true, true, lossy, 4*time.Second
+			m.Requires, m.Reshares, m.Renames, m.Losses, m.Hurries, m.Weighs, m.Moods = 3, 2, 1, 2, 1, 2, 2
+			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 2, 2
+			m.Restarts, m.Setbacks, m.Forgets, m.Outages = 1, 2, 1, 1
+			m.Every = 2 * time.Second
+		}),
+		base("barrier-motley", func(m *Mix) {
+			m.Barrier, m.Tagged, m.Mingled, m.Disturbed, m.Handler = true, true, true, 0.2, 3*time.Second
+			m.Requires, m.Reshares, m.Renames, m.Losses, m.Hurries, m.Weighs, m.Moods = 3, 2, 1, 2, 1, 2, 2
+			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 2, 2
+			m.Restarts, m.Setbacks, m.Forgets, m.Outages = 1, 2, 1, 1
+			m.Every = 2 * time.Second
+		}),
 		base("barrier", func(m *Mix) {
 			m.Barrier, m.Leaves = true, 3
 			m.Halt = m.Handler + barrierTakes
@@ -142,6 +189,7 @@ func Mixes() []Mix {
 			m.Disturbed, m.Handler = 0.2, 3*time.Second
 			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 2, 1
 			m.Restarts, m.Setbacks, m.Forgets, m.Outages = 1, 1, 1, 1
+			m.Losses, m.Renames, m.Hurries = 1, 1, 1
 		}),
 	}
 }

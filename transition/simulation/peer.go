@@ -32,6 +32,8 @@ type peer struct {
 	left     bool
 	bornDead bool
 	weight   int  // it was told last
+	idler    bool // it claims nothing, and has weight 0
+	tags     partition.Tags
 	unwell   bool // it reported last
 	stopping bool
 	stopAt   time.Duration
@@ -106,19 +108,37 @@ func (w *World) join(name string, bornDead bool) {
 		drift:    int64(w.between(-maxDrift, maxDrift)),
 		bornDead: bornDead,
 		weight:   1,
+		idler:    w.mix.Mingled && w.chance(0.15),
 		timing:   w.timing,
 		works:    make(map[partition.ID]work),
 	}
 	if n := len(w.mix.Leases); n > 0 {
 		p.timing = transition.Timing{Lease: w.mix.Leases[w.between(0, n-1)]}.WithDefaults()
 	}
+	switch {
+	case w.mix.Tagged:
+		p.tags = tagged[w.between(0, len(tagged)-1)]
+	case w.still:
+		p.tags = tagged[p.place%2]
+	}
+	if p.idler {
+		p.weight = 0
+	}
+	policy := machine.Hold
+	if w.mix.Impatient {
+		p.timing.Drain, p.timing.Shutdown = 4*time.Second, 6*time.Second
+		policy = machine.Policy(p.place % 2)
+	}
 	p.machine = machine.New(machine.Config{
-		Session: p.session,
-		Peer:    p.name,
-		Times:   p.timing.Times(),
-		Viewed:  w.mix.Views,
-		Barrier: w.mix.Barrier,
-		Seed:    uint64(w.between(0, 1<<62)),
+		Policy:       policy,
+		ClaimNothing: p.idler,
+		Tags:         p.tags,
+		Session:      p.session,
+		Peer:         p.name,
+		Times:        p.timing.Times(),
+		Viewed:       w.mix.Views,
+		Barrier:      w.mix.Barrier,
+		Seed:         uint64(w.between(0, 1<<62)),
 	}, p.clock(w.now))
 	w.peers = append(w.peers, p)
 	w.say("%v joins, lease %v", p, p.timing.Lease)
@@ -179,7 +199,7 @@ func (w *World) toPeer(ev event) {
 	case kStop:
 		p.stopAt = w.now
 		w.say("%v is asked to stop", p)
-		w.step(p, machine.Stop{})
+		w.step(p, machine.Stop{Now: ev.ok})
 	case kResume:
 		w.resumed(p)
 	}
@@ -213,14 +233,14 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 		w.stats.Drains++
 		w.say("%v drains %v", p, e.Grant)
 		w.checkDrain(p, e.Grant)
-		w.end(p, e.Grant, w.mix.Handler)
+		w.end(p, e.Grant, w.returns(p))
 	case machine.Abort:
 		w.stats.Aborts++
 		w.say("%v aborts %v: %v", p, e.Grant, e.Cause)
-		if _, lost := ev.(machine.Lost); !lost {
+		if _, lost := ev.(machine.Lost); !lost && e.Cause != machine.DrainOver { // what drains has stopped before
 			w.checkPause(p, e.Grant, e.Cause.String())
 		}
-		w.end(p, e.Grant, p.timing.CancelGrace)
+		w.end(p, e.Grant, w.upTo(p.timing.CancelGrace))
 	case machine.Adopt:
 		w.say("%v adopts %d: index %d of %d, wish %v", p, e.View.Version, e.View.Index, e.View.Replicas, e.View.Wish)
 		p.view = e.View
@@ -244,7 +264,16 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 	}
 }
 
-// end lets the handlers of g return within d.
+// returns is when the handlers of a drain return: the tenant cancels them at its end.
+func (w *World) returns(p *peer) time.Duration {
+	d := w.upTo(w.mix.Handler)
+	if d > p.timing.Drain {
+		d = p.timing.Drain + w.upTo(p.timing.CancelGrace)
+	}
+	return d
+}
+
+// end lets the handlers of g return in d.
 func (w *World) end(p *peer, g partition.Grant, d time.Duration) {
 	k := p.works[g.ID]
 	if k.epoch != g.Epoch {
@@ -253,7 +282,7 @@ func (w *World) end(p *peer, g partition.Grant, d time.Duration) {
 	}
 	k.ending = true
 	p.works[g.ID] = k
-	w.after(w.upTo(d), event{kind: kDrained, peer: p.place, grant: g})
+	w.after(d, event{kind: kDrained, peer: p.place, grant: g})
 }
 
 // opened installs the fence; from now on handlers run.

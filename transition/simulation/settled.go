@@ -123,12 +123,15 @@ func (w *World) misplaced(alive []*peer, census machine.Census, promised map[par
 	}
 	for _, id := range w.config.IDs() {
 		p := promised[id]
+		if p == nil && !w.mix.Views && !machine.Eligible(census, id) {
+			continue // nobody has what it asks for
+		}
 		if p == nil {
 			return fmt.Sprintf("partition %d is promised to nobody", id)
 		}
 		for _, q := range alive {
 			k, works := q.works[id]
-			if works != (q == p) || works && (!k.running || k.ending) {
+			if works != (q == p && !p.idler) || works && (!k.running || k.ending) {
 				return fmt.Sprintf("partition %d is promised to %v, and %v works on it: %v", id, p, q, works)
 			}
 		}

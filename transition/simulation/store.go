@@ -127,6 +127,9 @@ func (w *World) arrive(ev event) {
 			w.say("store: %v seals on %d, membership %d: %v", p, ev.roll.Version, ev.roll.Membership, lines(*ev.roll))
 		}
 		w.hint(hints)
+		if ev.call == 0 {
+			return // resealed: nobody waits for it
+		}
 		w.answer(ev, event{kind: kSealed, peer: ev.peer, call: ev.call, ok: err == nil || errors.Is(err, transition.ErrStale)})
 	}
 }
@@ -146,12 +149,12 @@ func (w *World) answer(call, ev event) {
 
 // sealOnTop makes the next roll of a census.
 func (w *World) sealOnTop(p *peer, ev event) {
-	next, _, due := machine.NextRoll(*ev.census, w.mix.strategy())
+	next, _, due := machine.NextRoll(*ev.census, w.mix.strategy(p))
 	if !due || !ev.ok {
 		w.step(p, machine.SealEnded{Call: ev.call, OK: ev.ok})
 		return
 	}
-	if !w.mix.Barrier { // its strategy moves what it moves
+	if !w.mix.Barrier && !w.mix.Mingled && len(ev.census.Config.Requires) == 0 { // other strategies move what they move
 		w.checkLeast(*ev.census, next)
 	}
 	w.send(p, event{kind: kSeal, peer: p.place, call: ev.call, roll: &next})
