@@ -323,7 +323,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	c.loop(ctx, inner)
 	c.validUntil.Store(0)
-	c.filter.Publish(c.cfg.Config, nil)
 	switch {
 	case c.err != nil:
 		return c.err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/memledger"
 )
 
@@ -493,4 +494,69 @@ func TestRenewedAtTheLastMoment(t *testing.T) {
 		a.ends()
 		pass(10 * time.Second)
 	})
+}
+
+// Who yields takes another id if somebody else lives under its own, also where the ledger does not
+// say so at first. Itself is nobody else, nor is who left or who has another id.
+func TestYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		store := &faulty{Ledger: n.ledger}
+		yields := func(_ *peer, cfg *transition.Config) { cfg.Ledger, cfg.Yield = store, true }
+		start := func(id string) *peer {
+			p := n.peer(id, yields).start(t.Context())
+			pass(5 * time.Second)
+			return p
+		}
+		stop := func(p *peer) {
+			p.co.Stop()
+			<-p.ended
+		}
+		renamed := func(p *peer) (to []string) {
+			for _, e := range p.told() {
+				if r, ok := e.(transition.Renamed); ok && r.Former == p.id {
+					to = append(to, r.Peer)
+				}
+			}
+			return to
+		}
+		stop(start("a"))
+		first, other := start("a"), start("b")
+		second := n.peer("a", func(p *peer, cfg *transition.Config) {
+			yields(p, cfg)
+			cfg.Ledger = unread{store, time.Now().Add(3 * time.Second)}
+		}).start(t.Context())
+		pass(3 * time.Second)
+		if got := renamed(second); len(got) > 0 {
+			t.Errorf("it could not read the ledger, and is called %v", got)
+		}
+		pass(5 * time.Second)
+		want := "a-" + string(second.co.Session())[:8]
+		if got := renamed(second); !slices.Equal(got, []string{want}) {
+			t.Errorf("the second is called %v, want %s", got, want)
+		}
+		if a, b := renamed(first), renamed(other); len(a)+len(b) > 0 {
+			t.Errorf("the first is called %v, another %v", a, b)
+		}
+		census, err := n.ledger.Census(t.Context())
+		if err != nil || !slices.ContainsFunc(census.Sessions, func(s machine.Seat) bool { return s.Peer == want && s.Session == second.co.Session() }) {
+			t.Errorf("the ledger knows %+v, %v", census.Sessions, err)
+		}
+		for _, p := range []*peer{first, second, other} {
+			stop(p)
+		}
+	})
+}
+
+// unread is a ledger whose census cannot be had before an instant.
+type unread struct {
+	transition.Ledger
+	until time.Time
+}
+
+func (u unread) Census(ctx context.Context) (transition.Census, error) {
+	if time.Now().Before(u.until) {
+		return transition.Census{}, errors.New("not now")
+	}
+	return u.Ledger.Census(ctx)
 }
