@@ -179,7 +179,7 @@ func (p *Producer) newCall(messages []Message) (*call, error) {
 		buf = appendEnvelope(buf, &e)
 		it.body = buf[start:len(buf):len(buf)]
 		if !m.plain() {
-			it.special = specialOf(m, &e, now)
+			it.special = specialOf(m, &e)
 		}
 	}
 	return c, nil

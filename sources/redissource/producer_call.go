@@ -38,14 +38,13 @@ type item struct {
 type special struct {
 	what   string // now, after, at
 	ms     int64
-	ttl    int64 // milliseconds the lock lives, 0: not unique
+	ttl    int64 // milliseconds the lock lives once the task is due, 0: not unique
 	lock   string
 	unique string // id
 }
 
-func specialOf(m *Message, e *envelope, now time.Time) *special {
+func specialOf(m *Message, e *envelope) *special {
 	s := &special{what: "now"}
-	wait := m.Delay
 	switch {
 	case m.Delay > 0:
 		s.what, s.ms = "after", roundUp(m.Delay)
@@ -55,14 +54,13 @@ func specialOf(m *Message, e *envelope, now time.Time) *special {
 			s.ms++
 		}
 		s.ms = max(s.ms, 0)
-		wait = max(0, m.At.Sub(now))
 	}
 	if m.Unique {
 		ttl := m.UniqueFor
 		if ttl == 0 {
 			ttl = defaultUnique
 		}
-		s.ttl, s.lock, s.unique = roundUp(wait)+roundUp(ttl), e.lockValue(), e.id
+		s.ttl, s.lock, s.unique = roundUp(ttl), e.lockValue(), e.id
 	}
 	return s
 }

@@ -16,7 +16,8 @@
 --       9 '' = after the targets come envelopes, at most 4,000
 --         'each' = five for each message: what ('now'; 'after' or 'at', with
 --         milliseconds; 'dead', with a dead letter as the body), milliseconds,
---         milliseconds it stays unique ('' = it is not), value of its lock, body
+--         milliseconds it stays unique once it is due ('' = it is not), value of its lock,
+--         body
 --       10 number of targets, then for each the number of its messages
 --       then the messages, target by target
 -- Result  {'OK', a letter for each message: '+' pushed, '=' another holds its id,
@@ -75,6 +76,15 @@ local function is(i, want)
   return kind == want or kind == 'none'
 end
 
+-- clock returns the milliseconds of this moment, which is one for the whole batch.
+local function clock()
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  return now
+end
+
 -- one pushes one message to the target whose keys begin after KEYS[k].
 local function one(k, room)
   local what, ms, ttl, value, body = 'now', '', '', '', ARGV[at]
@@ -88,7 +98,13 @@ local function one(k, room)
   if what == 'now' and room < 1 then return 'f', 0 end
   if what == 'dead' and not is(k + 4, 'list') then return 'w', 0 end
   if (what == 'after' or what == 'at') and not is(k + 3, 'zset') then return 'w', 0 end
-  if unique and not redis.call('SET', unique, value, 'NX', 'PX', ttl) then return '=', 0 end
+  local due = tonumber(ms)
+  if what == 'after' then due = due + clock() end
+  if unique then
+    -- By the store's clock, as the task itself: the lock must not end before that, whatever time it is at the sender.
+    if what ~= 'now' then ttl = str(ttl + math.max(0, due - clock())) end
+    if not redis.call('SET', unique, value, 'NX', 'PX', ttl) then return '=', 0 end
+  end
   if what == 'dead' then
     redis.call('RPUSH', KEYS[k + 4], body)
     return '+', 0
@@ -96,14 +112,6 @@ local function one(k, room)
   if what == 'now' then
     redis.call('RPUSH', KEYS[k + 1], body)
     return '+', 1
-  end
-  local due = tonumber(ms)
-  if what == 'after' then
-    if not now then
-      local t = redis.call('TIME')
-      now = t[1] * 1000 + math.floor(t[2] / 1000)
-    end
-    due = due + now
   end
   redis.call('ZADD', KEYS[k + 3], str(due), body)
   return '+', 0

@@ -265,6 +265,27 @@ func TestPushLocksItsOwn(t *testing.T) {
 	}
 }
 
+// The lock of a scheduled task outlasts its wait by the store's clock, at which the task will be due: that of its sender
+// may be wrong.
+func TestPushLocksUntilDue(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	now, err := client.Time(ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hour := now.Add(time.Hour).UnixMilli()
+	runPush(t, client, name, pushHead{era: 1, first: 1, last: 4, total: 1, each: true}, []pushWord{
+		{what: "at", ms: hour, body: "a", unique: "at"}, {what: "after", ms: time.Hour.Milliseconds(), body: "b", unique: "after"},
+		{body: "c", unique: "now"}, {what: "at", ms: 1, body: "d", unique: "long ago"},
+	})
+	for id, wait := range map[string]time.Duration{"at": time.Hour, "after": time.Hour, "now": 0, "long ago": 0} {
+		ttl := client.PTTL(ctx, KeysOf(name, 0).Unique(id)).Val()
+		if ttl > wait+time.Second+time.Millisecond || wait > 0 && ttl < wait/2 {
+			t.Errorf("the lock of what is due %s lives %v, want %v", id, ttl, wait+time.Second)
+		}
+	}
+}
+
 // A sender that began its positions anew has the word: what was sent under an earlier
 // era is refused, and does not bring that era's mark back.
 func TestPushEras(t *testing.T) {
