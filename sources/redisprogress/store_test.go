@@ -31,6 +31,40 @@ func TestOpenBegins(t *testing.T) {
 	}
 }
 
+// A log that lies elsewhere and has lost its fence begins anew, and with it all that is known of it: what was
+// done in a life whose base is forgotten would pass tasks that nobody has done.
+func TestOpenWithoutAFenceForgets(t *testing.T) {
+	ctx, name, client := t.Context(), redistest.Name(t), redistest.New(t)
+	s, err := redisprogress.NewStore(client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(e partition.Epoch) (partition.Grant, partition.Token, progress.Found) {
+		t.Helper()
+		g, tok := partition.Grant{ID: 7, Epoch: e}, partition.Token{Epoch: e, Session: "a"}
+		f, err := s.Open(ctx, g, tok, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g, tok, f
+	}
+	g, tok, f := open(1)
+	_, err = s.Settle(ctx, g, tok, &progress.Request{
+		Seen: f.Writes, Read: 9, Base: 4, Gate: 9, Alone: progress.None, Lift: []int64{3}, Done: []int64{2, 5},
+		Others: []progress.Verdict{{Position: 6, Outcome: progress.Retry, Attempt: 1}},
+	}, make([]progress.Content, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, f := open(2); f.Base != 4 || len(f.Done) != 1 || len(f.Lifted) != 1 || len(f.Tried) != 1 {
+		t.Errorf("found %+v, want what was said", f)
+	}
+	client.Del(ctx, redisprogress.Elsewhere(name, 7).Fence)
+	if _, _, f := open(3); f.Base != 2 || len(f.Done)+len(f.Lifted)+len(f.Tried) > 0 {
+		t.Errorf("without a fence: found %+v, want nothing from 2 on", f)
+	}
+}
+
 // Whether a log has begun, and which life of it the positions are of, is read where it was
 // written: a replica that lags knows of an older one, or of none.
 func TestOpenReadsNoReplica(t *testing.T) {
@@ -107,8 +141,8 @@ func TestReset(t *testing.T) {
 			}
 			seen := f.Writes
 			for range 2 { // said again it changes nothing
-				if writes, err = s.Reset(ctx, g, tok, seen, c.base, c.life); err != nil {
-					t.Fatal(err)
+				if writes, err = s.Reset(ctx, g, tok, seen, c.base, c.life); err != nil || writes != seen+1 {
+					t.Fatalf("%d writes (%v), want %d: a store that forgets this one would not be found out", writes, err, seen+1)
 				}
 			}
 			if _, err := s.Settle(ctx, g, tok, &progress.Request{
