@@ -331,3 +331,25 @@ func until(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+// A task that the base has passed is buried as any other, and given to nobody after it: it would end this peer, too, and
+// is among the dead letters already.
+func TestALiftedTaskThatEndedItsPeers(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	w := newWorld(t, client, Config{})
+	w.push("next")
+	poison := envelope{id: "poison", born: 1, unique: true}
+	pipe := client.Pipeline()
+	pipe.HSet(ctx, w.keys.Lifted, "0", appendEnvelope(nil, &poison))
+	pipe.HSet(ctx, w.keys.Tries, "0", fmt.Sprintf("0 %d 0 ", w.source.cfg.CrashLimit-1))
+	pipe.HSet(ctx, w.keys.Fence, "t", "1:dead", "e", 1, "b", 1, "n", 5, "h", 1, "a", "0")
+	pipe.Set(ctx, w.keys.Unique("poison"), poison.lockValue(), 0)
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.epoch = 1
+	w.fetch(w.open(), 1, "next")
+	if n, left := client.LLen(ctx, w.keys.Dead).Val(), client.Exists(ctx, w.keys.Lifted, w.keys.Tries, w.keys.Unique("poison")).Val(); n != 1 || left != 0 {
+		t.Errorf("%d dead letters, and %d keys of it are left, want 1 and none", n, left)
+	}
+}
