@@ -129,6 +129,90 @@ func TestOpenReadsLargeTasksInParts(t *testing.T) {
 	}
 }
 
+// An owner that could not read all of what is left has not opened: it would run again what is done, and leave what is lifted.
+// Nor is it fenced.
+func TestOpenFailsWhole(t *testing.T) {
+	s := newScripts(t)
+	s.owner(1)
+	for x := range 3 {
+		s.must(s.client.HSet(s.ctx, s.keys.Lifted, fmt.Sprint(x-3), make([]byte, 9<<20)).Err())
+	}
+	s.must(s.client.ZAdd(s.ctx, s.keys.Done, redis.Z{Score: 2, Member: "2"}).Err())
+	s.must(s.client.HSet(s.ctx, s.keys.Tries, "1", "3 0 0 why").Err())
+	lost, at, n := errors.New("the answer is lost"), 0, 0
+	s.client.AddHook(loses(func(cmds []redis.Cmder) error {
+		if cmds[0].Name() == "hello" || cmds[0].Name() == "client" {
+			return nil // of a new connection
+		}
+		if n++; n != at {
+			return nil
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(lost)
+		}
+		return lost
+	}))
+	for at = 1; ; at++ {
+		n = 0
+		o, err := s.log(token(partition.Epoch(at+1))).Open(s.ctx, 0)
+		if n < at {
+			if s.must(err); len(o.Lifted) != 3 || len(o.Done) != 1 || len(o.Tried) != 1 {
+				t.Errorf("with all answers: found %d lifted, %d done, %d tried", len(o.Lifted), len(o.Done), len(o.Tried))
+			}
+			break
+		}
+		if !errors.Is(err, lost) {
+			t.Errorf("without answer %d: %v", at, err)
+		}
+	}
+	if at < 6 {
+		t.Errorf("it opened in %d requests, want 5 and more", at-1)
+	}
+}
+
+// A server that was started anew knows no script: who reads what is left brings it along.
+func TestOpenBringsTheScript(t *testing.T) {
+	s := newScripts(t)
+	s.owner(1)
+	s.must(s.client.HSet(s.ctx, s.keys.Tries, "1", "3 0 0 why").Err())
+	unknown := 0
+	s.client.AddHook(loses(func(cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" && len(cmds) > 1 {
+				unknown++
+				return s.client.EvalSha(s.ctx, "ffffffffffffffffffffffffffffffffffffffff", nil).Err()
+			}
+		}
+		return nil
+	}))
+	o, err := s.log(token(2)).Open(s.ctx, 0)
+	if err != nil || unknown == 0 || o.Tried[1].Tries != 3 {
+		t.Errorf("found %+v (%v), after the script was unknown %d times", o, err, unknown)
+	}
+}
+
+// loses loses the answer to what it returns an error for.
+type loses func(cmds []redis.Cmder) error
+
+func (loses) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l loses) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := l([]redis.Cmder{cmd}); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (l loses) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := l(cmds); err != nil {
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
 // after runs after each pipeline.
 type after func(cmds []redis.Cmder)
 
