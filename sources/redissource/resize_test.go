@@ -609,3 +609,35 @@ func TestResizeAndAnOwnerThatWakesUp(t *testing.T) {
 		}
 	}
 }
+
+// What is known of the runs of a task goes along with it, but what this build cannot read keeps all of its bytes: a newer
+// one may have run it.
+func TestResizeTakesRunsAlong(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 3}); err != nil {
+		t.Fatal(err)
+	}
+	k := KeysOf(name, 1)
+	unread, unique := "not an envelope", envelope{id: "u", born: 1, unique: true}
+	pipe := client.Pipeline()
+	pipe.RPush(ctx, k.Pending, unread, appendEnvelope(nil, &unique))
+	pipe.HSet(ctx, k.Tries, "0", "2 0 0 why", "1", "0 1 0 why")
+	pipe.HSet(ctx, k.Fence, "t", "", "e", 1, "b", 0, "n", 1, "h", 2)
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resize(ctx, client, name, 2, ResizeConfig{Idle: idle}); err != nil {
+		t.Fatal(err)
+	}
+	unique.crashes, unique.firstError = 1, "why"
+	var found []string
+	for id := range partition.ID(2) {
+		found = append(found, client.LRange(ctx, KeysOf(name, id).Pending, 0, -1).Val()...)
+	}
+	slices.Sort(found)
+	want := []string{unread, string(appendEnvelope(nil, &unique))}
+	slices.Sort(want)
+	if !slices.Equal(found, want) {
+		t.Errorf("found %q, want %q", found, want)
+	}
+}
