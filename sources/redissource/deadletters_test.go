@@ -164,6 +164,11 @@ func TestALineIsRequeuedToItsList(t *testing.T) {
 			if got := b.client.LRange(t.Context(), b.unit.List, 0, -1).Val(); !slices.Equal(got, want) {
 				t.Errorf("%v: the list is %q, want %q", side, got, want)
 			}
+			// Where the line cannot go the letter stays.
+			b.client.Set(t.Context(), b.unit.List, "no list", 0)
+			if done, err := Requeue(t.Context(), b.client, b.name, all[2]); done || err == nil || len(lettersOf(t, b.client, b.name)) != 1 {
+				t.Errorf("to what is no list: %v, %v", done, err)
+			}
 		}
 	})
 }
