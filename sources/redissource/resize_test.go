@@ -640,4 +640,9 @@ func TestResizeTakesRunsAlong(t *testing.T) {
 	if !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q", found, want)
 	}
+	for _, key := range []string{redisconfig.Key(name), KeysOf(name, 0).Fence, k.Fence, KeysOf(name, 2).Fence} {
+		if ttl := client.TTL(ctx, key).Val(); ttl != -1 {
+			t.Errorf("%s lives %v, want for ever", key, ttl)
+		}
+	}
 }
