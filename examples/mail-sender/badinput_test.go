@@ -49,6 +49,7 @@ func TestBadInput(t *testing.T) {
 		{"mail-sender work --inbox-oldest top", 2, []string{"--inbox-oldest top", "right", "left"}},
 		{"mail-sender work --ledger etcd://u:SECRET@h/x", 2, []string{"--ledger etcd: this program knows redis", "transition/etcdledger/mail-sender"}},
 		{"mail-sender work --barrier --indexer interval", 2, []string{"interval", "barrier"}},
+		{"mail-sender work --interval 1s", 2, []string{"--interval is for --indexer interval"}},
 		{"mail-sender work --indexer interval --counter nats://u:SECRET@h/x", 2,
 			[]string{"--counter nats: this program knows redis", "partition/intervalindexer/natscounter/mail-sender"}},
 		{"mail-sender work extra", 2, []string{"--help"}},

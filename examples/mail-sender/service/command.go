@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/examples/internal/cast"
+	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition"
@@ -85,6 +86,9 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			}
 			if cmd.Flags().Changed("partitions") {
 				errs = append(errs, zeros(cmd, "partitions")...)
+			}
+			if cmd.Flags().Changed("interval") && cfg.Indexer != redisfx.Interval {
+				errs = append(errs, fmt.Errorf("--interval is for --indexer %s", redisfx.Interval))
 			}
 			switch oldest {
 			case "left", "right":
