@@ -70,7 +70,12 @@ func Root(stores Stores) *cobra.Command {
 
 ` + exit.Help,
 		// Sub-commands inherit it: variables count before anything runs.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if ofItself(cmd) {
+				return nil
+			}
+			return flagenv.Apply(cmd)
+		},
 	}
 	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	cmd.PersistentFlags().String("ledger", besideTasks, "where the record of who holds what stands: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; without --redis only the record is looked at then")
@@ -80,6 +85,18 @@ func Root(stores Stores) *cobra.Command {
 	cmd.AddCommand(historyCommand(stores), explainCommand(stores), planCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
+}
+
+// ofItself reports whether cmd tells of the program alone. No flag is anything to it, and so no variable that
+// cannot be read: whoever was told of one may ask for help, and complete a line that says it otherwise.
+func ofItself(cmd *cobra.Command) bool {
+	for ; cmd.HasParent(); cmd = cmd.Parent() {
+		switch cmd.Name() {
+		case "version", "help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+			return true
+		}
+	}
+	return false
 }
 
 // A faultFinder says all that is wrong with a command's flags and arguments.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,25 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 			if codeOf(err) != exit.Usage || !strings.Contains(err.Error(), w) {
 				t.Errorf("countoff %s does not say %q: %v", line, w, err)
 			}
+		}
+	}
+}
+
+// What tells of the program alone has no use for a variable, and does not end with one that cannot be read.
+func TestAWrongVariableIsNothingToHelp(t *testing.T) {
+	t.Setenv("COUNTOFF_TIMEOUT", "5")
+	for line, want := range map[string]int{
+		"version": exit.OK, "help": exit.OK, "help status": exit.OK, "completion bash": exit.OK, "__complete sta": exit.OK, "__completeNoDesc sta": exit.OK,
+		"names": exit.Usage,
+	} {
+		cmd := Root(nil)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		cmd.SetArgs(strings.Fields(line))
+		err := cmd.Execute()
+		if code := codeOf(err); code != want {
+			t.Errorf("countoff %s: code %d, want %d: %v", line, code, want, err)
 		}
 	}
 }
