@@ -92,6 +92,13 @@ func New(cfg Config) (*Board, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	var once []string
+	for _, name := range cfg.Names {
+		if !slices.Contains(once, name) { // a second series of a name would be refused by Prometheus, with all of them
+			once = append(once, name)
+		}
+	}
+	cfg.Names = once
 	b := &Board{cfg: cfg, listed: newLooks[listing](), views: map[string]*looks[*view]{}}
 	b.closed, b.close = context.WithCancel(context.Background())
 	b.mux = b.routes()

@@ -532,6 +532,47 @@ func TestWhatComesFirst(t *testing.T) {
 	}
 }
 
+// After a peer of many partitions has died, those that hold the most are seen all the same, and how many are not.
+func TestTroubleLeavesRoom(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ trouble, busy, wantTrouble, wantBusy int }{
+		{100, 50, mostBusy / 2, mostBusy / 2}, {100, 0, mostBusy, 0}, {3, 50, 3, mostBusy - 3}, {30, 2, 30, 2}, {31, 2, 30, 2},
+	} {
+		var s status.Status
+		for i := range c.trouble + c.busy {
+			p := status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Unowned}, Pending: 1}
+			if i >= c.trouble {
+				p.State, p.Pending = status.Owned, 1000
+			}
+			s.Partitions = append(s.Partitions, p)
+		}
+		shown := (*view)(nil).next("billing", s, nil, nil, time.Now()).Busy()
+		trouble := 0
+		for _, p := range shown.Shown[:c.wantTrouble] {
+			if p.State == status.Unowned {
+				trouble++
+			}
+		}
+		if busy := len(shown.Shown) - trouble; trouble != c.wantTrouble || busy != c.wantBusy || shown.More != c.trouble+c.busy-trouble-busy {
+			t.Errorf("%+v: %d in trouble first, %d others and %d more", c, trouble, busy, shown.More)
+		}
+	}
+}
+
+// A name that is given twice is one: with a series of it twice Prometheus would refuse them all.
+func TestANameThatIsGivenTwice(t *testing.T) {
+	t.Parallel()
+	cfg := new(store).config()
+	cfg.Names = []string{"mails", "billing", "mails"}
+	b := newBoard(t, cfg)
+	if _, page := get(t, b, "/"); strings.Count(page, "<tbody>") != 2 {
+		t.Errorf("the list is\n%s", page)
+	}
+	if _, text := get(t, b, "/metrics"); strings.Count(text, `countoff_name_up{name="mails"}`) != 1 {
+		t.Errorf("the metrics are\n%s", text)
+	}
+}
+
 // Many partitions lie closer on a page, and the list of names has the first of them.
 func TestManyPartitions(t *testing.T) {
 	t.Parallel()

@@ -245,26 +245,26 @@ func first[T any](all []T, most int) share[T] {
 	return share[T]{Shown: all[:min(len(all), most)], More: max(len(all)-most, 0)}
 }
 
-// Busy are the partitions that are in trouble or hold something: those in trouble first, then those that hold
-// the most.
+// Busy are the partitions that are in trouble or hold something: those in trouble first, each kind by how much it
+// holds. Trouble of many leaves half of the room to the others, of which the fullest may be what is looked for.
 func (v *view) Busy() share[status.Partition] {
 	holds := func(p status.Partition) int { return p.Pending + p.InFlight + p.Delayed + p.Dead }
-	trouble := func(p status.Partition) int {
-		if p.State == status.Unowned || p.State == status.Double {
-			return 1
-		}
-		return 0
-	}
-	var busy []status.Partition
+	var trouble, busy []status.Partition
 	for _, p := range v.status.Partitions {
-		if holds(p) > 0 || trouble(p) > 0 {
+		switch {
+		case p.State == status.Unowned || p.State == status.Double:
+			trouble = append(trouble, p)
+		case holds(p) > 0:
 			busy = append(busy, p)
 		}
 	}
-	slices.SortStableFunc(busy, func(a, b status.Partition) int {
-		return cmp.Or(cmp.Compare(trouble(b), trouble(a)), cmp.Compare(holds(b), holds(a)))
-	})
-	return first(busy, mostBusy)
+	fullest := func(a, b status.Partition) int { return cmp.Compare(holds(b), holds(a)) }
+	slices.SortStableFunc(trouble, fullest)
+	slices.SortStableFunc(busy, fullest)
+	room := max(mostBusy/2, mostBusy-len(busy))
+	listed := first(trouble, room)
+	rest := first(busy, mostBusy-len(listed.Shown))
+	return share[status.Partition]{Shown: slices.Concat(listed.Shown, rest.Shown), More: listed.More + rest.More}
 }
 
 // A holder is a peer and the work units that it has.
