@@ -12,8 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -23,6 +21,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/asynqfx"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
 )
@@ -58,7 +57,7 @@ func run(args []string) int {
 	if command == "peer" {
 		return peer(*url, *name, *id)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals.Context(context.Background())
 	defer stop()
 	if err := demo(ctx, *url, *name, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "asynq-migration:", err)

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/examples/mail-sender/demo"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 )
 
@@ -29,7 +28,7 @@ doubled but what ran in the killed peer.`,
 			if err := cfg.Validate(); err != nil {
 				return exit.With(exit.Usage, err)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signals.Context(cmd.Context())
 			defer stop()
 			cfg.Show = demo.Show{Out: cmd.OutOrStdout()}
 			if !plain {

@@ -7,9 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +17,7 @@ import (
 	"github.com/countoff/countoff/examples/mail-sender/queue"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/redissource"
@@ -38,9 +37,8 @@ func sendCommand() *cobra.Command {
 it says how many mails the store has taken, and ends with 6.`,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signals.Context(cmd.Context())
 			defer stop()
-			context.AfterFunc(ctx, stop) // a second one ends the process at once
 			errs := []error{partition.CheckName(name)}
 			if f := cmd.Flags().Lookup("partitions"); f.Changed && (partitions < 1 || partitions > partition.MaxTotal) {
 				errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", partitions, partition.MaxTotal))

@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/examples/scraper/play"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/transition"
 )
@@ -30,7 +29,7 @@ only if each site was visited by one owner at a time, and the table said by whom
 			if err := (transition.Timing{Lease: cfg.Lease}).Validate(); err != nil || cfg.Lease <= 0 {
 				return exit.With(exit.Usage, errors.Join(fmt.Errorf("--lease %v", cfg.Lease), err))
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signals.Context(cmd.Context())
 			defer stop()
 			cfg.Out = cmd.OutOrStdout()
 			if !plain {

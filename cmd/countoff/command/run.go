@@ -208,7 +208,7 @@ func holdSeat(cmd *cobra.Command, client redis.UniversalClient, units unitfx.Con
 	// The first signal ends the context of the command; another one ends everything at once.
 	now, cut := context.WithCancel(context.Background())
 	defer cut()
-	again := signals.Listen(now, 2)
+	again := signals.Listen(now, 2, signals.Hangup()...)
 	go func() {
 		for range 2 {
 			select {

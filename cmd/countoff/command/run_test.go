@@ -166,6 +166,19 @@ func TestRunLeavesTimeToEnd(t *testing.T) {
 	}
 }
 
+// A terminal that is closed stops it as SIGTERM does: it hands over, and nobody waits for its lease.
+func TestRunHandsOverWhenTheTerminalIsClosed(t *testing.T) {
+	t.Parallel()
+	f := newFloor(t, 1)
+	said := f.pipe()
+	r := f.run("ann", nil, releases(said.path, "exit")...)
+	said.comes("begun")
+	r.signal(t, syscall.SIGHUP)
+	if code := r.code(t); code != exit.OK {
+		t.Errorf("it ended with %d: %s", code, r.log.String())
+	}
+}
+
 // A second signal ends at once also a command that has released everything.
 func TestRunSecondSignalWhenAllIsReleased(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Package signals is for programs that are stopped by SIGINT or SIGTERM, and in which a second
-// one says more than the first.
+// Package signals is for programs that are stopped by SIGINT or SIGTERM, or because their terminal
+// was closed, and in which a second signal says more than the first.
 package signals
 
 import (
@@ -16,18 +16,27 @@ import (
 // A person who presses Ctrl-C again takes longer.
 const Together = 200 * time.Millisecond
 
-// Listen returns the signals that come until ctx ends. What nobody takes is kept, n of them.
-func Listen(ctx context.Context, n int) <-chan os.Signal {
+// Listen returns the signals that come until ctx ends, SIGINT, SIGTERM and more. What nobody takes is kept, n of them.
+func Listen(ctx context.Context, n int, more ...os.Signal) <-chan os.Signal {
 	all := make(chan os.Signal, n)
-	signal.Notify(all, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(all, append(more, os.Interrupt, syscall.SIGTERM)...)
 	context.AfterFunc(ctx, func() { signal.Stop(all) })
 	return apart(ctx, all)
 }
 
-// Context returns one that ends with the first signal, or with parent. Another signal ends the
-// process at once then, unless somebody else listens. stop frees what it holds.
+// Hangup is SIGHUP, which comes when the terminal is closed, but not for a program that nohup started. A
+// service may have a use of its own for it.
+func Hangup() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return nil
+	}
+	return []os.Signal{syscall.SIGHUP}
+}
+
+// Context returns one that ends with the first signal, of which [Hangup] is one, or with parent. Another
+// signal ends the process at once then, unless somebody else listens. stop frees what it holds.
 func Context(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
-	ctx, stop = signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	ctx, stop = signal.NotifyContext(parent, append(Hangup(), os.Interrupt, syscall.SIGTERM)...)
 	context.AfterFunc(ctx, func() { time.AfterFunc(Together, stop) })
 	return ctx, stop
 }

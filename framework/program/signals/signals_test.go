@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	defer stop()
 	fmt.Println("listens")
 	<-ctx.Done()
-	fmt.Println("stopped")
+	fmt.Println("stopped by", context.Cause(ctx))
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
@@ -52,6 +53,37 @@ func TestTheSameSignalEndsNoProcess(t *testing.T) {
 		in.Close()
 		if err := cmd.Wait(); err != nil && !again {
 			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
+// Who closes the terminal stops what runs in it; what nohup started stays.
+func TestAClosedTerminalIsASignal(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shell, want := range map[string]string{`exec "$0"`: "hangup", `trap "" HUP; exec "$0"`: "terminated"} {
+		cmd := exec.Command("/bin/sh", "-c", shell, self)
+		cmd.Env = append(os.Environ(), asked+"=1")
+		in, _ := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		lines.Scan()
+		_ = cmd.Process.Signal(syscall.SIGHUP)
+		if want != "hangup" {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+		if lines.Scan(); !strings.Contains(lines.Text(), want) {
+			t.Errorf("%s: it says %q, want %s", shell, lines.Text(), want)
+		}
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: it ended with %v", shell, err)
 		}
 	}
 }
