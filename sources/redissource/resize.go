@@ -23,8 +23,8 @@ type ResizeConfig struct {
 	// Idle returns an error while anybody may work under the name, as
 	// redisledger.Idle does. Needed.
 	Idle func(ctx context.Context) error
-	// Tell, unless it is nil, hears how far it is: before each page, and about once a second while a
-	// replica that does not answer is waited for.
+	// Tell, unless it is nil, hears how far it is: with each page, also of a DryRun, and about once a second while
+	// a replica that does not answer is waited for.
 	Tell func(at Resized, waits bool)
 }
 
@@ -62,8 +62,11 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	if cfg.Idle == nil {
 		return Resized{}, errors.New("no Idle: nothing says that nobody works under the name")
 	}
+	if cfg.Tell == nil {
+		cfg.Tell = func(Resized, bool) {}
+	}
 	if cfg.DryRun {
-		return countMoving(ctx, client, name, to)
+		return countMoving(ctx, client, name, to, cfg.Tell)
 	}
 	if err := cfg.Idle(ctx); err != nil {
 		return Resized{}, err
@@ -79,9 +82,6 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
 		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
 		replicated: make(map[redis.UniversalClient]bool), tell: cfg.Tell,
-	}
-	if m.tell == nil {
-		m.tell = func(Resized, bool) {}
 	}
 	if begun.Mover == "" {
 		// A peer that began before the name was closed lives now, and one that begins
@@ -226,7 +226,7 @@ func (m *mover) checkKeys(ctx context.Context) error {
 }
 
 // countMoving counts what a resize would find, in pages.
-func countMoving(ctx context.Context, client redis.UniversalClient, name string, to int) (Resized, error) {
+func countMoving(ctx context.Context, client redis.UniversalClient, name string, to int, tell func(Resized, bool)) (Resized, error) {
 	c, err := redisconfig.Read(ctx, client, name)
 	if err != nil {
 		return Resized{}, err
@@ -234,7 +234,7 @@ func countMoving(ctx context.Context, client redis.UniversalClient, name string,
 	if err := (partition.Config{Total: to, Hash: c.Hash}).Validate(); err != nil {
 		return Resized{}, err
 	}
-	m := &mover{client: client, name: name, from: c.Total, to: to, hash: c.Hash, out: Resized{From: c.Total, To: to}}
+	m := &mover{client: client, name: name, from: c.Total, to: to, hash: c.Hash, out: Resized{From: c.Total, To: to}, tell: tell}
 	for id := range partition.ID(m.from) {
 		if err := m.count(ctx, id); err != nil {
 			return m.out, fmt.Errorf("partition %v: %w", id, err)
@@ -322,6 +322,7 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 	})
 }
 
+// add counts the elements of a page.
 func (m *mover) add(count *int, id partition.ID, elements []string, dead bool) {
 	*count += len(elements)
 	for _, e := range elements {
@@ -335,4 +336,5 @@ func (m *mover) add(count *int, id partition.ID, elements []string, dead bool) {
 			m.out.Moving++
 		}
 	}
+	m.tell(m.out, false)
 }

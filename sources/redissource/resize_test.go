@@ -29,9 +29,13 @@ func TestResize(t *testing.T) {
 			ctx, client := t.Context(), redistest.New(t)
 			w := newCrowd(t, client, c.from, uint64(c.to))
 			old := newProducer(t, client, w.name, ProducerConfig{})
-			dry, err := Resize(ctx, client, w.name, c.to, ResizeConfig{Idle: idle, DryRun: true})
+			var told Resized
+			dry, err := Resize(ctx, client, w.name, c.to, ResizeConfig{Idle: idle, DryRun: true, Tell: func(at Resized, _ bool) { told = at }})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if told != dry {
+				t.Errorf("the dry run told of %+v in the end, and returned %+v", told, dry)
 			}
 			got, err := Resize(ctx, client, w.name, c.to, ResizeConfig{Idle: idle})
 			if err != nil || got != dry || got.From != c.from || got.To != c.to || got.Tasks == 0 || got.Moving == 0 {

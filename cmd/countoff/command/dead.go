@@ -283,11 +283,13 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 				return topic.take(ctx, client, cmd, args[0], done, takeTopic)
 			}
 			n := 0
+			far := farther{out: cmd.ErrOrStderr(), said: time.Now()}
 			one := func(d redissource.DeadLetter) error {
 				ok, err := take(ctx, client, args[0], d)
 				if ok {
 					n++
 				}
+				far.say("%d %s so far", n, done)
 				return err
 			}
 			if all {
