@@ -154,6 +154,9 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	fault := r.fault(cmd, args)
 	raw, err := cmd.Flags().GetString("redis")
 	timeout, errTimeout := cmd.Flags().GetDuration("timeout")
+	if errTimeout == nil && timeout <= 0 {
+		errTimeout = fmt.Errorf("--timeout %v: want more than 0", timeout)
+	}
 	client, errOpen := redisurl.Open(raw)
 	if err := errors.Join(fault, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen)); err != nil {
 		if client != nil {
@@ -164,7 +167,10 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	defer client.Close()
 	reach, done := context.WithTimeout(cmd.Context(), timeout)
 	defer done()
-	if err := redisurl.Reach(reach, client, raw); err != nil {
+	wait := context.AfterFunc(cmd.Context(), func() { _ = client.Close() }) // it waits for an answer whatever its context says
+	err = redisurl.Reach(reach, client, raw)
+	wait()
+	if err != nil {
 		if cmd.Context().Err() != nil { // told to end before it had anything
 			return nil
 		}

@@ -477,6 +477,7 @@ func TestRunUsage(t *testing.T) {
 		"run --name n --lease 1s -- true",
 		"run --name n --drain 0s -- true",
 		"run --name n --weight 0 -- true",
+		"run --name n --timeout 0s -- true",
 		"run --name n --id _ -- true",
 		"run --name n --tags a,b! -- true",
 		"run --name n --health-interval 1s -- true",

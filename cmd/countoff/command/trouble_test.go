@@ -151,7 +151,7 @@ func TestWhoIsToldToEndDoesNotWait(t *testing.T) {
 		at   string // the command that has no answer any more
 		code int
 	}{
-		"status n": {"hello", exit.Failed}, "names": {"hello", exit.Hard}, "watch n": {"hello", exit.OK}, "enqueue n x": {"hello", exit.Hard}, "doctor nn": {"hello", exit.Failed},
+		"status n": {"hello", exit.Failed}, "names": {"hello", exit.Hard}, "watch n": {"hello", exit.OK}, "enqueue n x": {"hello", exit.Hard}, "doctor nn": {"hello", exit.Failed}, "run true --name n": {"hello", exit.OK},
 		"explain n k": {"hgetall", exit.Failed}, "history n": {"hgetall", exit.Failed}, "require n": {"hgetall", exit.Failed}, "doctor n": {"info", exit.Failed},
 	} {
 		t.Run(line, func(t *testing.T) {
