@@ -29,6 +29,14 @@ others), three peers in processes of their own, and sends orders. In the middle 
 kills a peer, as kill -9 does. Then it counts.`,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
+			for _, n := range []struct {
+				flag string
+				is   int
+			}{{"partitions", cfg.Partitions}, {"customers", load.Customers}, {"each", load.Each}} {
+				if n.is < 1 {
+					return exit.With(exit.Usage, fmt.Errorf("--%s %d: want at least 1", n.flag, n.is))
+				}
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -73,7 +81,7 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 			return play.Report{}, err
 		}
 	}
-	if err := shared(ctx, p.Redis(), cfg.Name, 3); err != nil {
+	if err := shared(ctx, p, cfg.Name, 3); err != nil {
 		return play.Report{}, err
 	}
 	sending, cut := context.WithCancelCause(ctx)
@@ -109,14 +117,18 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 }
 
 // shared waits until so many peers or more own all partitions, each some: on a busy machine the
-// orders might be done before the last one comes, and nothing be taken over from it.
-func shared(ctx context.Context, redis, name string, peers int) error {
-	client, err := redisurl.Open(redis)
+// orders might be done before the last one comes, and nothing be taken over from it. One that ends instead, because
+// of what it was told, does not come.
+func shared(ctx context.Context, p *play.Play, name string, peers int) error {
+	client, err := redisurl.Open(p.Redis())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	return play.Until(ctx, func() (bool, error) {
+		if err := p.Ended(); err != nil {
+			return false, err
+		}
 		seen, err := status.Read(ctx, client, name)
 		owners := map[string]bool{}
 		for _, part := range seen.Partitions {

@@ -57,6 +57,25 @@ func config(t *testing.T) (play.Config, context.Context) {
 	return cfg, ctx
 }
 
+// Peers that end because of what they were told are not waited for.
+func TestDemoOfPeersThatDoNotStart(t *testing.T) {
+	t.Parallel()
+	cfg, ctx := config(t)
+	cfg.Progress = "paper"
+	if _, err := demo(ctx, cfg, play.Load{Customers: 1, Each: 1}, io.Discard); err == nil || !strings.Contains(err.Error(), "has ended by itself") {
+		t.Errorf("it says %v", err)
+	}
+	for _, flag := range []string{"--partitions", "--customers", "--each"} {
+		cmd := root()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{flag, "0"})
+		var coded *exit.Error
+		if err := cmd.ExecuteContext(ctx); !errors.As(err, &coded) || coded.Code != exit.Usage {
+			t.Errorf("%s 0: %v", flag, err)
+		}
+	}
+}
+
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	cfg, ctx := config(t)

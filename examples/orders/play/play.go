@@ -175,6 +175,20 @@ func (p *Play) Peer(id string) (*Peer, error) {
 	return peer, nil
 }
 
+// Ended says which peer has ended, if one has; what it said of that is on Config.Errors.
+func (p *Play) Ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, peer := range p.peers {
+		select {
+		case <-peer.ended:
+			return fmt.Errorf("peer %s has ended by itself", peer.id)
+		default:
+		}
+	}
+	return nil
+}
+
 func (p *Play) take(l Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
