@@ -78,7 +78,7 @@ func From(err error) error {
 
 // ofNetwork reports whether err came over the network. A net.Error alone says little: each number of
 // the operating system is one, of a file or a process as well as of a connection, where an OpError
-// is around it.
+// is around it; so it is where nobody was called, but an address of our own cannot be listened at.
 func ofNetwork(err error) bool {
 	var connection *net.OpError
 	var file *fs.PathError
@@ -86,7 +86,7 @@ func ofNetwork(err error) bool {
 	var network net.Error
 	switch {
 	case errors.As(err, &connection):
-		return true
+		return connection.Op != "listen"
 	case errors.As(err, &file), errors.As(err, &number):
 		return false
 	}

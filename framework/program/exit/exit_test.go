@@ -84,6 +84,7 @@ func TestFromTellsTheStoreFromTheSystem(t *testing.T) {
 		{&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)}, exit.Unreachable},
 		{&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, exit.Unreachable},
 		{&net.DNSError{Err: "no such host", Name: "redis", IsNotFound: true}, exit.Unreachable},
+		{&net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, exit.Failed},
 		{errors.Join(&os.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, refused), exit.Unreachable},
 		{context.DeadlineExceeded, exit.Unreachable},
 		{io.EOF, exit.Unreachable},
