@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/kafkasource"
 )
 
 // demoPatience is how long the demo may take in all.
@@ -35,6 +36,11 @@ kills a peer, as kill -9 does. Then it counts.`,
 			}{{"partitions", cfg.Partitions}, {"customers", load.Customers}, {"each", load.Each}} {
 				if n.is < 1 {
 					return exit.With(exit.Usage, fmt.Errorf("--%s %d: want at least 1", n.flag, n.is))
+				}
+			}
+			if cfg.Kafka != "" {
+				if _, err := kafkasource.Options(cfg.Kafka); err != nil {
+					return exit.With(exit.Usage, err)
 				}
 			}
 			self, err := os.Executable()

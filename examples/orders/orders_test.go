@@ -65,13 +65,13 @@ func TestDemoOfPeersThatDoNotStart(t *testing.T) {
 	if _, err := demo(ctx, cfg, play.Load{Customers: 1, Each: 1}, io.Discard); err == nil || !strings.Contains(err.Error(), "has ended by itself") {
 		t.Errorf("it says %v", err)
 	}
-	for _, flag := range []string{"--partitions", "--customers", "--each"} {
+	for _, flag := range []string{"--partitions=0", "--customers=0", "--each=0", "--kafka=h:9092"} {
 		cmd := root()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs([]string{flag, "0"})
+		cmd.SetArgs([]string{flag})
 		var coded *exit.Error
 		if err := cmd.ExecuteContext(ctx); !errors.As(err, &coded) || coded.Code != exit.Usage {
-			t.Errorf("%s 0: %v", flag, err)
+			t.Errorf("%s: %v", flag, err)
 		}
 	}
 }
