@@ -559,6 +559,19 @@ func TestTroubleLeavesRoom(t *testing.T) {
 	}
 }
 
+// A partition that cannot be read is in the list though it seems to hold nothing, and nowhere said to be empty.
+func TestWhatCannotBeReadIsListed(t *testing.T) {
+	t.Parallel()
+	s := status.Status{Partitions: []status.Partition{{Held: status.Held{ID: 7, Owner: "ann", Epoch: 1, State: status.Owned}, Unknown: true}}}
+	v := (*view)(nil).next("billing", s, nil, nil, time.Now())
+	if listed := v.Busy().Shown; len(listed) != 1 || !listed[0].Unknown {
+		t.Errorf("listed are %+v", listed)
+	}
+	if text := string(v.Map()); !strings.Contains(text, "cannot be read") || strings.Contains(text, "0 pending") {
+		t.Errorf("the map says %s", text)
+	}
+}
+
 // A name that is given twice is one: with a series of it twice Prometheus would refuse them all.
 func TestANameThatIsGivenTwice(t *testing.T) {
 	t.Parallel()

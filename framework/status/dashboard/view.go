@@ -128,6 +128,9 @@ func cells(partitions []status.Partition, marks []partitionmap.Mark, letters *pa
 		}
 		title := fmt.Sprintf("partition %v: %s, %s; %d pending, %d in flight, %d delayed, %d dead",
 			p.ID, owner, p.State, p.Pending, p.InFlight, p.Delayed, p.Dead)
+		if p.Unknown {
+			title = fmt.Sprintf("partition %v: %s, %s; what it holds cannot be read", p.ID, owner, p.State)
+		}
 		all[i] = fmt.Sprintf(`<i id="c%d" class="%s l%d%s" data-peer="%s" title="%s">%s</i>`,
 			i, p.State, load(p), hue, peer, html.EscapeString(partitionmap.Printable(title)), html.EscapeString(marks[i].Text))
 	}
@@ -245,14 +248,14 @@ func first[T any](all []T, most int) share[T] {
 	return share[T]{Shown: all[:min(len(all), most)], More: max(len(all)-most, 0)}
 }
 
-// Busy are the partitions that are in trouble or hold something: those in trouble first, each kind by how much it
+// Busy are the partitions that are in trouble, cannot be read or hold something: those in trouble first, each kind by how much it
 // holds. Trouble of many leaves half of the room to the others, of which the fullest may be what is looked for.
 func (v *view) Busy() share[status.Partition] {
 	holds := func(p status.Partition) int { return p.Pending + p.InFlight + p.Delayed + p.Dead }
 	var trouble, busy []status.Partition
 	for _, p := range v.status.Partitions {
 		switch {
-		case p.State == status.Unowned || p.State == status.Double:
+		case p.State == status.Unowned || p.State == status.Double || p.Unknown:
 			trouble = append(trouble, p)
 		case holds(p) > 0:
 			busy = append(busy, p)
