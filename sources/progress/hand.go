@@ -102,7 +102,9 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 		if e.state != buffered {
 			continue
 		}
-		if _, behind := l.keys[e.key]; e.suspect || behind || e.pos >= l.gate {
+		// What must wait and is in hand would take the blame from the accused, which runs beside it then.
+		waits := l.wanted && l.due[e.pos].After(now)
+		if _, behind := l.keys[e.key]; e.suspect || behind || waits || e.pos >= l.gate {
 			if e.key != 0 {
 				l.keys[e.key] = struct{}{}
 			}

@@ -415,6 +415,24 @@ func TestLogWhatWaitsHoldsUpNoSuspect(t *testing.T) {
 	}
 }
 
+// What is accused is charged with the next crash, too: nothing that waits is handed out while only the permit lacks.
+func TestLogWhatWaitsDoesNotShieldTheAccused(t *testing.T) {
+	l := New(Config{}, Opened{Suspects: 1, Gate: 3})
+	l.Add(0, 1)
+	l.Tried(0, 1, time.Time{})
+	l.Accused(0)
+	l.Add(1, 2)
+	l.Tried(1, 1, t0.Add(time.Hour))
+	l.Add(2, 2) // behind it
+	if got := l.Hand(t0, 6, nil); len(got) > 0 || !l.WantsPermit() {
+		t.Fatalf("handed out %v, and it wants a permit: %v", got, l.WantsPermit())
+	}
+	l.Permit(true)
+	if got := l.Hand(t0, 6, nil); len(got) > 0 || l.alone != 0 {
+		t.Fatalf("handed out %v, and %d is alone, want the accused to be recorded first", got, l.alone)
+	}
+}
+
 func TestLogFindsPositionsWithGaps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	l := New(Config{Window: 300}, Opened{Base: 10, Gate: 1 << 40})
