@@ -248,7 +248,7 @@ func opensAtOnce(s *scene) {
 	}
 	all.Wait()
 	for i, o := range owners {
-		if errs[i] != nil {
+		if errs[i] != nil || o.stream == nil { // none: it had no answer, which is said already
 			s.Fatalf("open %v beside the others: %v", o.g, errs[i])
 		}
 		id := partition.ID(i)
