@@ -89,7 +89,7 @@ func Make(client *clientv3.Client, prefix, name string) func(partition.Config, t
 // that its first peers begin at once: where nothing stands, a ledger otherwise assumes that
 // etcd lost it and lets nobody gain a partition for a lease.
 //
-// Where the name is already known, Init does nothing and reports false. It returns an error
+// Where the name, or a part of it, is already known, Init does nothing and reports false. It returns an error
 // that wraps partition.ErrConfig if another configuration stands.
 func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg partition.Config) (made bool, err error) {
 	// Peers with whatever times lower the clock step to theirs; nobody has a lease yet.
@@ -99,13 +99,22 @@ func Init(ctx context.Context, client *clientv3.Client, prefix, name string, cfg
 	}
 	err = l.change(ctx, "init", func(s *memledger.Store, c memledger.Call) error {
 		_, known := s.State()
+		if !known && c.Suspect {
+			return errRemains
+		}
 		if made = !known; made {
 			*s = *memledger.NewStore(c)
 		}
 		return nil
 	})
+	if errors.Is(err, errRemains) {
+		return false, nil // the next Sync opens a grace: an owner may be at work
+	}
 	return made && err == nil, err
 }
+
+// errRemains is what Init finds where a name has lost its memory and its configuration stands.
+var errRemains = errors.New("the name has lost its memory")
 
 // Require says which tags the partitions and units of name ask of their owners, in place of
 // all that was said before, and makes a roll due that goes by it; none ask for nothing. It
@@ -241,7 +250,8 @@ func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) 
 		Config:  l.cfg.Config, Timing: l.cfg.Timing, Deployment: l.cfg.Deployment,
 	}
 	have, want := state.Config, l.cfg.Config
-	if have.Total == 0 { // it is lost, or there was none yet
+	remains := have.Total > 0
+	if !remains { // it is lost, or there was none yet
 		have = want
 	}
 	if have.Total != want.Total || have.Hash != want.Hash || !slices.Equal(have.Units, want.Units) {
@@ -250,6 +260,7 @@ func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) 
 	}
 	if !known {
 		call.Config.Requires = have.Requires
+		call.Suspect = remains
 		call.Now = 1 // where the clock of a new name begins
 		return &memledger.Store{}, call, nil
 	}

@@ -422,6 +422,26 @@ func TestGraceAfterALoss(t *testing.T) {
 	}
 }
 
+// Init makes no name of what is left of one: an owner may be at work.
+func TestInitAfterALoss(t *testing.T) {
+	server := etcdtest.Start(t)
+	for _, key := range []string{"config", "meta", "clock", "roll", "transition"} {
+		s := newStage(t, server, "init-"+key)
+		l, _ := s.ledger()
+		s.sync(l, machine.Request{Session: "a", Claim: []partition.ID{0}})
+		del(key)(s)
+		for range 2 { // the first clears what is left
+			if made, err := etcdledger.Init(t.Context(), server.Client(), prefix, s.name, s.cfg); made || err != nil {
+				t.Errorf("without %s: made %v, error %v", key, made, err)
+			}
+		}
+		newcomer, _ := s.ledger()
+		if got := s.sync(newcomer, machine.Request{Session: "b", Claim: []partition.ID{0}}); len(got.Mine) != 0 || got.Grace == 0 {
+			t.Errorf("without %s: got %v with a grace of %v", key, got.Mine, got.Grace)
+		}
+	}
+}
+
 // Who listens hears of what happens after a loss too, though etcd's client waits for a
 // revision that is far away then.
 func TestHintsAfterALoss(t *testing.T) {

@@ -25,7 +25,7 @@ const anyStep = 24 * time.Hour
 // lets nobody gain a partition for a lease. It is for `countoff init` and for processes
 // that started the server themselves.
 //
-// Where the name is already known, Init does nothing and reports false. It returns an
+// Where the name, or a part of it, is already known, Init does nothing and reports false. It returns an
 // error that wraps partition.ErrConfig if another configuration stands.
 func Init(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) (made bool, err error) {
 	l, err := New(client, name, Config{Config: cfg})

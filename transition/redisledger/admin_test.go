@@ -59,6 +59,17 @@ func TestInitLeavesPeersAlone(t *testing.T) {
 	if a := mustSync(t, l, machine.Request{Session: session(1)}); a.Grace != long.Grace() {
 		t.Errorf("the grace has %v left", a.Grace)
 	}
+
+	// Nor does it make a name of what is left of one, on which an owner may be at work.
+	if err := s.client.Del(t.Context(), "{"+s.name+"}:meta").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := redisledger.Init(t.Context(), s.client, s.name, partition.Config{}); made || err != nil {
+		t.Errorf("without :meta: made %v, error %v", made, err)
+	}
+	if a := mustSync(t, l, machine.Request{Session: session(1)}); a.Grace != long.Grace() {
+		t.Errorf("without :meta the grace has %v left", a.Grace)
+	}
 }
 
 // What a producer wrote first is completed by the first peer, and compared from then on.
