@@ -20,8 +20,8 @@ const (
 	listEvery = 5 * time.Second
 	// listedFor is how long it is believed.
 	listedFor = 2 * listEvery
-	// unlistTime is how long it takes at most to be listed no more: that lapses by itself.
-	unlistTime = time.Second
+	// listTime is how long it takes at most to be listed, and to be listed no more.
+	listTime = time.Second
 )
 
 // list lists the peer among the servers of asynq, with all queues, until ctx ends.
@@ -33,24 +33,35 @@ func (s *Source) list(ctx context.Context, total int) {
 	id := rand.Text()
 	key := fmt.Sprintf("%s:{%s:%d:%s}", queuestat.AllServers, host, os.Getpid(), id)
 	info := serverInfo(host, os.Getpid(), id, append(s.queues(total), s.mark), time.Now())
+	// A call that is ended because the peer closes may have come through, and is waited for: but not for long,
+	// since who closes waits for it.
+	call := func(do func(context.Context, redis.Pipeliner)) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTime)
+		defer cancel()
+		_, err := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			do(ctx, pipe)
+			return nil
+		})
+		return err // a store that is away or full is noticed elsewhere
+	}
 	tick := time.NewTicker(listEvery)
 	defer tick.Stop()
 	for {
-		pipe := s.client.Pipeline()
-		pipe.ZAdd(ctx, queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(listedFor).Unix()), Member: key})
-		pipe.Set(ctx, key, info, listedFor)
-		_, _ = pipe.Exec(ctx) // a store that is away or full is noticed elsewhere
+		err := call(func(ctx context.Context, pipe redis.Pipeliner) {
+			pipe.ZAdd(ctx, queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(listedFor).Unix()), Member: key})
+			pipe.Set(ctx, key, info, listedFor)
+		})
 		select {
 		case <-tick.C:
 			continue
 		case <-ctx.Done():
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlistTime)
-		defer cancel()
-		pipe = s.client.Pipeline()
-		pipe.ZRem(ctx, queuestat.AllServers, key)
-		pipe.Del(ctx, key)
-		_, _ = pipe.Exec(ctx)
+		if err == nil { // else the store does not answer: what it has lapses
+			_ = call(func(ctx context.Context, pipe redis.Pipeliner) {
+				pipe.ZRem(ctx, queuestat.AllServers, key)
+				pipe.Del(ctx, key)
+			})
+		}
 		return
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
@@ -189,6 +190,48 @@ func TestPeersOfTheFrameworkAreListed(t *testing.T) {
 	}
 	if s.Exists(t.Context(), key).Val() > 0 || s.ZScore(t.Context(), queuestat.AllServers, key).Err() == nil {
 		t.Error("it has closed, and is listed")
+	}
+}
+
+// stalled does not answer what lists a peer.
+type stalled struct {
+	listed, unlisted, unbound atomic.Int32 // calls, and those that have no deadline
+}
+
+func (*stalled) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*stalled) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (d *stalled) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if args := cmds[0].Args(); len(args) < 2 || args[1] != queuestat.AllServers {
+			return next(ctx, cmds)
+		}
+		if until, bound := ctx.Deadline(); !bound || time.Until(until) > listTime {
+			d.unbound.Add(1)
+		}
+		if cmds[0].Name() == "zrem" {
+			d.unlisted.Add(1)
+		}
+		d.listed.Add(1)
+		return context.DeadlineExceeded
+	}
+}
+
+// Who closes waits for what lists the peer, which is to be short where the store does not answer: no call without a
+// deadline, and none more after one that had no answer.
+func TestListingDoesNotHoldUpWhoCloses(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, _, client := s.peer(t, Config{Partitions: 1})
+	d := new(stalled)
+	client.AddHook(d)
+	st := s.open(t, src, 0, 1)
+	until(t, "it is to be listed", func() bool { return d.listed.Load() > 0 })
+	if err := st.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if unbound, unlisted := d.unbound.Load(), d.unlisted.Load(); unbound > 0 || unlisted > 0 {
+		t.Errorf("%d calls without a deadline, and %d more of who closes", unbound, unlisted)
 	}
 }
 
