@@ -41,6 +41,10 @@ func evicting(ctx context.Context, client redis.UniversalClient) error {
 		return nil
 	}
 	slices.Sort(found)
-	return fmt.Errorf("redissource: once its memory is full the server throws keys away, tasks, fences and the ledger (maxmemory-policy %s): "+
-		"CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE", strings.Join(found, ", "))
+	thrown := "what expires, as the locks of unique tasks and the marks by which a push that is repeated is known"
+	if slices.ContainsFunc(found, func(f string) bool { return !strings.HasPrefix(f, "volatile-") }) {
+		thrown = "tasks, fences and the ledger"
+	}
+	return fmt.Errorf("redissource: once its memory is full the server throws keys away, %s (maxmemory-policy %s): "+
+		"CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE", thrown, strings.Join(found, ", "))
 }

@@ -32,6 +32,10 @@ func TestWarnsOfEviction(t *testing.T) {
 	if layouts(); len(told) != 1 || !strings.Contains(told[0].Error(), "allkeys-lru") || !strings.Contains(told[0].Error(), "noeviction, and") {
 		t.Errorf("of one that evicts it says %v", told)
 	}
+	p.Config("maxmemory-policy", "volatile-lru")
+	if layouts(); len(told) != 1 || !strings.Contains(told[0].Error(), "what expires") || strings.Contains(told[0].Error(), "ledger") {
+		t.Errorf("of one that evicts what expires it says %v", told)
+	}
 	p.Config("maxmemory-policy", "noeviction")
 	if layouts(); len(told) != 0 {
 		t.Errorf("of one that does not it says %v", told)

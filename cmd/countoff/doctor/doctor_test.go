@@ -93,6 +93,7 @@ func TestServer(t *testing.T) {
 		{[][2]string{{"appendfsync", "no"}}, "persistence", doctor.Warning, "when the system likes"},
 		{[][2]string{{"maxmemory-policy", "allkeys-lru"}}, "memory", doctor.Warning, "no limit, allkeys-lru"},
 		{[][2]string{{"maxmemory", "100mb"}}, "memory", doctor.Danger, "throws keys away"},
+		{[][2]string{{"maxmemory-policy", "volatile-lru"}}, "memory", doctor.Warning, "what expires"},
 		{[][2]string{{"maxmemory-policy", "noeviction"}}, "memory", doctor.Fine, "of 100 MiB"},
 	} {
 		for _, s := range c.set {

@@ -140,6 +140,10 @@ func (s server) eviction() Finding {
 	used, _ := strconv.ParseFloat(s.info["used_memory"], 64)
 	f.What = fmt.Sprintf("%s of %s, %s", mebibytes(used), mebibytes(most), policy)
 	switch {
+	case strings.HasPrefix(policy, "volatile-") && most > 0:
+		f.Severity = Warning
+		f.Risk = "when the memory is full the server throws away what expires: the locks of unique tasks, the marks by which a push that is repeated is known"
+		f.Do = "CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE"
 	case policy != "noeviction" && most > 0:
 		f.Severity = Danger
 		f.Risk = "when the memory is full the server throws keys away: tasks, fences, the ledger"
