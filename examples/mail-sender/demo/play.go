@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -63,6 +64,11 @@ func (c Config) Validate() error {
 	}
 	if c.Redis != "" && c.Listen != "" {
 		errs = append(errs, errors.New("demo: only the embedded Redis listens where it is told to"))
+	}
+	for _, at := range []struct{ what, address string }{{"listen", c.Listen}, {"dashboard", c.Dashboard}} {
+		if _, _, err := net.SplitHostPort(at.address); at.address != "" && err != nil {
+			errs = append(errs, fmt.Errorf("demo: %s %s: want [host]:port: %w", at.what, at.address, err))
+		}
 	}
 	return errors.Join(errs...)
 }
