@@ -58,6 +58,12 @@ func Forbidden(err error) bool {
 		strings.Contains(err.Error(), "ACL failure in script")
 }
 
+// missingCommand finds the refusal of a command that the server does not have: of one that was sent,
+// and of one in a script, as Redis and Valkey word it.
+func missingCommand(text string) bool {
+	return strings.Contains(text, "unknown command") || strings.Contains(text, "Unknown Redis command") || strings.Contains(text, "Unknown command")
+}
+
 const credentials = "give user and password in the URL: redis://user:password@host:port"
 
 // Advice returns what to do about an error of the store, or "" if the error says it all.
@@ -75,7 +81,7 @@ func Advice(err error) string {
 		return credentials
 	case strings.Contains(err.Error(), "WRONGTYPE"): // ... or put them before it
 		return "another program writes keys of this name: find them with TYPE, and rename or delete them"
-	case strings.Contains(err.Error(), "unknown command"), strings.Contains(err.Error(), "Unknown Redis command"): // the latter from a script
+	case missingCommand(err.Error()):
 		return "the server lacks a command that is needed: rename-command took it away, or this is a Sentinel, whose URL wants ?master_name=NAME"
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return "other calls hold all connections of the client: pool_size in the URL, or PoolSize, says how many there may be"
