@@ -64,33 +64,6 @@ work under the name; broken off, it goes on where it was when it is called again
 	return cmd
 }
 
-// A farther says now and then how far a command is.
-type farther struct {
-	out  io.Writer
-	said time.Time
-}
-
-// silent is how long a command may be at work without a word.
-const silent = 5 * time.Second
-
-// tell is of a resize.
-func (f *farther) tell(at redissource.Resized, waits bool) {
-	because := ""
-	if waits {
-		because = "; a replica does not answer, and is waited for until its server gives it up (repl-timeout)"
-	}
-	f.say("%d tasks, %d delayed, %d dead so far%s", at.Tasks, at.Delayed, at.Dead, because)
-}
-
-// say says it if nothing was said for long.
-func (f *farther) say(format string, args ...any) {
-	if time.Since(f.said) < silent {
-		return
-	}
-	f.said = time.Now()
-	fmt.Fprintf(f.out, format+"\n", args...)
-}
-
 // beginAnew says how a name that works queues of asynq gets what stands about it changed: what
 // it forgets with destroy is no task.
 func beginAnew(name, with string) string {

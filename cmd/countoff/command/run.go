@@ -167,9 +167,9 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	defer client.Close()
 	reach, done := context.WithTimeout(cmd.Context(), timeout)
 	defer done()
-	wait := context.AfterFunc(cmd.Context(), func() { _ = client.Close() }) // it waits for an answer whatever its context says
+	stop := context.AfterFunc(cmd.Context(), func() { _ = client.Close() }) // it waits for an answer whatever its context says
 	err = redisurl.Reach(reach, client, raw)
-	wait()
+	stop()
 	if err != nil {
 		if cmd.Context().Err() != nil { // told to end before it had anything
 			return nil
