@@ -156,7 +156,7 @@ var besides = map[string][]string{
 // pure packages decide and do nothing else: these are all the standard packages
 // they may use. "time" is for values and units (see pureTime).
 var pure = map[string][]string{
-	"partition": {"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "unicode",
+	"partition": {"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 		"context",     // the Indexer contract has it in a signature
 		"sync/atomic", // Filter is asked before every start, without a lock
 	},
@@ -168,7 +168,7 @@ var pure = map[string][]string{
 // pureTime is what a pure package may say of package time: nothing that looks at a clock or
 // waits.
 var pureTime = []string{
-	"Duration", "Time", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
+	"Duration", "Time", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "UnixMilli",
 }
 
 func TestImports(t *testing.T) {

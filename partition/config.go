@@ -79,6 +79,9 @@ type Config struct {
 	// producers do not say them: they stand with the name, and may be changed while it is
 	// in use.
 	Requires []Requirement
+	// Paused says that nobody is to work, and since when; zero: it is not paused. It stands with the
+	// name as Requires do.
+	Paused Pause
 }
 
 // WithDefaults returns c with zero fields filled in and Units sorted and unique.
@@ -93,7 +96,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate says all that is wrong with c, apart from Requires, which are [CheckRequirements]'s.
+// Validate says all that is wrong with c, apart from Requires and Paused, which have checks of their own.
 // It fills in no defaults: a zero Config is wrong.
 func (c Config) Validate() error {
 	var errs []error

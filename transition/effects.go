@@ -63,6 +63,10 @@ func (c *Coordinator) each(inner context.Context, effects []machine.Effect, caus
 			c.cfg.Observer(Lapsed{len(c.grants)})
 		case machine.GraceOpened:
 			c.cfg.Observer(GraceOpened{e.Left})
+		case machine.Paused:
+			c.cfg.Observer(Paused{})
+		case machine.Resumed:
+			c.cfg.Observer(Resumed{})
 		case machine.Declared:
 			c.cfg.Observer(Declared{Weight: e.Weight, Well: e.Well})
 		case machine.Left:

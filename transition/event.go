@@ -41,6 +41,11 @@ type (
 	// GraceOpened: the ledger restarted or forgot; nobody gains a partition for the
 	// time Left.
 	GraceOpened struct{ Left time.Duration }
+	// Paused: nobody is to work under the name until it is resumed, see [Pauser]. The peer drains what
+	// it has; it keeps its place.
+	Paused struct{}
+	// Resumed: the pause is over, and the peer asks for its share.
+	Resumed struct{}
 	// HintsLost: the ledger's hints ended; they are asked for again after Again.
 	// Until then changes are noticed with the next beat.
 	HintsLost struct {
@@ -88,7 +93,7 @@ type (
 type (
 	// Served: the work on it begins.
 	Served struct{ Grant partition.Grant }
-	// Draining: somebody waits for it, or the peer leaves.
+	// Draining: somebody waits for it, the peer leaves, or the name is paused.
 	Draining struct{ Grant partition.Grant }
 	// DrainOverdue: its drain takes longer than Timing.Drain. Said once.
 	DrainOverdue struct {
@@ -119,6 +124,8 @@ func (SyncFailed) event()     {}
 func (ConfigRefused) event()  {}
 func (Lapsed) event()         {}
 func (GraceOpened) event()    {}
+func (Paused) event()         {}
+func (Resumed) event()        {}
 func (HintsLost) event()      {}
 func (Declared) event()       {}
 func (Left) event()           {}
@@ -138,7 +145,7 @@ func (Released) event()       {}
 // tested for having forgotten none.
 func Events() []Event {
 	return []Event{
-		Joined{}, Renamed{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, HintsLost{}, Declared{}, Left{},
+		Joined{}, Renamed{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, Paused{}, Resumed{}, HintsLost{}, Declared{}, Left{},
 		RollSeen{}, BarrierClosed{}, Sealed{}, SealFailed{}, StrategyFailed{},
 		Served{}, Draining{}, DrainOverdue{}, Aborted{}, Drained{}, Released{},
 	}

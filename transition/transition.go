@@ -66,6 +66,15 @@ func ReadConfig(ctx context.Context, l Ledger) (partition.Config, error) {
 	return census.Config, err
 }
 
+// A Pauser is a Ledger whose name can be paused.
+type Pauser interface {
+	// Pause says that nobody is to work under the name, and since when and why: each peer drains
+	// what it has once it hears of it, and nobody is granted anything. It stands with the name,
+	// whoever comes and goes, until the zero Pause resumes the name. Of two the first counts. It
+	// returns an error if nobody has made the name yet.
+	Pause(ctx context.Context, p partition.Pause) error
+}
+
 // A Timed is a Ledger that knows the times of the peer that it was made for. It keeps the peer's lease
 // for as long as they say: a peer that believes in another lease works on what the ledger has given away.
 type Timed interface {

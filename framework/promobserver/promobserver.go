@@ -22,7 +22,7 @@
 //	countoff_takeover_bound_seconds{consumer}          what is promised after the death of a peer
 //	countoff_unmoved_gap_seconds{consumer}             kept over a new view, with tasks in hand: from the handler before to the end of the next
 //	countoff_units{consumer}                           units whose handler runs here
-//	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, none-eligible, double, overdue, refused, two-deployments, two-strategies, same-id, unwell
+//	countoff_uncovered{consumer,kind}                  1 while something is wrong: unowned, none-eligible, double, overdue, refused, two-deployments, two-strategies, same-id, unwell, paused
 //
 // and, of the consumers given to [Observer.Watch], at the moment of the scrape:
 //
@@ -238,7 +238,7 @@ func (o *Observer) coordinated(name string, e transition.Event) bool {
 		if d, ok := o.of(name).released(e.Grant); ok {
 			o.m.pause.WithLabelValues(name).Observe(d.Seconds())
 		}
-	case transition.Joined, transition.Renamed, transition.Synced, transition.ConfigRefused, transition.GraceOpened, transition.Left,
+	case transition.Joined, transition.Renamed, transition.Synced, transition.ConfigRefused, transition.GraceOpened, transition.Paused, transition.Resumed, transition.Left,
 		transition.BarrierClosed, transition.Served, transition.DrainOverdue, transition.Drained: // told in other words, or not worth a number
 	default:
 		return false

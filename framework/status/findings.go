@@ -171,6 +171,8 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 			return -1 // of the name, and in no history
 		case c.Kind == coverage.SameID:
 			return then.together(c.Sessions)
+		case c.Handover && l.Census.Config.Paused != partition.Pause{}:
+			return max(then.now.Sub(l.Census.Config.Paused.Since), 0)
 		case c.Handover:
 			from = since.asked
 		case c.Kind == coverage.Overdue:

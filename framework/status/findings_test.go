@@ -43,6 +43,12 @@ func TestFindings(t *testing.T) {
 		coverage.Unwell: {func(name string, l *redisledger.Ledger) {
 			sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, Unwell: true, State: machine.Live, Hold: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}})
 		}, "unwell: every peer says that it is unwell"},
+		coverage.Paused: {func(name string, l *redisledger.Ledger) {
+			if err := l.Pause(t.Context(), partition.Pause{Since: time.Unix(1_790_000_000, 0), Why: "the database moves"}); err != nil {
+				t.Fatal(err)
+			}
+			sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Release: []partition.Grant{{ID: 0, Epoch: 2}, {ID: 1, Epoch: 3}}})
+		}, "paused: nobody works, since 2026-09-21T14:13:20Z (the database moves): countoff resume goes on"},
 		coverage.NoneEligible: {func(name string, _ *redisledger.Ledger) {
 			if err := redisledger.Require(t.Context(), client, name, []partition.Requirement{{First: 1, Last: 1, Tags: "gpu"}}); err != nil {
 				t.Fatal(err)

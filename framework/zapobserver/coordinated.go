@@ -81,6 +81,10 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		log.Error("the lease may have run out: everything in work is aborted", zap.Int("grants", e.Grants))
 	case transition.GraceOpened:
 		log.Warn("the store is new, restarted or forgot: nobody gains a partition for a while (countoff init spares a new name this)", zap.Duration("left", e.Left))
+	case transition.Paused:
+		log.Warn("the name is paused: what runs ends, and nothing begins (countoff status says since when and why, countoff resume ends it)")
+	case transition.Resumed:
+		log.Info("the name is resumed")
 	case transition.HintsLost:
 		log.Warn("no hints from the store: changes are noticed with the next beat", zap.Error(e.Err), again(e.Again))
 	case transition.Declared:

@@ -21,6 +21,7 @@ const (
 	fieldUnits     = "units"
 	fieldUnitNames = "unitnames"
 	fieldRequires  = "requires"
+	fieldPaused    = "paused"
 	fieldList      = "list"
 	fieldKind      = "kind"
 	fieldQueues    = "queues" // of asynq; see sources/asynqsource/queuestat
@@ -222,7 +223,7 @@ func parse(name string, fields map[string]string) (partition.Config, error) {
 	c := partition.Config{Total: total, Hash: partition.Hash(fields[fieldHash])}
 	c.Units = unitNames(fields)
 	requires, errRequires := ParseRequires(fields[fieldRequires])
-	c.Requires = requires
+	c.Requires, c.Paused = requires, partition.ParsePause(fields[fieldPaused])
 	if err = errors.Join(err, errRequires, c.Validate()); err != nil {
 		return partition.Config{}, fmt.Errorf("redisconfig: %s cannot be read: %w", Key(name), err)
 	}

@@ -26,11 +26,12 @@ const (
 	TwoWays      Kind = "two-strategies" // peers share out the partitions in different ways
 	SameID       Kind = "same-id"        // several live peers have one id
 	Unwell       Kind = "unwell"         // all who claim partitions say that they are unwell
+	Paused       Kind = "paused"         // nobody is to work, see transition.Pauser
 )
 
 // Kinds lists all kinds.
 func Kinds() []Kind {
-	return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, TwoWays, SameID, Unwell}
+	return []Kind{Unowned, NoneEligible, Double, Overdue, Refused, TwoNames, TwoWays, SameID, Unwell, Paused}
 }
 
 // refusedFor is how long a refusal is worth telling.
@@ -79,7 +80,7 @@ func (k Kind) partitions() bool {
 	switch k {
 	case Unowned, NoneEligible, Double, Overdue:
 		return true
-	case Refused, TwoNames, TwoWays, SameID, Unwell:
+	case Refused, TwoNames, TwoWays, SameID, Unwell, Paused:
 	}
 	return false
 }
@@ -99,6 +100,10 @@ func Conditions(l Look) []Condition {
 	all = append(all, sameIDs(l.Census, b.takeover)...)
 	l.Census = l.Census.Apart()
 	all = append(all, disagreements(l.Census)...)
+	rests := l.Census.Config.Paused != partition.Pause{}
+	if rests {
+		all = append(all, paused(l.Census.Config.Paused))
+	}
 	if l.Census.Grace > 0 {
 		return all // nobody gains a partition: who owned what says so again first
 	}
@@ -127,6 +132,14 @@ func Conditions(l Look) []Condition {
 		c, asks := Condition{ID: id, Unit: l.Census.Config.Unit(id), Bound: b.takeover}, l.Census.Config.Asks(id)
 		d := data[id] // zero: nothing was read of it
 		waiter, awaited := seats[g.Waiter]
+		if rests {
+			if granted && lives { // what runs may end
+				c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
+				c.Text = fmt.Sprintf("the name is paused, and %s has not given it up", owner.Peer)
+				all = append(all, c)
+			}
+			continue
+		}
 		switch {
 		case len(seats) == 0:
 			c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
@@ -187,6 +200,15 @@ func unwell(c machine.Census, bound time.Duration) []Condition {
 	}
 	return []Condition{{Kind: Unwell, Bound: bound, Explained: true,
 		Text: "every peer says that it is unwell: each works on what it has, and nobody takes over"}}
+}
+
+// paused tells that nobody is to work. It may be meant, and it may have been forgotten.
+func paused(p partition.Pause) Condition {
+	text := "nobody works, since " + p.Since.UTC().Format(time.RFC3339)
+	if p.Why != "" {
+		text += fmt.Sprintf(" (%s)", p.Why)
+	}
+	return Condition{Kind: Paused, Text: text + ": countoff resume goes on"}
 }
 
 // limits are how long things may take among the peers of a name.

@@ -358,6 +358,33 @@ func TestOneOfTwoKindsIsOver(t *testing.T) {
 	}
 }
 
+// Of a paused name the pause is told, and what is not given up in time; that nobody has the rest is meant.
+func TestPaused(t *testing.T) {
+	l := healthy()
+	l.Census.Config.Paused = partition.Pause{Since: time.Unix(1_790_000_000, 0), Why: "the database moves"}
+	kept := l.Census.Grants[0]
+	l.Census.Grants = l.Census.Grants[:1]
+	l.Data[0].Fence.Epoch++ // nor does it matter
+	var d coverage.Detector
+	found, _ := d.Look(0, l)
+	if len(found) != 1 || found[0].Kind != coverage.Paused || !strings.Contains(found[0].Text, "2026-09-21T14:13:20Z (the database moves)") {
+		t.Errorf("at first: %v", found)
+	}
+	found, _ = d.Look(time.Hour, l)
+	if len(found) != 1 || found[0].Kind != coverage.Overdue || !slices.Equal(found[0].Partitions, []partition.ID{kept.Grant.ID}) ||
+		!strings.Contains(found[0].Text, "the name is paused, and peer-a has not given it up") {
+		t.Errorf("an hour later: %v", found)
+	}
+	l.Census.Sessions = nil
+	if _, over := d.Look(2*time.Hour, l); !slices.Equal(over, []coverage.Kind{coverage.Overdue}) {
+		t.Errorf("with nobody there, over is %v", over)
+	}
+	l.Census.Grace = time.Second
+	if got := coverage.Conditions(l); len(got) != 1 || got[0].Kind != coverage.Paused {
+		t.Errorf("in a grace: %v", got)
+	}
+}
+
 // What is under way is no finding.
 func TestQuiet(t *testing.T) {
 	for what, change := range map[string]func(*coverage.Look){

@@ -45,6 +45,7 @@ var (
 	_ transition.Historian = (*Ledger)(nil)
 	_ transition.Timed     = (*Ledger)(nil)
 	_ transition.Laid      = (*Ledger)(nil)
+	_ transition.Pauser    = (*Ledger)(nil)
 	_ partition.Named      = (*Ledger)(nil)
 )
 
@@ -140,6 +141,21 @@ func Require(ctx context.Context, client *clientv3.Client, prefix, name string, 
 			return ErrNone
 		}
 		s.Require(requires)
+		return nil
+	})
+}
+
+// Pause implements transition.Pauser. It leaves the clock of the peers alone. It is lost where all
+// keys of the name are. It returns an error that wraps ErrNone if the name is not known.
+func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return l.change(ctx, "pause", func(s *memledger.Store, _ memledger.Call) error {
+		if _, known := s.State(); !known {
+			return ErrNone
+		}
+		s.Pause(p)
 		return nil
 	})
 }
@@ -259,7 +275,7 @@ func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) 
 			l.name, have.Total, have.Hash, have.Units, want.Total, want.Hash, want.Units, partition.ErrConfig)
 	}
 	if !known {
-		call.Config.Requires = have.Requires
+		call.Config.Requires, call.Config.Paused = have.Requires, have.Paused
 		call.Suspect = remains
 		call.Now = 1 // where the clock of a new name begins
 		return &memledger.Store{}, call, nil

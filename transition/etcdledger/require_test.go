@@ -97,9 +97,10 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// What partitions ask for outlives a loss of anything else, and of itself.
+// What partitions ask for, and that the name is paused, outlives a loss of anything else, and of itself.
 func TestRequirementsOutliveALoss(t *testing.T) {
 	server := etcdtest.Start(t)
+	rest := partition.Pause{Since: time.UnixMilli(1_790_000_000_000).UTC(), Why: "the database moves"}
 	requires := []partition.Requirement{{First: 1, Last: 2, Tags: "gpu"}}
 	for _, key := range []string{"config", "meta", "clock", "roll", "transition"} {
 		s := newStage(t, server, key)
@@ -107,13 +108,16 @@ func TestRequirementsOutliveALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, _ := s.ledger()
+		if err := l.Pause(t.Context(), rest); err != nil {
+			t.Fatal(err)
+		}
 		s.sync(l, machine.Request{Session: "a"})
 		del(key)(s)
 		newcomer, _ := s.ledger() // others may not notice yet
-		if got := s.sync(newcomer, machine.Request{Session: "b"}); got.Grace == 0 {
-			t.Errorf("%s is deleted, and no grace began", key)
+		if got := s.sync(newcomer, machine.Request{Session: "b"}); got.Grace == 0 || !got.Paused {
+			t.Errorf("%s is deleted, grace %v, paused %v", key, got.Grace, got.Paused)
 		}
-		if stands, known, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(stands.Requires, requires) {
+		if stands, known, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(stands.Requires, requires) || stands.Paused != rest {
 			t.Errorf("%s was deleted: %+v stands, %v", key, stands, err)
 		}
 	}
@@ -123,9 +127,13 @@ func TestRequirementsOutliveALoss(t *testing.T) {
 	}
 	s := &stage{T: t, server: server, name: "meta", cfg: partition.Config{Total: 4}, timing: transition.Timing{}.WithDefaults()}
 	l, _ := s.ledger()
+	if err := l.Pause(t.Context(), partition.Pause{}); err != nil {
+		t.Fatal(err)
+	}
 	del("config")(s)
+	l, _ = s.ledger()
 	s.sync(l, machine.Request{Session: "a"})
-	if stands, _, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, "meta"); err != nil || stands.Requires != nil {
+	if stands, _, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, "meta"); err != nil || stands.Requires != nil || stands.Paused != (partition.Pause{}) {
 		t.Errorf("%+v stands, %v", stands, err)
 	}
 	// A configuration that is left keeps out who wants another.

@@ -39,6 +39,7 @@ type (
 		Units    []string       `json:"units,omitempty"`
 		// What partitions and units ask of their owners, as package partition has it.
 		Requires []partition.Requirement `json:"requires,omitempty"`
+		Paused   string                  `json:"paused,omitempty"` // since when, in ms, and why
 	}
 	wireMeta struct {
 		Run        string `json:"run"`
@@ -55,6 +56,7 @@ type (
 		Sessions   int    `json:"sessions,omitempty"` // how many there are
 		// As config has them, which may be lost.
 		Requires []partition.Requirement `json:"requires,omitempty"`
+		Paused   string                  `json:"paused,omitempty"`
 	}
 	wireSession struct {
 		Peer       string         `json:"peer"`
@@ -108,7 +110,7 @@ func encode(s memledger.State) (map[string]string, error) {
 	put(metaKey, wireMeta{
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step, Longest: s.Longest,
 		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear, Farthest: s.Farthest,
-		Sessions: len(s.Sessions), Requires: s.Config.Requires,
+		Sessions: len(s.Sessions), Requires: s.Config.Requires, Paused: s.Config.Paused.String(),
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
@@ -139,15 +141,15 @@ func encode(s memledger.State) (map[string]string, error) {
 }
 
 func configOf(c partition.Config) wireConfig {
-	return wireConfig{Protocol: partition.Protocol, Total: c.Total, Hash: c.Hash, Units: c.Units, Requires: c.Requires}
+	return wireConfig{Protocol: partition.Protocol, Total: c.Total, Hash: c.Hash, Units: c.Units, Requires: c.Requires, Paused: c.Paused.String()}
 }
 
-// restoreConfig returns the value of a config that is lost: want, and what partitions ask for by
-// the value of meta, if that is there and understood.
+// restoreConfig returns the value of a config that is lost: want, and what partitions ask for and
+// whether the name is paused by the value of meta, if that is there and understood.
 func restoreConfig(meta string, want partition.Config) (string, error) {
 	var w wireMeta
 	if json.Unmarshal([]byte(meta), &w) == nil {
-		want.Requires = w.Requires
+		want.Requires, want.Paused = w.Requires, partition.ParsePause(w.Paused)
 	}
 	b, err := json.Marshal(configOf(want))
 	return string(b), err
@@ -244,7 +246,7 @@ func decodeConfig(value string) (partition.Config, error) {
 	if err := json.Unmarshal([]byte(value), &w); err != nil {
 		return partition.Config{}, fmt.Errorf("key %s: %w", configKey, err)
 	}
-	cfg := partition.Config{Total: w.Total, Hash: w.Hash, Units: w.Units, Requires: w.Requires}
+	cfg := partition.Config{Total: w.Total, Hash: w.Hash, Units: w.Units, Requires: w.Requires, Paused: partition.ParsePause(w.Paused)}
 	if w.Protocol != partition.Protocol {
 		return cfg, fmt.Errorf("protocol %d stands there, this program has %d: %w", w.Protocol, partition.Protocol, partition.ErrConfig)
 	}

@@ -102,6 +102,10 @@ type (
 	// GraceOpened says that the ledger restarted or forgot and lets nobody gain a
 	// partition for the time Left.
 	GraceOpened struct{ Left time.Duration }
+	// Paused says that the name is paused: the peer claims nothing and drains what it has.
+	Paused struct{}
+	// Resumed says that it no longer is.
+	Resumed struct{}
 	// Declared says what the peer says of itself from now on, because it changed. Who is
 	// not well keeps its index, claims nothing and hands over what others wait for.
 	Declared struct {
@@ -124,6 +128,8 @@ func (Released) effect()    {}
 func (Overdue) effect()     {}
 func (Lapsed) effect()      {}
 func (GraceOpened) effect() {}
+func (Paused) effect()      {}
+func (Resumed) effect()     {}
 func (Declared) effect()    {}
 func (Left) effect()        {}
 

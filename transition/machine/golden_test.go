@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts; read the diff 
 //	> 5s                   let time pass until then, in steps as Wake wants them
 //	> 5s count=9 mine=1@7  the same, and every Sync gets this answer at once, unseen
 //	> at 5s hint           what happens at 5s, before the machine has looked at its clock
-//	> synced count=9 mine=1@7,2@8! line=9:0/2:1,2 sealing due=1s grace=1s expiry=1s behind=1
+//	> synced count=9 mine=1@7,2@8! line=9:0/2:1,2 sealing due=1s grace=1s expiry=1s behind=1 paused
 //	> failed · sealed ok · sealed failed · hint
 //	> weigh to=3 · well · unwell · view 7:0/2:1,2 · drained 1@7 · lost 1@7 stored=12 · stop · stop now
 //
@@ -212,6 +212,8 @@ func (p *player) answer(fields []string) machine.Answer {
 			a.Line = &l
 		case "sealing":
 			a.Sealing = true
+		case "paused":
+			a.Paused = true
 		case "due":
 			a.Due = p.duration(value)
 		case "grace":
@@ -313,6 +315,10 @@ func describe(e machine.Effect) string {
 		return "lapsed"
 	case machine.GraceOpened:
 		return fmt.Sprintf("grace opened, %v left", e.Left)
+	case machine.Paused:
+		return "paused"
+	case machine.Resumed:
+		return "resumed"
 	case machine.Declared:
 		return fmt.Sprintf("declared weight %d, well %v", e.Weight, e.Well)
 	case machine.Left:

@@ -32,6 +32,8 @@ const (
 	Made      Change = "made"      // the name, in a store that is known to be new
 	Forgot    Change = "forgot"    // the store had no memory of the name, or half of one: a grace begins
 	Restarted Change = "restarted" // the store is another run: a grace begins
+	Rests     Change = "paused"    // nobody is to work under the name
+	GoesOn    Change = "resumed"   // the pause is over
 )
 
 // An Entry is one step of a ledger's history.

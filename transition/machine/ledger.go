@@ -84,6 +84,9 @@ type Answer struct {
 	// Longest is the longest lease of all sessions, as far as the ledger knows; 0: it does
 	// not say.
 	Longest time.Duration
+	// Paused says that nobody is to work on anything for now: no claim is granted, and what
+	// the sender has it is to drain and give up.
+	Paused bool
 }
 
 // Held is a grant of the sender, and whether a live peer waits for it.

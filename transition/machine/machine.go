@@ -104,6 +104,7 @@ type Machine struct {
 	working    int           // how many of them are not none
 	view       view
 	inGrace    bool
+	paused     bool // as was heard last
 	done       bool
 
 	calls   uint64 // the number of the last call

@@ -69,7 +69,7 @@ func (m *Machine) compare(p *part, e partition.Epoch, wanted bool, out *[]Effect
 	case none:
 		switch {
 		case e == 0:
-		case m.state == Live && m.wished(p.id) && e > p.ended && !m.cfg.ClaimNothing:
+		case m.state == Live && !m.paused && m.wished(p.id) && e > p.ended && !m.cfg.ClaimNothing:
 			p.phase, p.epoch, p.release = serving, e, 0
 			m.working++
 			*out = append(*out, Serve{p.grant()})
@@ -144,12 +144,13 @@ func (m *Machine) lapse(out *[]Effect) {
 	m.abortAll(LeaseLapsed, out)
 }
 
-// review drains what this peer should not have and somebody waits for. Without a
-// waiter it works on: a successor that died before asking stops nobody.
+// review drains what this peer should not have and somebody waits for, and everything while
+// the name is paused. Without a waiter it works on: a successor that died before asking stops
+// nobody.
 func (m *Machine) review(out *[]Effect) {
 	for i := range m.parts {
 		p := &m.parts[i]
-		if p.phase == serving && p.wanted && (m.state != Live || !m.wished(p.id)) {
+		if p.phase == serving && (m.paused || p.wanted && (m.state != Live || !m.wished(p.id))) {
 			m.drain(p, out)
 		}
 	}

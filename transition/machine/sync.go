@@ -120,7 +120,7 @@ func (m *Machine) request() Request {
 // barrier nobody waits for anybody, and who is unwell asks for what the roll gives it: if
 // anybody is well, nothing.
 func (m *Machine) claims() []partition.ID {
-	if m.state != Live || m.cfg.ClaimNothing || m.standing.unwell && !m.cfg.Barrier {
+	if m.state != Live || m.paused || m.cfg.ClaimNothing || m.standing.unwell && !m.cfg.Barrier {
 		return nil
 	}
 	var ids []partition.ID
@@ -166,6 +166,15 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 		m.inGrace = a.Grace > 0
 		if m.inGrace {
 			*out = append(*out, GraceOpened{a.Grace})
+		}
+	}
+	if a.Paused != m.paused {
+		m.paused = a.Paused
+		if m.paused {
+			*out = append(*out, Paused{})
+		} else {
+			*out = append(*out, Resumed{})
+			m.soonest(m.now)
 		}
 	}
 	if a.Line != nil && a.Line.Version > m.view.version {

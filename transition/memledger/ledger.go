@@ -2,6 +2,7 @@ package memledger
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -70,6 +71,7 @@ var (
 	_ transition.ConfigReader = (*Ledger)(nil)
 	_ transition.Timed        = (*Ledger)(nil)
 	_ transition.Laid         = (*Ledger)(nil)
+	_ transition.Pauser       = (*Ledger)(nil)
 )
 
 // As returns another handle to the same store, as a peer with its own
@@ -105,6 +107,17 @@ func (l *Ledger) Require(requires ...partition.Requirement) {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	l.shared.tell(l.shared.store.Require(requires))
+}
+
+// Pause implements transition.Pauser.
+func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
+	if err := errors.Join(ctx.Err(), p.Check()); err != nil {
+		return err
+	}
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	l.shared.tell(l.shared.store.Pause(p))
+	return nil
 }
 
 // Sync implements transition.Ledger.

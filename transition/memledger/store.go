@@ -352,8 +352,8 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 func (s *Store) claim(id partition.ID, session partition.Session, h *Hints) {
 	old := s.grants[id]
 	switch {
-	case s.inGrace():
-		// An owner that has not come back yet may be working on it.
+	case s.inGrace(), s.paused():
+		// An owner that has not come back yet may be working on it; or nobody is to.
 	case s.free(id):
 		what := machine.Granted
 		if old.session != "" {
@@ -371,7 +371,7 @@ func (s *Store) claim(id partition.ID, session partition.Session, h *Hints) {
 func (s *Store) yield(id partition.ID, h *Hints) {
 	old := s.grants[id]
 	w := old.waiter
-	if s.inGrace() || w == "" {
+	if s.inGrace() || s.paused() || w == "" {
 		s.passed(machine.GivenUp, id, old.session, old.epoch, grant{})
 		delete(s.grants, id)
 		return
@@ -381,7 +381,7 @@ func (s *Store) yield(id partition.ID, h *Hints) {
 }
 
 func (s *Store) answer(c Call, r machine.Request) machine.Answer {
-	a := machine.Answer{Count: s.count, Expiry: s.expiry(), Longest: duration(s.longest)}
+	a := machine.Answer{Count: s.count, Expiry: s.expiry(), Longest: duration(s.longest), Paused: s.paused()}
 	for _, id := range s.held(r.Session) {
 		g := s.grants[id]
 		a.Mine = append(a.Mine, machine.Held{
@@ -464,6 +464,24 @@ func (s *Store) Require(requires []partition.Requirement) Hints {
 	}
 	return Hints{All: true}
 }
+
+// Pause says that nobody is to work under the name, or, with the zero Pause, that they may again.
+// Said again it changes nothing. Like [Store.Require] it leaves the clock alone.
+func (s *Store) Pause(p partition.Pause) Hints {
+	if s.paused() == (p != partition.Pause{}) {
+		return Hints{}
+	}
+	s.config.Paused = p
+	what := machine.GoesOn
+	if s.paused() {
+		what = machine.Rests
+	}
+	s.told(machine.Entry{What: what})
+	s.keep()
+	return Hints{All: true}
+}
+
+func (s *Store) paused() bool { return s.config.Paused != partition.Pause{} }
 
 // ReadConfig is transition.ConfigReader.ReadConfig.
 func (s *Store) ReadConfig(c Call) (partition.Config, error) {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
@@ -42,9 +40,8 @@ func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
 	stands, err := redisconfig.Read(ctx, l.client, l.name)
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
-		kept, err := l.keptRequires(ctx)
 		c := l.cfg.Config
-		c.Requires = kept
+		c.Requires, c.Paused, err = l.kept(ctx)
 		return c, err
 	case err != nil:
 		return l.cfg.Config, fmt.Errorf("redisledger: %s: %w", l.name, err) // it says what to do
@@ -52,19 +49,25 @@ func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
 	return stands, l.differs(stands)
 }
 
-// keptRequires returns what partitions ask for as it is kept beside the configuration, in case that is
-// lost: see recall of ledger.lua.
-func (l *Ledger) keptRequires(ctx context.Context) ([]partition.Requirement, error) {
-	kept, err := l.client.HGet(ctx, l.keys[1], "requires").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, l.explain(ctx, "config", err)
-	}
-	_, asked, _ := strings.Cut(kept, " ") // behind the protocol
-	requires, err := redisconfig.ParseRequires(asked)
+// kept returns what partitions ask for, and whether the name is paused, as it is kept beside the
+// configuration, in case that is lost: see recall and remind of ledger.lua.
+func (l *Ledger) kept(ctx context.Context) (requires []partition.Requirement, p partition.Pause, err error) {
+	kept, err := l.client.HMGet(ctx, l.keys[1], "requires", "paused", "raw").Result()
 	if err != nil {
-		return nil, fmt.Errorf("redisledger: %s: %w", l.name, err)
+		return nil, p, l.explain(ctx, "config", err)
 	}
-	return requires, nil
+	var words [3]string
+	for i, w := range kept {
+		words[i], _ = w.(string) // nil: it is not there
+	}
+	_, asked, _ := strings.Cut(words[0], " ") // behind the protocol
+	if requires, err = redisconfig.ParseRequires(asked); err != nil {
+		return nil, p, fmt.Errorf("redisledger: %s: %w", l.name, err)
+	}
+	if words[1] != "" && words[1] != "0" {
+		p = partition.ParsePause(words[2]) // since when is lost: what remind will write, at the latest
+	}
+	return requires, p, nil
 }
 
 // readCensus reads the reply of census.lua into c.

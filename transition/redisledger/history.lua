@@ -17,6 +17,7 @@
 --   made      the name, by init
 --   forgot    the store had no memory of the name, or half of one
 --   restarted the store is another run
+--   paused, resumed   the name
 -- cost of telling: one LPUSH and one LTRIM for each call that changes something.
 
 local KEPT, GRANTS = 2000, 64 -- entries; grants in one entry

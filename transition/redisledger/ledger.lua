@@ -24,7 +24,8 @@
 --              expired (rows of that state) untold (what a quiet Sync could not tell
 --              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
 --              the last doubt about the store's memory; greater with each) requires (protocol
---              and requirements of the configuration)
+--              and requirements of the configuration) paused (the number of the pause that the
+--              configuration says; 0: none)
 -- sessions     session -> state weight stamp held peer
 -- leases       session by the clock at which its lease ends
 -- roll         session -> index: partitions,  session.peer -> weight up|down peer,
@@ -41,10 +42,11 @@
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
 local numbers = {'raw', 'clock', 'step', 'longest', 'count', 'stamp', 'membership', 'changed', 'grace', 'held', 'expired', 'untold',
-	'arrived', 'behind', 'clear', 'farthest', 'mode'}
+	'arrived', 'behind', 'clear', 'farthest', 'mode', 'paused'}
 local meta, touched = {}, false
 local run, since
 local requires -- protocol and requirements: nil where nobody looked, false where the configuration has none
+local pausing -- since when and why the name is paused: the same
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
 local rows, changed = {}, {}
 local opened = false -- the barrier before the newest roll, by this call
@@ -104,14 +106,19 @@ local function moved(at)
 	set('membership', number())
 end
 
--- graceful reports whether nobody may gain a partition now.
+-- graceful reports whether nobody may gain a partition now, lest somebody works on it whom the store
+-- has forgotten.
 local function graceful() return meta.clock < meta.grace end
+
+-- shut reports whether nobody is to have a partition that he does not have already.
+local function shut() return graceful() or meta.paused > 0 end
 
 -- agree compares the configuration, or writes it where there is none. It returns nil
 -- or the reply that refuses the caller. To be called before anything is changed.
 local function agree()
-	local protocol, total, hash, units, asked = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires'))
+	local protocol, total, hash, units, asked, said = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires', 'paused'))
 	requires = asked and (protocol or '') .. ' ' .. asked
+	pausing = said
 	if not total then
 		redis.call('HSET', KEYS[1], 'protocol', string.match(ARGV[7], '^%d+'), 'total', ARGV[8], 'hash', ARGV[9],
 			'units', ARGV[10], 'unitnames', ARGV[11])
@@ -293,6 +300,16 @@ local function recall()
 	end
 end
 
+-- remind keeps what the configuration says of a pause beside it too, by its number, which a quiet
+-- Sync can read.
+local function remind()
+	if pausing and meta.paused == 0 then
+		set('paused', number())
+	elseif pausing == false and meta.paused > 0 then
+		redis.call('HSET', KEYS[1], 'paused', str(meta.raw))
+	end
+end
+
 -- begin reads the store's state, advances its clock, looks whether its memory can be
 -- trusted, and reaps. A caller that is given nothing need not be thorough. 8 to 12
 -- commands, O(log n) of n sessions; 3 more for each session whose lease ran out, and O(n)
@@ -352,6 +369,7 @@ local function begin(thorough)
 	end
 	if not KEYS[7] then return end
 	recall()
+	remind()
 	remember()
 	if not graceful() then reap() end
 	if meta.behind > 0 and not head then look() end -- the roll was lost: nobody is before an older one
@@ -381,7 +399,7 @@ end
 
 -- stamp names everything an answer to s depends on beside the clock and who is behind.
 local function stamp(s)
-	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(row(s).stamp)
+	return since .. ':' .. str(meta.membership) .. ':' .. str(version) .. ':' .. str(row(s).stamp) .. ':' .. str(meta.paused)
 end
 
 -- awaited returns how many are behind, for one who knows the roll view. Whoever knows of a newer

@@ -35,10 +35,7 @@ func Require(ctx context.Context, client redis.UniversalClient, name string, req
 	if len(requires) > 0 {
 		protocol = partition.TagsProtocol
 	}
-	// Nothing is doubted: see Grow. The times are those of the peers, see require.lua.
-	common := l.common()
-	common[0], common[1] = int64(0), anyStep.Milliseconds()
-	args := append(common, "0", events(name), protocol, redisconfig.PrintRequires(requires))
+	args := append(l.nobody(), protocol, redisconfig.PrintRequires(requires))
 	reply, err := strs(requireScript.Run(ctx, client, l.keys, args...))
 	switch {
 	case err != nil:

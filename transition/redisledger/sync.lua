@@ -14,7 +14,7 @@
 --         26 its strategy, or ''
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
 --         its peers go from roll to roll in another way; or
---         {'full', stamp, count, due, expiry, grace, longest lease, behind,
+--         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0,
 --          mine: p@e p@e* ... (* somebody live waits), ascending
 --          [, version, membership, replicas, line: 'index: partitions' or '']}
 -- cost    ~15 commands, one HMGET over the partitions listed, one HSET or HDEL for each
@@ -200,7 +200,7 @@ local function free(p) return not grants[p] or not member(grants[p].session) end
 -- yield hands p to whoever waits for it, in the same step and with a new epoch.
 local function yield(p)
 	local w = grants[p].waiter
-	if live(w) and not graceful() then
+	if live(w) and not shut() then
 		give(p, w, number(), 'handed')
 		hints[w] = p
 		return
@@ -213,7 +213,7 @@ end
 
 local function claim(p)
 	local g = grants[p]
-	if graceful() then return end -- an owner that has not come back yet may be working on it
+	if shut() then return end -- an owner that has not come back yet may be working on it; or nobody is to
 	if free(p) then
 		give(p, me, number(), grants[p] and 'took' or 'granted')
 	elseif g.session ~= me and g.waiter ~= me then
@@ -286,6 +286,7 @@ for i, p in ipairs(list) do
 end
 local answer = {'full', stamp(me), times()}
 answer[#answer + 1] = awaited(view)
+answer[#answer + 1] = meta.paused > 0 and '1' or '0'
 answer[#answer + 1] = table.concat(list, ' ')
 if version > view then
 	answer[#answer + 1] = str(version)

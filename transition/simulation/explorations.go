@@ -26,6 +26,7 @@ func Explorations() []Exploration {
 		{Name: "3peers", Peers: 2, Partitions: 1, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1, Crash: 1}},
 		{Name: "require", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Require: 2, Leave: 1}},
 		{Name: "mood", Peers: 2, Partitions: 1, From: settled, For: 6 * time.Second, Faults: 2, Budget: Budget{Mood: 2}},
+		{Name: "rest", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Rest: 2, Leave: 1}},
 		{Name: "data", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Lost: 2, Hurry: 1}},
 
 		{Name: "barrier-join-leave", Barrier: true, Peers: 1, Partitions: 2, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
@@ -35,6 +36,8 @@ func Explorations() []Exploration {
 		{Name: "barrier-memloss", Barrier: true, Peers: 2, Partitions: 2, From: settled, For: lapse, Faults: 1, Budget: Budget{Forget: 1}},
 		{Name: "barrier-setback", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Setback: 1, Leave: 1}},
 		{Name: "barrier-data", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Lost: 1, Require: 1}},
+
+		{Name: "barrier-rest", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Rest: 2, Leave: 1}},
 
 		{Name: "barrier-3peers", Large: true, Barrier: true, Peers: 2, Partitions: 2, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
 		{Name: "large-join-leave", Large: true, Peers: 1, Partitions: 1, From: settled, For: 5 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Leave: 1, Lose: 1}},
@@ -53,6 +56,8 @@ func Explorations() []Exploration {
 		{Name: "large-mood", Large: true, Peers: 2, Partitions: 1, From: settled, For: 6 * time.Second, Faults: 3, Budget: Budget{Mood: 2, Lost: 1, Leave: 1}},
 		{Name: "large-pause-require", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Pause: 1, Require: 1}},
 		{Name: "large-memloss-lost", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Forget: 1, Lost: 1, Hurry: 1}},
+		{Name: "large-rest-late", Large: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Rest: 2, Late: 1, Leave: 1, Crash: 1}},
+		{Name: "large-rest-pause", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Rest: 1, Pause: 1}},
 		{Name: "large-3peers-2part", Large: true, Peers: 3, Partitions: 2, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Leave: 1, Crash: 1, Late: 1}},
 	}
 }

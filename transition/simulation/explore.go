@@ -37,8 +37,8 @@ type Budget struct {
 	Crash, Pause, Cut, Lose, Late, Twice    int
 	Restart, Setback, Forget, Leave, Joined int
 	// Hurry is a Leave at once, Lost is data that forgets who works on it, Mood another health,
-	// and Require another thing that partition 0 asks for.
-	Hurry, Lost, Mood, Require int
+	// Require another thing that partition 0 asks for, and Rest a pause of the name or its end.
+	Hurry, Lost, Mood, Require, Rest int
 }
 
 // Explored says what an exploration has seen. Ends are histories that were followed
@@ -390,6 +390,8 @@ func (m *moment) faultsNow() []move {
 		func(n *moment) { n.w.join("", false) })...)
 	all = append(all, m.spend(func(b *Budget) *int { return &b.Require }, "partition 0 asks for something else",
 		func(n *moment) { n.w.requireAnother() })...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Rest }, "the name is paused, or resumed",
+		func(n *moment) { n.w.rest() })...)
 	all = append(all, m.spend(func(b *Budget) *int { return &b.Restart }, "the store restarts",
 		func(n *moment) { n.w.restart("restarts", n.w.store.Store) })...)
 	all = append(all, m.spend(func(b *Budget) *int { return &b.Forget }, "the store forgets",
@@ -405,9 +407,9 @@ func (m *moment) faultsNow() []move {
 func (m *moment) key(seed maphash.Seed) uint64 {
 	var b strings.Builder
 	w := m.w
-	fmt.Fprintln(&b, w.now, m.budget, m.faults, w.store.runs, w.store.down)
+	fmt.Fprintln(&b, w.now, m.budget, m.faults, w.store.runs, w.store.down, w.restAt)
 	for _, p := range w.peers {
-		fmt.Fprintln(&b, p.name, p.crashed, p.left, p.stopping, p.asleep, p.cutUntil, p.disturbed, p.unwell, p.view, p.works)
+		fmt.Fprintln(&b, p.name, p.crashed, p.left, p.stopping, p.asleep, p.cutUntil, p.disturbed, p.unwell, p.rests, p.view, p.works)
 		if p.runs() {
 			fmt.Fprintln(&b, *p.machine)
 		}

@@ -70,6 +70,7 @@ func (w *World) fault() {
 			})
 		}},
 		{m.Requires, w.require},
+		{m.Rests, w.rest},
 		{m.Reshares, func() { w.onePeer(1, w.reshare) }},
 		{m.Renames, func() {
 			w.onePeer(1, func(p *peer) {
@@ -179,6 +180,21 @@ func (w *World) requireAnother() {
 	w.hint(w.store.Require(all))
 }
 
+// rest pauses the name, or resumes it.
+func (w *World) rest() {
+	if w.store.down {
+		return
+	}
+	w.checkRests()
+	p := partition.Pause{Since: time.UnixMilli(1)}
+	if w.paused() != 0 {
+		p = partition.Pause{}
+	}
+	w.restAt = w.now
+	w.say("the name is paused: %v", p != partition.Pause{})
+	w.hint(w.store.Pause(p))
+}
+
 // reshare lets p seal a roll for the members of the newest.
 func (w *World) reshare(p *peer) {
 	if w.store.down || w.store.outage || p.asleep || w.now < p.cutUntil {
@@ -245,6 +261,9 @@ func (w *World) becalm() {
 	w.store.outage = false
 	if w.store.down {
 		w.storeUp()
+	}
+	if w.paused() != 0 {
+		w.rest()
 	}
 	if len(w.living()) == 0 {
 		w.join("", false)

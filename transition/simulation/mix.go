@@ -35,6 +35,7 @@ type Mix struct {
 	Joins, BornDead, Leaves, Crashes, Pauses, Cuts, Jumps int
 	Weighs, Moods                                         int // another weight; unwell, or well again
 	Requires, Reshares                                    int // partitions ask for other tags; one seals for the same members
+	Rests                                                 int // the name is paused, or resumed
 	Renames, Losses, Hurries                              int // another id; the data forgets who works; stops at once
 	Restarts, Setbacks, Forgets, Disasters, Outages       int
 	// Backups lets the store fall back by up to a minute, not by seconds.
@@ -151,6 +152,19 @@ func Mixes() []Mix {
 			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 3, 2, 2
 			m.Restarts, m.Setbacks, m.Forgets, m.Outages = 1, 2, 1, 1
 			m.Every = 2 * time.Second
+		}),
+		base("rests", func(m *Mix) {
+			m.Rests, m.Handler = 3, 4*time.Second
+		}),
+		base("rests-lossy", func(m *Mix) {
+			m.Rests, m.Tagged, m.Disturbed, m.Handler = 4, true, lossy, 4*time.Second
+			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 1, 2, 2, 1
+			m.Restarts, m.Setbacks, m.Forgets, m.Outages, m.Requires, m.Moods, m.Losses, m.Hurries = 1, 1, 1, 1, 1, 1, 1, 1
+			m.Every = 6 * time.Second
+		}),
+		base("barrier-rests", func(m *Mix) {
+			m.Barrier, m.Rests, m.Disturbed, m.Handler = true, 4, 0.2, 3*time.Second
+			m.Crashes, m.Pauses, m.Restarts, m.Setbacks, m.Losses = 1, 1, 1, 1, 1
 		}),
 		base("barrier", func(m *Mix) {
 			m.Barrier, m.Leaves = true, 3

@@ -35,6 +35,7 @@ type peer struct {
 	idler    bool // it claims nothing, and has weight 0
 	tags     partition.Tags
 	unwell   bool // it reported last
+	rests    bool // it knows that the name is paused
 	stopping bool
 	stopAt   time.Duration
 	asleep   bool          // its process is stopped
@@ -227,6 +228,7 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 	case machine.Serve:
 		w.stats.Serves++
 		w.say("%v serves %v", p, e.Grant)
+		w.checkRest(p, e.Grant)
 		p.works[e.Grant.ID] = work{epoch: e.Grant.Epoch, roll: p.view.Version}
 		w.after(w.upTo(openTakes), event{kind: kOpened, peer: p.place, grant: e.Grant})
 	case machine.Drain:
@@ -260,6 +262,9 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 		w.say("%v has left, stuck %v", p, e.Stuck)
 		p.left = true
 		w.stats.Leave = max(w.stats.Leave, w.now-p.stopAt)
+	case machine.Paused, machine.Resumed:
+		_, p.rests = e.(machine.Paused)
+		w.say("%v knows that the name is paused: %v", p, p.rests)
 	case machine.GraceOpened, machine.Overdue, machine.Declared:
 	}
 }

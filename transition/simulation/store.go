@@ -178,6 +178,7 @@ func (w *World) hint(h memledger.Hints) {
 func (w *World) storeUp() {
 	w.store.down = false
 	w.store.runs++
+	w.restAt = w.now
 	w.say("the store is back")
 }
 

@@ -132,7 +132,7 @@ func (w *World) worksAgain() {
 // checkDrain is D, and U for drains: a peer that stays drains only what it should
 // not have, and for somebody who asked.
 func (w *World) checkDrain(p *peer, g partition.Grant) {
-	if p.stopping || w.mix.Barrier { // then everything stops for a roll
+	if p.stopping || p.rests || w.mix.Barrier { // then everything stops for a roll
 		return
 	}
 	w.checkPause(p, g, "drained")
@@ -149,6 +149,37 @@ func (w *World) checkPause(p *peer, g partition.Grant, why string) {
 	if !p.disturbed && !p.stopping && slices.Contains(p.view.Wish, g.ID) {
 		w.violate("U", "%v is to work on %v, its lease stands, and it was paused: %s", p, g, why)
 	}
+}
+
+// checkRest is R for what begins: the peer has asked, and was answered, since the pause.
+func (w *World) checkRest(p *peer, g partition.Grant) {
+	if since := w.paused(); since != 0 && w.now > since+p.timing.CallTimeout()+lateTimer {
+		w.violate("R", "%v begins with %v, and the name is paused since %v", p, g, since)
+	}
+}
+
+// checkRests is R for what runs, at the end of a pause: whoever works has heard nothing since, and has no
+// lease any more, or its handlers take as long as they may.
+func (w *World) checkRests() {
+	since := w.paused()
+	for _, p := range w.peers {
+		takes := min(w.mix.Handler, p.timing.Drain) + 2*p.timing.CancelGrace // a drain may end in an abort
+		if since == 0 || p.asleep || !p.runs() || w.now < max(since, p.resumeAt)+p.timing.Lease+takes {
+			continue
+		}
+		for _, id := range sortedKeys(p.works) {
+			w.violate("R", "%v works on %v, and the name is paused since %v", p, id, since)
+		}
+	}
+}
+
+// paused returns since when the store says to everybody that the name is paused; 0: it does not.
+func (w *World) paused() time.Duration {
+	state, known := w.store.State()
+	if !known || state.Config.Paused == (partition.Pause{}) {
+		return 0
+	}
+	return w.restAt
 }
 
 // checkLeast is M: as many partitions stay as can stay if all shares are even to

@@ -36,8 +36,9 @@ type World struct {
 
 	store   store
 	peers   []*peer
-	views   uint64 // version of the last view, where an indexer is simulated
-	named   int    // peer ids given out
+	views   uint64        // version of the last view, where an indexer is simulated
+	named   int           // peer ids given out
+	restAt  time.Duration // the last time that the name was paused or resumed, or that the store came back as another
 	calm    bool
 	calmAt  time.Duration
 	settled time.Duration // when after calm everything had its place; 0: not yet

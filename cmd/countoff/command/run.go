@@ -261,6 +261,10 @@ func tellTrouble(out io.Writer, e framework.Event) {
 			if e.Grants > 0 {
 				say("the lease may have run out: the store did not answer in time")
 			}
+		case transition.Paused:
+			say("paused: what runs is ended, and nothing begins until it is resumed (countoff resume)")
+		case transition.Resumed:
+			say("resumed")
 		case transition.GraceOpened:
 			say("the store is new, restarted or forgot: nobody gains a unit for %v", e.Left.Round(time.Millisecond))
 		}

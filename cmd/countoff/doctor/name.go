@@ -101,6 +101,8 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "start the node that has its keys, or let a replica take its place; a key of another type: rename or delete it"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
 			Do: "/readyz and the logs of the peers say what they lack"},
+		coverage.Paused: {Severity: Warning, Risk: "its tasks wait until it is resumed",
+			Do: "if nobody needs the pause any more: countoff resume"},
 	}
 	var all []Finding
 	for _, f := range findings {
@@ -110,7 +112,7 @@ func wrong(findings []status.Finding) []Finding {
 		a := advice[f.Kind]
 		a.Check, a.What = "coverage", f.String()
 		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames || f.Kind == coverage.TwoWays || f.Kind == coverage.SameID ||
-			f.Kind == coverage.Unwell {
+			f.Kind == coverage.Unwell || f.Kind == coverage.Paused {
 			a.Check = string(f.Kind)
 		}
 		all = append(all, a)

@@ -122,6 +122,10 @@ func Sentence(e machine.Entry, what string) string {
 		return "the store had no memory of the name, or half of one: owners say again what they hold"
 	case machine.Restarted:
 		return "the store is another run: owners say again what they hold"
+	case machine.Rests:
+		return "the name was paused: each peer ends what runs, and gives up what it has"
+	case machine.GoesOn:
+		return "the name was resumed"
 	}
 	return strings.TrimSpace(string(e.What) + " " + e.Peer + " " + what)
 }

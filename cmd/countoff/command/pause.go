@@ -1,0 +1,155 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/coverage"
+	"github.com/countoff/countoff/transition/machine"
+)
+
+// stillEach is how often it is looked who still works.
+const stillEach = 200 * time.Millisecond
+
+func pauseCommand(stores Stores) *cobra.Command {
+	var p partition.Pause
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "let nobody work under NAME until it is resumed",
+		Long: `Each peer of NAME ends what runs, settles it and gives up what it has, within its drain; nothing is
+lost, and nothing is begun. Peers stay, with their indexes, and may come and go meanwhile; producers
+go on, and their tasks wait. Periodic jobs do not tick, units of work stop, ingress lists are left as they are.
+It stands with the name, whoever restarts, until countoff resume NAME: each peer then has what it had.
+
+It ends when nothing of NAME runs any more, or with 1 after --wait: the pause stands all the same.`,
+		Example: `  countoff pause mail-sender --why "the database moves, ask ann"
+  countoff resume mail-sender`,
+		Args: cobra.ExactArgs(1),
+		RunE: onLedger(stores, long, func(*cobra.Command, []string) error {
+			p.Since = time.Now()
+			err := p.Check()
+			if wait < 0 {
+				err = errors.Join(err, fmt.Errorf("--wait %v: want 0 or more", wait))
+			}
+			return err
+		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			ledger, before, err := at.pause(ctx, args[0], p)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if before.Paused != (partition.Pause{}) {
+				fmt.Fprintf(out, "%s was paused already\n", args[0])
+			} else {
+				fmt.Fprintf(out, "%s is paused (countoff resume %[1]s goes on)\n", args[0])
+			}
+			if wait == 0 {
+				return nil
+			}
+			if err := still(ctx, ledger, wait, cmd.ErrOrStderr()); err != nil {
+				return fmt.Errorf("%s is paused, but %w", args[0], err)
+			}
+			fmt.Fprintln(out, "nothing of it runs")
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&p.Why, "why", "", "for people: it is shown with the pause")
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long handlers that run may take to end; 0: do not wait for them")
+	return cmd
+}
+
+func resumeCommand(stores Stores) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "end the pause of NAME",
+		Args:  cobra.ExactArgs(1),
+		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
+			_, before, err := at.pause(ctx, args[0], partition.Pause{})
+			if err != nil {
+				return err
+			}
+			said := "%s is resumed\n"
+			if before.Paused == (partition.Pause{}) {
+				said = "%s was not paused\n"
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), said, args[0])
+			return nil
+		}),
+	}
+}
+
+// pause says p of name, and returns what stood before.
+func (at *stand) pause(ctx context.Context, name string, p partition.Pause) (transition.Ledger, partition.Config, error) {
+	ledger, before, err := at.ledger(ctx, name, transition.Timing{})
+	if err != nil {
+		return nil, before, err
+	}
+	pauser, ok := ledger.(transition.Pauser)
+	if !ok {
+		return nil, before, errors.New("where the ledger stands nothing can be paused")
+	}
+	return ledger, before, pauser.Pause(ctx, p)
+}
+
+// still waits until nobody works, and says now and then who does.
+func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, out io.Writer) error {
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	farther := farther{out: out, said: time.Now()}
+	for {
+		census, err := ledger.Census(ctx)
+		if err != nil {
+			return fmt.Errorf("it cannot be told who still works: %w", err)
+		}
+		works := working(coverage.Heard(census))
+		if works == "" {
+			return nil
+		}
+		farther.say("%s", works)
+		select {
+		case <-time.After(stillEach):
+		case <-late.C:
+			return exit.With(exit.Failed, errors.New(works))
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", works, ctx.Err())
+		}
+	}
+}
+
+// working says who still has partitions, "" if nobody who lives has.
+func working(c machine.Census) string {
+	c = c.Apart()
+	peers := make(map[partition.Session]string)
+	for _, s := range c.Sessions {
+		if s.State != machine.Gone && s.Lease > 0 {
+			peers[s.Session] = s.Peer
+		}
+	}
+	has := make(map[string]int)
+	for _, g := range c.Grants {
+		if peer, lives := peers[g.Session]; lives {
+			has[peer]++
+		}
+	}
+	var all []string
+	for _, peer := range slices.Sorted(maps.Keys(has)) {
+		all = append(all, fmt.Sprintf("%s %d", partitionmap.Printable(peer), has[peer]))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "partitions and ingress lists that are still worked on: " + strings.Join(all, ", ")
+}

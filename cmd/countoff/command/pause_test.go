@@ -1,0 +1,74 @@
+package command
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+func TestPause(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.fails(exit.Failed, "pause n")
+	s.fails(exit.Failed, "resume n")
+	s.run("init n --partitions 4")
+	if out := s.run("resume n"); out != "n was not paused\n" {
+		t.Errorf("%q", out)
+	}
+	for _, line := range []string{"pause n --wait -1s", "pause n --why", "pause", "pause n m", "resume"} {
+		s.fails(exit.Usage, line)
+	}
+	s.fails(exit.Usage, "pause n --why", "two\nlines")
+	l, err := redisledger.New(s.client(), "n", redisledger.Config{Config: partition.Config{Total: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1, 3}}
+	a, err := l.Sync(t.Context(), ann)
+	if err != nil || len(a.Mine) != 3 {
+		t.Fatal(a, err)
+	}
+	// ann does not end: the pause stands all the same.
+	if said := s.fails(exit.Failed, "pause n --wait 1ms --why", "the database moves"); !strings.Contains(said, "n is paused, but partitions and ingress lists that are still worked on: ann 3") {
+		t.Errorf("said %q", said)
+	}
+	if out := s.run("status n"); !strings.Contains(out, "WRONG  paused: nobody works, since ") || !strings.Contains(out, " (the database moves): countoff resume goes on") {
+		t.Errorf("status says:\n%s", out)
+	}
+	// Asked again it waits for who still works, and says who that is when it is interrupted.
+	ctx, cancel := context.WithCancel(t.Context())
+	var out output
+	ended := make(chan error, 1)
+	go func() { ended <- s.start(ctx, &out, "pause n --wait 10m") }()
+	wait(t, func() bool { return strings.Contains(out.String(), "n was paused already") })
+	cancel()
+	if err := <-ended; codeOf(err) != exit.Hard || !strings.Contains(err.Error(), "ann 3") {
+		t.Errorf("interrupted: %v", err)
+	}
+	go func() { ended <- s.start(t.Context(), &out, "pause n --wait 10m") }()
+	ann.Claim = nil
+	for _, m := range a.Mine {
+		ann.Release = append(ann.Release, m.Grant)
+	}
+	if _, err := l.Sync(t.Context(), ann); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || !strings.Contains(out.String(), "nothing of it runs") {
+		t.Errorf("%v, said %q", err, out.String())
+	}
+	if out := s.run("resume n"); out != "n is resumed\n" {
+		t.Errorf("%q", out)
+	}
+	if out := s.run("pause n --wait 0s"); out != "n is paused (countoff resume n goes on)\n" {
+		t.Errorf("%q", out)
+	}
+	if out := s.run("history n"); strings.Count(out, "the name was paused") != 2 || strings.Count(out, "the name was resumed") != 1 {
+		t.Errorf("history says:\n%s", out)
+	}
+}
