@@ -447,6 +447,50 @@ func TestABrokerThatIsSilentHoldsUpNoStop(t *testing.T) {
 	}
 }
 
+// silent is the address of a broker that takes connections and never answers.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			held = append(held, c)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+		for _, c := range held {
+			c.Close()
+		}
+	})
+	return l.Addr().String()
+}
+
+// One broker that hangs, or whose machine is gone, keeps nobody from starting: the others are asked as well.
+func TestABrokerThatHangsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	src := s.source(Config{Options: []kgo.Opt{
+		kgo.SeedBrokers(append([]string{silent(t), silent(t)}, s.broker.Seeds()...)...),
+		kgo.RequestTimeoutOverhead(10 * time.Minute), // nor does the client give it up
+	}})
+	for i := range 5 { // it asks another one each time
+		if _, err := src.look(s.soon()); err != nil {
+			t.Fatalf("look %d: %v", i, err)
+		}
+	}
+}
+
 // A batch that is larger than the client takes is told each time, as long as it is there.
 func TestABatchThatIsTooLarge(t *testing.T) {
 	s := newStage(t, 1)
