@@ -216,6 +216,10 @@ func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
 			s.warn("%s/%v: the group %s knows nothing of it: it begins at %d", s.cfg.Topic, o.grant.ID, s.cfg.Group, begin)
 		}
 		t = newTable(begin)
+	} else if t.epoch > 0 && o.producer.epoch == 0 {
+		// Nobody has initialized our id before us, so it was not by that one that this was committed.
+		s.warn("%s/%v: what the group %s knows of it was said under another name: what that one has done counts as done, and while both work they take "+
+			"the partition from each other: give each name a Group of its own", s.cfg.Topic, o.grant.ID, s.cfg.Group)
 	}
 	again := t.token == o.token
 	t.install(o.token)

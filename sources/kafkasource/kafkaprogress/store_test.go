@@ -404,6 +404,35 @@ func TestPlainCommit(t *testing.T) {
 	})
 }
 
+// A group that another name has as well is told of: what that one did is not done by this one.
+func TestAGroupOfAnotherName(t *testing.T) {
+	on(t, func(s *stage) {
+		var told []error
+		of := func(name string) *Store {
+			own := *s
+			own.name = name
+			return own.store(func(c *Config) { c.Group, c.Warn = s.name, func(err error) { told = append(told, err) } })
+		}
+		one := of(s.name)
+		s.open(one, 1)
+		s.admits(one, 1, 5)
+		g, tok := owns(1)
+		if err := one.Close(s.ctx, g, tok); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct {
+			name string
+			told bool
+		}{{s.name, false}, {s.name + "-other", true}, {s.name, false}} {
+			told = nil
+			s.open(of(c.name), partition.Epoch(2+i))
+			if is := len(told) == 1 && strings.Contains(told[0].Error(), "another name"); is != c.told {
+				t.Errorf("%s is told %v", c.name, told)
+			}
+		}
+	})
+}
+
 // What does not fit into the metadata is told, and done again; a broker that takes less
 // than was configured is given less.
 func TestMetadataTooLarge(t *testing.T) {
