@@ -376,7 +376,12 @@ func TestWhatIsNilIsListed(t *testing.T) {
 		"a health check":     {frameworkfx.Healthy("mails", nil), "its health check is nil"},
 		"an observer":        {frameworkfx.Observe(nil), "an observer is nil"},
 		"an observer's func": {frameworkfx.Observe(deaf), "an observer is nil"},
-		"of a middleware":    {frameworkfx.Use("mails", 2, none), "its middleware of order 2 returns no handler"},
+		"what makes a handler": {frameworkfx.Handle("mails", "bill", (func() framework.Handler)(nil)),
+			`the handler for type "bill" is missing`},
+		"what makes the default handler": {frameworkfx.Otherwise("mails", (func() framework.Handler)(nil)), "the default handler is missing"},
+		"what makes a health check":      {frameworkfx.Healthy("mails", (func() func(context.Context) error)(nil)), "its health check is nil"},
+		"what makes an observer":         {frameworkfx.Observe((func() framework.Observer)(nil)), "an observer is nil"},
+		"of a middleware":                {frameworkfx.Use("mails", 2, none), "its middleware of order 2 returns no handler"},
 		"below a middleware": {fx.Options(frameworkfx.Use("mails", 2, none), frameworkfx.Use("mails", 1, framework.Recover())),
 			"its middleware of order 2 returns no handler"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/shape"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
@@ -36,12 +37,13 @@ func route(consumer string, r framework.Route, h any) fx.Option {
 		return fx.Provide(fx.Annotate(func() Route { return r }, fx.ResultTags(HandlerGroup)))
 	}
 	switch v := h.(type) {
-	case nil:
-		return provide(put(nil))
 	case framework.Handler:
 		return provide(put(v))
 	case func(context.Context, *framework.Task) error:
 		return provide(put(framework.HandlerFunc(v)))
+	}
+	if shape.None(h) {
+		return provide(put(nil))
 	}
 	if err := constructs(h); err != nil {
 		what := "the default handler"
@@ -59,20 +61,13 @@ func route(consumer string, r framework.Route, h any) fx.Option {
 	)
 }
 
-// makes reports whether f is a function that returns a T: of another fx would tell its own
-// workings.
-func makes[T any](f any) bool {
-	t := reflect.TypeOf(f)
-	return t.Kind() == reflect.Func && t.NumOut() > 0 && t.Out(0).AssignableTo(reflect.TypeFor[T]())
-}
-
 // constructs says why h makes no handler.
 func constructs(h any) error {
 	t := reflect.TypeOf(h)
 	if t.Kind() != reflect.Func {
 		return fmt.Errorf("%v is no handler: it lacks Handle(context.Context, *framework.Task) error", t)
 	}
-	if makes[framework.Handler](h) {
+	if shape.Makes[framework.Handler](h) {
 		return nil
 	}
 	return fmt.Errorf("%v is neither a handler, func(context.Context, *framework.Task) error, nor a constructor of one "+
@@ -110,8 +105,6 @@ func From(consumer string, s sources.Source, l transition.Ledger) fx.Option {
 // application provides as its parameters.
 func Observe(constructor any) fx.Option {
 	switch o := constructor.(type) {
-	case nil:
-		constructor = func() framework.Observer { return nil } // which is listed
 	case framework.Observer:
 		constructor = func() framework.Observer { return o }
 	case func(framework.Event):
@@ -120,7 +113,10 @@ func Observe(constructor any) fx.Option {
 		}
 		constructor = func() framework.ObserverFunc { return o }
 	default:
-		if !makes[framework.Observer](o) {
+		switch {
+		case shape.None(o):
+			constructor = func() framework.Observer { return nil } // which is listed
+		case !shape.Makes[framework.Observer](o):
 			constructor = func() framework.Observer { return misfit{fmt.Sprintf("%T", o)} }
 		}
 	}
@@ -132,14 +128,14 @@ func Observe(constructor any) fx.Option {
 // func(context.Context) error, or a function that returns one, with whatever the application
 // provides as its parameters.
 func Healthy(consumer string, constructor any) fx.Option {
-	var check func(context.Context) error
 	switch c := constructor.(type) {
-	case nil:
-		constructor = func() func(context.Context) error { return check } // which is listed
 	case func(context.Context) error:
 		constructor = func() func(context.Context) error { return c }
 	default:
-		if !makes[func(context.Context) error](c) {
+		if shape.None(c) {
+			return Healthy(consumer, (func(context.Context) error)(nil)) // which is listed
+		}
+		if !shape.Makes[func(context.Context) error](c) {
 			err := fmt.Errorf("%T is neither a health check, func(context.Context) error, nor a constructor of one", c)
 			return fx.Provide(fx.Annotate(func() Health { return Health{Consumer: consumer, Err: err} }, fx.ResultTags(HealthGroup)))
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/shape"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource"
@@ -66,12 +67,13 @@ func Source(consumer string, cfg Config) fx.Option {
 // (a *asynq.ServeMux as a rule) or a constructor of one with whatever the application
 // provides as its parameters.
 func Mux(consumer string, cfg Config, h any) fx.Option {
+	var fault error
 	both := func(l fx.Lifecycle, provided given, h asynq.Handler) result {
 		src, s := cfg.opened(consumer, l, provided.Given)
 		s.Concurrency = cfg.Server.Concurrency
 		r := result{Source: s, Route: frameworkfx.Route{Consumer: consumer, Route: framework.Route{Any: true, Handler: stopped{}}}}
 		engine, err := cfg.engine(consumer, src, h)
-		if r.Source.Err = errors.Join(s.Err, err); r.Source.Err == nil {
+		if r.Source.Err = errors.Join(s.Err, fault, err); r.Source.Err == nil {
 			r.Route.Handler = engine
 		}
 		return r
@@ -79,18 +81,21 @@ func Mux(consumer string, cfg Config, h any) fx.Option {
 	if f, ok := h.(func(context.Context, *asynq.Task) error); ok {
 		h = asynq.HandlerFunc(f)
 	}
-	if h == nil { // of no type: fx would not know what to do with it
-		return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, nil) })
+	handler, ok := h.(asynq.Handler)
+	switch {
+	case ok, shape.None(h):
+	case !shape.Makes[asynq.Handler](h):
+		fault = fmt.Errorf("asynqfx: %T is neither a handler of asynq, func(context.Context, *asynq.Task) error, nor a constructor of one", h)
+		handler = asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return fault })
+	default:
+		// What the constructor makes stays in a module of its own: two consumers may have
+		// handlers of one type.
+		return fx.Module(fmt.Sprintf("countoff.mux %s", consumer),
+			fx.Provide(fx.Annotate(h, fx.As(new(asynq.Handler))), fx.Private),
+			fx.Provide(both),
+		)
 	}
-	if handler, ok := h.(asynq.Handler); ok {
-		return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, handler) })
-	}
-	// What the constructor makes stays in a module of its own: two consumers may have
-	// handlers of one type.
-	return fx.Module(fmt.Sprintf("countoff.mux %s", consumer),
-		fx.Provide(fx.Annotate(h, fx.As(new(asynq.Handler))), fx.Private),
-		fx.Provide(both),
-	)
+	return fx.Provide(func(l fx.Lifecycle, provided given) result { return both(l, provided, handler) })
 }
 
 // engine makes the engine of src, or says what is wrong with it even where there is no

@@ -209,6 +209,9 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		asynqfx.Mux("bills", asynqfx.Config{URL: "redis://127.0.0.1:1", Server: asynq.Config{Concurrency: 1 << 20}}, asynq.NewServeMux()),
 		asynqfx.Mux("orders", asynqfx.Config{Source: asynqsource.Config{Queues: []string{"a{b"}}, Server: asynq.Config{StrictPriority: true}}, asynq.NewServeMux()),
 		asynqfx.Mux("bare", asynqfx.Config{URL: "redis://127.0.0.1:1/db"}, nil),
+		asynqfx.Mux("texts", asynqfx.Config{URL: "redis://127.0.0.1:1/db"}, "a text"),
+		asynqfx.Mux("parcels", asynqfx.Config{URL: "redis://127.0.0.1:1"}, func(*asynq.Task) error { return nil }),
+		asynqfx.Mux("none", asynqfx.Config{URL: "redis://127.0.0.1:1"}, (func() *asynq.ServeMux)(nil)),
 	)
 	var wrong *frameworkfx.StartError
 	if !errors.As(app.Err(), &wrong) {
@@ -222,6 +225,10 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		`consumer "orders": asynqsource: StrictPriority`,
 		`consumer "bare": asynqsource: no handler`,
 		`consumer "bare": redis URL`,
+		`consumer "texts": asynqfx: string is neither a handler of asynq`,
+		`consumer "texts": redis URL`,
+		`consumer "parcels": asynqfx: func(*asynq.Task) error is neither a handler of asynq`,
+		`consumer "none": asynqsource: no handler`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)

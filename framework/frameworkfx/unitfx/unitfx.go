@@ -15,6 +15,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/shape"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/unitsource"
 	"github.com/countoff/countoff/transition"
@@ -48,6 +49,9 @@ type Config struct {
 // them with whatever the application provides as its parameters.
 func Units(name string, cfg Config, h any) fx.Option {
 	type bare = func(context.Context, framework.Unit) error
+	if shape.None(h) {
+		h = nil
+	}
 	switch f := h.(type) {
 	case nil:
 		h = func() framework.UnitHandler { return nil } // which is listed

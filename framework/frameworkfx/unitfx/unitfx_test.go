@@ -166,6 +166,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 			func() framework.UnitHandler { return nil }),
 		unitfx.Units("roads", unitfx.Config{URL: "redis://127.0.0.1:1"}, nil),
 		unitfx.Units("disks", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() framework.UnitHandler { return nil }),
+		unitfx.Units("mints", unitfx.Config{URL: "redis://127.0.0.1:1"}, (func() framework.UnitHandler)(nil)),
 		unitfx.Units("ports", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() func(context.Context, framework.Unit) error { return nil }),
 		unitfx.Units("mines", unitfx.Config{URL: "redis://127.0.0.1:1"}, "a text"),
 		unitfx.Units("banks", unitfx.Config{}, func(context.Context, *framework.Unit) error { return nil }),
@@ -177,7 +178,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		`units "sites": unitfx: no Redis URL`, `units "sites": partition: -2 partitions`, `units "sites": framework: no handler`, `units "sites": framework: the list is`,
 		`units "feeds": partition: -1 partitions`, `units "feeds": framework: no handler`, `units "feeds": framework: weight -1`,
-		`"disks": framework: no handler`, `"roads": framework: no handler`, `"ports": framework: no handler`,
+		`"disks": framework: no handler`, `"roads": framework: no handler`, `"mints": framework: no handler`, `"ports": framework: no handler`,
 		`"mines": unitfx: string is neither a handler`, `"banks": unitfx: func(context.Context, *framework.Unit) error is neither a handler`, `"banks": unitfx: no Redis URL`,
 	} {
 		if !strings.Contains(err.Error(), want) {
