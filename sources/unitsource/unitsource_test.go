@@ -65,6 +65,9 @@ func TestListsAndSets(t *testing.T) {
 		has("y", "z")
 		must(s.Add(ctx, "z", "x"))
 		has("x", "y", "z")
+		if lines := client.LRange(ctx, key, 0, -1).Val(); !slices.Equal(lines, []string{"y", "z", "x"}) {
+			t.Errorf("a unit that is there already was added as another line: %q", lines)
+		}
 		must(s.Remove(ctx, "z"))
 		has("x", "y")
 		if n := client.LLen(ctx, key).Val(); n != 2 {
