@@ -3,6 +3,7 @@ package frameworkfx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -263,6 +264,37 @@ func TestHealthChecksJoinThoseOfOptions(t *testing.T) {
 	defer app.RequireStop()
 	if all := map[string]bool{<-asked: true, <-asked: true, <-asked: true}; len(all) != 3 {
 		t.Errorf("asked: %v, want all three", all)
+	}
+}
+
+// A middleware or numbers of a name that nobody has would be of no handler.
+func TestASlipOfTheNameIsRefused(t *testing.T) {
+	store, ledger := memory(t)
+	for what, opt := range map[string]fx.Option{
+		"Use":       frameworkfx.Use("mials", 1, framework.Recover()),
+		"Configure": frameworkfx.Configure("mials", framework.Config{}),
+	} {
+		app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.From("mails", store, ledger), frameworkfx.Otherwise("mails", done), opt)
+		var wrong *frameworkfx.StartError
+		if err := app.Err(); !errors.As(err, &wrong) || !strings.Contains(wrong.Error(), `consumer "mials": no source`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// An error that wraps two is one: its own words are not lost.
+func TestAnErrorThatWrapsTwoIsOne(t *testing.T) {
+	why := fmt.Errorf("it says %w, and then %w", errors.New("no"), errors.New("never"))
+	app := fx.New(fx.NopLogger, frameworkfx.Module, frameworkfx.Otherwise("mails", done),
+		fx.Supply(fx.Annotate(frameworkfx.Source{Consumer: "mails", Err: errors.Join(why, errors.New("no URL"))}, fx.ResultTags(frameworkfx.SourceGroup))))
+	var wrong *frameworkfx.StartError
+	if !errors.As(app.Err(), &wrong) {
+		t.Fatalf("the application says %v", app.Err())
+	}
+	for _, want := range []string{`consumer "mails": it says no, and then never`, `consumer "mails": no URL`} {
+		if !strings.Contains(wrong.Error(), want) {
+			t.Errorf("%q is not said:\n%v", want, wrong)
+		}
 	}
 }
 
