@@ -42,7 +42,7 @@ type Log struct {
 	token  string
 	epoch  string
 	list   bool
-	settle []string // the KEYS of settle.lua
+	settle []string // the KEYS of settle.lua, with no room behind them: locks are appended to a copy
 }
 
 // New returns the ownership g of the log that keys name, under tok.
@@ -268,12 +268,9 @@ func (l *Log) Settle(ctx context.Context, pipe redis.Pipeliner, r *progress.Requ
 			}
 		}
 	}
-	if len(locks) > 0 {
-		keys = slices.Clone(keys)
-		for _, k := range locks {
-			keys = append(keys, k.Key)
-			args = append(args, k.Position, k.Value)
-		}
+	for _, k := range locks {
+		keys = append(keys, k.Key)
+		args = append(args, k.Position, k.Value)
 	}
 	if len(r.Done)+len(r.Others)+len(r.Lift) > 0 {
 		args[8] = fmt.Sprintf("%d %d %d %d", counts[progress.Retry], counts[progress.Requeue], counts[progress.Dead], len(locks))

@@ -398,6 +398,23 @@ var settleRules = rules{
 			t.Errorf("they stand in the order %s, want 654321", got)
 		}
 	},
+	"of small delayed tasks as many are moved at once as was asked for": func(t *testing.T, s *scripts) {
+		tok, at := s.owner(1), float64(time.Now().Add(-time.Minute).UnixMilli())
+		for _, e := range []string{"t4", "t5", "t6"} {
+			s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: at, Member: e}).Err())
+		}
+		for _, want := range []struct {
+			moved int
+			next  time.Duration
+		}{{2, 0}, {1, -time.Millisecond}} {
+			pipe := s.client.Pipeline()
+			cmd := s.log(tok).Move(s.ctx, pipe, 2, true)
+			pipe.Exec(s.ctx) // the command has the error
+			if moved, next, err := redisprogress.Moved(cmd); err != nil || moved != want.moved || next != want.next {
+				t.Errorf("moved %d, the next one in %v (%v); want %+v", moved, next, err, want)
+			}
+		}
+	},
 	"an open says when the next delayed task is due": func(t *testing.T, s *scripts) {
 		at := float64(time.Now().Add(time.Minute).UnixMilli())
 		s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: at, Member: "t9"}).Err())

@@ -37,7 +37,7 @@ local b = before
 
 -- A full store refuses a script whose first write takes memory, and lets through what
 -- follows one that does not: this, or the ZREMRANGEBYSCORE below.
-if named or nb <= b or not list then redis.call('HDEL', fence, '') end
+if named or nb <= b then redis.call('HDEL', fence, '') end
 
 local function open(s)
   if redis.call('HEXISTS', KEYS[3], s) == 1 then return true end
