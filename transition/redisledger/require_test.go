@@ -120,7 +120,20 @@ func TestRequirementsAreKeptTwice(t *testing.T) {
 	if err := redisledger.Require(t.Context(), s.client, s.name, requires); err != nil {
 		t.Fatal(err)
 	}
+	sync()
 	lose(config)
+	// The next roll is made by a configuration that a producer wrote meanwhile.
+	if _, err := redisconfig.Agree(t.Context(), s.client, s.name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Census(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roll, _, _ := machine.NextRoll(c, partition.Sticky{})
+	if err := l.Seal(t.Context(), roll); err != nil {
+		t.Fatal(err)
+	}
 	if !sync().Sealing {
 		t.Error("no roll is due that goes by them")
 	}
