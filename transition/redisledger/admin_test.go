@@ -30,6 +30,10 @@ func TestInit(t *testing.T) {
 	if got, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || got.Total != 8 || len(got.Units) != 1 {
 		t.Errorf("the configuration is %+v, error %v", got, err)
 	}
+	h, err := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg}).History(t.Context(), machine.HistoryKept)
+	if err != nil || len(h) != 1 || h[0].What != machine.Made {
+		t.Errorf("the history is %+v, error %v", h, err)
+	}
 	if _, err := redisledger.Init(t.Context(), s.client, "no name", cfg); err == nil {
 		t.Error("an impossible name was made")
 	}
