@@ -90,6 +90,8 @@ func TestStreamReleasesLocks(t *testing.T) {
 	s = w.open()
 	again = w.fetch(s, 1, "once")[0]
 	enqueue(false)
+	w.settle(s, retry(again, 0, "no")) // who has it runs it again
+	enqueue(false)
 	w.done(s, again)
 	enqueue(true)
 	w.settle(s, sources.Settlement{Task: &w.fetch(s, 1, "once")[0], Outcome: sources.Dead, Attempt: 1})
