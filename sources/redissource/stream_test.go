@@ -273,6 +273,24 @@ func TestStreamRequeuesAndBuries(t *testing.T) {
 	w.empty(w.keys.Pending, w.keys.Done, w.keys.Lifted, w.keys.Tries, w.keys.Delayed)
 }
 
+// A letter that is heavier than a round trip should be has one of its own.
+func TestStreamBuriesWhatIsHeavy(t *testing.T) {
+	w := newWorld(t, redistest.New(t), Config{})
+	w.push("a", "b")
+	s := w.open()
+	tasks := w.fetch(s, 2, "a", "b")
+	for i := range tasks {
+		tasks[i].Payload = make([]byte, tripBytes+1)
+	}
+	w.settle(s,
+		sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1},
+		sources.Settlement{Task: &tasks[1], Outcome: sources.Dead, Attempt: 1},
+	)
+	if n := w.client.LLen(t.Context(), w.keys.Dead).Val(); n != 2 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
 func TestStreamIsFenced(t *testing.T) {
 	w := newWorld(t, redistest.New(t), Config{})
 	w.push("a", "b")
