@@ -76,6 +76,11 @@ func TestExpiredIsTold(t *testing.T) {
 	if e.What != machine.Expired || e.Session != "dead" || e.Silent < someTiming.Lease || e.Silent > someTiming.Lease+2*time.Second {
 		t.Errorf("the last entry is %+v", e)
 	}
+	for field := range s.client.HGetAll(t.Context(), "{"+s.name+"}:peers").Val() {
+		if strings.HasPrefix(field, "dead") {
+			t.Errorf("%s is kept of who expired", field)
+		}
+	}
 	r.Claim = []partition.ID{1}
 	said(t, l, r)
 	moves := history(t, l).Moves(1)
