@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/examples/mail-sender/embedded"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/asynqsource"
@@ -123,7 +124,7 @@ func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "   %v\n", after)
 	if after.lost > 0 || after.disorder > 0 {
-		return errors.New("something was lost or out of order")
+		return exit.With(exit.Verdict, errors.New("something was lost or out of order"))
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ func TestTheDemoLosesNothingAndKeepsTheOrder(t *testing.T) {
 	}
 }
 
-func TestHelpIsNoError(t *testing.T) {
-	for arg, want := range map[string]int{"--help": 0, "--nonsense": 2, "nonsense": 2} {
+func TestWhatItEndsWith(t *testing.T) {
+	for arg, want := range map[string]int{"--help": 0, "--nonsense": 2, "nonsense": 2, "--redis=redis://127.0.0.1:1": 3} {
 		if code := run([]string{arg}); code != want {
 			t.Errorf("%s ends with %d, want %d", arg, code, want)
 		}

@@ -21,15 +21,19 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/asynqfx"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/signals"
-	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 )
 
 // lease is short, so that the demo is.
 const lease = 3 * time.Second
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	redisurl.Quiet()
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	flags := flag.NewFlagSet("asynq-migration", flag.ContinueOnError)
@@ -59,14 +63,13 @@ func run(args []string) int {
 	}
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
-	if err := demo(ctx, *url, *name, os.Stdout); err != nil {
+	err := exit.From(demo(ctx, *url, *name, os.Stdout))
+	var coded *exit.Error
+	if errors.As(err, &coded) {
 		fmt.Fprintln(os.Stderr, "asynq-migration:", err)
-		if advice := redisconfig.Advice(err); advice != "" {
-			fmt.Fprintln(os.Stderr, advice)
-		}
-		return 1
+		return coded.Code
 	}
-	return 0
+	return exit.OK
 }
 
 // peer is all there is to change in a program: where it made an asynq.Server and ran the
