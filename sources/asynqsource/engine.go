@@ -33,6 +33,8 @@ type Engine struct {
 
 	mu     sync.Mutex
 	runs   map[runKey]*run
+	asking int           // questions that the caller takes his time over, see ask
+	asked  time.Time     // when that was last so
 	quit   chan struct{} // nil while the server is down; closed when it is to stop
 	server *asynq.Server
 	watch  sync.WaitGroup
@@ -146,8 +148,8 @@ func (e *Engine) start(queues []string) error {
 	}
 	cfg.StrictPriority = true // nothing to shuffle: the first queue is asked, and answers for all
 	cfg.TaskCheckInterval = time.Millisecond
-	cfg.ShutdownTimeout = time.Hour // nothing runs when it is shut down
-	cfg.Concurrency = mostRuns      // nothing must wait between the consumer's question and the start
+	cfg.ShutdownTimeout = dropTime // nothing runs when it is shut down, also where asynq waits for a handler that has ended its goroutine
+	cfg.Concurrency = mostRuns     // nothing must wait between the consumer's question and the start
 	e.hook(&cfg)
 	quit := make(chan struct{})
 	server := asynq.NewServerFromRedisClient(&view{UniversalClient: e.source.client, source: e.source, engine: e}, cfg)
@@ -383,7 +385,7 @@ func (e *Engine) sweep(quit chan struct{}) {
 		for _, r := range e.runs {
 			switch {
 			case r.settled || r.telling > 0:
-			case !r.ended.IsZero() && now.Sub(r.ended) > dropTime:
+			case !r.ended.IsZero() && e.asking == 0 && now.Sub(r.ended) > dropTime && now.Sub(e.asked) > dropTime:
 				r.conclude(nil)
 			case !r.started && !r.handed.IsZero() && now.Sub(r.handed) > startTime:
 				r.conclude(&native{kind: kindRequeue})

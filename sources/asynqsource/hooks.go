@@ -66,11 +66,30 @@ func (e *Engine) tells(r *run, n int) {
 	}
 }
 
+// ask asks the caller what asynq wants to know before it says what became of a run that failed. He may take his
+// time, and of which run he is asked is not known: meanwhile, and for a moment more, of no run asynq is taken to
+// say nothing. What is answered quickly does not count: there may be many.
+func (e *Engine) ask(name, what string, f func()) {
+	slow := time.AfterFunc(dropTime/4, func() { e.asks(1) })
+	e.shield(name, what, f)
+	if !slow.Stop() {
+		e.asks(-1)
+	}
+}
+
+// asks notes that the caller takes his time over a question, or did.
+func (e *Engine) asks(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asking += n
+	e.asked = time.Now()
+}
+
 // retryDelay is how long a task waits for its next run.
 func (e *Engine) retryDelay(n int, err error, t *asynq.Task) (d time.Duration) {
 	d = asynq.DefaultRetryDelayFunc(n, err, t)
 	if e.cfg.RetryDelayFunc != nil {
-		e.shield("RetryDelayFunc", "a task of type "+t.Type(), func() { d = e.cfg.RetryDelayFunc(n, err, t) })
+		e.ask("RetryDelayFunc", "a task of type "+t.Type(), func() { d = e.cfg.RetryDelayFunc(n, err, t) })
 	}
 	return d
 }
@@ -78,6 +97,6 @@ func (e *Engine) retryDelay(n int, err error, t *asynq.Task) (d time.Duration) {
 // isFailure says whether an error counts.
 func (e *Engine) isFailure(err error) bool {
 	failed := true
-	e.shield("IsFailure", fmt.Sprintf("an error of type %T", err), func() { failed = e.cfg.IsFailure(err) })
+	e.ask("IsFailure", fmt.Sprintf("an error of type %T", err), func() { failed = e.cfg.IsFailure(err) })
 	return failed
 }

@@ -7,6 +7,7 @@ import (
 	"log"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -51,6 +52,43 @@ func TestAnErrorHandlerMayTakeItsTime(t *testing.T) {
 	}
 	if telling != 1 || r.telling != 0 || r.ended.Before(then) {
 		t.Errorf("while it was told %d, after that %d, for %v", telling, r.telling, r.ended.Sub(then))
+	}
+}
+
+// So may a RetryDelayFunc and an IsFailure, as ones that ask a database.
+func TestWhoIsAskedMayTakeHisTime(t *testing.T) {
+	no := errors.New("no")
+	for name, ask := range map[string]func(*Engine){
+		"RetryDelayFunc": func(e *Engine) { e.retryDelay(0, no, asynq.NewTask("t", nil)) },
+		"IsFailure":      func(e *Engine) { e.isFailure(no) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				takes := time.Hour
+				e := &Engine{runs: make(map[runKey]*run), quit: make(chan struct{}), cfg: asynq.Config{
+					RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { time.Sleep(takes); return 0 },
+					IsFailure:      func(error) bool { time.Sleep(takes); return true },
+				}}
+				r := &run{started: true, ended: time.Now(), err: no, verdict: make(chan struct{})}
+				e.runs[r.key] = r
+				go e.sweep(e.quit)
+				defer close(e.quit)
+				ask(e)
+				time.Sleep(dropTime / 2)
+				synctest.Wait()
+				if r.settled {
+					t.Fatal("it has not answered, or has just done so, and asynq is taken for one that says nothing")
+				}
+				takes = time.Millisecond // many that are quick do not hold up the verdict
+				for range 2 * dropTime / time.Millisecond {
+					ask(e)
+				}
+				synctest.Wait()
+				if !r.settled {
+					t.Error("asynq says nothing, and there is no verdict")
+				}
+			})
+		})
 	}
 }
 

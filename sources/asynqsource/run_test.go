@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -251,6 +252,27 @@ func TestARunForWhichTheServerStops(t *testing.T) {
 	}
 	if err := e.start(e.source.queues(4)); err != nil { // for the stream, which stops it
 		t.Fatal(err)
+	}
+}
+
+// A handler that ends its goroutine leaves asynq waiting for it, until its lease is over: that keeps nothing from closing.
+func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.MaxRetry(0))
+	src, _, _ := s.peer(t, Config{})
+	e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { runtime.Goexit(); return nil }),
+		silent(asynq.Config{ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { t.Errorf("asynq went on waiting: %v", err) })}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(t, src, 0, 1)
+	err = e.Handle(t.Context(), &st.all(t, 1)[0])
+	if o, _ := sources.Asked(err); o != sources.Dead {
+		t.Errorf("the verdict is %v", err)
+	}
+	if err := st.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
