@@ -135,6 +135,14 @@ func TestAnIngressIsMovedInOrderAndOnce(t *testing.T) {
 // openBatch opens the one unit of a source, and takes what there is.
 func openBatch(t *testing.T, src *Source, epoch partition.Epoch) *router {
 	t.Helper()
+	r := openUnit(t, src, epoch)
+	r.take(t)
+	return r
+}
+
+// openUnit opens the one unit of a source.
+func openUnit(t *testing.T, src *Source, epoch partition.Epoch) *router {
+	t.Helper()
 	st, err := src.Open(t.Context(), partition.Grant{ID: partition.FirstUnit, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
 	if err != nil {
 		t.Fatal(err)
@@ -144,9 +152,7 @@ func openBatch(t *testing.T, src *Source, epoch partition.Epoch) *router {
 		cancel()
 		_ = st.Close(over) // only frees what it holds
 	})
-	r := st.(*router)
-	r.take(t)
-	return r
+	return st.(*router)
 }
 
 // take takes what there is as the next batch.
@@ -155,6 +161,31 @@ func (r *router) take(t *testing.T) {
 	var err error
 	if r.batch, err = r.stream.Fetch(t.Context(), 10); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Who owns an ingress runs no handler: where he dies the next one takes all that he had at once, and charges no task with it.
+func TestTasksOfAnIngressAreNoSuspects(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	in := s.name + "-in"
+	client := asynq.NewClientFromRedisClient(s.UniversalClient)
+	for i := range 3 {
+		if _, err := client.Enqueue(asynq.NewTask("t", []byte{byte(i)}), asynq.Queue(in)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for epoch := range partition.Epoch(4) {
+		src, _, _ := s.peer(t, Config{Ingress: []string{in}})
+		for _, task := range openBatch(t, src, epoch+1).batch {
+			if task.Crashes > 0 {
+				t.Errorf("of owner %d: task %s is charged with %d crashes", epoch+1, task.ID, task.Crashes)
+			}
+		}
+	}
+	src, _, _ := s.peer(t, Config{Ingress: []string{in}})
+	if got := len(openBatch(t, src, 5).batch); got != 3 {
+		t.Errorf("the last owner has %d tasks, want 3", got)
 	}
 }
 
