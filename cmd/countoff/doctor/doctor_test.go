@@ -355,7 +355,13 @@ func TestWhoElseConsumesItsQueues(t *testing.T) {
 		t.Errorf("it is told twice: %v", found)
 	}
 	wants(t, all, "shared-queue", doctor.Danger, `queue "critical" is consumed by the peers of the name n1 (host host-theirs, pid 42, since `)
-	if err := client.Del(t.Context(), queuestat.AllServers+":{plain}").Err(); err != nil {
+	list(t, client, "q", "default")
+	all = examine(t, client, name)
+	wants(t, all, "plain-server", doctor.Danger, `since 2023-11-14T22:13:20Z), a plain asynq.Server consumes queue "default" (host host-q, `)
+	if found := of(all, "plain-server"); len(found) != 1 {
+		t.Errorf("of two plain servers it says %v", found)
+	}
+	if err := client.Del(t.Context(), queuestat.AllServers+":{plain}", queuestat.AllServers+":{q}").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if found := of(examine(t, client, name), "plain-server"); len(found) > 0 {

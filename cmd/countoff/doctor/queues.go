@@ -73,18 +73,25 @@ func strangers(ctx context.Context, client redis.UniversalClient, name string, q
 	if err != nil {
 		return []Finding{unknown("plain-server", err)}
 	}
-	var all []Finding
+	var plain, peers []string // as a rule there is one of each of the pods of a deployment
 	for _, s := range queuestat.Strangers(servers, name, queues) {
 		where := fmt.Sprintf("(host %s, pid %d, since %s)", s.Host, s.PID, s.Since.Format(time.RFC3339))
 		if s.Peer != "" {
-			all = append(all, Finding{Check: "shared-queue", Severity: Danger,
-				What: fmt.Sprintf("queue %q is consumed by the peers of the name %s %s", s.Queue, s.Peer, where),
-				Risk: "a queue belongs to one name: its tasks may run twice and out of order, and who sees peers of the other name fetches nothing while they are there",
-				Do:   "stop them, or take the queue out of one of the two names"})
-			continue
+			peers = append(peers, fmt.Sprintf("queue %q is consumed by the peers of the name %s %s", s.Queue, s.Peer, where))
+		} else {
+			plain = append(plain, fmt.Sprintf("a plain asynq.Server consumes queue %q %s", s.Queue, where))
 		}
+	}
+	var all []Finding
+	if len(peers) > 0 {
+		all = append(all, Finding{Check: "shared-queue", Severity: Danger,
+			What: some(peers),
+			Risk: "a queue belongs to one name: its tasks may run twice and out of order, and who sees peers of the other name fetches nothing while they are there",
+			Do:   "stop them, or take the queue out of one of the two names"})
+	}
+	if len(plain) > 0 {
 		all = append(all, Finding{Check: "plain-server", Severity: Danger,
-			What: fmt.Sprintf("a plain asynq.Server consumes queue %q %s", s.Queue, where),
+			What: some(plain),
 			Risk: "it asks no fence: tasks run twice and out of order, and the peers fetch nothing while it is there, unless they are to sound the alarm only",
 			Do:   "stop it; one that was killed stays listed for some ten seconds"})
 	}
