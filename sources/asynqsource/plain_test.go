@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -105,6 +106,30 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 	if _, err := st.Fetch(ctx, 1); err != nil {
 		t.Errorf("the plain server is gone, and a fetch says %v", err)
 	}
+}
+
+// While a stream is open plain servers are looked for, whoever runs the handlers.
+func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &store{UniversalClient: client, name: "n"}
+		st := s.open(t, src, 0, 1)
+		key := queuestat.AllServers + ":{plain}"
+		s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{"q"}, time.Now()), 0)
+		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		time.Sleep(plainEvery + time.Second)
+		var plain *PlainError
+		if err := st.Trouble(); !errors.As(err, &plain) || plain.Plain.ID != "plain" {
+			t.Errorf("beside a plain server it says %v", err)
+		}
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A server of the peers of another name is no plain one, and nobody is told to run beside it. Peers whose

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/sourcetest"
 )
@@ -263,5 +264,16 @@ func TestWhatAsynqSaysIsSaidAgain(t *testing.T) {
 				t.Errorf("the settlement was answered, and the task is %+v, %v", info, err)
 			}
 		})
+	}
+}
+
+// A grant of a partition that there is not, as of another configuration, opens nothing.
+func TestAPartitionThatThereIsNot(t *testing.T) {
+	t.Parallel()
+	src, _, _ := newStore(t).peer(t, Config{Queues: []string{"a", "b"}})
+	for _, id := range []partition.ID{-1, 2, partition.FirstUnit} {
+		if _, err := src.Open(t.Context(), partition.Grant{ID: id, Epoch: 1}, partition.Token{Epoch: 1, Session: "s"}); err == nil {
+			t.Errorf("%v is opened", id)
+		}
 	}
 }

@@ -69,3 +69,14 @@ func TestAWaitOnADeadConnectionEnds(t *testing.T) {
 		}
 	})
 }
+
+// A connection that is made while its stream closes waits for nothing.
+func TestAConnectionThatCloseHasNotSeen(t *testing.T) {
+	_, client := redistest.Mini(t)
+	w := newWaiter(&Source{client: client, cfg: Config{Connections: 1}}, &stream{keys: keysOf("q")})
+	defer w.hangUp()
+	w.close()
+	if w.wait(t.Context()) {
+		t.Error("it goes on")
+	}
+}
