@@ -416,7 +416,7 @@ func (r *run) outcome() error {
 		// consumer's own timeout is no such end.
 		return fmt.Errorf("%w: %w", context.Cause(r.ctx), err)
 	}
-	r.stream.said(int64(r.task.Receipt), r.native)
+	r.stream.said(int64(r.task.Receipt), r.task.Attempt, r.native)
 	if err == nil {
 		err = context.DeadlineExceeded
 	}
@@ -444,7 +444,7 @@ func (r *run) unsaid(err error) error {
 
 // again is the verdict on a run that does not count: the task stays as it is.
 func (r *run) again(err error) error {
-	r.stream.said(int64(r.task.Receipt), &native{kind: kindRequeue})
+	r.stream.said(int64(r.task.Receipt), r.task.Attempt, &native{kind: kindRequeue})
 	return notRun(err)
 }
 

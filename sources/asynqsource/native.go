@@ -19,6 +19,9 @@ type native struct {
 	script *script
 	keys   []string
 	args   []any
+	// What it is said of, and what was said of the run before, where that is not recorded yet.
+	attempt int
+	former  *native
 }
 
 // is reports whether n is of this kind; a nil one is of none.

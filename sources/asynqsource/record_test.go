@@ -16,7 +16,7 @@ import (
 func TestInWhoseWords(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	word := func(k kind, failed bool) *native {
-		return &native{kind: k, args: []any{"id", []byte("asynq's"), int64(0), 0, failed}}
+		return &native{kind: k, args: []any{"id", []byte("asynq's"), int64(0), 0, failed}, attempt: 2}
 	}
 	names := map[string]string{
 		"": "-", "raw": "as it was", "asynq's": "asynq's", completed("raw", now): "completed",
@@ -106,7 +106,7 @@ func TestInWhoseWordsElsewhere(t *testing.T) {
 	}
 	modest := bare()
 	modest.source.modest.Store(true)
-	if end, err := record(modest, item{native: &native{kind: kindDone}}, done); err != nil || end.native == nil {
+	if end, err := record(modest, item{native: &native{kind: kindDone, attempt: 1}}, done); err != nil || end.native == nil {
 		t.Errorf("a modest source ends it as %+v, %v", end, err)
 	}
 	if _, err := record(bare(), item{}, sources.Settlement{Outcome: sources.Retry}); err == nil {

@@ -348,7 +348,7 @@ func TestWhatIsSaidHasTheHeaders(t *testing.T) {
 	st := s.open(t, src, 0, 1)
 	task := st.all(t, 1)[0]
 	n := &native{kind: kindRetry, args: []any{task.ID, appendText(nil, fieldID, task.ID), int64(0), "no", false}}
-	st.said(int64(task.Receipt), n)
+	st.said(int64(task.Receipt), 1, n)
 	if m, err := parseMessage(n.message()); err != nil || m.key != "ann" {
 		t.Errorf("the key is %q, %v", m.key, err)
 	}

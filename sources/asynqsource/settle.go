@@ -17,10 +17,10 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 	if it == nil {
 		return 0, nil // finished
 	}
-	said := it.native
+	said := it.said(d.Attempt)
 	switch d.Outcome {
 	case sources.Done:
-		c := s.done(it, now)
+		c := s.done(it, said, now)
 		before := s.Log.Seq()
 		seq := s.Log.Settle(pos, progress.Done, d.Attempt)
 		if s.Log.Seq() != before {
@@ -34,18 +34,18 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		c := again(it, d, now)
+		c := again(it, said, d, now)
 		if said.is(kindRetry) { // its message, not its script: the task keeps its place
 			c.message, c.quiet = said.message(), !said.failure()
 		}
 		before := s.Log.Seq()
 		seq := s.note(pos, progress.Retry, d.Attempt, c)
 		if s.Log.Seq() != before {
-			it.raw, it.native = c.message, nil
+			it.recorded(d.Attempt, c.message)
 		}
 		return seq, nil
 	case sources.Requeue:
-		c := again(it, d, now)
+		c := again(it, said, d, now)
 		if said.is(kindRetry) {
 			c.native = said
 		}
@@ -61,8 +61,8 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 }
 
 // done is what there is to say of a task that is done.
-func (s *stream) done(it *item, now time.Time) content {
-	said, c := it.native, content{keep: it.retention, lock: it.uniqueKey}
+func (s *stream) done(it *item, said *native, now time.Time) content {
+	c := content{keep: it.retention, lock: it.uniqueKey}
 	if s.Grant.ID.IsUnit() { // it goes on elsewhere
 		c.keep = 0
 		if s.keepLocks {
@@ -81,10 +81,10 @@ func (s *stream) done(it *item, now time.Time) content {
 }
 
 // again is what there is to say of a task that is to run again.
-func again(it *item, d *sources.Settlement, now time.Time) content {
+func again(it *item, said *native, d *sources.Settlement, now time.Time) content {
 	c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
-	if it.native.is(kindRequeue) { // given back: no failure
-		c.message, c.quiet = it.raw, true
+	if said.is(kindRequeue) { // given back: no failure
+		c.message, c.quiet = it.message(d.Attempt), true
 	}
 	return c
 }

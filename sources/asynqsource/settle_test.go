@@ -141,7 +141,7 @@ func TestLargeVerdictsTravelAFewAtATime(t *testing.T) {
 				if c.kind != kindOther {
 					raw, _ := st.raw(int64(task.Receipt))
 					end := newScript("redis.call('LREM', KEYS[1], 0, ARGV[1]) return 'OK'")
-					st.said(int64(task.Receipt), &native{kind: c.kind, script: end, keys: []string{st.keys.active}, args: []any{task.ID, []byte(raw), int64(0)}})
+					st.said(int64(task.Receipt), 1, &native{kind: c.kind, script: end, keys: []string{st.keys.active}, args: []any{task.ID, []byte(raw), int64(0)}})
 				}
 				all = append(all, c.end(sources.Settlement{Task: &task, Attempt: 1, Delay: time.Hour, Reason: "why"}))
 			}

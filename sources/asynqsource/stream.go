@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ type item struct {
 	uniqueKey string
 	retention int64
 	crashes   int
-	native    *native // what asynq said of its last run
+	native    *native // what asynq said of its last run, and of those that are not recorded yet
 	end       content // of the verdict that it is done
 }
 
@@ -67,6 +68,38 @@ type content struct {
 	quiet   bool  // the run is not counted among those that failed
 	keep    int64 // seconds for which a finished task is kept
 	lock    string
+}
+
+// said is what asynq said of a run; nil: nothing.
+func (it *item) said(attempt int) *native {
+	for n := it.native; n != nil; n = n.former {
+		if n.attempt == attempt {
+			return n
+		}
+	}
+	return nil
+}
+
+// message is the message after a run: a task that is retried at once may run again, and be said to, before
+// the first word on it is recorded.
+func (it *item) message(attempt int) string {
+	for n := it.native; n != nil; n = n.former {
+		if n.attempt <= attempt && n.is(kindRetry) {
+			return n.message()
+		}
+	}
+	return it.raw
+}
+
+// recorded takes in what became of a run: the message is that now.
+func (it *item) recorded(attempt int, message string) {
+	it.raw = message
+	for n := &it.native; *n != nil; n = &(*n).former {
+		if (*n).attempt <= attempt {
+			*n = nil
+			return
+		}
+	}
 }
 
 // weight is about how much of a round trip it takes.
@@ -214,15 +247,16 @@ func (s *stream) raw(pos int64) (string, bool) {
 	if it == nil || s.Ended() {
 		return "", false
 	}
-	return it.raw, true
+	return it.message(math.MaxInt), true
 }
 
-// said notes what asynq said of the last run of a task.
-func (s *stream) said(pos int64, n *native) {
+// said notes what asynq said of a run of a task, the last one.
+func (s *stream) said(pos int64, attempt int, n *native) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	if it := s.items[pos]; it != nil {
 		n.restore(it.raw)
+		n.attempt, n.former = attempt, it.native
 		it.native = n
 	}
 }

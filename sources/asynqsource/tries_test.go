@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +142,60 @@ func TestAFailureForgetsNoCrash(t *testing.T) {
 	o.stop()
 	if got := s.HGet(t.Context(), k.tries, "poison").Val(); !strings.Contains(got, " 2 ") {
 		t.Errorf("the store knows %q of it, want that two peers died of it", got)
+	}
+}
+
+// A task that is retried at once runs again before anybody has recorded that it failed: each run counts all the same, it
+// is tried as often as it may be and no more, and what is recorded late takes nothing back.
+func TestRetriesThatAreNotRecordedYetCount(t *testing.T) {
+	for name, record := range map[string]func(attempt int) bool{
+		"the last only":  func(attempt int) bool { return attempt == 3 },
+		"each, but late": func(int) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			if _, err := s.client(t, 1).Enqueue("ann", asynq.NewTask("t", nil), asynq.MaxRetry(3), asynq.TaskID("0")); err != nil {
+				t.Fatal(err)
+			}
+			src, _, _ := s.peer(t, Config{Partitions: 1})
+			var counts []int
+			e, err := src.Handler(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+				n, _ := asynq.GetRetryCount(ctx)
+				counts = append(counts, n)
+				return fmt.Errorf("no %d", n+1)
+			}), silent(asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 }}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := s.open(t, src, 0, 1)
+			task := st.all(t, 1)[0]
+			var late []sources.Settlement
+			for attempt := 1; ; attempt++ {
+				run := *task.Copy()
+				run.Attempt = attempt
+				err := e.Handle(t.Context(), &run)
+				if o, _ := sources.Asked(err); o == sources.Dead {
+					break
+				}
+				if attempt > 3 {
+					t.Fatalf("it is tried for the %dth time, and asynq counts %v", attempt, counts)
+				}
+				late = append(late, sources.Settlement{Task: &run, Outcome: sources.Retry, Attempt: attempt, Reason: "ours"})
+			}
+			if !slices.Equal(counts, []int{0, 1, 2, 3}) {
+				t.Errorf("asynq counts %v", counts)
+			}
+			for _, one := range late {
+				if !record(one.Attempt) {
+					continue
+				}
+				if err := st.Settle(t.Context(), one); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := s.inspector().GetTaskInfo(st.queue, "0"); err != nil || got.Retried != one.Attempt || got.LastErr != fmt.Sprint("no ", one.Attempt) {
+					t.Errorf("the record of run %d says that it was retried %d times because of %q, %v", one.Attempt, got.Retried, got.LastErr, err)
+				}
+			}
+		})
 	}
 }
