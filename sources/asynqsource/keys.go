@@ -91,7 +91,9 @@ func kindOf(names []string) (k kind, queue string) {
 		if !ok {
 			continue
 		}
-		queue = q
+		if queue == "" { // the lock of a unique task is the last one, and of the queue that an ingress has moved it from
+			queue = q
+		}
 		switch rest {
 		case "pending":
 			has |= hasPending

@@ -354,6 +354,35 @@ func TestWhatIsSaidHasTheHeaders(t *testing.T) {
 	}
 }
 
+// A unique task that an ingress has moved has its lock in the queue that it came from: what asynq says of it is heard.
+func TestATaskWhoseLockIsOfAnotherQueue(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []time.Duration{0, time.Hour} {
+		s := newStore(t)
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"), asynq.Retention(keep))
+		task := keysOf(QueueOf(s.name, 0)).task + "0"
+		raw := appendText([]byte(s.HGet(t.Context(), task, "msg").Val()), fieldUniqueKey, keysOf(s.name+"-in").prefix+"unique:t")
+		if err := s.HSet(t.Context(), task, "msg", raw).Err(); err != nil {
+			t.Fatal(err)
+		}
+		src, _, _ := s.peer(t, Config{})
+		e, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), silent(asynq.Config{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := s.open(t, src, 0, 1)
+		run := st.all(t, 1)[0]
+		if err := e.Handle(t.Context(), &run); err != nil {
+			t.Fatal(err)
+		}
+		st.Mu.Lock()
+		if st.items[int64(run.Receipt)].native == nil {
+			t.Errorf("kept for %v: asynq has said what became of it, and nobody has heard it", keep)
+		}
+		st.Mu.Unlock()
+	}
+}
+
 // Empty queues are waited on as far as there are connections; each is given back.
 func TestConnectionsAreFewAndComeBack(t *testing.T) {
 	t.Parallel()
