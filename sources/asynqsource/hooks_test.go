@@ -71,20 +71,24 @@ func TestWhoIsAskedMayTakeHisTime(t *testing.T) {
 				}}
 				r := &run{started: true, ended: time.Now(), err: no, verdict: make(chan struct{})}
 				e.runs[r.key] = r
+				settled := func() bool {
+					synctest.Wait()
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					return r.settled
+				}
 				go e.sweep(e.quit)
 				defer close(e.quit)
 				ask(e)
 				time.Sleep(dropTime / 2)
-				synctest.Wait()
-				if r.settled {
+				if settled() {
 					t.Fatal("it has not answered, or has just done so, and asynq is taken for one that says nothing")
 				}
 				takes = time.Millisecond // many that are quick do not hold up the verdict
 				for range 2 * dropTime / time.Millisecond {
 					ask(e)
 				}
-				synctest.Wait()
-				if !r.settled {
+				if !settled() {
 					t.Error("asynq says nothing, and there is no verdict")
 				}
 			})
