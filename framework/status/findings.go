@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -119,6 +120,8 @@ func (p *past) load(ctx context.Context) (err error) {
 	}
 	p.now, p.read = time.Now(), true
 	if p.client != nil {
+		ctx, cancel := redisconfig.Half(ctx, p.client)
+		defer cancel()
 		if now, err := p.client.Time(ctx).Result(); err == nil { // of a cluster the node that is asked may not answer
 			p.now = now
 		}

@@ -214,20 +214,13 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	pending := make([]int64, len(cfg.Units))
-	trouble, away := make([]string, len(cfg.Units)), make([]bool, len(cfg.Units))
-	for i, list := range cfg.Units {
+	inboxes := slices.Clone(cfg.Units)
+	for i, queue := range inboxes {
 		if queues {
-			list = queuestat.Pending(list)
-		}
-		pending[i], err = client.LLen(ctx, list).Result()
-		switch { // of one list; all else can be told
-		case redis.HasErrorPrefix(err, "WRONGTYPE"):
-			trouble[i] = fmt.Sprintf("%s is no list: another program writes it", list)
-		case err != nil:
-			trouble[i], away[i] = fmt.Sprintf("%s cannot be read: %v", list, redisconfig.Explain(err)), true
+			inboxes[i] = queuestat.Pending(queue)
 		}
 	}
+	pending, trouble, away := lists(ctx, client, inboxes)
 	table, err := redisledger.ReadTable(ctx, client, name)
 	if err != nil {
 		return Status{}, err
@@ -242,6 +235,30 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		s.Findings = append(s.Findings, strangers(ctx, client, name, cfg)...)
 	}
 	return s, err
+}
+
+// lists reads how many lines wait in lists, and of those that cannot be read why, and whether lines
+// may wait in them.
+func lists(ctx context.Context, client redis.UniversalClient, lists []string) (pending []int64, trouble []string, away []bool) {
+	pending, trouble, away = make([]int64, len(lists)), make([]string, len(lists)), make([]bool, len(lists))
+	redisconfig.EachNode(ctx, client, lists, func(ctx context.Context, which []int) {
+		pipe := client.Pipeline()
+		for _, i := range which {
+			pipe.LLen(ctx, lists[i])
+		}
+		cmds, _ := pipe.Exec(ctx) // each has its error
+		for n, i := range which {
+			var err error
+			pending[i], err = cmds[n].(*redis.IntCmd).Result()
+			switch {
+			case redis.HasErrorPrefix(err, "WRONGTYPE"):
+				trouble[i] = fmt.Sprintf("%s is no list: another program writes it", lists[i])
+			case err != nil:
+				trouble[i], away[i] = fmt.Sprintf("%s cannot be read: %v", lists[i], redisconfig.Explain(err)), true
+			}
+		}
+	})
+	return pending, trouble, away
 }
 
 // heard is a census for people.
@@ -315,7 +332,7 @@ func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids 
 	stats = make([]redissource.Stat, len(found))
 	for i, f := range found {
 		stats[i] = redissource.Stat{
-			ID: f.ID, Fence: f.Fence, Epoch: f.Fence.Epoch,
+			ID: f.ID, Fence: f.Fence, Epoch: f.Fence.Epoch, Err: f.Err,
 			Pending: f.Pending, InFlight: f.Active, Delayed: f.Delayed, Dead: f.Archived,
 		}
 	}

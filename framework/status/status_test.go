@@ -1,17 +1,20 @@
 package status
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
@@ -319,5 +322,54 @@ func TestReadWithoutSome(t *testing.T) {
 	}
 	if s.Units[0].Trouble == "" {
 		t.Errorf("units %+v", s.Units)
+	}
+}
+
+// A node of a cluster that stands still costs what is there, also where the partitions are queues of asynq.
+func TestReadBesideANodeThatStandsStill(t *testing.T) {
+	for _, asynq := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			direct, client := redistest.Frozen(t)
+			name := "n"
+			for redistest.Slot(redisconfig.Key(name)) > 8191 {
+				name += "n"
+			}
+			lists := []string{"away", "there"}
+			for redistest.Slot("{"+lists[0]+"}") < 8192 {
+				lists[0] += "y"
+			}
+			for redistest.Slot("{"+lists[1]+"}") > 8191 {
+				lists[1] += "e"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := redisledger.Init(ctx, direct, name, partition.Config{Total: 8, Units: lists}); err != nil {
+				t.Fatal(err)
+			}
+			if asynq {
+				if err := direct.HSet(ctx, redisconfig.Key(name), queuestat.Field, "").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := Read(ctx, client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range s.Partitions {
+				key := redissource.KeysOf(name, p.ID).Pending
+				if asynq {
+					key = queuestat.Pending(name + ":" + p.ID.String())
+				}
+				if away := redistest.Slot(key) > 8191; p.Unknown != away {
+					t.Errorf("asynq %v: partition %v: away %v, %+v", asynq, p.ID, away, p)
+				}
+			}
+			if u := s.Units; !u[0].Unknown || u[1].Unknown || u[1].Trouble != "" {
+				t.Errorf("asynq %v: lists %+v", asynq, u)
+			}
+			if len(s.Findings) == 0 || !slices.ContainsFunc(s.Findings, func(f Finding) bool { return f.Kind == Unread }) {
+				t.Errorf("asynq %v: findings %v", asynq, s.Findings)
+			}
+		})
 	}
 }

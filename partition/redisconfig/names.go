@@ -14,11 +14,12 @@ import (
 
 // Names returns the names that have a configuration in the store, ascending; of a cluster, on
 // all masters. It walks through all keys of the store, a thousand a call. What the user may not
-// read is among them, as it may be one.
+// read is among them, as it may be one. Where a master does not answer, the error says so, and
+// the names on the others are there.
 func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) {
-	all, err := candidates(ctx, client)
-	if err != nil {
-		return nil, fmt.Errorf("redisconfig: look for names: %w", Explain(err))
+	all, away := candidates(ctx, client)
+	if away != nil {
+		away = fmt.Errorf("redisconfig: look for names: %w", Explain(away))
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -29,12 +30,12 @@ func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) 
 		switch {
 		case redis.HasErrorPrefix(err, "WRONGTYPE"):
 		case err != nil && !Forbidden(err):
-			return nil, fmt.Errorf("redisconfig: look at %s: %w", Key(name), Explain(err))
+			return names, fmt.Errorf("redisconfig: look at %s: %w", Key(name), Explain(err))
 		case !slices.Contains(fields, nil): // other programs may call a hash so, too
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	return names, away
 }
 
 // candidates are the names whose configuration would be called like a key of the store. One may
@@ -44,6 +45,8 @@ func candidates(ctx context.Context, client redis.UniversalClient) ([]string, er
 	if !ok {
 		return candidatesOn(ctx, client)
 	}
+	ctx, cancel := Half(ctx, client)
+	defer cancel()
 	var mu sync.Mutex
 	var all []string
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -541,4 +543,23 @@ func TestResizeKeepsTheProtocolOfTags(t *testing.T) {
 	if p := client.HGet(ctx, redisconfig.Key(name), "protocol").Val(); p != "2" {
 		t.Errorf("after a resize of a name that asks for tags its protocol is %s: builds that know no tags get in", p)
 	}
+}
+
+// Of a cluster the names on a node that stands still are missing, and those of the others are told.
+func TestNamesWithoutANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Frozen(t)
+		name := "n"
+		for redistest.Slot(redisconfig.Key(name)) > 8191 {
+			name += "n"
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 8, Hash: partition.XXHash64}); err != nil {
+			t.Fatal(err)
+		}
+		if names, err := redisconfig.Names(ctx, client); len(names) != 1 || err == nil || ctx.Err() != nil {
+			t.Errorf("names %v, %v; %v", names, err, ctx.Err())
+		}
+	})
 }

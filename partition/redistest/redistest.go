@@ -74,6 +74,39 @@ func Bubble(t testing.TB) (*miniredis.Miniredis, redis.UniversalClient) {
 	})
 }
 
+// Frozen returns a client of a Redis in a [Bubble], and one of a cluster where that has the first half
+// of the slots. The other half are on a node that stands still: it takes connections and answers nothing.
+func Frozen(t testing.TB) (direct redis.UniversalClient, cluster *redis.ClusterClient) {
+	t.Helper()
+	m, direct := Bubble(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{"bubble:1", "frozen:1"},
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{
+				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: "bubble:1"}}},
+				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: "frozen:1"}}},
+			}, nil
+		},
+		Dialer: func(_ context.Context, _, addr string) (net.Conn, error) {
+			if addr == "bubble:1" {
+				return m.Dial()
+			}
+			ours, theirs := net.Pipe()
+			t.Cleanup(func() { theirs.Close() })
+			return ours, nil
+		},
+		ContextTimeoutEnabled:    true,
+		DisableRoutingPolicies:   true, // go-redis would ask a node of its choice which commands there are
+		PoolSize:                 1000, // see Bubble
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() {
+		client.Close()
+		time.Sleep(time.Second) // of the bubble: until who read the slots anew has ended
+	})
+	return direct, client
+}
+
 // Name returns a task processing name that no other test uses.
 func Name(t testing.TB) string {
 	t.Helper()

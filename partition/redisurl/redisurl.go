@@ -308,7 +308,7 @@ func withoutSecrets(rest string) string {
 // Reach asks the server for a sign of life, so that a program can say at its start
 // that raw leads nowhere.
 func Reach(ctx context.Context, client redis.UniversalClient, raw string) error {
-	err := client.Ping(ctx).Err()
+	err := ping(ctx, client)
 	if err == nil {
 		return nil
 	}
@@ -339,4 +339,32 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 		hint = "is it running, and is this its address?"
 	}
 	return fmt.Errorf("cannot use Redis at %s: %w (%s)", Redacted(raw), err, hint)
+}
+
+// ping asks for a sign of life. Of a cluster any node is asked, for that and for which nodes there are: where
+// one stands still another ping may ask others, an eighth of the time later.
+func ping(ctx context.Context, client redis.UniversalClient) error {
+	end, ok := ctx.Deadline()
+	if _, cluster := client.(*redis.ClusterClient); !ok || !cluster {
+		return client.Ping(ctx).Err()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	const most = 4
+	answers := make(chan error, most)
+	another := time.NewTicker(max(time.Until(end)/8, 1))
+	defer another.Stop()
+	for asked, answered := 0, 0; ; {
+		if asked < most {
+			asked++
+			go func() { answers <- client.Ping(ctx).Err() }()
+		}
+		select {
+		case err := <-answers:
+			if answered++; err == nil || answered == asked {
+				return err
+			}
+		case <-another.C:
+		}
+	}
 }

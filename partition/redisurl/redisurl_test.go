@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -244,4 +246,37 @@ func TestReachWhoDoesNotSpeakTLS(t *testing.T) {
 	if err := Reach(ctx, c, url); err == nil || !strings.Contains(err.Error(), "does the port speak TLS?") {
 		t.Error(err)
 	}
+}
+
+// A cluster is reached although the nodes that are asked first stand still.
+func TestReachBesideANodeThatStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"h:1"}})
+		defer client.Close()
+		client.AddHook(&frozen{still: 3})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := Reach(ctx, client, "redis://h"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// frozen answers no call of the first ones.
+type frozen struct{ still int32 }
+
+func (*frozen) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *frozen) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, _ redis.Cmder) error {
+		if atomic.AddInt32(&f.still, -1) < 0 {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+func (*frozen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

@@ -71,30 +71,42 @@ const deadPage = 500
 
 // DeadLetters calls each for the dead letters of the partitions ids of name, oldest
 // first within each partition, until each returns false. Letters that come or go
-// meanwhile may be missed or told twice.
+// meanwhile may be missed or told twice. Partitions that cannot be read are an error
+// after all others. Nodes of a cluster have half of the time of ctx to say whether there are any.
 func DeadLetters(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, each func(DeadLetter) bool) error {
-	for _, id := range ids {
-		key, more := KeysOf(name, id).Dead, true
-		err := pages(deadPage, func(from, to int64) ([]string, error) {
-			elements, err := client.LRange(ctx, key, from, to).Result()
-			if err != nil {
-				return nil, err // a part may be there
-			}
-			for _, e := range elements {
-				if more = each(readLetter(id, e)); !more {
-					return nil, nil
-				}
-			}
-			return elements, nil
-		})
-		if err != nil {
-			return fmt.Errorf("redissource: dead letters of %s, partition %v: %w", name, id, err)
-		}
-		if !more {
-			return nil
-		}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = KeysOf(name, id).Dead
 	}
-	return nil
+	counts := make([]*redis.IntCmd, len(ids))
+	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
+		pipe := client.Pipeline()
+		for _, i := range which {
+			counts[i] = pipe.LLen(ctx, keys[i])
+		}
+		_, _ = pipe.Exec(ctx) // each has its error
+	})
+	var away unanswered
+	more := true
+	for i, id := range ids {
+		n, err := counts[i].Result()
+		if n > 0 && more {
+			err = pages(deadPage, func(from, to int64) ([]string, error) {
+				elements, err := client.LRange(ctx, keys[i], from, to).Result()
+				if err != nil {
+					return nil, err // a part may be there
+				}
+				for _, e := range elements {
+					if more = each(readLetter(id, e)); !more {
+						return nil, nil
+					}
+				}
+				return elements, nil
+			})
+		}
+		away.add(id, err)
+	}
+	return away.err("dead letters", name)
 }
 
 // readLetter decodes an element of a list of dead letters. One that cannot be read is

@@ -283,21 +283,28 @@ type JobState struct {
 	Fired int64
 }
 
-// Jobs reads what is known of the jobs in the partitions ids of name: for people. Records that
-// cannot be read are an error beside all others.
+// Jobs reads what is known of the jobs in the partitions ids of name: for people. What cannot be
+// read, a record or a partition, is an error beside all others. Nodes of a cluster have half of the
+// time of ctx to answer.
 func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]JobState, error) {
-	pipe := client.Pipeline()
-	for _, id := range ids {
-		pipe.HGetAll(ctx, KeysOf(name, id).jobsKey())
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = KeysOf(name, id).jobsKey()
 	}
-	cmds, err := pipe.Exec(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("redissource: jobs of %s: %w", name, err)
-	}
+	found := make([]*redis.MapStringStringCmd, len(ids))
+	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
+		pipe := client.Pipeline()
+		for _, i := range which {
+			found[i] = pipe.HGetAll(ctx, keys[i])
+		}
+		_, _ = pipe.Exec(ctx) // each has its error
+	})
 	var all []JobState
 	var unread []error
-	for i, cmd := range cmds {
-		for entry, value := range cmd.(*redis.MapStringStringCmd).Val() {
+	var away unanswered
+	for i, cmd := range found {
+		away.add(ids[i], cmd.Err())
+		for entry, value := range cmd.Val() {
 			r, err := parseJobRecord(value)
 			if err != nil {
 				unread = append(unread, unreadable(name, entry, err))
@@ -310,7 +317,7 @@ func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []
 			all = append(all, s)
 		}
 	}
-	return all, errors.Join(unread...)
+	return all, errors.Join(append(unread, away.err("jobs", name))...)
 }
 
 // ForgetJob removes what is known of an entry in the partitions ids, and reports whether there

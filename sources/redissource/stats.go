@@ -46,31 +46,42 @@ const statKeys = 6
 // Stats reads what the partitions ids of name hold, in one round trip: six small
 // reads a partition, none of which grows with its length. Each partition is a
 // moment of its own; one that cannot be read says so in its Err. If none can, that
-// is an error.
+// is an error. Nodes of a cluster have half of the time of ctx to answer.
 func Stats(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]Stat, error) {
-	pipe := client.Pipeline()
-	for _, id := range ids {
-		k := KeysOf(name, id)
-		pipe.HMGet(ctx, k.Fence, "t", "e", "b", "h", "x")
-		pipe.LLen(ctx, k.Pending)
-		pipe.ZCard(ctx, k.Done)
-		pipe.HLen(ctx, k.Lifted)
-		pipe.ZCard(ctx, k.Delayed)
-		pipe.LLen(ctx, k.Dead)
-	}
-	cmds, err := pipe.Exec(ctx)
-	out, known := make([]Stat, len(ids)), 0
+	keys := make([]string, len(ids))
 	for i, id := range ids {
-		s, err := stat(id, cmds[i*statKeys:(i+1)*statKeys])
-		if err != nil {
-			s = Stat{ID: id, Err: redisconfig.Explain(err)}
-		} else {
-			known++
-		}
-		out[i] = s
+		keys[i] = KeysOf(name, id).Fence
 	}
-	if err != nil && known == 0 {
-		return nil, fmt.Errorf("redissource: stats of %s: %w", name, redisconfig.Explain(err))
+	out := make([]Stat, len(ids))
+	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
+		pipe := client.Pipeline()
+		for _, i := range which {
+			k := KeysOf(name, ids[i])
+			pipe.HMGet(ctx, k.Fence, "t", "e", "b", "h", "x")
+			pipe.LLen(ctx, k.Pending)
+			pipe.ZCard(ctx, k.Done)
+			pipe.HLen(ctx, k.Lifted)
+			pipe.ZCard(ctx, k.Delayed)
+			pipe.LLen(ctx, k.Dead)
+		}
+		cmds, _ := pipe.Exec(ctx) // each has its error
+		for n, i := range which {
+			s, err := stat(ids[i], cmds[n*statKeys:(n+1)*statKeys])
+			if err != nil {
+				s = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
+			}
+			out[i] = s
+		}
+	})
+	var err error
+	for _, s := range out {
+		if s.Err == nil {
+			return out, nil
+		}
+		err = s.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redissource: stats of %s: %w", name, err)
 	}
 	return out, nil
 }

@@ -1,9 +1,11 @@
 package redissource
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -150,4 +152,56 @@ func TestStatsWithoutOne(t *testing.T) {
 			t.Errorf("without both: %+v", all)
 		}
 	}
+}
+
+// A node of a cluster that stands still costs what is there, and not the answers of the others.
+func TestANodeStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		direct, client := redistest.Frozen(t)
+		const name = "n"
+		var ids, there, away []partition.ID
+		for id := range partition.ID(8) {
+			k := KeysOf(name, id)
+			ids = append(ids, id)
+			if redistest.Slot(k.Fence) > 8191 {
+				away = append(away, id)
+				continue
+			}
+			there = append(there, id)
+			for _, list := range []string{k.Pending, k.Dead} {
+				if err := direct.RPush(t.Context(), list, "x").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := direct.HSet(t.Context(), k.jobsKey(), "job", (jobRecord{upto: 1, Spec: "@daily"}).String()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(there) == 0 || len(away) == 0 {
+			t.Fatal("all partitions are on one node")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		which := "partitions " + partition.Ranges(away) + ": "
+		stats, err := Stats(ctx, client, name, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range stats {
+			if lost := redistest.Slot(KeysOf(name, s.ID).Fence) > 8191; lost != (s.Err != nil) || lost == (s.Pending == 1 && s.Dead == 1) {
+				t.Errorf("partition %v: %+v", s.ID, s)
+			}
+		}
+		if all, err := Jobs(ctx, client, name, ids); len(all) != len(there) || err == nil || !strings.Contains(err.Error(), which) {
+			t.Errorf("jobs %v, %v", all, err)
+		}
+		letters := 0
+		err = DeadLetters(ctx, client, name, ids, func(DeadLetter) bool { letters++; return true })
+		if letters != len(there) || err == nil || !strings.Contains(err.Error(), which) {
+			t.Errorf("%d dead letters, %v", letters, err)
+		}
+		if ctx.Err() != nil {
+			t.Error("nothing is left of the time")
+		}
+	})
 }

@@ -180,14 +180,14 @@ func (l *letterList) add(d redissource.DeadLetter) bool {
 	return true
 }
 
-// end prints what is left to print; err is why there are no more. That there are, JSON has no
-// line for: it is said beside it.
-func (l *letterList) end(err error) error {
+// end prints what is left to print, and returns why some may be missing. That there are more, JSON
+// has no line for: it is said beside it.
+func (l *letterList) end(missing error) error {
 	switch {
-	case err != nil:
-		return err
 	case l.failed != nil:
 		return l.failed
+	case missing != nil && l.n == 0:
+		return missing
 	case l.n == 0 && !l.json:
 		fmt.Fprintln(l.out, l.none)
 		return nil
@@ -202,7 +202,7 @@ func (l *letterList) end(err error) error {
 		}
 		fmt.Fprintf(to, "… more than %d (--limit 0 lists all)\n", l.limit)
 	}
-	return nil
+	return missing
 }
 
 func deadShowCommand() *cobra.Command {
@@ -212,10 +212,7 @@ func deadShowCommand() *cobra.Command {
 		Short: "one dead letter, whole",
 		Args:  cobra.ExactArgs(2),
 		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			found, err := pick(ctx, client, args[0], args[1:], false)
-			if err != nil {
-				return err
-			}
+			found, missing := pick(ctx, client, args[0], args[1:], false)
 			for _, d := range found {
 				if asJSON {
 					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(jsonLetter(d, true)); err != nil {
@@ -225,7 +222,7 @@ func deadShowCommand() *cobra.Command {
 				}
 				printLetter(cmd.OutOrStdout(), d)
 			}
-			return nil
+			return missing
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
@@ -384,7 +381,7 @@ func deadPage(ctx context.Context, client redis.UniversalClient, name string, id
 }
 
 // pick returns the dead letters that wanted names. What is named and not there is an error, and,
-// with one, what several are called.
+// with one, what several are called, or may be where some cannot be read.
 func pick(ctx context.Context, client redis.UniversalClient, name string, wanted []string, one bool) (found []redissource.DeadLetter, err error) {
 	ids, err := everywhere(ctx, client, name)
 	if err != nil {
@@ -402,7 +399,7 @@ func pick(ctx context.Context, client redis.UniversalClient, name string, wanted
 		}
 		return true
 	})
-	if err != nil {
+	if err != nil && (one || len(found) == 0) {
 		return nil, err
 	}
 	var missing []string
@@ -419,7 +416,7 @@ func pick(ctx context.Context, client redis.UniversalClient, name string, wanted
 		return nil, exit.With(exit.Usage, err)
 	}
 	if len(missing) > 0 {
-		err = fmt.Errorf("no dead letter of %s is called %s: see countoff dead list %s", name, strings.Join(missing, ", "), name)
+		return nil, fmt.Errorf("no dead letter of %s is called %s: see countoff dead list %s", name, strings.Join(missing, ", "), name)
 	}
 	return found, err
 }

@@ -48,9 +48,9 @@ are listed where their tasks are: with "?" for their peers, unless --ledger says
 			if at.client == nil {
 				return exit.With(exit.Usage, errors.New("names are looked for where the tasks are: give --redis too"))
 			}
-			names, err := redisconfig.Names(ctx, at.client)
-			if err != nil {
-				return err
+			names, away := redisconfig.Names(ctx, at.client)
+			if away != nil && len(names) == 0 {
+				return away
 			}
 			if len(names) == 0 && !asJSON {
 				fmt.Fprintln(cmd.OutOrStdout(), "no names: the first peer or producer of one writes it, or countoff init NAME")
@@ -74,7 +74,7 @@ are listed where their tasks are: with "?" for their peers, unless --ledger says
 					return err
 				}
 			}
-			return table.Flush()
+			return errors.Join(table.Flush(), away)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")

@@ -15,6 +15,7 @@ import (
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -131,7 +132,9 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 			return Explanation{}, err
 		}
 	}
-	now, err := client.Time(ctx).Result()
+	brief, cancel := redisconfig.Half(ctx, client)
+	defer cancel()
+	now, err := client.Time(brief).Result()
 	if err != nil { // of a cluster the node that is asked may not answer
 		now = time.Now()
 	}

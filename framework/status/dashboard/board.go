@@ -134,7 +134,9 @@ func (b *Board) names(ctx context.Context) ([]string, error) {
 		defer cancel()
 		names, err := b.cfg.List(ctx)
 		if err != nil {
-			names = last.names
+			names = append(names, last.names...) // those of a master that does not answer are there still
+			slices.Sort(names)
+			names = slices.Compact(names)
 		}
 		return listing{names, err}, nil
 	})

@@ -53,6 +53,24 @@ func TestListOfNames(t *testing.T) {
 	}
 }
 
+// Where a node of a cluster does not answer, the list has what was found on the others, and what was there before.
+func TestListOfAPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		cfg := s.config()
+		names, err := []string{"billing"}, error(nil)
+		cfg.List = func(context.Context) ([]string, error) { return names, err }
+		b := newBoard(t, cfg)
+		get(t, b, "/")
+		names, err = []string{"mails"}, errors.New("a node is away")
+		time.Sleep(fresh)
+		if _, page := get(t, b, "/"); !strings.Contains(page, "a node is away") || !strings.Contains(page, "?name=billing") || !strings.Contains(page, "?name=mails") {
+			t.Errorf("the list is\n%s", page)
+		}
+	})
+}
+
 // Whoever opens the list of many names waits for a store that stands still as long as for one name.
 func TestListOfASilentStore(t *testing.T) {
 	t.Parallel()

@@ -119,33 +119,52 @@ type Stat struct {
 	Pending, Active int
 	Delayed         int // scheduled, or retried later by asynq
 	Archived        int
+	// Err is why nothing else is known of the queue: a node of a cluster does not answer, or
+	// another program has written one of its keys.
+	Err error
 }
 
 const statKeys = 6
 
 // Stats reads what the partitions ids hold, in one round trip. Each partition is a moment
-// of its own.
+// of its own; one that cannot be read says so in its Err. If none can, that is an error.
+// Nodes of a cluster have half of the time of ctx to answer.
 func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []partition.ID) ([]Stat, error) {
-	pipe := client.Pipeline()
-	for _, id := range ids {
-		queue := q.Of(id)
-		of := prefix(queue)
-		pipe.HGet(ctx, "{"+queue+"}:fence", "t")
-		pipe.LLen(ctx, Pending(queue))
-		pipe.LLen(ctx, of+"active")
-		pipe.ZCard(ctx, of+"scheduled")
-		pipe.ZCard(ctx, of+"retry")
-		pipe.ZCard(ctx, of+"archived")
-	}
-	cmds, err := pipe.Exec(ctx)
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("queuestat: %s: %w", q.name, err)
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = Pending(q.Of(id))
 	}
 	out := make([]Stat, len(ids))
-	for i, id := range ids {
-		if out[i], err = stat(id, cmds[i*statKeys:(i+1)*statKeys]); err != nil {
-			return nil, fmt.Errorf("queuestat: queue %q: %w", q.Of(id), err)
+	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
+		pipe := client.Pipeline()
+		for _, i := range which {
+			queue := q.Of(ids[i])
+			of := prefix(queue)
+			pipe.HGet(ctx, "{"+queue+"}:fence", "t")
+			pipe.LLen(ctx, Pending(queue))
+			pipe.LLen(ctx, of+"active")
+			pipe.ZCard(ctx, of+"scheduled")
+			pipe.ZCard(ctx, of+"retry")
+			pipe.ZCard(ctx, of+"archived")
 		}
+		cmds, _ := pipe.Exec(ctx) // each has its error
+		for n, i := range which {
+			s, err := stat(ids[i], cmds[n*statKeys:(n+1)*statKeys])
+			if err != nil {
+				s = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
+			}
+			out[i] = s
+		}
+	})
+	var err error
+	for _, s := range out {
+		if s.Err == nil {
+			return out, nil
+		}
+		err = s.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("queuestat: queues of %s: %w", q.name, err)
 	}
 	return out, nil
 }
