@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -127,16 +128,8 @@ var passing = []string{
 // Refused reports whether the store has refused, and not only for a moment: it is full,
 // cannot write to its disk, does not know the user, or does not understand.
 func Refused(err error) bool {
-	var refusal redis.Error
-	if !errors.As(err, &refusal) {
-		return false
-	}
-	for _, prefix := range passing {
-		if redis.HasErrorPrefix(err, prefix) {
-			return false
-		}
-	}
-	return true
+	_, refusal := errors.AsType[redis.Error](err)
+	return refusal && !slices.ContainsFunc(passing, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
 // Lasting reports whether it is no use to repeat what failed with err: the store has
