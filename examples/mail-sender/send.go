@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,8 @@ it says how many mails the store has taken, and ends with 6.`,
 				bar.clear()
 				fmt.Fprintln(cmd.ErrOrStderr(), err)
 			}, bar.show)
-			err = joinClose(err, p.Close(context.WithoutCancel(ctx)))
+			// Where the sending failed a failed Close says the same again.
+			err = cmp.Or(err, p.Close(context.WithoutCancel(ctx)))
 			bar.clear()
 			fmt.Fprintln(cmd.OutOrStdout(), bar.summary(report, name))
 			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -122,13 +124,6 @@ func source(ctx context.Context, file string, count, recipients int, seed uint64
 		return nil, 0, nil, fmt.Errorf("-n %d --recipients %d: want at least 1", count, recipients)
 	}
 	return queue.Generate(count, recipients, seed), count, nothing, nil
-}
-
-func joinClose(err, closing error) error {
-	if err == nil {
-		return closing
-	}
-	return err // it says why; a failed Close says the same again
 }
 
 // A bar shows progress on a terminal and nothing elsewhere.

@@ -120,11 +120,8 @@ func (c *conn) send(ctx context.Context, msg *gomail.Msg) error {
 // stale reports whether the failure is that of a connection the server had closed:
 // at MAIL, without an answer or with 421 (closing).
 func stale(err error) bool {
-	var sent *gomail.SendError
-	if !errors.As(err, &sent) {
-		return false
-	}
-	return (sent.Reason == gomail.ErrSMTPMailFrom || sent.Reason == gomail.ErrConnCheck) &&
+	sent, ok := errors.AsType[*gomail.SendError](err)
+	return ok && (sent.Reason == gomail.ErrSMTPMailFrom || sent.Reason == gomail.ErrConnCheck) &&
 		(sent.ErrorCode() == 0 || sent.ErrorCode() == 421)
 }
 
@@ -132,8 +129,8 @@ func stale(err error) bool {
 // answered, with something other than 421, and has forgotten the mail (go-mail says
 // RSET after a refused MAIL or RCPT but not after a refused DATA).
 func intact(err error) bool {
-	var sent *gomail.SendError
-	if !errors.As(err, &sent) || sent.ErrorCode() == 0 || sent.ErrorCode() == 421 {
+	sent, ok := errors.AsType[*gomail.SendError](err)
+	if !ok || sent.ErrorCode() == 0 || sent.ErrorCode() == 421 {
 		return false
 	}
 	return sent.Reason == gomail.ErrSMTPMailFrom || sent.Reason == gomail.ErrSMTPRcptTo || sent.Reason == gomail.ErrSMTPDataClose
@@ -149,8 +146,7 @@ func (s *Sender) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("sender: %w", context.Cause(ctx))
 	}
-	var sent *gomail.SendError
-	if errors.As(err, &sent) && sent.ErrorCode() >= 500 && !aboutUs(sent.ErrorCode()) {
+	if sent, ok := errors.AsType[*gomail.SendError](err); ok && sent.ErrorCode() >= 500 && !aboutUs(sent.ErrorCode()) {
 		return fmt.Errorf("sender: %w: %w", ErrRefused, err)
 	}
 	return fmt.Errorf("sender: %w", err)
