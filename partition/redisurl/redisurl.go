@@ -261,8 +261,7 @@ func defaultPort(q url.Values) string {
 
 // plain keeps the reason and drops the URL that url.Error repeats, with its password.
 func plain(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

@@ -41,8 +41,7 @@ func open(ctx context.Context, s *Store, link Link, g partition.Grant, tok parti
 		return nil, &sources.Error{Op: "open", Grant: g, Err: err}
 	}
 	writes, err := call(ctx, link, "open", func() (uint64, error) { return l.open(g, tok) })
-	var fenced *sources.FencedError
-	if errors.As(err, &fenced) {
+	if fenced, ok := errors.AsType[*sources.FencedError](err); ok {
 		return nil, fenced
 	}
 	if err != nil {

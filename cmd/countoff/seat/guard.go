@@ -198,8 +198,7 @@ func (g *guard) kill() {
 
 // codeOf is the code of a command that has ended.
 func codeOf(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			return 128 + int(status.Signal())
 		}

@@ -132,8 +132,7 @@ func Main(ctx context.Context, root *cobra.Command) int {
 	if !errors.Is(err, ErrSaid) {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), shown(err.Error()))
 	}
-	var coded *Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*Error](err); ok {
 		return coded.Code
 	}
 	if cmd.Runnable() {
