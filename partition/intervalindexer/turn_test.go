@@ -2,6 +2,7 @@ package intervalindexer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -96,9 +97,7 @@ func TestTurn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := map[string]int64{}
-			for k, v := range c.store {
-				store[k] = v
-			}
+			maps.Copy(store, c.store)
 			turn := &turn{number: 9, had: c.had, prefer: c.prefer, memory: !c.arrival, bound: c.bound, seen: 2, index: none}
 			asked := strings.Join(play(turn, store, c.fail), ", ")
 			if asked != c.asks || turn.index != c.index {

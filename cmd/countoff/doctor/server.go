@@ -39,9 +39,7 @@ func ask(ctx context.Context, client redis.UniversalClient, now func() time.Time
 		if err != nil {
 			continue // managed stores and emulators refuse CONFIG
 		}
-		for field, value := range values {
-			s.config[field] = value
-		}
+		maps.Copy(s.config, values)
 	}
 	before := now()
 	theirs, err := client.Time(ctx).Result()

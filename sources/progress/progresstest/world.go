@@ -2,6 +2,7 @@ package progresstest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -211,10 +212,7 @@ func (w *world) failOver() {
 		return
 	}
 	restore, end, installed, newest := s.Snapshot(), w.end, w.installed, w.newest
-	at := make(map[int64]*task, len(w.at))
-	for pos, t := range w.at {
-		at[pos] = t
-	}
+	at := maps.Clone(w.at)
 	w.say("-- from here on lost")
 	for range 1 + w.rng.IntN(12) {
 		switch {
