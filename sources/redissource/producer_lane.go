@@ -87,10 +87,7 @@ func (l *lane) submit(it *item) bool {
 		l.running = true
 		l.p.running.Go(l.run)
 	} else {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		nudge(l.wake)
 	}
 	return true
 }
