@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -38,19 +37,11 @@ type Config struct {
 
 // Run runs all rounds on a store of its own.
 func Run(ctx context.Context, cfg Config) (report.Samples, error) {
-	dir, err := os.MkdirTemp("", "countoff-bench-")
+	server, end, err := store.Temporary(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	server, err := store.NewServer(dir, "--save", "", "--appendonly", "no")
-	if err != nil {
-		return nil, err
-	}
-	if err := server.Start(ctx); err != nil {
-		return nil, err
-	}
-	defer server.Kill()
+	defer end()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	s := stage{cfg: cfg, addr: server.Addr(), client: client}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -22,19 +21,11 @@ const rounds = 3
 // Run measures names of all sizes and idle peers on a store of its own, and writes what
 // it saw as tables.
 func Run(ctx context.Context, sizes []Size, idle []int, out, log io.Writer) error {
-	dir, err := os.MkdirTemp("", "countoff-scale-")
+	server, end, err := store.Temporary(ctx)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	server, err := store.NewServer(dir, "--save", "", "--appendonly", "no")
-	if err != nil {
-		return err
-	}
-	if err := server.Start(ctx); err != nil {
-		return err
-	}
-	defer server.Kill()
+	defer end()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
 	defer client.Close()
 

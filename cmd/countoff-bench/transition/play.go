@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -49,19 +48,11 @@ type Result struct {
 
 // Run plays all rounds, each contestant once in each, on a store of its own.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
-	dir, err := os.MkdirTemp("", "countoff-bench-")
+	server, end, err := store.Temporary(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	server, err := store.NewServer(dir, "--save", "", "--appendonly", "no")
-	if err != nil {
-		return nil, err
-	}
-	if err := server.Start(ctx); err != nil {
-		return nil, err
-	}
-	defer server.Kill()
+	defer end()
 	var all []Result
 	for round := range cfg.Rounds {
 		list := contestants()

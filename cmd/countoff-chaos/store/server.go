@@ -49,6 +49,26 @@ func NewServer(dir string, args ...string) (*Server, error) {
 	return &Server{port: port, dir: dir, args: args}, nil
 }
 
+// Temporary starts a server that keeps nothing. What it returns beside it ends it and removes its
+// files.
+func Temporary(ctx context.Context) (s *Server, end func(), err error) {
+	dir, err := os.MkdirTemp("", "countoff-store-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, err = NewServer(dir, "--save", "", "--appendonly", "no"); err == nil {
+		err = s.Start(ctx)
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, nil, err
+	}
+	return s, func() {
+		s.Kill()
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
 // Addr is its host:port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
