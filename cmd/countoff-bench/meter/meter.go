@@ -121,7 +121,7 @@ func (m *Meter) Span() (Span, error) {
 	if err := errors.Join(m.first.err, m.last.err); err != nil {
 		return Span{}, fmt.Errorf("what the store has done: %w", err)
 	}
-	store, err := Between(m.first.store, m.last.store)
+	store, err := between(m.first.store, m.last.store)
 	return Span{
 		Tasks: int(m.n), Took: m.last.at.Sub(m.first.at), CPU: m.last.cpu - m.first.cpu,
 		Allocs: m.last.allocs - m.first.allocs, Bytes: m.last.bytes - m.first.bytes, Store: store,

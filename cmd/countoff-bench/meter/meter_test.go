@@ -16,7 +16,7 @@ func quiet() (Answer, error) { return "used_cpu_sys:0.5\r\nused_cpu_user:1.5\r\n
 func TestPayloadCarriesItsNumber(t *testing.T) {
 	for _, n := range []int{0, 7, 1_234_567, 9_999_999_999} {
 		p := Payload(n)
-		if len(p) != PayloadSize || !json.Valid(p) {
+		if len(p) != payloadSize || !json.Valid(p) {
 			t.Fatalf("%d bytes: %s", len(p), p)
 		}
 		if got, err := index(p); err != nil || got != n {
@@ -26,7 +26,7 @@ func TestPayloadCarriesItsNumber(t *testing.T) {
 			t.Errorf("%d as a string: got %d, %v", n, got, err)
 		}
 	}
-	for _, p := range []string{"", "x", strings.Repeat("x", PayloadSize), strings.Replace(string(Payload(1)), "01", "x1", 1)} {
+	for _, p := range []string{"", "x", strings.Repeat("x", payloadSize), strings.Replace(string(Payload(1)), "01", "x1", 1)} {
 		if _, err := index(p); err == nil {
 			t.Errorf("%q passed", p)
 		}

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// PayloadSize is the length of every payload in bytes.
-const PayloadSize = 200
+// payloadSize is the length of every payload in bytes.
+const payloadSize = 200
 
 const (
 	head   = `{"n":"`
@@ -16,13 +16,13 @@ const (
 	tail   = `"}`
 )
 
-// Payload returns the payload of task n: JSON of PayloadSize bytes with n in it.
+// Payload returns the payload of task n: JSON of payloadSize bytes with n in it.
 func Payload(n int) []byte {
-	b := make([]byte, 0, PayloadSize)
+	b := make([]byte, 0, payloadSize)
 	b = append(b, head...)
 	b = fmt.Appendf(b, "%0*d", digits, n)
 	b = append(b, filler...)
-	for len(b) < PayloadSize-len(tail) {
+	for len(b) < payloadSize-len(tail) {
 		b = append(b, 'a'+byte(len(b)%26))
 	}
 	return append(b, tail...)
@@ -33,7 +33,7 @@ var errPayload = errors.New("not a payload of the benchmark")
 
 // index reads the number of a task from its payload, without an allocation.
 func index[T string | []byte](payload T) (int, error) {
-	if len(payload) != PayloadSize || string(payload[:len(head)]) != head {
+	if len(payload) != payloadSize || string(payload[:len(head)]) != head {
 		return 0, errPayload
 	}
 	n := 0

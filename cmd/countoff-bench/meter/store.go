@@ -35,8 +35,8 @@ func LookAt(ctx context.Context, client *redis.Client) (Look, error) {
 	}, nil
 }
 
-// Between returns what the store did from one answer to the next.
-func Between(before, after Answer) (Store, error) {
+// between returns what the store did from one answer to the next.
+func between(before, after Answer) (Store, error) {
 	a, err := before.read()
 	if err != nil {
 		return Store{}, err

@@ -34,7 +34,7 @@ func Judge(goals []Goal, all Samples) []Verdict {
 				figures[round] /= g.By
 			}
 		}
-		v := Verdict{Goal: g, Spread: SpreadOf(figures)}
+		v := Verdict{Goal: g, Spread: spreadOf(figures)}
 		v.Met = v.N > 0 && (g.Most == 0 || v.Median <= g.Most) && (g.Least == 0 || v.Median >= g.Least)
 		verdicts[i] = v
 	}

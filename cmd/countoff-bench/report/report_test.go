@@ -15,7 +15,7 @@ func TestSpread(t *testing.T) {
 		{map[int]float64{1: 9, 2: 1, 3: 4}, Spread{3, 4, 1, 9}},
 		{map[int]float64{1: 9, 2: 1, 3: 4, 4: 6}, Spread{4, 5, 1, 9}},
 	} {
-		if got := SpreadOf(c.figures); got != c.want {
+		if got := spreadOf(c.figures); got != c.want {
 			t.Errorf("%v: got %+v, want %+v", c.figures, got, c.want)
 		}
 	}

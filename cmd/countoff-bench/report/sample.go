@@ -57,8 +57,8 @@ type Spread struct {
 	Median, Min, Max float64
 }
 
-// SpreadOf sums figures up; of none it is zero.
-func SpreadOf(figures map[int]float64) Spread {
+// spreadOf sums figures up; of none it is zero.
+func spreadOf(figures map[int]float64) Spread {
 	if len(figures) == 0 {
 		return Spread{}
 	}

@@ -23,14 +23,14 @@ func Medians(w io.Writer, tags []string, all Samples) {
 		header := []string{"contestant", "runs", group[0], "min..max"}
 		rows := [][]string{append(header, group[1:]...)}
 		for _, tag := range tags {
-			first := SpreadOf(all.Of(tag, group[0]))
+			first := spreadOf(all.Of(tag, group[0]))
 			if first.N == 0 {
 				continue
 			}
 			row := []string{tag, strconv.Itoa(first.N), Number(first.Median), Number(first.Min) + ".." + Number(first.Max)}
 			for _, m := range group[1:] {
 				cell := "-"
-				if s := SpreadOf(all.Of(tag, m)); s.N > 0 {
+				if s := spreadOf(all.Of(tag, m)); s.N > 0 {
 					cell = Number(s.Median)
 				}
 				row = append(row, cell)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// ErrNoFaketime means that the clock of a server cannot be stepped.
-var ErrNoFaketime = errors.New("no libfaketime: install it, as in: apt-get install faketime")
+// errNoFaketime means that the clock of a server cannot be stepped.
+var errNoFaketime = errors.New("no libfaketime: install it, as in: apt-get install faketime")
 
 // fake prepares s to run on a clock that Step steps. Only its wall clock is faked.
 func (s *Server) fake() error {
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	if err != nil || len(found) == 0 {
-		return ErrNoFaketime
+		return errNoFaketime
 	}
 	// A Redis that is linked with jemalloc asks for the time before libfaketime can
 	// tell it: with the C library's own malloc before it there is no such question.
@@ -32,7 +32,7 @@ func (s *Server) clock() string { return filepath.Join(s.dir, "clock") }
 // Step sets how far the server's wall clock is ahead of the machine's.
 func (s *Server) Step(ahead time.Duration) error {
 	if s.env == nil {
-		return ErrNoFaketime
+		return errNoFaketime
 	}
 	next := s.clock() + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+.3f\n", ahead.Seconds()), 0o600); err != nil {

@@ -36,7 +36,7 @@ func Single(ctx context.Context, dir string, clock bool) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Stage{single: s, noClock: ErrNoFaketime}
+	st := &Stage{single: s, noClock: errNoFaketime}
 	if clock {
 		if st.noClock = s.fake(); st.noClock == nil {
 			if err = s.Start(ctx); err == nil {
@@ -50,7 +50,7 @@ func Single(ctx context.Context, dir string, clock bool) (*Stage, error) {
 
 // Trio starts a master, its replica and three Sentinels in dir.
 func Trio(ctx context.Context, dir string) (st *Stage, err error) {
-	st = &Stage{noClock: ErrNoFaketime}
+	st = &Stage{noClock: errNoFaketime}
 	defer func() {
 		if err != nil {
 			st.Close()

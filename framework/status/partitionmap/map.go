@@ -17,8 +17,8 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
-// Legend explains the letters of a map.
-const Legend = "A: served by A   a: A hands it over   +: granted, not yet served   .: nobody's   !: two owners"
+// legend explains the letters of a map.
+const legend = "A: served by A   a: A hands it over   +: granted, not yet served   .: nobody's   !: two owners"
 
 // A Map draws one name again and again and keeps each peer's letter, which is another's only once
 // all of A to Z were in use. The zero value is ready. It must not be used concurrently.
@@ -40,7 +40,7 @@ func (m *Map) Lines(s status.Status) []string {
 		lines = append(lines, "  WRONG  "+f.String())
 	}
 	lines = append(append(printable(lines), ""), m.grid(s)...)
-	lines = append(lines, "", "  "+Legend, "")
+	lines = append(lines, "", "  "+legend, "")
 	return append(lines, printable(m.rest(s))...)
 }
 
