@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,12 +91,12 @@ func play(t *testing.T, script string) string {
 			fmt.Fprintln(&p.out, line)
 			fields := strings.Fields(line[2:])
 			if fields[0] == "config" {
-				cfg.Policy = map[bool]machine.Policy{true: machine.Abandon}[has(fields, "policy=abandon")]
-				cfg.Viewed = has(fields, "viewed")
-				cfg.ClaimNothing = has(fields, "claim-nothing")
-				cfg.Unwell = has(fields, "unwell")
-				cfg.Barrier = has(fields, "barrier")
-				if has(fields, "short-shutdown") {
+				cfg.Policy = map[bool]machine.Policy{true: machine.Abandon}[slices.Contains(fields, "policy=abandon")]
+				cfg.Viewed = slices.Contains(fields, "viewed")
+				cfg.ClaimNothing = slices.Contains(fields, "claim-nothing")
+				cfg.Unwell = slices.Contains(fields, "unwell")
+				cfg.Barrier = slices.Contains(fields, "barrier")
+				if slices.Contains(fields, "short-shutdown") {
 					cfg.Times.Shutdown = 5 * time.Second
 				}
 				continue
@@ -268,15 +269,6 @@ func (p *player) duration(s string) time.Duration {
 		p.t.Fatal(err)
 	}
 	return d
-}
-
-func has(fields []string, want string) bool {
-	for _, f := range fields {
-		if f == want {
-			return true
-		}
-	}
-	return false
 }
 
 func describe(e machine.Effect) string {

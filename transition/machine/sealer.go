@@ -166,7 +166,7 @@ func heirs(last Roll, present map[partition.Session]Seat) map[partition.Session]
 		enrolled[m.Session] = true
 	}
 	newcomers := make(map[string][]partition.Session) // by peer id
-	for _, session := range sorted(present) {
+	for _, session := range slices.Sorted(maps.Keys(present)) {
 		if !enrolled[session] {
 			peer := present[session].Peer
 			newcomers[peer] = append(newcomers[peer], session)
@@ -203,7 +203,7 @@ func seated(last Roll, present map[partition.Session]Seat, heir map[partition.Se
 			moving = append(moving, session)
 		}
 	}
-	for _, session := range sorted(present) {
+	for _, session := range slices.Sorted(maps.Keys(present)) {
 		if !placed[session] {
 			moving = append(moving, session)
 		}
@@ -246,15 +246,6 @@ func basis(c Census, present map[partition.Session]Seat, heir map[partition.Sess
 		}
 	}
 	return table
-}
-
-func sorted(present map[partition.Session]Seat) []partition.Session {
-	all := make([]partition.Session, 0, len(present))
-	for session := range present {
-		all = append(all, session)
-	}
-	slices.Sort(all)
-	return all
 }
 
 func byIndex(a, b RollMember) int { return cmp.Compare(a.Index, b.Index) }
