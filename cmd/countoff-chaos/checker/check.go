@@ -222,10 +222,7 @@ func (c *check) begin(x *run) {
 	r := x.began
 	c.report.Runs++
 	c.runs[r.Task] = append(c.runs[r.Task], x)
-	key := r.Key
-	if key == "" {
-		key = "task " + r.Task
-	}
+	key := cmp.Or(r.Key, "task "+r.Task)
 	c.keys[key] = append(c.keys[key], x)
 	switch push := c.pushes[r.Task]; {
 	case push == nil:

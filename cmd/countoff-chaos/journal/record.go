@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,10 +81,7 @@ func (r *Record) Append(b []byte) []byte {
 	}
 	for _, s := range []string{r.Session, r.Task, r.Key, r.Outcome} {
 		b = append(b, ' ')
-		if s == "" {
-			s = "-"
-		}
-		b = append(b, strings.Map(word, s)...)
+		b = append(b, strings.Map(word, cmp.Or(s, "-"))...)
 	}
 	for _, v := range r.Tasks {
 		b = append(append(append(append(b, ' '), v.Task...), ':'), v.Outcome...)

@@ -4,6 +4,7 @@
 package embedded
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -25,11 +26,8 @@ type Redis struct {
 // Keys expire by a ticker that moves miniredis' clock for expiry. Its own following of the
 // clock (ClockTTL) sorts all keys at every command and does not stand the load.
 func Start(addr string) (*Redis, error) {
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
 	r := &Redis{mini: miniredis.NewMiniRedis(), stop: make(chan struct{}), done: make(chan struct{})}
-	if err := r.mini.StartAddr(addr); err != nil {
+	if err := r.mini.StartAddr(cmp.Or(addr, "127.0.0.1:0")); err != nil {
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
 	go r.expire()
