@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -239,10 +240,7 @@ func about(m partition.Member) string {
 func printChairs(all []machine.Chair) string {
 	lines := make([]string, len(all))
 	for i, c := range all {
-		tags := c.Tags.String()
-		if tags == "" {
-			tags = "="
-		}
+		tags := cmp.Or(c.Tags.String(), "=")
 		lines[i] = fmt.Sprintf("%d %d %s %s %s", c.Seat, c.Since.Milliseconds(), c.Session, tags, strings.ReplaceAll(c.Peer, "\n", " "))
 	}
 	return strings.Join(lines, "\n")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -167,10 +168,7 @@ func (l *letterList) add(d redissource.DeadLetter) bool {
 	if l.n == 1 {
 		fmt.Fprintln(l.table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
 	}
-	id := d.ID
-	if id == "" {
-		id = d.Name()
-	}
+	id := cmp.Or(d.ID, d.Name())
 	tries := fmt.Sprint(d.Attempts)
 	if d.Crashes > 0 {
 		tries += fmt.Sprintf(", %d crashed", d.Crashes)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 
@@ -29,10 +30,7 @@ func buildVersion() string {
 	if !ok {
 		return "unknown"
 	}
-	version := info.Main.Version
-	if version == "" {
-		version = "(devel)"
-	}
+	version := cmp.Or(info.Main.Version, "(devel)")
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && version == "(devel)" {
 			version += " " + s.Value
