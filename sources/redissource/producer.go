@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -271,10 +273,7 @@ func (p *Producer) over() bool {
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
-	lanes := make([]*lane, 0, len(p.lanes))
-	for _, l := range p.lanes {
-		lanes = append(lanes, l)
-	}
+	lanes := slices.Collect(maps.Values(p.lanes))
 	p.mu.Unlock()
 	for _, l := range lanes {
 		l.close()

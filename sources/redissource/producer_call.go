@@ -1,6 +1,7 @@
 package redissource
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -56,11 +57,7 @@ func specialOf(m *Message, e *envelope) *special {
 		s.ms = max(s.ms, 0)
 	}
 	if m.Unique {
-		ttl := m.UniqueFor
-		if ttl == 0 {
-			ttl = defaultUnique
-		}
-		s.ttl, s.lock, s.unique = roundUp(ttl), e.lockValue(), e.id
+		s.ttl, s.lock, s.unique = roundUp(cmp.Or(m.UniqueFor, defaultUnique)), e.lockValue(), e.id
 	}
 	return s
 }
