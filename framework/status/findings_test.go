@@ -123,12 +123,7 @@ func TestFindingsOfTheDead(t *testing.T) {
 	sync(t, l, transition.Request{Session: "bb", Peer: "bob", Weight: 1, Tags: "gpu", State: machine.Live, Claim: []partition.ID{1}})
 	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0}}
 	told := func() bool {
-		for _, f := range read(t, client, "n").Findings {
-			if f.Kind == coverage.NoneEligible {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(read(t, client, "n").Findings, func(f Finding) bool { return f.Kind == coverage.NoneEligible })
 	}
 	step := transition.Timing{}.WithDefaults().ClockStep() / 2
 	for range 40 { // until the lease of bob is over, and ann has not said anything since

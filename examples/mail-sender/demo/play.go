@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,10 +169,7 @@ func (p *play) perform(ctx context.Context, cancel context.CancelCauseFunc) erro
 	if err != nil {
 		cancel(err)
 	}
-	if fed := <-feeding; err == nil {
-		err = fed
-	}
-	if err != nil {
+	if err := cmp.Or(err, <-feeding); err != nil {
 		return err
 	}
 	p.say("all %d mails are enqueued", p.cfg.Mails)
