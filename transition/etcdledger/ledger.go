@@ -292,14 +292,37 @@ func (l *Ledger) after(snap *snapshot, store *memledger.Store) (map[string]strin
 	if err != nil {
 		return nil, err
 	}
+	mendPart(snap, after)
 	if stood, err := strconv.ParseInt(snap.values[clockKey], 10, 64); err == nil && state.Clock >= stood && state.Clock-stood < state.Step/4 {
 		after[clockKey] = snap.values[clockKey]
 	}
 	return after, keep(snap, after)
 }
 
+// mendPart leaves to the next calls what more leases lack, or stand without a session, than
+// one transaction of etcd may mend: it allows 128 operations. The grace goes on until then.
+func mendPart(snap *snapshot, after map[string]string) {
+	const most = 64
+	n := 0
+	for key, value := range after {
+		if id, lease := strings.CutPrefix(key, leasesKeys); lease && snap.mods[key] == 0 && snap.mods[sessionsKeys+id] != 0 && value == snap.values[clockKey] {
+			if n++; n > most {
+				delete(after, key)
+			}
+		}
+	}
+	for key, value := range snap.values {
+		if id, lease := strings.CutPrefix(key, leasesKeys); lease && snap.mods[sessionsKeys+id] == 0 && after[key] == "" {
+			if n++; n > most {
+				after[key] = value
+			}
+		}
+	}
+}
+
 // keep leaves what means the same as it stands, letter by letter: another build may write it in
-// another way, and two that put it right in turn would change the lock word with each Sync.
+// another way, and two that put it right in turn would change the lock word with each Sync. Where
+// that changes anyhow only the sessions stay, which may be more than one transaction writes.
 func keep(snap *snapshot, after map[string]string) error {
 	var other []string // than it stands
 	for key, value := range after {
@@ -307,11 +330,14 @@ func keep(snap *snapshot, after map[string]string) error {
 			other = append(other, key)
 		}
 	}
-	if len(other) == 0 || slices.Contains(other, transitionKey) { // nothing, or the lock word changes anyhow
+	if slices.Contains(other, transitionKey) {
+		other = slices.DeleteFunc(other, func(key string) bool { return !strings.HasPrefix(key, sessionsKeys) })
+	}
+	if len(other) == 0 {
 		return nil
 	}
-	state, known, broken, err := decode(snap.values)
-	if err != nil || !known || broken {
+	state, _, _, err := decode(snap.values)
+	if err != nil {
 		return err
 	}
 	state, _ = memledger.Restore(state).State()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -205,6 +206,61 @@ func TestAnotherBuildsWordsStand(t *testing.T) {
 	if got, err := client.Get(t.Context(), prefix+"/words/meta"); err != nil || !strings.Contains(string(got.Kvs[0].Value), `"sessions":1`) {
 		t.Errorf("meta is %v, %v", got, err)
 	}
+}
+
+// etcd allows 128 operations in one transaction. What others' hands, or another build, did to
+// more sessions than that must not keep everybody from the name.
+func TestMoreSessionsThanATransactionWrites(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "many")
+	l, _ := s.ledger()
+	const sessions = 150
+	for i := range sessions {
+		s.sync(l, machine.Request{Session: partition.Session(fmt.Sprint("s", i))})
+	}
+	client := s.server.Client()
+	keys := func(below string) []*mvccpb.KeyValue {
+		t.Helper()
+		got, err := client.Get(t.Context(), prefix+"/many/"+below, clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Kvs
+	}
+
+	// Of another build, which says more: a change leaves its words too.
+	for _, kv := range keys("sessions/") {
+		if _, err := client.Put(t.Context(), string(kv.Key), strings.Replace(string(kv.Value), "{", `{"later":7,`, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newcomer, _ := s.ledger() // l knows better, and does not look
+	s.sync(newcomer, machine.Request{Session: "s0", Claim: []partition.ID{0}})
+	for _, kv := range keys("sessions/") {
+		if !strings.Contains(string(kv.Value), "later") {
+			t.Errorf("%s was put right", kv.Key)
+		}
+	}
+
+	// mended returns when each session has a lease, and each lease a session.
+	mended := func(what string) {
+		t.Helper()
+		for try := 0; len(keys("leases/")) != len(keys("sessions/")); try++ {
+			if try == 10 {
+				t.Fatalf("%s are deleted: after %d calls there are %d leases of %d sessions", what, try, len(keys("leases/")), len(keys("sessions/")))
+			}
+			newcomer, _ := s.ledger()
+			if a := s.sync(newcomer, machine.Request{Session: "s1", Claim: []partition.ID{0, 1}}); len(a.Mine) != 0 || a.Grace == 0 {
+				t.Errorf("%s are deleted: got %v with a grace of %v", what, a.Mine, a.Grace)
+			}
+		}
+	}
+	s.delAll("leases/")
+	mended("leases")
+	if n := len(keys("leases/")); n != sessions {
+		t.Errorf("%d sessions have a lease", n)
+	}
+	s.delAll("sessions/")
+	mended("sessions")
 }
 
 // A Sync that waited on its way does not put back the end of a lease that a later one has
