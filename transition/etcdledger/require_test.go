@@ -113,6 +113,12 @@ func TestRequirementsOutliveALoss(t *testing.T) {
 		}
 		s.sync(l, machine.Request{Session: "a"})
 		del(key)(s)
+		// Without a memory, or a configuration to make it anew by, nothing can be asked for.
+		for range 2 { // the first clears what is left
+			if err := etcdledger.Require(t.Context(), server.Client(), prefix, s.name, nil); !errors.Is(err, etcdledger.ErrNone) {
+				t.Errorf("%s is deleted: require says %v", key, err)
+			}
+		}
 		newcomer, _ := s.ledger() // others may not notice yet
 		if got := s.sync(newcomer, machine.Request{Session: "b"}); got.Grace == 0 || !got.Paused {
 			t.Errorf("%s is deleted, grace %v, paused %v", key, got.Grace, got.Paused)
