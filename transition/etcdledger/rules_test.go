@@ -442,6 +442,7 @@ func TestGraceAfterALoss(t *testing.T) {
 		"another cluster without them":                     {func(s *stage) { s.server.Replace(false) }, true, true},
 		"an older state of the same cluster":               {func(s *stage) { s.server.SetBack() }, true, false},
 		"an older state, and others have gone on to write": {func(s *stage) { s.server.SetBack(); s.others(100) }, true, false},
+		"an older state, and meta is as new again":         {setBackAndAsNew, true, false},
 		"meta is deleted":                                  {del("meta"), true, true},
 		"the clock is deleted":                             {del("clock"), true, true},
 		"a lease is deleted":                               {del("leases/a"), true, true},
@@ -541,6 +542,26 @@ func TestHintsAfterALoss(t *testing.T) {
 			}
 			wait("a roll")
 		})
+	}
+}
+
+// setBackAndAsNew sets etcd back, and has others go on until meta is of the same revision as before.
+func setBackAndAsNew(s *stage) {
+	s.Helper()
+	meta := func() *clientv3.GetResponse {
+		got, err := s.server.Client().Get(s.Context(), prefix+"/"+s.name+"/meta")
+		if err != nil || len(got.Kvs) != 1 {
+			s.Fatalf("meta: %v, %v", got, err)
+		}
+		return got
+	}
+	before := meta().Kvs[0].ModRevision
+	s.server.SetBack()
+	s.others(int(before - meta().Header.Revision - 1))
+	other, _ := s.ledger()
+	s.sync(other, machine.Request{Session: "c"})
+	if after := meta().Kvs[0].ModRevision; after != before {
+		s.Fatalf("meta is of revision %d, want %d", after, before)
 	}
 }
 

@@ -96,7 +96,8 @@ func (m *memory) read(s, floor *snapshot) {
 	}
 	if floor != nil {
 		same := floor.cluster == s.cluster
-		s.setBack = same && (s.revision < floor.revision || s.mods[metaKey] < floor.mods[metaKey])
+		s.setBack = same && (s.revision < floor.revision || s.mods[metaKey] < floor.mods[metaKey] ||
+			s.mods[metaKey] == floor.mods[metaKey] && s.values[metaKey] != floor.values[metaKey])
 		if s.setBack || !same {
 			close(m.replaced)
 			m.replaced = make(chan struct{})
