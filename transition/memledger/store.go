@@ -335,7 +335,7 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 		now.deadline = s.clock + millis(c.Timing.Lease)
 	}
 	// A late call of its earlier life takes nobody back; who is gone works under no roll.
-	if now.arrived = old.arrived; r.Barrier {
+	if r.Barrier {
 		now.arrived = max(old.arrived, r.Arrived)
 		s.farthest = max(s.farthest, r.Arrived)
 	}
