@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
@@ -216,6 +217,15 @@ var barrierClauses = []clause{
 		refused(tb.peer("d"), machine.Request{Barrier: true})
 		tb.pass(tb.timing.Lease + tb.slack())
 		tb.peer("e").at(0)
+	}},
+	{"the dead have no say about a barrier, however many they are", Abilities{}, func(tb *table) {
+		heir := tb.peer("heir")
+		for i := range 20 { // more than one call removes
+			tb.peer(fmt.Sprint("dead", i)).sync(machine.Request{Weight: 1})
+		}
+		tb.pass(tb.timing.Lease - tb.slack())
+		tb.h.Advance(3 * tb.slack())
+		heir.at(0)
 	}},
 }
 
