@@ -1,0 +1,120 @@
+package oteltrace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworktest"
+	"github.com/countoff/countoff/framework/oteltrace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func recorded() (*tracetest.SpanRecorder, oteltrace.Config) {
+	spans := tracetest.NewSpanRecorder()
+	return spans, oteltrace.Config{
+		Provider:   trace.NewTracerProvider(trace.WithSpanProcessor(spans)),
+		Propagator: propagation.TraceContext{},
+	}
+}
+
+// Each run of a task is a span, a child of what enqueued it.
+func TestRunsAreSpansOfWhoEnqueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans, cfg := recorded()
+		ctx, producer := cfg.Provider.Tracer("test").Start(t.Context(), "enqueue")
+		own := map[string]string{"tenant": "7"}
+		headers := oteltrace.Inject(ctx, own, cfg)
+		if headers["tenant"] != "7" || headers["traceparent"] == "" || len(own) != 1 {
+			t.Errorf("the headers are %v, of %v", headers, own)
+		}
+		f := frameworktest.New(t, frameworktest.Config{})
+		h := framework.HandlerFunc(func(ctx context.Context, task *framework.Task) error {
+			_, inner := cfg.Provider.Tracer("test").Start(ctx, "send")
+			inner.End()
+			if task.Attempt == 1 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		f.Start("ann", framework.Chain(h, oteltrace.Middleware("mails", cfg)))
+		f.Push(framework.Task{ID: "a", Type: "mail", Key: "k", Delivery: &framework.Delivery{Headers: headers}})
+		f.Wait(time.Minute)
+		producer.End()
+		var got []string
+		for _, s := range spans.Ended() {
+			if s.SpanContext().TraceID() != producer.SpanContext().TraceID() {
+				t.Errorf("%s is of another trace", s.Name())
+			}
+			if s.Name() != "process mails" {
+				continue
+			}
+			if s.Parent().SpanID() != producer.SpanContext().SpanID() {
+				t.Errorf("a run is no child of what enqueued its task")
+			}
+			of := attribute.NewSet(s.Attributes()...)
+			value := func(key attribute.Key) string { v, _ := of.Value(key); return v.String() }
+			got = append(got, fmt.Sprint(s.Status().Code, s.Status().Description, value("countoff.task.attempt"), value("messaging.message.id"),
+				value("messaging.destination.name"), value("countoff.task.type"), value("messaging.destination.partition.id") != ""))
+		}
+		want := []string{
+			fmt.Sprint(codes.Error, "not yet", "1", "a", "mails", "mail", true),
+			fmt.Sprint(codes.Unset, "", "2", "a", "mails", "mail", true),
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the runs are %v, want %v", got, want)
+		}
+	})
+}
+
+// What becomes of the run is in its status.
+func TestStatus(t *testing.T) {
+	for what, c := range map[string]struct {
+		ends func(context.Context, *framework.Task) error
+		want codes.Code
+	}{
+		"done":        {func(context.Context, *framework.Task) error { return nil }, codes.Unset},
+		"dead":        {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
+		"handed over": {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"panics":      {func(context.Context, *framework.Task) error { panic("no") }, codes.Error},
+	} {
+		t.Run(what, func(t *testing.T) {
+			spans, cfg := recorded()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			if what == "handed over" {
+				cancel(fmt.Errorf("stopping: %w", framework.ErrHandedOver))
+			}
+			defer cancel(nil)
+			h := framework.Chain(framework.HandlerFunc(c.ends), framework.Recover(), oteltrace.Middleware("n", cfg))
+			_ = h.Handle(ctx, &framework.Task{ID: "a", Delivery: &framework.Delivery{}})
+			ended := spans.Ended()
+			if len(ended) != 1 || ended[0].Status().Code != c.want || ended[0].Parent().IsValid() {
+				t.Errorf("%+v", ended)
+			}
+		})
+	}
+}
+
+// Without anything set up nothing travels and nothing is added.
+func TestWithoutAProvider(t *testing.T) {
+	if got := oteltrace.Inject(t.Context(), nil, oteltrace.Config{}); got != nil {
+		t.Errorf("headers %v", got)
+	}
+	ran := false
+	h := framework.Chain(framework.HandlerFunc(func(context.Context, *framework.Task) error { ran = true; return nil }), oteltrace.Middleware("n", oteltrace.Config{}))
+	if _, _, err := frameworktest.Handle(t, h, framework.Task{ID: "a"}); err != nil || !ran {
+		t.Error(ran, err)
+	}
+}
