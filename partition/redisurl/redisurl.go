@@ -127,6 +127,7 @@ func (t target) open(adjust func(pool)) (redis.UniversalClient, error) {
 		}
 		cluster := redis.NewClusterClient(opt)
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(moved{cluster}) })
+		cluster.AddHook(stepped{})
 		return cluster, nil
 	}
 	opt, err := redis.ParseURL(t.url)
