@@ -64,6 +64,7 @@ func TestBadInput(t *testing.T) {
 			[]string{"http :99999", "--wait -1s", "-1 partitions", "--weight 0"}},
 		{"mail-sender demo --peers 1 --mails 0 --pace -1s", 2, []string{"1 peers", "0 mails", "pace -1s"}},
 		{"mail-sender demo --listen nowhere --dashboard 6379", 2, []string{"listen nowhere: want [host]:port", "dashboard 6379: want [host]:port"}},
+		{"mail-sender demo --listen :99999 --dashboard :http1", 2, []string{"listen :99999: want [host]:port", "dashboard :http1: want [host]:port"}},
 		{"countoff stats x", 2, []string{`unknown command "stats"`, "status"}},
 		{"countoff status", 2, []string{"1 arg"}},
 		{"countoff status a/b --timeout 0s", 2, []string{`name "a/b"`, "--timeout 0s"}},

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/mail-sender/mailbox"
+	"github.com/countoff/countoff/examples/mail-sender/service"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
@@ -66,11 +66,7 @@ func (c Config) Validate() error {
 	if c.Redis != "" && c.Listen != "" {
 		errs = append(errs, errors.New("demo: only the embedded Redis listens where it is told to"))
 	}
-	for _, at := range []struct{ what, address string }{{"listen", c.Listen}, {"dashboard", c.Dashboard}} {
-		if _, _, err := net.SplitHostPort(at.address); at.address != "" && err != nil {
-			errs = append(errs, fmt.Errorf("demo: %s %s: want [host]:port: %w", at.what, at.address, err))
-		}
-	}
+	errs = append(errs, service.CheckAddress("demo: listen", c.Listen), service.CheckAddress("demo: dashboard", c.Dashboard))
 	return errors.Join(errs...)
 }
 

@@ -103,20 +103,20 @@ func (cfg Config) Validate() error {
 	if cfg.Partitions < 0 || cfg.Partitions > partition.MaxTotal {
 		errs = append(errs, fmt.Errorf("%d partitions: want 1 to %d", cfg.Partitions, partition.MaxTotal))
 	}
-	if cfg.HTTP != "" {
-		errs = append(errs, checkAddress(cfg.HTTP))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, CheckAddress("http", cfg.HTTP))...)
 }
 
-// checkAddress says what is wrong with an address to listen on.
-func checkAddress(address string) error {
+// CheckAddress says what is wrong with an address to listen on, which option gives; none is right.
+func CheckAddress(option, address string) error {
+	if address == "" {
+		return nil
+	}
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return fmt.Errorf("http %s: want [host]:port: %w", address, err)
+		return fmt.Errorf("%s %s: want [host]:port: %w", option, address, err)
 	}
 	return nil
 }
