@@ -85,6 +85,7 @@ func TestUsage(t *testing.T) {
 		{"extra"},
 		{"work", "--name", "{no}"},
 		{"work", "--every", "0s"},
+		{"--sites", "no-such-file"},
 		{"load"},
 		{"load", "no-such-file"},
 	} {

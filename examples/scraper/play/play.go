@@ -15,6 +15,7 @@ import (
 
 	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/examples/scraper/website"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
@@ -115,7 +116,7 @@ func (p *play) names() ([]string, error) {
 	if err == nil && len(names) < 4 {
 		err = fmt.Errorf("%s: %d sites: want at least 4, since some are removed", file, len(names))
 	}
-	return names, err
+	return names, exit.With(exit.Usage, err)
 }
 
 // plot is what happens.
