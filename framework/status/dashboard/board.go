@@ -174,8 +174,11 @@ func (b *Board) look(ctx context.Context, name string) (*view, error) {
 			return nil, err
 		}
 		v := last.next(name, s, history, err, time.Now())
-		if v.took = time.Since(began); err != nil {
-			v.took = 0 // to wait keeps nobody busy
+		switch v.took = time.Since(began); { // to wait keeps nobody busy
+		case err != nil:
+			v.took = 0
+		case s.Totals().Unknown || slices.ContainsFunc(s.Units, func(u status.Unit) bool { return u.Unknown }):
+			v.took = min(v.took, b.cfg.Every) // for a node of a cluster
 		}
 		return v, nil
 	})

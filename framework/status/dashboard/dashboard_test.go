@@ -502,6 +502,37 @@ func TestStoreThatAnswersAgain(t *testing.T) {
 	})
 }
 
+// The same of a node of a cluster: until it answers, the time that it may take goes by at each look.
+func TestNodeThatAnswersAgain(t *testing.T) {
+	t.Parallel()
+	for what, unread := range map[string]status.Status{
+		"partition": {Partitions: []status.Partition{{Unknown: true}}},
+		"list":      {Units: []status.Unit{{Unknown: true}}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var s store
+			cfg := s.config()
+			read, silent := cfg.Read, true
+			cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+				if silent {
+					time.Sleep(5 * time.Second) // of fake time
+					return unread, nil
+				}
+				return read(ctx, name)
+			}
+			b := newBoard(t, cfg)
+			if code, body := get(t, b, "/status.json?name=billing"); code != http.StatusOK || !strings.Contains(body, `"unknown":true`) {
+				t.Fatalf("%s: %d %s", what, code, body)
+			}
+			silent = false
+			time.Sleep(3 * time.Second)
+			if code, body := get(t, b, "/status.json?name=billing"); code != http.StatusOK || strings.Contains(body, `"unknown":true`) {
+				t.Errorf("%s: 3 s after it answers again it is not read: %d %s", what, code, body)
+			}
+		})
+	}
+}
+
 // Letters change with each look: those who show what was seen before leave them alone, since several do so at once.
 func TestLettersAreOfWhoLooks(t *testing.T) {
 	t.Parallel()
