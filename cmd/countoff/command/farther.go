@@ -34,3 +34,23 @@ func (f *farther) say(format string, args ...any) {
 	f.said = time.Now()
 	fmt.Fprintf(f.out, format+"\n", args...)
 }
+
+// meanwhile says now and then that something is still under way, until done is called. It is for a walk
+// through all keys of a store, of which nobody knows how far it is.
+func meanwhile(out io.Writer, what string) (done func()) {
+	began, stop, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(silent)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				fmt.Fprintf(out, "%s, for %v so far\n", what, time.Since(began).Round(time.Second))
+			}
+		}
+	}()
+	return func() { close(stop); <-ended }
+}

@@ -32,3 +32,17 @@ func TestResizeSaysHowFarItIs(t *testing.T) {
 		}
 	})
 }
+
+// A walk through a large store is heard of now and then, and no more once it has ended.
+func TestLongWalkSaysThatItGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		done := meanwhile(&out, "looking")
+		time.Sleep(2*silent + time.Second)
+		done()
+		time.Sleep(time.Minute)
+		if got, want := out.String(), "looking, for 5s so far\nlooking, for 10s so far\n"; got != want {
+			t.Errorf("it says\n%s", got)
+		}
+	})
+}

@@ -48,7 +48,9 @@ are listed where their tasks are: with "?" for their peers, unless --ledger says
 			if at.client == nil {
 				return exit.With(exit.Usage, errors.New("names are looked for where the tasks are: give --redis too"))
 			}
+			done := meanwhile(cmd.ErrOrStderr(), "looking through all keys of the store")
 			names, away := redisconfig.Names(ctx, at.client)
+			done()
 			if away != nil && len(names) == 0 {
 				return away
 			}

@@ -125,7 +125,9 @@ of the store.`,
 			}
 			queues, ofAsynq, _ := queuestat.Read(ctx, client, args[0]) // what cannot be read is no reason to keep the rest
 			cfg, unknown := redisconfig.Read(ctx, client, args[0])
+			done := meanwhile(cmd.ErrOrStderr(), "looking through all keys of the store for those of "+args[0])
 			n, err := redissource.Destroy(ctx, client, args[0])
+			done()
 			if err != nil {
 				return err
 			}
