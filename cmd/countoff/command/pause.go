@@ -129,7 +129,8 @@ func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, ou
 	}
 }
 
-// working says who still has partitions, "" if nobody who lives has.
+// working says who still has partitions, "" if nobody who lives has. In a grace some may
+// work whom the store has forgotten: they say so before its end, or their leases are over then.
 func working(c machine.Census) string {
 	c = c.Apart()
 	peers := make(map[partition.Session]string)
@@ -148,7 +149,10 @@ func working(c machine.Census) string {
 	for _, peer := range slices.Sorted(maps.Keys(has)) {
 		all = append(all, fmt.Sprintf("%s %d", partitionmap.Printable(peer), has[peer]))
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0 && c.Grace > 0:
+		return fmt.Sprintf("the store is new, restarted or forgot: who works has %v to say so again", c.Grace.Round(time.Millisecond))
+	case len(all) == 0:
 		return ""
 	}
 	return "partitions and ingress lists that are still worked on: " + strings.Join(all, ", ")

@@ -65,8 +65,19 @@ func TestPause(t *testing.T) {
 	if out := s.run("resume n"); out != "n is resumed\n" {
 		t.Errorf("%q", out)
 	}
+	ann.Claim, ann.Release = []partition.ID{0, 1, 3}, nil
+	if a, err = l.Sync(t.Context(), ann); err != nil || len(a.Mine) != 3 {
+		t.Fatal(a, err)
+	}
+	if err := s.client().Del(t.Context(), "{n}:sessions").Err(); err != nil {
+		t.Fatal(err)
+	}
 	if out := s.run("pause n --wait 0s"); out != "n is paused (countoff resume n goes on)\n" {
 		t.Errorf("%q", out)
+	}
+	// The store forgot ann, who works: nobody knows that she does, and nobody says that she does not.
+	if said := s.fails(exit.Failed, "pause n --wait 1ms"); !strings.Contains(said, "n is paused, but the store is new, restarted or forgot: who works has ") {
+		t.Errorf("in a grace it says %q", said)
 	}
 	if out := s.run("history n"); strings.Count(out, "the name was paused") != 2 || strings.Count(out, "the name was resumed") != 1 {
 		t.Errorf("history says:\n%s", out)
