@@ -161,6 +161,21 @@ func TestName(t *testing.T) {
 	}
 	join("aa", "peer-aa", "ours", 10*time.Second)
 	wants(t, examine(t, client, name), "name", doctor.Fine, "2 partitions, hash xxhash64; a dead peer's partitions are another's within 13.5s")
+	pauser, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []partition.Pause{{Since: time.Now(), Why: "the database moves"}, {}} {
+		if err := pauser.Pause(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if all := examine(t, client, name); p.Why != "" {
+			wants(t, all, "paused", doctor.Warning, "(the database moves)")
+			if f := of(all, "name")[0]; strings.Contains(f.What, "another's") { // nobody takes over meanwhile
+				t.Errorf("paused: %s", f.What)
+			}
+		}
+	}
 	join("bb", "peer-bb", "theirs", 5*time.Second)
 	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 4}); err == nil {
 		t.Fatal("accepted")

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
@@ -187,7 +188,7 @@ func summary(s status.Status) Finding {
 	default:
 		f.What += ", ingress lists " + strings.Join(units[:len(units)-1], ", ") + " and " + units[len(units)-1]
 	}
-	if s.TakeoverMS > 0 {
+	if s.TakeoverMS > 0 && s.Config.Paused == (partition.Pause{}) { // paused, they are nobody's
 		f.What += fmt.Sprintf("; a dead peer's partitions are another's within %v", time.Duration(s.TakeoverMS)*time.Millisecond)
 	}
 	return f

@@ -71,7 +71,7 @@ func (m *Map) rest(s status.Status) []string {
 		}
 		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s%s", t.Pending, t.InFlight, t.Delayed, dead, but))
 	}
-	if s.TakeoverMS > 0 {
+	if s.TakeoverMS > 0 && s.Config.Paused == (partition.Pause{}) { // nobody takes over from anybody while it is
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
 	}
 	if s.Barrier != nil {

@@ -126,6 +126,22 @@ func TestWhatIsNotKnownIsNotEmpty(t *testing.T) {
 	}
 }
 
+// Of a paused name nobody takes over anything.
+func TestNobodyTakesOverUnderAPausedName(t *testing.T) {
+	s := sample()
+	s.TakeoverMS = 5100
+	told := func() bool {
+		var m Map
+		return strings.Contains(strings.Join(m.Lines(s), "\n"), "a dead peer's partitions are another's within 5.1 s")
+	}
+	if !told() {
+		t.Error("it is not told by when a dead peer's partitions are another's")
+	}
+	if s.Config.Paused.Why = "the database moves"; told() {
+		t.Error("paused, it is told by when a dead peer's partitions are another's")
+	}
+}
+
 // A partition that cannot be read is in the list, whatever the others hold, and in no sum.
 func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
 	s := sample()
