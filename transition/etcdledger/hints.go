@@ -12,7 +12,7 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
-// Hints implements transition.Ledger. It watches the roll and the grants, and watches again
+// Hints implements transition.Ledger. It watches the roll, the configuration and the grants, and watches again
 // when a watch is lost, or etcd was replaced: etcd's client goes on where it was, at a
 // revision that one which was set back may not reach for days. It returns before ctx ends only if etcd refuses the watch, which no
 // retry would help.
@@ -47,6 +47,7 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // a member that is cut off says so
 	defer cancel()
 	replaced := l.memory.untilReplaced()
+	configs := l.client.Watch(ctx, l.prefix+configKey, clientv3.WithCreatedNotify()) // a pause, and what partitions ask for
 	rolls := l.client.Watch(ctx, l.prefix+rollKey, clientv3.WithCreatedNotify())
 	grants := l.client.Watch(ctx, l.prefix+transitionKey, clientv3.WithCreatedNotify())
 	mine := "" // what the grants said of session last
@@ -57,11 +58,7 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 		case <-replaced:
 			return heard, nil
 		case resp, open = <-rolls:
-			if len(resp.Events) > 0 || resp.Created {
-				// What happened before the watch is not heard of: its beginning is a hint.
-				heard = true
-				hint()
-			}
+		case resp, open = <-configs:
 		case resp, open = <-grants:
 			for _, e := range resp.Events {
 				if line := lineOf(string(e.Kv.Value), session); line != mine {
@@ -69,6 +66,12 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 					hint()
 				}
 			}
+			resp.Events = nil
+		}
+		if len(resp.Events) > 0 || resp.Created {
+			// What happened before the watch is not heard of: its beginning is a hint.
+			heard = true
+			hint()
 		}
 		if err := resp.Err(); err != nil || !open {
 			return heard, err
