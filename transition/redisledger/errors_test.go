@@ -35,7 +35,7 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// In a full store leases renew, partitions change hands and rolls are sealed.
+// In a full store leases renew, partitions change hands, rolls are sealed and a name is paused.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -68,6 +68,14 @@ func TestFullStore(t *testing.T) {
 	}
 	if err := l.Seal(t.Context(), machine.Roll{Membership: seen.Membership}); !errors.Is(err, transition.ErrStale) {
 		t.Errorf("a roll on top of the same one: %v", err)
+	}
+	for _, p := range []partition.Pause{rest, {}} { // in an emergency
+		if err := l.Pause(t.Context(), p); err != nil {
+			t.Error(err)
+		}
+		if got := mustSync(t, l, b); got.Paused != (p == rest) {
+			t.Errorf("after %+v was said, paused is %v", p, got.Paused)
+		}
 	}
 	_, err = redisledger.Init(t.Context(), client, redistest.Name(t), partition.Config{})
 	wantAdvice(t, err, "maxmemory")

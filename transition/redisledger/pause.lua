@@ -11,7 +11,7 @@ local total, stands = unpack(redis.call('HMGET', KEYS[1], 'total', 'paused'))
 local raw, kept = unpack(redis.call('HMGET', KEYS[2], 'raw', 'paused'))
 if not total then return {'none'} end
 local wanted = ARGV[7] ~= ''
-if (stands and true or false) == wanted and (not raw or (tonumber(kept or 0) > 0) == wanted) then return {'stands'} end
+if (stands and true or false) == wanted and (tonumber(kept or 0) > 0) == wanted then return {'stands'} end
 if not wanted then
 	redis.call('HDEL', KEYS[1], 'paused')
 elseif not stands then
