@@ -108,6 +108,39 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// What of a paused name is not given up is told once its owner should have ended.
+func TestFindingsOfAPause(t *testing.T) {
+	_, client, pass := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "")
+	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{1}}
+	sync(t, l, ann)
+	now, err := client.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Pause(t.Context(), partition.Pause{Since: now}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // its lease stands
+		if s := read(t, client, "n"); len(s.Findings) != 1 || s.Findings[0].Kind != coverage.Paused {
+			t.Fatalf("before ann should have ended: %v", s.Findings)
+		}
+		pass(time.Second)
+		sync(t, l, ann)
+	}
+	for range 20 {
+		pass(time.Second)
+		sync(t, l, ann)
+	}
+	found := read(t, client, "n").Findings
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == coverage.Overdue && f.ForMS == 40_000 }) {
+		t.Errorf("40 s later: %v", found)
+	}
+}
+
 // A partition that only the dead were eligible for is told once it has been nobody's for the
 // takeover bound, and then by everybody who asks: not in the moment before somebody
 // removes the dead, and then no more for a while.
