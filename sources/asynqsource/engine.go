@@ -345,7 +345,7 @@ func (e *Engine) settle(queue string, n *native) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.runs[runKey{queue, n.id()}]
-	if r == nil || r.settled {
+	if r == nil || r.settled || !n.follows(r.raw) {
 		return
 	}
 	if r.started && r.ended.IsZero() {
@@ -439,6 +439,8 @@ func (r *run) unsaid(err error) error {
 		return &sources.DeadError{Err: err}
 	}
 	delay := r.stream.source.engine.retryDelay(m.retried, err, asynq.NewTask(m.typ, m.payload))
+	said := []byte(failed(r.raw, m.retried+1, err.Error(), time.Now()))
+	r.stream.said(int64(r.task.Receipt), r.task.Attempt, &native{kind: kindRetry, args: []any{r.task.ID, said}})
 	return &sources.RetryError{After: max(0, delay), Err: err, Counted: true}
 }
 

@@ -260,7 +260,7 @@ func TestOneThatDidNotRunSaysNothing(t *testing.T) {
 	for _, k := range []kind{kindRetry, kindArchive} {
 		e := &Engine{runs: make(map[runKey]*run)}
 		says := func(id, reason string) *native {
-			n := &native{kind: k, args: []any{id, appendText(nil, fieldError, reason)}}
+			n := &native{kind: k, args: []any{id, appendText(nil, fieldError, reason), int64(0), 0, false}}
 			e.settle("q", n)
 			return n
 		}
@@ -275,6 +275,33 @@ func TestOneThatDidNotRunSaysNothing(t *testing.T) {
 		says("1", "once more")
 		if !r.settled || r.native != n {
 			t.Errorf("another error, and it is not the first kind %d", k)
+		}
+	}
+}
+
+// Of a run whose handler has ended its goroutine asynq speaks when its time is over. That is no word on the one after it.
+func TestAWordThatComesLateIsOfAnotherRun(t *testing.T) {
+	message := func(retried int) []byte { return []byte(failed("", retried, "deadline exceeded", time.Now())) }
+	for _, c := range []struct {
+		name    string
+		k       kind
+		failure bool
+		retried int // of the message
+		want    bool
+	}{
+		{"its own", kindRetry, true, 2, true},
+		{"its own, and no failure", kindRetry, false, 1, true},
+		{"its last", kindArchive, true, 1, true},
+		{"of the run before", kindRetry, true, 1, false},
+		{"of the run before, and no failure", kindRetry, false, 0, false},
+		{"the last of the run before", kindArchive, true, 0, false},
+		{"given back", kindRequeue, true, 1, true},
+	} {
+		r := &run{key: runKey{"q", "1"}, raw: string(message(1)), started: true, ended: time.Now(), verdict: make(chan struct{})}
+		e := &Engine{runs: map[runKey]*run{r.key: r}}
+		e.settle("q", &native{kind: c.k, args: []any{"1", message(c.retried), int64(0), 0, c.failure}})
+		if r.settled != c.want {
+			t.Errorf("%s: it is taken for a word on this run: %v", c.name, r.settled)
 		}
 	}
 }

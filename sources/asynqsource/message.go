@@ -145,6 +145,17 @@ func headersOf(raw string) (headers []byte) {
 	return headers
 }
 
+// retriedOf is how often the task of raw was tried again.
+func retriedOf(raw string) (times int) {
+	_ = wire.Fields(raw, func(field int, n uint64, _ string) error { // what cannot be read was not
+		if field == fieldRetried {
+			times = int(int32(n))
+		}
+		return nil
+	})
+	return times
+}
+
 // failed is raw after one more run that failed: retried as often as given, with its
 // error and when that was.
 func failed(raw string, retried int, reason string, at time.Time) string {

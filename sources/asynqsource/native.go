@@ -16,7 +16,7 @@ import (
 // say of a task. The fence is put around it when it is sent.
 type native struct {
 	kind   kind
-	script *script
+	script *script // nil: asynq said nothing, and this is the message that it would have written
 	keys   []string
 	args   []any
 	// What it is said of, and what was said of the run before, where that is not recorded yet.
@@ -36,6 +36,19 @@ func (n *native) message() string {
 		}
 	}
 	return ""
+}
+
+// follows reports whether n may be said of a run that had the message raw. Of one whose handler has ended its
+// goroutine asynq speaks when the time of the task is over: by then its retry may be under way, which has counted once more.
+func (n *native) follows(raw string) bool {
+	if !n.is(kindRetry) && !n.is(kindArchive) {
+		return true
+	}
+	count := retriedOf(raw)
+	if n.is(kindRetry) && n.failure() {
+		count++
+	}
+	return retriedOf(n.message()) == count
 }
 
 // reason is the error in the task's message.

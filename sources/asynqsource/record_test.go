@@ -16,8 +16,9 @@ import (
 func TestInWhoseWords(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	word := func(k kind, failed bool) *native {
-		return &native{kind: k, args: []any{"id", []byte("asynq's"), int64(0), 0, failed}, attempt: 2}
+		return &native{kind: k, script: new(script), args: []any{"id", []byte("asynq's"), int64(0), 0, failed}, attempt: 2}
 	}
+	unsaid := &native{kind: kindRetry, args: []any{"id", []byte("asynq's")}, attempt: 2}
 	names := map[string]string{
 		"": "-", "raw": "as it was", "asynq's": "asynq's", completed("raw", now): "completed",
 		failed("raw", 2, "why", now): "failed", archived("raw", "why", now): "archived",
@@ -42,7 +43,8 @@ func TestInWhoseWords(t *testing.T) {
 		{"retried, asynq gives it back", item{native: word(kindRequeue, true)}, sources.Retry, "false as it was true 0  as it was"},
 		{"retried, asynq was done", item{native: word(kindDone, true)}, sources.Retry, "false failed false 0  failed"},
 		{"gives way", item{}, sources.Requeue, "false failed false 0  as it was"},
-		{"gives way, asynq retries it", item{native: word(kindRetry, true)}, sources.Requeue, "true failed false 0  as it was, said"},
+		{"gives way, asynq retries it", item{native: word(kindRetry, true)}, sources.Requeue, "true asynq's false 0  as it was, said"},
+		{"gives way, asynq would have retried it", item{native: unsaid}, sources.Requeue, "false asynq's false 0  as it was, said"},
 		{"gives way, asynq gives it back", item{native: word(kindRequeue, true)}, sources.Requeue, "false as it was true 0  as it was, said"},
 		{"dead", item{}, sources.Dead, "false archived false 0  as it was"},
 		{"dead, asynq says so", item{native: word(kindArchive, true)}, sources.Dead, "true archived false 0  as it was, said"},

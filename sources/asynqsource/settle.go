@@ -34,10 +34,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		c := again(it, said, d, now)
-		if said.is(kindRetry) { // its message, not its script: the task keeps its place
-			c.message, c.quiet = said.message(), !said.failure()
-		}
+		c := again(it, said, d, now) // not its script: the task keeps its place
 		before := s.Log.Seq()
 		seq := s.note(pos, progress.Retry, d.Attempt, c)
 		if s.Log.Seq() != before {
@@ -46,7 +43,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		return seq, nil
 	case sources.Requeue:
 		c := again(it, said, d, now)
-		if said.is(kindRetry) {
+		if said.is(kindRetry) && said.script != nil {
 			c.native = said
 		}
 		return s.note(pos, progress.Requeue, d.Attempt, c), nil
@@ -83,7 +80,10 @@ func (s *stream) done(it *item, said *native, now time.Time) content {
 // again is what there is to say of a task that is to run again.
 func again(it *item, said *native, d *sources.Settlement, now time.Time) content {
 	c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
-	if said.is(kindRequeue) { // given back: no failure
+	switch {
+	case said.is(kindRetry):
+		c.message, c.quiet = said.message(), !said.failure()
+	case said.is(kindRequeue): // given back: no failure
 		c.message, c.quiet = it.message(d.Attempt), true
 	}
 	return c

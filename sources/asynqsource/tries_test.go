@@ -199,3 +199,25 @@ func TestRetriesThatAreNotRecordedYetCount(t *testing.T) {
 		})
 	}
 }
+
+// So does a run of which asynq says nothing, as one that has ended its goroutine.
+func TestRunsOfWhichNothingIsSaidCount(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.MaxRetry(2), asynq.TaskID("0"))
+	src, _, _ := s.peer(t, Config{})
+	if _, err := src.Handler(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), silent(asynq.Config{})); err != nil {
+		t.Fatal(err)
+	}
+	st := s.open(t, src, 0, 1)
+	task := st.all(t, 1)[0]
+	for attempt, want := range []sources.Outcome{sources.Retry, sources.Retry, sources.Dead} {
+		one := *task.Copy()
+		one.Attempt = attempt + 1
+		raw, _ := st.raw(int64(task.Receipt))
+		r := &run{ctx: t.Context(), task: &one, stream: st, raw: raw, err: errPanic}
+		if got, _ := sources.Asked(r.outcome()); got != want {
+			t.Errorf("the verdict on run %d is %v, want %v", attempt+1, got, want)
+		}
+	}
+}
