@@ -70,6 +70,23 @@ type content struct {
 	lock    string
 }
 
+// mostWords is how many words on failed runs of a task are kept until they are recorded: while the store does not answer
+// it may fail thousands of times, and each word has its payload. The framework records the last one, and one before at most.
+const mostWords = 8
+
+// say takes in what asynq said of the last run.
+func (it *item) say(n *native) {
+	n.former, it.native = it.native, n
+	for kept := 0; n != nil; n = n.former {
+		if n.is(kindRetry) {
+			kept++
+		}
+		if kept == mostWords {
+			n.former = nil
+		}
+	}
+}
+
 // said is what asynq said of a run; nil: nothing.
 func (it *item) said(attempt int) *native {
 	for n := it.native; n != nil; n = n.former {
@@ -256,8 +273,8 @@ func (s *stream) said(pos int64, attempt int, n *native) {
 	defer s.Mu.Unlock()
 	if it := s.items[pos]; it != nil {
 		n.restore(it.raw)
-		n.attempt, n.former = attempt, it.native
-		it.native = n
+		n.attempt = attempt
+		it.say(n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -219,5 +220,22 @@ func TestRunsOfWhichNothingIsSaidCount(t *testing.T) {
 		if got, _ := sources.Asked(r.outcome()); got != want {
 			t.Errorf("the verdict on run %d is %v, want %v", attempt+1, got, want)
 		}
+	}
+}
+
+// While the store does not answer a task may fail any number of times: what is kept of that is bounded, and the last word stays.
+func TestWordsThatNobodyRecordsAreFew(t *testing.T) {
+	it, last := &item{raw: "raw"}, ""
+	for attempt := range 20 * mostWords {
+		last = fmt.Sprint(attempt)
+		it.say(&native{kind: kindRetry, attempt: 2 * attempt, args: []any{"id", []byte(last)}})
+		it.say(&native{kind: kindRequeue, attempt: 2*attempt + 1})
+	}
+	kept := 0
+	for n := it.native; n != nil; n = n.former {
+		kept++
+	}
+	if got := it.message(math.MaxInt); kept > 2*mostWords || got != last {
+		t.Errorf("%d words are kept, and the message is %q, want %q", kept, got, last)
 	}
 }
