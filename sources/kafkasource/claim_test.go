@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,7 +60,8 @@ func TestLettersAreTakenByOneAtATime(t *testing.T) {
 	}
 }
 
-// A walk that was killed leaves a claim, which nobody changes any more: who waits for it takes it over.
+// A walk that was killed leaves a claim, which nobody changes any more: who waits for it, for as long as one that
+// lives would need to change it, takes it over. What it claims itself it gives up in the end, so that the next one does not wait.
 func TestAClaimThatStandsStill(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
@@ -67,8 +69,18 @@ func TestAClaimThatStandsStill(t *testing.T) {
 	killed, ctx := s.walker(cfg, func(*kgo.Record) {}), s.soon()
 	s.claimed(killed.group, cfg, "of one that was killed")
 	n := 0
-	if err := s.walker(cfg, func(*kgo.Record) { n++ }).walk(ctx, "test"); n != 3 || err != nil {
+	w := s.walker(cfg, func(*kgo.Record) { n++ })
+	var paused []time.Duration
+	w.claim.pause = func(_ context.Context, d time.Duration) error { paused = append(paused, d); return nil }
+	if err := w.walk(ctx, "test"); n != 3 || err != nil {
 		t.Errorf("took %d letters, %v, want all 3", n, err)
+	}
+	if want := append(slices.Repeat([]time.Duration{w.claim.every}, claimTurns), w.claim.every/claimTurns); !slices.Equal(paused, want) {
+		t.Errorf("it waited for %v, want %v", paused, want)
+	}
+	all, err := s.admin.FetchOffsetsForTopics(ctx, w.group, s.topic+".dead")
+	if at, _ := all.Lookup(s.topic+".dead", 0); err != nil || at.At != 3 || at.Metadata != "" {
+		t.Errorf("in the place of the claim there is %+v, %v", at, err)
 	}
 }
 
