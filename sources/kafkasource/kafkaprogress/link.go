@@ -129,7 +129,6 @@ func (s *Store) begin(ctx context.Context, id string) (producer, error) {
 	err = patiently(ctx, func() error {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = &id, int32(transactionTimeout/time.Millisecond)
-		req.ProducerID, req.ProducerEpoch = -1, -1
 		reply, err := req.RequestWith(ctx, client)
 		if err != nil {
 			return err
@@ -251,7 +250,7 @@ func (s *Store) transact(ctx context.Context, o *owner, at int64, metadata strin
 	}
 	err = patiently(ctx, func() error {
 		req := kmsg.NewPtrTxnOffsetCommitRequest()
-		req.TransactionalID, req.Group, req.Generation = id, s.cfg.Group, -1
+		req.TransactionalID, req.Group = id, s.cfg.Group
 		req.ProducerID, req.ProducerEpoch = o.producer.id, o.producer.epoch
 		req.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: s.cfg.Topic, Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{{
 			Partition: int32(o.grant.ID), Offset: at, LeaderEpoch: -1, Metadata: &metadata,

@@ -363,5 +363,7 @@ func TestLooksAreStableAndOffsetsAreKept(t *testing.T) {
 		st.owners[1].unsure = true
 		s.idles(st, 1)
 		says("an owner that begins anew", "look", "fence", "stable look", "stable look")
+		s.idles(st, 1)
+		says("an owner that has begun anew", "stable look")
 	})
 }

@@ -162,6 +162,58 @@ func TestNoPlaceForTransactions(t *testing.T) {
 	})
 }
 
+// What the user may not do is told at the start.
+func TestWhatTheUserMayNotDo(t *testing.T) {
+	for _, c := range []struct {
+		key     kmsg.Key
+		refused *kerr.Error
+		refuse  func(reply kmsg.Response, code int16)
+	}{
+		{kmsg.InitProducerID, kerr.TransactionalIDAuthorizationFailed, func(r kmsg.Response, code int16) { r.(*kmsg.InitProducerIDResponse).ErrorCode = code }},
+		{kmsg.OffsetFetch, kerr.GroupAuthorizationFailed, func(r kmsg.Response, code int16) {
+			r.(*kmsg.OffsetFetchResponse).ErrorCode = code // before version 8
+			r.(*kmsg.OffsetFetchResponse).Groups = []kmsg.OffsetFetchResponseGroup{{ErrorCode: code}}
+		}},
+	} {
+		t.Run(c.key.Name(), func(t *testing.T) {
+			on(t, func(s *stage) {
+				if s.broker.Cluster == nil {
+					s.Skip("a broker refuses nothing on command")
+				}
+				s.broker.Cluster.ControlKey(int16(c.key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					s.broker.Cluster.KeepControl()
+					reply := r.ResponseKind()
+					c.refuse(reply, c.refused.Code)
+					if f, ok := reply.(*kmsg.OffsetFetchResponse); ok {
+						f.Groups[0].Group = s.name
+					}
+					return reply, nil, true
+				})
+				if err := s.store().Ready(s.ctx); !errors.Is(err, c.refused) || !strings.Contains(err.Error(), "the user needs") {
+					s.Errorf("the start says %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A broker that is still ending a transaction is asked again.
+func TestABrokerThatIsNotDoneYet(t *testing.T) {
+	on(t, func(s *stage) {
+		if s.broker.Cluster == nil {
+			s.Skip("a broker refuses nothing on command")
+		}
+		s.broker.Cluster.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) { // once
+			reply := r.ResponseKind().(*kmsg.InitProducerIDResponse)
+			reply.ErrorCode = kerr.ConcurrentTransactions.Code
+			return reply, nil, true
+		})
+		st := s.store()
+		s.open(st, 1)
+		s.admits(st, 1, 3)
+	})
+}
+
 // An owner that was followed by another, and does not know, moves nothing; and it does not
 // disturb the one who followed.
 func TestStaleOwner(t *testing.T) {
@@ -401,6 +453,18 @@ func TestPlainCommit(t *testing.T) {
 		if f := s.open(st, 2); f.Base != 20 {
 			t.Errorf("found %+v, want base 20", f)
 		}
+		s.admits(st, 2, 30)
+		if err := st.Close(s.ctx, partition.Grant{ID: 1, Epoch: 2}, partition.Token{Epoch: 2, Session: "session2"}); err != nil {
+			t.Fatal(err)
+		}
+		plain(0) // is where somebody has set it, and not nowhere
+		if begun, err := st.Begun(s.ctx, 1); !begun || err != nil {
+			t.Errorf("begun: %v, %v", begun, err)
+		}
+		g, tok = owns(3)
+		if f, err := st.Open(s.ctx, g, tok, 50); err != nil || f.Base != 0 {
+			t.Errorf("found %+v, %v, want base 0", f, err)
+		}
 	})
 }
 
@@ -461,8 +525,16 @@ func TestMetadataTooLarge(t *testing.T) {
 		if f.Base != 0 || len(f.Done) == 0 || len(f.Done) == len(done) || !slices.Equal(f.Done, done[:len(f.Done)]) {
 			t.Errorf("found %d of %d that were done: %v", len(f.Done), len(done), f.Done)
 		}
-		if s.broker.Cluster != nil {
-			return // it takes what it is given
+		if s.broker.Cluster != nil { // it takes what it is given
+			s.broker.Cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				req, reply := r.(*kmsg.TxnOffsetCommitRequest), r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+				of := req.Topics[0]
+				reply.Topics = []kmsg.TxnOffsetCommitResponseTopic{{Topic: of.Topic, TopicID: of.TopicID, Partitions: []kmsg.TxnOffsetCommitResponseTopicPartition{{
+					Partition: of.Partitions[0].Partition, ErrorCode: kerr.OffsetMetadataTooLarge.Code,
+				}}}}
+				return reply, nil, len(*of.Partitions[0].Metadata) > 4096
+			})
 		}
 		st = s.store(func(c *Config) { c.Metadata = 1 << 20 })
 		s.open(st, 3)
