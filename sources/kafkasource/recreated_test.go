@@ -219,29 +219,41 @@ func TestALateWordInKafkaIsNoBeginningInRedis(t *testing.T) {
 }
 
 // A topic that is made anew under an owner is noticed wherever the progress is: the brokers forget the
-// offsets with the topic, but the owner says again what it knows, and of which topic.
+// offsets with the topic, and an owner that is lost says nothing more, but a peer knows which topic it has worked.
 func TestATopicMadeAnewUnderAnOwner(t *testing.T) {
 	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		s.push(0, "t", 6)
 		soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
 		options := append(s.broker.Options(), soon)
-		src := s.source(Config{Options: options})
+		src := s.source(Config{Options: options, OutOfRange: Latest})
 		st := s.open(src, 0)
 		s.settle(st, sources.Done, s.take(st, 6)...)
 		recreate(9)(s)
-		var offsets kadm.TopicsSet
-		offsets.Add(s.topic, 0)
-		_, _ = s.admin.DeleteOffsets(s.soon(), s.name, offsets) // as Kafka has done
 		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
 			s.Fatalf("fetch of the topic that is gone: %v, want ErrForgot", err)
 		}
-		s.close(st)
-		if _, err := s.try(src, 0); asRange(err) == nil || !asRange(err).Recreated {
-			s.Errorf("opened with %v, want that the topic is another one", err)
+		over, cancel := context.WithCancel(s.soon())
+		cancel()
+		_ = st.Close(over) // as who is lost does
+		var offsets kadm.TopicsSet
+		offsets.Add(s.topic, 0)
+		_, _ = s.admin.DeleteOffsets(s.soon(), s.name, offsets) // as Kafka does
+		src.cfg.OutOfRange = Fail
+		for range 2 {
+			if _, err := s.try(src, 0); asRange(err) == nil || !asRange(err).Recreated {
+				s.Errorf("opened with %v, want that the topic is another one", err)
+			}
 		}
-		src = s.source(Config{Options: options, OutOfRange: Earliest})
-		s.want("the next owner", s.take(s.open(src, 0), 1)[0], "again0")
+		src.cfg.OutOfRange = Latest
+		for range 2 { // where the policy says, and not again when that is known
+			st = s.open(src, 0)
+			s.push(0, "new", 1)
+			s.want("the next owner", s.take(st, 1)[0], "new0")
+			s.close(st)
+		}
+		src = s.source(Config{Options: options})
+		s.want("another peer", s.take(s.open(src, 0), 1)[0], "new0")
 	})
 }
 

@@ -60,8 +60,9 @@ type Source struct {
 	grave  grave
 
 	mu    sync.Mutex
-	total int // partitions as last seen; 0: not asked yet
-	first int // ... as first seen
+	total int    // partitions as last seen; 0: not asked yet
+	first int    // ... as first seen
+	life  string // of the topic, when a partition was first opened; empty: not known
 }
 
 // New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
@@ -273,10 +274,21 @@ func (s *Source) mark(ctx context.Context, life string) error {
 	return s.mirror.write(ctx, at)
 }
 
+// began returns the life of the topic in which a partition was first opened here, which is life if none was.
+func (s *Source) began(life string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life = cmp.Or(s.life, life)
+	return s.life
+}
+
 // place makes the base one that the topic has.
 func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) error {
 	life := cmp.Or(log.life, f.Life) // who knows of no ids does not say that it is another one
 	other := f.Life != "" && f.Life != life
+	if began := s.began(life); f.Life == "" && !s.grown(g.ID) {
+		other = life != "" && began != life // brokers forget with a topic what they keep of it
+	}
 	base := f.Base
 	if other || base < log.start || base > log.end {
 		lost := &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: base, Start: log.start, End: log.end, Recreated: other, Policy: s.cfg.OutOfRange}
