@@ -287,6 +287,31 @@ func TestADeadTopicThatKeepsNotAll(t *testing.T) {
 	}
 }
 
+// A dead topic has as many replicas in sync as its topic, and whoever comes after another peer that has made it takes it as it is.
+func TestADeadTopicIsMadeOnce(t *testing.T) {
+	s := newStage(t, 1)
+	two := "2"
+	done, err := s.admin.AlterTopicConfigs(s.soon(), []kadm.AlterConfig{{Name: "min.insync.replicas", Value: &two}}, s.topic)
+	if err == nil {
+		_, err = done.On(s.topic, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := s.source(Config{})
+	for range 2 {
+		if err := src.grave.create(s.soon()); err != nil {
+			t.Error(err)
+		}
+	}
+	s.until("its limits are those of the topic", func() bool {
+		configs, err := s.admin.DescribeTopicConfigs(s.soon(), s.topic+".dead")
+		return err == nil && len(configs) == 1 && slices.ContainsFunc(configs[0].Configs, func(c kadm.Config) bool {
+			return c.Key == "min.insync.replicas" && c.MaybeValue() == two
+		})
+	})
+}
+
 // A broker may bound how long records are kept, and say so by refusing: then the dead topic is made as it allows,
 // and the letter is written.
 func TestADeadTopicThatMayNotKeepForEver(t *testing.T) {
