@@ -217,9 +217,10 @@ func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
 		}
 		t = newTable(begin)
 	} else if t.epoch > 0 && o.producer.epoch == 0 {
-		// Nobody has initialized our id before us, so it was not by that one that this was committed.
-		s.warn("%s/%v: what the group %s knows of it was said under another name: what that one has done counts as done, and while both work they take "+
-			"the partition from each other: give each name a Group of its own", s.cfg.Topic, o.grant.ID, s.cfg.Group)
+		// Nobody has initialized our id before us, as far as the brokers remember: they forget one that is not used.
+		s.warn("%s/%v: what the group %s knows of it was said under another name, or longer ago than transactional.id.expiration.ms (7 days): "+
+			"what another name has done counts as done, and while both work they take the partition from each other: give each a Group of its own",
+			s.cfg.Topic, o.grant.ID, s.cfg.Group)
 	}
 	again := t.token == o.token
 	t.install(o.token)

@@ -490,7 +490,7 @@ func TestAGroupOfAnotherName(t *testing.T) {
 		}{{s.name, false}, {s.name + "-other", true}, {s.name, false}} {
 			told = nil
 			s.open(of(c.name), partition.Epoch(2+i))
-			if is := len(told) == 1 && strings.Contains(told[0].Error(), "another name"); is != c.told {
+			if is := len(told) == 1 && strings.Contains(told[0].Error(), "another name, or longer ago than transactional.id.expiration.ms"); is != c.told {
 				t.Errorf("%s is told %v", c.name, told)
 			}
 		}
