@@ -27,6 +27,7 @@ type standing struct {
 	Name       string   `json:"name"`
 	Partitions int      `json:"partitions"`
 	Peers      *int     `json:"peers"` // that live; null: nothing is known of peers in this store
+	Paused     bool     `json:"paused,omitempty"`
 	Ingress    []string `json:"ingress"`
 	Trouble    string   `json:"trouble,omitempty"` // why no more is known
 }
@@ -92,6 +93,9 @@ func (s standing) row(table io.Writer) {
 	if s.Peers != nil {
 		peers = fmt.Sprint(*s.Peers)
 	}
+	if s.Paused {
+		peers += " (paused)"
+	}
 	if s.Trouble != "" {
 		beside = oneLine(s.Trouble)
 	}
@@ -105,7 +109,7 @@ func (at *stand) stands(ctx context.Context, name string, within time.Duration) 
 	defer cancel()
 	s := standing{Name: name, Ingress: []string{}}
 	census, cfg, err := at.peers(ctx, name)
-	s.Partitions, s.Ingress = cfg.Total, append(s.Ingress, cfg.Units...)
+	s.Partitions, s.Paused, s.Ingress = cfg.Total, cfg.Paused != partition.Pause{}, append(s.Ingress, cfg.Units...)
 	var coded *exit.Error
 	switch {
 	case err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") && !redisconfig.Forbidden(err) &&
@@ -120,7 +124,7 @@ func (at *stand) stands(ctx context.Context, name string, within time.Duration) 
 				live++
 			}
 		}
-		s.Peers = &live
+		s.Peers, s.Paused = &live, census.Config.Paused != partition.Pause{}
 	}
 	return s, nil
 }

@@ -41,6 +41,12 @@ func TestPause(t *testing.T) {
 	if out := s.run("status n"); !strings.Contains(out, "WRONG  paused: nobody works, since ") || !strings.Contains(out, " (the database moves): countoff resume goes on") {
 		t.Errorf("status says:\n%s", out)
 	}
+	if out := s.run("names"); !strings.Contains(out, "n     4           1 (paused)") {
+		t.Errorf("names says:\n%s", out)
+	}
+	if out := s.run("plan n --peers 2"); !strings.Contains(out, "n is paused") {
+		t.Errorf("plan says:\n%s", out)
+	}
 	// Asked again it waits for who still works, and says who that is when it is interrupted.
 	ctx, cancel := context.WithCancel(t.Context())
 	var out output

@@ -67,6 +67,9 @@ that count off in another way (--indexer interval) would do, it cannot tell.`,
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
+			if census.Config.Paused != (partition.Pause{}) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s is paused: nobody has anything now; what the peers have after countoff resume %[1]s moves\n", args[0])
+			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(p)
 			}
