@@ -218,6 +218,25 @@ func TestALateWordInKafkaIsNoBeginningInRedis(t *testing.T) {
 	s.want("the first task", s.take(s.open(s.source(Config{}), 0), 1)[0], "again0")
 }
 
+// Who never worked the topic that is gone knows of it by the last word of its owner, if that comes so late.
+func TestATopicMadeAnewIsKnownByWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 6)
+		soon := kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })
+		st := s.open(s.source(Config{Options: append(s.broker.Options(), soon)}), 0)
+		s.settle(st, sources.Done, s.take(st, 6)...)
+		recreate(9)(s)
+		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+			s.Fatalf("fetch of the topic that is gone: %v, want ErrForgot", err)
+		}
+		s.close(st) // its last word, which stands with the new one
+		if _, err := s.try(s.source(Config{OutOfRange: Fail}), 0); asRange(err) == nil || !asRange(err).Recreated {
+			s.Errorf("opened with %v, want that the topic is another one", err)
+		}
+	})
+}
+
 // A topic that is made anew under an owner is noticed wherever the progress is: the brokers forget the
 // offsets with the topic, and an owner that is lost says nothing more, but a peer knows which topic it has worked.
 func TestATopicMadeAnewUnderAnOwner(t *testing.T) {
