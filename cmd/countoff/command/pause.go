@@ -109,12 +109,12 @@ func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, ou
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	farther := farther{out: out, said: time.Now()}
-	for {
+	for works := "it cannot be told who still works"; ; {
 		census, err := ledger.Census(ctx)
 		if err != nil {
-			return fmt.Errorf("it cannot be told who still works: %w", err)
+			return fmt.Errorf("%s: %w", works, err)
 		}
-		works := working(coverage.Heard(census))
+		works = working(coverage.Heard(census))
 		if works == "" {
 			return nil
 		}
