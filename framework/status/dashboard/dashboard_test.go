@@ -223,6 +223,22 @@ func TestPageWithTextOfOthers(t *testing.T) {
 	}
 }
 
+// Of a paused name nobody takes over anything.
+func TestPageOfAPausedName(t *testing.T) {
+	t.Parallel()
+	var s store
+	cfg := s.config()
+	read := cfg.Read
+	cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+		found, err := read(ctx, name)
+		found.Config.Paused = partition.Pause{Since: time.Unix(1_790_000_000, 0)}
+		return found, err
+	}
+	if code, page := get(t, newBoard(t, cfg), "/?name=billing"); code != http.StatusOK || strings.Contains(page, "takeover within") {
+		t.Errorf("%d\n%s", code, page)
+	}
+}
+
 // However many look, the store is asked once each second, and not at all when they have gone.
 func TestLooksAreShared(t *testing.T) {
 	t.Parallel()
