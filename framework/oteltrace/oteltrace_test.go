@@ -88,15 +88,19 @@ func TestStatus(t *testing.T) {
 		"done":        {func(context.Context, *framework.Task) error { return nil }, codes.Unset},
 		"dead":        {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
 		"handed over": {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"lost":        {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"timed out":   {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Error},
 		"panics":      {func(context.Context, *framework.Task) error { panic("no") }, codes.Error},
 	} {
 		t.Run(what, func(t *testing.T) {
 			spans, cfg := recorded()
 			ctx, cancel := context.WithCancelCause(t.Context())
-			if what == "handed over" {
-				cancel(fmt.Errorf("stopping: %w", framework.ErrHandedOver))
-			}
 			defer cancel(nil)
+			if cause := map[string]error{
+				"handed over": framework.ErrLeaving, "lost": framework.ErrLost, "timed out": framework.ErrTimeout,
+			}[what]; cause != nil {
+				cancel(fmt.Errorf("it ends: %w", cause))
+			}
 			h := framework.Chain(framework.HandlerFunc(c.ends), framework.Recover(), oteltrace.Middleware("n", cfg))
 			_ = h.Handle(ctx, &framework.Task{ID: "a", Delivery: &framework.Delivery{}})
 			ended := spans.Ended()
