@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/examples/orders/play"
@@ -99,6 +100,23 @@ func TestSendWithoutABroker(t *testing.T) {
 	defer cancel()
 	var coded *exit.Error
 	if err := cmd.ExecuteContext(ctx); !errors.As(err, &coded) || coded.Code != exit.Unreachable || ctx.Err() != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+// Nor does it make the topic, whose partitions are for ever.
+func TestSendWithoutATopic(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	cmd := root()
+	cmd.SetArgs([]string{"send", "--kafka", "kafka://" + broker.ListenAddrs()[0]})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "create it first") {
 		t.Errorf("it ends with %v", err)
 	}
 }

@@ -50,7 +50,11 @@ func (l Load) Send(ctx context.Context, opts []kgo.Opt, topic string) error {
 			}
 			round = append(round, &kgo.Record{Key: []byte(o.Customer), Value: body})
 		}
-		if err := c.ProduceSync(ctx, round...).FirstErr(); err != nil {
+		err := c.ProduceSync(ctx, round...).FirstErr()
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return fmt.Errorf("send orders to %s: %w (create it first, with as many partitions as you want: kafka-topics --create --topic %[1]s --partitions 6)", topic, err)
+		}
+		if err != nil {
 			return fmt.Errorf("send orders to %s: %w", topic, err)
 		}
 		select {
