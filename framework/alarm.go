@@ -15,6 +15,7 @@ const gatedFor = 10 * time.Millisecond
 type alarm struct {
 	lanes map[*lane]struct{} // those with something to do later
 	gates time.Time          // ask the gated lanes again; zero: none is
+	rate  time.Time          // a task may start of the consumer's rate; zero: none waits for that
 	runs  time.Time          // call back the long runs; zero: none is
 	scan  time.Time          // look for handlers past their timeout; zero: no timeout
 	heard []news             // to tell after what was told before: see heard
@@ -108,6 +109,10 @@ func (p *pool) due(now time.Time) (at time.Time, all []news) {
 	if come(p.alarm.gates, now) {
 		all = p.openGates(now, all)
 	}
+	if come(p.alarm.rate, now) {
+		p.reopen()
+	}
+	all = p.limited(now, all)
 	if come(p.alarm.runs, now) {
 		p.alarm.runs = time.Time{}
 		p.recallAll()
@@ -124,6 +129,8 @@ func (p *pool) due(now time.Time) (at time.Time, all []news) {
 		at = earlier(at, l.times.alarm)
 	}
 	at = earlier(at, p.alarm.gates)
+	at = earlier(at, p.alarm.rate)
+	at = earlier(at, p.valve.tell())
 	at = earlier(at, p.alarm.runs)
 	at = earlier(at, p.alarm.scan)
 	p.alarm.armed = at

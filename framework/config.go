@@ -13,6 +13,9 @@ type Config struct {
 	// Concurrency is how many handlers run at once, over all partitions; of one
 	// partition 8,192 at most. Default 16, at most 65,536.
 	Concurrency int
+	// Rate bounds how many handlers start, over all peers of the name together; the tasks wait in
+	// their partitions meanwhile, and take no worker. Default: no bound.
+	Rate Rate
 	// HandlerTimeout is how long one run of a handler may take; then its context ends with
 	// ErrTimeout. What the handler returns after that counts as usual, so an error is a failed
 	// run. Default 0: no limit.
@@ -81,7 +84,7 @@ func (c Config) Validate() error {
 	if errors.Join(errs...) == nil { // budgets of faulty times say nothing
 		errs = c.Budgets()
 	}
-	errs = append(errs, c.Retry.Validate())
+	errs = append(errs, c.Retry.Validate(), c.Rate.Validate())
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		errs = append(errs, fmt.Errorf("framework: concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency))
 	}

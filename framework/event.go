@@ -134,6 +134,15 @@ type (
 	}
 	// MajorityBack: after MajorityMissed, a majority does so again.
 	MajorityBack struct{ Consumer string }
+	// Limited: tasks have waited for the consumer's rate, all the time for a second or longer; Share is how
+	// many tasks a second this peer may start of it.
+	Limited struct {
+		Consumer string
+		Rate     Rate
+		Share    float64
+	}
+	// Unlimited: after Limited, no task that is ready waits any more.
+	Unlimited struct{ Consumer string }
 	// Uncovered: something about the name is wrong for longer than it may be; the
 	// finding says what. Told by one peer of the name; see [WithSurvey].
 	Uncovered struct {
@@ -339,6 +348,8 @@ func (Miscounted) event()     {}
 func (Checked) event()        {}
 func (MajorityMissed) event() {}
 func (MajorityBack) event()   {}
+func (Limited) event()        {}
+func (Unlimited) event()      {}
 func (Uncovered) event()      {}
 func (Covered) event()        {}
 func (Relieved) event()       {}
@@ -373,7 +384,7 @@ func (UnitsTroubled) event()  {}
 func Events() []Event {
 	return []Event{
 		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
-		MajorityMissed{}, MajorityBack{}, Uncovered{}, Covered{}, Relieved{},
+		MajorityMissed{}, MajorityBack{}, Limited{}, Unlimited{}, Uncovered{}, Covered{}, Relieved{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, JobTicked{}, JobsFailed{},
 		Handled{}, Buried{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},

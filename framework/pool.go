@@ -30,6 +30,7 @@ type crew struct {
 	source   sources.Source
 	handler  Handler
 	cfg      Config
+	total    int // partitions of the name
 	gate     gate
 	observer Observer       // nil: nobody listens
 	random   func() float64 // in [0,1)
@@ -62,6 +63,7 @@ type pool struct {
 	longs  []*run    // those, and such as were when recallAll came last
 	line   line      // lanes with ready tasks; the first has its turn
 	turned time.Time // since then
+	valve  valve     // what may start of the consumer's rate
 	gated  []*lane   // lanes whose tasks were refused a start
 	lanes  map[partition.ID]*lane
 	units  int // that many of them are of units
@@ -82,6 +84,7 @@ func newPool(c crew) *pool {
 
 		runs:  make([]run, c.cfg.Concurrency),
 		lanes: map[partition.ID]*lane{},
+		valve: newValve(c.cfg.Rate, c.total),
 		alarm: newAlarm(),
 	}
 	p.work.L = &p.mu
@@ -162,7 +165,7 @@ func (p *pool) changed(l *lane) {
 // so there come as many as it takes, and while handlers only compute not more than the
 // machine runs at once. The caller holds mu.
 func (p *pool) rouse() {
-	if p.idle > 0 && !p.waking && (p.line.first != nil || p.long > 0) {
+	if p.idle > 0 && !p.waking && (p.line.first != nil && !p.valve.shut || p.long > 0) {
 		p.idle--
 		p.waking = true
 		p.work.Signal()
@@ -175,8 +178,11 @@ func (p *pool) rouse() {
 func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 	for {
 		for p.line.first != nil {
-			l, n := p.line.first, 0
-			for ; n < most && l.book.ready.n > 0 && !l.phase.gated; n++ {
+			l, n, may := p.line.first, 0, p.valve.most(most, now)
+			if may == 0 && l.book.ready.n > 0 && !l.phase.gated {
+				break
+			}
+			for ; n < may && l.book.ready.n > 0 && !l.phase.gated; n++ {
 				i := l.book.next()
 				r.tasks[n].slot, r.tasks[n].task = i, l.book.entries.at(i).run()
 			}
@@ -189,6 +195,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 				}
 			}
 			if n > 0 {
+				p.valve.start(n)
 				p.begin(r, l, n, now)
 				l.nudge() // less is left to start
 				p.rouse()
@@ -202,6 +209,7 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 		if p.closed {
 			return nil, 0
 		}
+		p.waits(now)
 		p.idle++ // whoever signals takes it back
 		p.work.Wait()
 		p.waking = false

@@ -121,6 +121,7 @@ func newBench(t *testing.T, cfg benchConfig, h HandlerFunc) *bench {
 		source:   source,
 		handler:  h,
 		cfg:      cfg.Config.WithDefaults(),
+		total:    max(cfg.partitions, 1),
 		gate:     b.gate,
 		observer: b.seen,
 		random:   func() float64 { return 0.5 },

@@ -117,6 +117,7 @@ func (s *session) work() error {
 		source:   s.c.source,
 		handler:  s.c.handler,
 		cfg:      s.c.cfg,
+		total:    found.layout.Total,
 		observer: s.c.observer,
 		random:   s.c.random,
 		fatal:    s.fail,

@@ -30,6 +30,8 @@ func (p *pool) Serve(g partition.Grant) {
 	p.lanes[g.ID] = l
 	if g.ID.IsUnit() {
 		p.units++
+	} else {
+		p.starts(1, l.times.granted)
 	}
 	p.lives.Add(1)
 	go l.live()
@@ -54,6 +56,7 @@ func (p *pool) Drain(g partition.Grant, drained func()) {
 	var all []news
 	if !l.over() {
 		all = l.tell(all, Draining{Where: l.where, Running: l.book.active, Within: within})
+		p.startsNone(l, now)
 		l.phase.draining = true
 		l.times.ended, l.times.drain = now, now.Add(within)
 		l.end()
@@ -132,6 +135,7 @@ func (p *pool) lose(l *lane, cause error, all []news) []news {
 	}
 	l.recall()
 	now := time.Now()
+	p.startsNone(l, now)
 	l.phase.lost = true
 	l.times.ended = now
 	if l.book.active > 0 {
@@ -177,7 +181,7 @@ func (p *pool) leave(l *lane) {
 
 // news are to be told, without the lock, before the lane is said to have ended.
 type news struct {
-	lane  *lane
+	lane  *lane // nil: it is of no lane
 	event Event
 }
 
@@ -190,6 +194,9 @@ func (l *lane) tell(all []news, e Event) []news {
 func (p *pool) tell(all []news) {
 	for _, n := range all {
 		p.observe(n.event)
+		if n.lane == nil {
+			continue
+		}
 		p.mu.Lock()
 		n.lane.phase.telling--
 		poke(n.lane.wake)

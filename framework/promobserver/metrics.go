@@ -10,9 +10,9 @@ import (
 )
 
 type metrics struct {
-	tasks, buried, fetched, failures, lost, stuck, overdue, lapses, rolls             *prometheus.CounterVec
-	served, blocked, halted, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
-	handler, settle, pause, open, takeover, unmoved                                   *prometheus.HistogramVec
+	tasks, buried, fetched, failures, lost, stuck, overdue, lapses, rolls                      *prometheus.CounterVec
+	served, blocked, halted, limited, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
+	handler, settle, pause, open, takeover, unmoved                                            *prometheus.HistogramVec
 }
 
 func newMetrics() metrics {
@@ -41,6 +41,7 @@ func newMetrics() metrics {
 		served:    gauge("served", "1 while the partition is served by this peer.", "partition"),
 		blocked:   gauge("blocked", "1 while the partition is not fetched because too many tasks wait for one key.", "partition"),
 		halted:    gauge("halted", "1 while nothing of the partition starts because the source does not answer for what ended.", "partition"),
+		limited:   gauge("limited", "1 while tasks wait for the consumer's rate, for more than a second."),
 		index:     gauge("index", "This peer's place in the newest roll; -1: not a member."),
 		replicas:  gauge("replicas", "Live peers by the newest roll."),
 		bound:     gauge("takeover_bound_seconds", "A dead peer's partitions are granted again by then."),
@@ -60,7 +61,7 @@ func newMetrics() metrics {
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.tasks, m.buried, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
-		m.served, m.blocked, m.halted, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
+		m.served, m.blocked, m.halted, m.limited, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
 		m.handler, m.settle, m.pause, m.open, m.takeover, m.unmoved,
 	}
 }

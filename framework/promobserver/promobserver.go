@@ -9,6 +9,7 @@
 //	countoff_served{consumer,partition}                1 while it is served here
 //	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for one key
 //	countoff_halted{consumer,partition}                1 while nothing of it starts, because the source does not answer for what ended
+//	countoff_limited{consumer}                         1 while tasks wait for the consumer's rate, for more than a second
 //	countoff_lost_total{consumer}                      partitions that were taken away
 //	countoff_stuck_handlers_total{consumer}            handlers that ignored the end of their context
 //	countoff_overdue_drains_total{consumer}            drains that took longer than the drain time
@@ -190,6 +191,10 @@ func (o *Observer) consumer(e framework.Event) bool {
 	case framework.MajorityMissed:
 		o.m.failures.WithLabelValues(e.Consumer, "epochs").Inc()
 	case framework.Warned, framework.Stopping, framework.MajorityBack, framework.Checked: // nothing to count
+	case framework.Limited:
+		o.m.limited.WithLabelValues(e.Consumer).Set(1)
+	case framework.Unlimited:
+		o.m.limited.WithLabelValues(e.Consumer).Set(0)
 	case framework.Uncovered:
 		o.m.uncovered.WithLabelValues(e.Consumer, string(e.Finding.Kind)).Set(1)
 	case framework.Covered:
@@ -199,6 +204,7 @@ func (o *Observer) consumer(e framework.Event) bool {
 	case framework.Stopped:
 		o.m.index.WithLabelValues(e.Consumer).Set(-1)
 		o.m.replicas.WithLabelValues(e.Consumer).Set(0)
+		o.m.limited.WithLabelValues(e.Consumer).Set(0)
 	case framework.Coordinated:
 		return e.Event == nil || o.coordinated(e.Consumer, e.Event)
 	default:

@@ -122,6 +122,10 @@ func (o *observer) consumer(e framework.Event) bool {
 		o.log.Error("no majority for epochs: nothing is gained", name(e.Consumer), zap.Error(e.Err))
 	case framework.MajorityBack:
 		o.log.Info("a majority for epochs again", name(e.Consumer))
+	case framework.Limited:
+		o.log.Info("tasks wait for the rate", name(e.Consumer), zap.Stringer("rate", e.Rate), zap.Float64("here_per_second", e.Share))
+	case framework.Unlimited:
+		o.log.Info("no task waits for the rate any more", name(e.Consumer))
 	case framework.Uncovered:
 		f := e.Finding
 		o.log.Error("coverage: "+string(f.Kind), name(e.Consumer), zap.String("where", f.Where()),

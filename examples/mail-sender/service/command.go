@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/countoff/countoff/examples/internal/cast"
+	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
@@ -142,6 +143,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.StringVar(&cfg.Name, "name", "mail-sender", "name of the task processing; all its peers and producers share it")
 	f.IntVar(&cfg.Partitions, "partitions", 0, "shares of the work of a new name (default 256); must be the same where the name exists")
 	f.IntVar(&cfg.Concurrency, "concurrency", 16, "mails being sent at once")
+	f.TextVar(&cfg.Rate, "rate", framework.Rate{}, "`rate` at which all peers together begin to send mails at most, as in 50/s, 500/h or 100/15m; the same for all peers (default no bound)")
 	f.DurationVar(&cfg.Lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers")
 	f.DurationVar(&cfg.Shutdown, "shutdown", 25*time.Second, "how long mails being sent may take when told to stop")
 	f.StringVar(&cfg.Peer, "id", "", "peer id (default the host's name, with the process id or the beginning of the session where that is taken)")

@@ -29,8 +29,9 @@ import (
 // Config of a peer. Zero fields get the defaults of what they are for.
 type Config struct {
 	Name        string
-	Partitions  int // written under a new name, compared otherwise; 0: what stands
-	Concurrency int // mails being sent at once
+	Partitions  int            // written under a new name, compared otherwise; 0: what stands
+	Concurrency int            // mails being sent at once
+	Rate        framework.Rate // of mails, over all peers
 	Lease       time.Duration
 	Peer        string                  // peer id
 	Weight      int                     // share of the work relative to other peers
@@ -61,6 +62,7 @@ type Config struct {
 func (cfg Config) numbers(timeout time.Duration) framework.Config {
 	return framework.Config{
 		Concurrency: cfg.Concurrency,
+		Rate:        cfg.Rate,
 		// The sender keeps to its timeout by itself; this holds it to it.
 		HandlerTimeout: timeout + time.Second,
 		Retry:          cfg.Retry,

@@ -1,0 +1,238 @@
+package framework
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Rate bounds how many handlers start under a name, over all its peers together: Tasks in Per.
+// The zero value is no bound.
+//
+// No peer asks another for it. A partition has one owner, so each peer may start as much as the
+// part of the partitions that it serves: all parts together are never more than the rate, also
+// while partitions change hands. A peer saves up what it has not used for a tenth of a second,
+// and always for one task; it begins with nothing. So in no span of time d more than
+// rate × (d + 0.1 s) handlers start, and one more for each peer. Where the work is not spread over
+// the partitions less may start than the rate allows: a peer has only its own part.
+//
+// Peers that are told different rates, as in a deploy that changes it, each keep their part of
+// their own. Another try of a task counts as another start.
+type Rate struct {
+	Tasks int           // 0: no bound
+	Per   time.Duration // default 1 s
+}
+
+// rateUnits are what a rate may be per, by name.
+var rateUnits = []struct {
+	name string
+	d    time.Duration
+}{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
+
+// ParseRate reads a rate as in 50/s, 20/m, 500/h, 10000/d or 100/15m. A number alone is per second, 0
+// and nothing are no bound.
+func ParseRate(s string) (Rate, error) {
+	wrong := fmt.Errorf("framework: rate %q: want tasks per time, as in 50/s, 500/h or 100/15m; 0: no bound", s)
+	tasks, per, timed := strings.Cut(s, "/")
+	r := Rate{Per: time.Second}
+	if s == "" {
+		return Rate{}, nil
+	}
+	var err error
+	if r.Tasks, err = strconv.Atoi(tasks); err != nil {
+		return Rate{}, wrong
+	}
+	if timed {
+		r.Per = 0
+		for _, u := range rateUnits {
+			if per == u.name {
+				r.Per = u.d
+			}
+		}
+		if r.Per == 0 {
+			if r.Per, err = time.ParseDuration(per); err != nil {
+				return Rate{}, wrong
+			}
+		}
+	}
+	if r.Tasks < 0 || r.Per <= 0 || r.Per > longestWait {
+		return Rate{}, wrong
+	}
+	if r.Tasks == 0 {
+		return Rate{}, nil
+	}
+	return r, nil
+}
+
+// String returns r as ParseRate reads it.
+func (r Rate) String() string {
+	if r.Tasks == 0 {
+		return "0"
+	}
+	r = r.WithDefaults()
+	for _, u := range rateUnits {
+		if r.Per == u.d {
+			return fmt.Sprintf("%d/%s", r.Tasks, u.name)
+		}
+	}
+	return fmt.Sprintf("%d/%v", r.Tasks, r.Per)
+}
+
+// MarshalText writes r as String does.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads r as ParseRate does.
+func (r *Rate) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRate(string(text))
+	return err
+}
+
+// WithDefaults returns r with zero fields filled in.
+func (r Rate) WithDefaults() Rate {
+	if r.Per == 0 {
+		r.Per = time.Second
+	}
+	return r
+}
+
+// Validate says what is wrong with r.
+func (r Rate) Validate() error {
+	if r.Tasks < 0 || r.Per < 0 || r.Per > longestWait {
+		return fmt.Errorf("framework: rate of %d tasks in %v: neither must be negative, and the time at most a year", r.Tasks, r.Per)
+	}
+	return nil
+}
+
+const (
+	// saved is how long a valve saves up for: enough for handlers that start many at a time.
+	saved = 100 * time.Millisecond
+	// limitedAfter is how long tasks wait for the rate all the time before that is told.
+	limitedAfter = time.Second
+)
+
+// A valve lets pass what a peer may start of its consumer's rate: a token bucket, filled by the
+// partitions that the peer serves. The pool's lock guards it.
+type valve struct {
+	each  float64   // starts a second for each lane; 0: no bound
+	lanes int       // that may start tasks
+	level float64   // that many may start
+	at    time.Time // the level is of then
+	shut  bool      // nobody needs to look before the alarm's rate
+	since time.Time // tasks have waited for it all the time since then; zero: none waits
+	told  bool      // that they do
+}
+
+func newValve(r Rate, total int) valve {
+	if r.Tasks == 0 {
+		return valve{}
+	}
+	return valve{each: float64(r.Tasks) / r.WithDefaults().Per.Seconds() / float64(total)}
+}
+
+// share is how many tasks a second may start.
+func (v *valve) share() float64 { return v.each * float64(v.lanes) }
+
+// fill takes in what has come since it was asked last.
+func (v *valve) fill(now time.Time) {
+	if since := now.Sub(v.at); since > 0 { // some come with a time from before they had the lock
+		v.level += v.share() * since.Seconds()
+		v.at = now
+	}
+	v.level = min(v.level, max(v.share()*saved.Seconds(), 1))
+}
+
+// serve notes that tasks of so many more lanes, or fewer, may start from now on. What a smaller
+// share could not have saved up is gone: others may be saving it.
+func (v *valve) serve(lanes int, now time.Time) {
+	v.fill(now)
+	v.lanes += lanes
+	v.fill(now)
+}
+
+// most returns how many of so many may start.
+func (v *valve) most(tasks int, now time.Time) int {
+	if v.each == 0 {
+		return tasks
+	}
+	v.fill(now)
+	return min(tasks, int(v.level+1e-6)) // what a task lacks by rounding would cost a timer of nothing
+}
+
+// start notes that so many start, or if it is negative have not started after all.
+func (v *valve) start(tasks int) {
+	if v.each > 0 {
+		v.level -= float64(tasks)
+	}
+}
+
+// due is when the next task may start, if no lane comes or goes.
+func (v *valve) due() time.Time {
+	return v.at.Add(time.Duration((1 - v.level) / v.share() * float64(time.Second)))
+}
+
+// tell is when it is to be told that tasks wait; zero: none do, or it was.
+func (v *valve) tell() time.Time {
+	if v.since.IsZero() || v.told {
+		return time.Time{}
+	}
+	return v.since.Add(limitedAfter)
+}
+
+// waits notes whether ready tasks wait for the rate, and sees to it that a worker looks again when
+// the next one may start. The caller is a worker that has nothing to do, and holds mu.
+func (p *pool) waits(now time.Time) {
+	v := &p.valve
+	if p.line.first == nil {
+		v.since = time.Time{}
+		if v.told {
+			poke(p.alarm.poke)
+		}
+		return
+	}
+	if v.since.IsZero() {
+		v.since = now
+		p.wakeBy(v.tell())
+	}
+	v.shut = true
+	p.alarm.rate = v.due()
+	p.wakeBy(p.alarm.rate)
+}
+
+// reopen has a worker look again what may start. The caller holds mu.
+func (p *pool) reopen() {
+	p.alarm.rate = time.Time{}
+	p.valve.shut = false
+	p.rouse()
+}
+
+// starts notes that tasks of so many more lanes may start from now on, or of fewer, so that the next one
+// may do so earlier, or later, or that none waits. The caller holds mu.
+func (p *pool) starts(lanes int, now time.Time) {
+	p.valve.serve(lanes, now)
+	if p.valve.shut {
+		p.reopen()
+	}
+}
+
+// startsNone notes that no task of l starts from now on, unless that was so before. The caller
+// holds mu.
+func (p *pool) startsNone(l *lane, now time.Time) {
+	if !l.over() && !l.where.Grant.ID.IsUnit() {
+		p.starts(-1, now)
+	}
+}
+
+// limited adds to all that tasks wait for the rate, or do no more.
+func (p *pool) limited(now time.Time, all []news) []news {
+	v := &p.valve
+	switch {
+	case come(v.tell(), now):
+		v.told = true
+		return append(all, news{event: Limited{Consumer: p.name, Rate: p.cfg.Rate, Share: v.share()}})
+	case v.told && v.since.IsZero():
+		v.told = false
+		return append(all, news{event: Unlimited{Consumer: p.name}})
+	}
+	return all
+}
