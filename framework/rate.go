@@ -133,7 +133,8 @@ func newValve(r Rate, total int) valve {
 // share is how many tasks a second may start.
 func (v *valve) share() float64 { return v.each * float64(v.lanes) }
 
-// fill takes in what has come since it was asked last.
+// fill takes in what has come since it was asked last. What the share could not have saved up is gone,
+// also if it was larger: others may be saving it.
 func (v *valve) fill(now time.Time) {
 	if since := now.Sub(v.at); since > 0 { // some come with a time from before they had the lock
 		v.level += v.share() * since.Seconds()
@@ -142,12 +143,10 @@ func (v *valve) fill(now time.Time) {
 	v.level = min(v.level, max(v.share()*saved.Seconds(), 1))
 }
 
-// serve notes that tasks of so many more lanes, or fewer, may start from now on. What a smaller
-// share could not have saved up is gone: others may be saving it.
+// serve notes that tasks of so many more lanes, or fewer, may start from now on.
 func (v *valve) serve(lanes int, now time.Time) {
 	v.fill(now)
 	v.lanes += lanes
-	v.fill(now)
 }
 
 // most returns how many of so many may start.
