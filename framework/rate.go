@@ -14,8 +14,8 @@ import (
 // part of the partitions that it serves: all parts together are never more than the rate, also
 // while partitions change hands. A peer saves up what it has not used for a tenth of a second,
 // and always for one task; it begins with nothing. So in no span of time d more than
-// rate × (d + 0.1 s) handlers start, and one more for each peer. Where the work is not spread over
-// the partitions less may start than the rate allows: a peer has only its own part.
+// rate × (d + 0.1 s) handlers start, and one more for each peer. What a peer does not use is
+// not another's: where all work is in one partition, no more starts than its owner's part.
 //
 // Peers that are told different rates, as in a deploy that changes it, each keep their part of
 // their own. Another try of a task counts as another start.
