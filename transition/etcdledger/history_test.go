@@ -46,8 +46,8 @@ func TestHistoryIsBounded(t *testing.T) {
 		}
 		most = kept()
 	}
-	if n := kept(); n > machine.HistoryKept {
-		t.Errorf("%d keys are kept", n)
+	if n := kept(); n != machine.HistoryKept {
+		t.Errorf("%d keys are kept, want the last %d", n, machine.HistoryKept)
 	}
 	h, err := l.History(t.Context(), 3)
 	if err != nil || len(h) != 3 {
@@ -61,6 +61,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	if _, err := l.History(t.Context(), 0); err == nil {
 		t.Error("a history of nothing was given")
+	}
+	// One call tells more than one thing: not more of them are given than were asked for.
+	s.sync(l, machine.Request{Session: "both", Claim: []partition.ID{0}})
+	if h, err = l.History(t.Context(), 1); err != nil || len(h) != 1 || h[0].What != machine.Granted {
+		t.Errorf("the last entry is %+v, %v", h, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package etcdledger
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,24 @@ func TestWireErrors(t *testing.T) {
 	kvs["config"] = strings.Replace(kvs["config"], `"protocol":1`, `"protocol":99`, 1)
 	if _, _, _, err := decode(kvs); err == nil {
 		t.Error("a later protocol is understood")
+	}
+}
+
+// What the history says of a peer stands, also where the ledger had forgotten him later; what it leaves out is looked up.
+func TestOthersAreNamed(t *testing.T) {
+	h := machine.History{
+		{Session: "b", Peer: "bob", Other: "a", OtherPeer: "ann"},
+		{Session: "b"},
+		{Session: "c", Peer: "cid", Other: "b"},
+		{Session: "c", Peer: "cid", Other: "a"},
+	}
+	nameOthers(h)
+	var got []string
+	for _, e := range h {
+		got = append(got, e.OtherPeer)
+	}
+	if want := []string{"ann", "", "bob", ""}; !slices.Equal(got, want) {
+		t.Errorf("the others are %q, want %q", got, want)
 	}
 }
 
