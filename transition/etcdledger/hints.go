@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -74,7 +75,16 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 			hint()
 		}
 		if err := resp.Err(); err != nil || !open {
-			return heard, err
+			return heard, reason(err)
 		}
 	}
+}
+
+// reason returns the error that etcd's client makes of any answer but that to a watch: there it leaves the words in which
+// etcd refuses a user as they are.
+func reason(err error) error {
+	if err != nil && strings.HasSuffix(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
+		return rpctypes.ErrPermissionDenied
+	}
+	return err
 }

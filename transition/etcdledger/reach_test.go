@@ -146,6 +146,10 @@ func TestUser(t *testing.T) {
 	if got := reach(t, "etcd://peer:p@"+host+"/mine"); got != "" {
 		t.Error(got)
 	}
+	// A member that is away keeps nobody from the others.
+	if got := reach(t, "etcd://peer:p@127.0.0.1:1,"+host+"/mine"); got != "" {
+		t.Error(got)
+	}
 	wantWords(t, reach(t, "etcd://peer:p@"+host+"/other"), "readwrite on the prefix")
 	wantWords(t, reach(t, "etcd://peer:wrong@"+host+"/mine"), "user and password")
 	wantWords(t, reach(t, "etcd://"+host+"/mine"), "user and password")
@@ -156,5 +160,24 @@ func TestUser(t *testing.T) {
 	defer client.Close()
 	if made, err := Init(ctx, client, prefix, "name", partition.Config{}); !made || err != nil {
 		t.Errorf("made: %v, %v", made, err)
+	}
+	// A watch that is refused is told, too.
+	for address, word := range map[string]string{"peer:p@" + host + "/other": "readwrite on the prefix", "peer:wrong@" + host + "/mine": "user and password"} {
+		refused, prefix, err := Open("etcd://" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer refused.Close()
+		l, err := New(refused, prefix, "name", Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := l.Hints(waits, "a", func() {}); err == nil {
+			t.Errorf("%s: nobody said that the watch is refused", address)
+		} else {
+			wantWords(t, err.Error(), "name: hints: ", word)
+		}
 	}
 }
