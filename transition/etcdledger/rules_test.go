@@ -469,6 +469,9 @@ func TestGraceAfterALoss(t *testing.T) {
 				if newcomer {
 					b, _ = s.ledger()
 				}
+				if _, err := b.Census(t.Context()); err != nil { // who only looks has not told anybody
+					t.Fatal(err)
+				}
 				got := s.sync(b, machine.Request{Session: "b", Claim: []partition.ID{0, 1}})
 				if len(got.Mine) != 0 || got.Grace < s.timing.Grace()-s.timing.ClockStep() {
 					t.Errorf("got %v with a grace of %v", got.Mine, got.Grace)
