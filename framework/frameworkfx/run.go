@@ -81,7 +81,6 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	locked := zapcore.Lock(zapcore.AddSync(stderr)) // events come from many goroutines
 	stderr = locked
 	p := &process{signals: signals}
-	app := fx.New(append([]fx.Option{Module, fx.WithLogger(logger), unlogged, fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
 	fail := func(err error) int {
 		var wrong *StartError
 		if errors.As(err, &wrong) {
@@ -90,10 +89,18 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 		fmt.Fprintln(stderr, err)
 		return ExitCode(err)
 	}
-	if err := app.Err(); err != nil {
+	var app *fx.App
+	interrupted, err := attend(signals, func() error { // a constructor may wait, and fx has no time for it
+		app = fx.New(append([]fx.Option{Module, fx.WithLogger(logger), unlogged, fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
+		return app.Err()
+	})
+	if err != nil {
 		return fail(wired(err))
 	}
-	interrupted, err := start(app, signals)
+	if interrupted {
+		return ExitOK // nothing has begun
+	}
+	interrupted, err = start(app, signals)
 	if err != nil {
 		left := p.abandon(err, interrupted)
 		return fail(errors.Join(err, left))
@@ -194,21 +201,26 @@ func (p *process) cutAll(patience time.Duration) error {
 func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), app.StartTimeout())
 	defer cancel()
-	started := make(chan error, 1)
-	go func() {
+	return attend(signals, func() error {
 		err := app.Start(ctx)
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("the application has not started within %v: %w", app.StartTimeout(), err)
 		}
-		started <- err
-	}()
+		return err
+	})
+}
+
+// attend waits for do, but not after a second signal, and reports whether one came meanwhile.
+func attend(signals <-chan os.Signal, do func() error) (interrupted bool, err error) {
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
 	select {
-	case err := <-started:
+	case err := <-ended:
 		return false, err
 	case <-signals:
 	}
 	select {
-	case err := <-started:
+	case err := <-ended:
 		return true, err
 	case <-signals:
 		return true, fmt.Errorf("%w while starting", framework.ErrStopped)

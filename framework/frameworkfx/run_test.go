@@ -294,6 +294,44 @@ func TestASecondSignalWhileStarting(t *testing.T) {
 	}
 }
 
+// So does a second one while the application is still built: a constructor may wait for ever, and
+// fx has no time for it. After the first one what was built is not started any more.
+func TestSignalsWhileBuilding(t *testing.T) {
+	for name, c := range map[string]struct {
+		signals int
+		code    int
+		says    string
+	}{
+		"one": {1, ExitOK, ""},
+		"two": {2, ExitHard, "stopped while starting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			building, release := make(chan struct{}), make(chan struct{})
+			p := launch(
+				fx.Invoke(func(l fx.Lifecycle) {
+					close(building)
+					<-release
+					l.Append(fx.StartHook(func() { t.Error("it is started") }))
+				}),
+				consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			)
+			free := sync.OnceFunc(func() { close(release) })
+			defer free()
+			<-building
+			for range c.signals {
+				p.signals <- syscall.SIGTERM
+			}
+			if c.signals == 1 {
+				for end := time.Now().Add(30 * time.Second); len(p.signals) > 0 && time.Now().Before(end); {
+					runtime.Gosched() // it is to be heard
+				}
+				free()
+			}
+			p.exits(t, c.code, c.says)
+		})
+	}
+}
+
 func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{})
