@@ -221,6 +221,93 @@ func TestAnAdmissionThatIsNotReleasedIsTold(t *testing.T) {
 	})
 }
 
+// An admission's context ends with the one that Admit was given, and when it is released; who comes
+// with one that has ended is given nothing to release.
+func TestWhatEndsAnAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		share, err := framework.NewShare("rows", s.cfg("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, stop := context.WithCancel(t.Context())
+		s.all.Go(func() {
+			if err := share.Run(run); err != nil {
+				t.Error(err)
+			}
+		})
+		a, err := share.Await(t.Context(), "row")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Release()
+		if cause := context.Cause(a.Context()); !errors.Is(cause, context.Canceled) {
+			t.Errorf("after the release its context ends with %v", cause)
+		}
+
+		why := errors.New("out of time")
+		ctx, end := context.WithCancelCause(t.Context())
+		a, ok := share.Admit(ctx, "row")
+		if !ok || a.Context().Err() != nil {
+			t.Fatalf("admitted %t", ok)
+		}
+		end(why)
+		if cause := context.Cause(a.Context()); cause != why {
+			t.Errorf("with the context that it was given it ends with %v", cause)
+		}
+		a.Release()
+		if a, ok := share.Admit(ctx, "row"); ok {
+			t.Error("admitted with a context that has ended")
+			a.Release()
+		}
+		if _, err := share.Await(ctx, "row"); !errors.Is(err, context.Canceled) {
+			t.Errorf("waited for with a context that has ended: %v", err)
+		}
+		stop()
+		s.all.Wait()
+	})
+}
+
+// A partition may stay for months: nothing stays with it of what was released.
+func TestAReleasedAdmissionLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		share, err := framework.NewShare("rows", s.cfg("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, stop := context.WithCancel(t.Context())
+		s.all.Go(func() {
+			if err := share.Run(run); err != nil {
+				t.Error(err)
+			}
+		})
+		a, err := share.Await(t.Context(), "row")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Release()
+		held := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapObjects
+		}
+		before := held()
+		const n = 5000
+		for range n {
+			if a, ok := share.Admit(t.Context(), "row"); ok {
+				a.Release()
+			}
+		}
+		if after := held(); after > before+n {
+			t.Errorf("%d admissions left %d objects", n, after-before)
+		}
+		stop()
+		s.all.Wait()
+	})
+}
+
 // A share runs once: who runs it again is told, and the first run is left alone.
 func TestAShareRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -42,6 +42,7 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 		return err
 	}
 	run, stop := context.WithCancel(ctx)
+	defer stop() // also where observe panics: the job is another peer's then
 	ended := make(chan error, 1)
 	go func() {
 		defer stop()

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +147,41 @@ func TestSingleWhoseJobReturns(t *testing.T) {
 		synctest.Wait()
 		if n := len(began); n < 13 || began[11].Sub(began[10]) != 20*time.Millisecond {
 			t.Errorf("it ran %d times, %v apart after it was away", n, began[10:])
+		}
+		stop()
+		s.all.Wait()
+	})
+}
+
+// A panic of what is told of the job is its caller's, who may go on: the job is another peer's then,
+// and no zombie keeps it.
+func TestSingleWhoseObserverPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		s.all.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic is not its caller's")
+				}
+			}()
+			_ = framework.Single(ctx, "backup", s.cfg("ann"), func(context.Context, partition.Token) error { return nil },
+				func(error) { panic("closed") })
+		})
+		time.Sleep(20 * time.Second)
+		var runs atomic.Int32
+		s.all.Go(func() {
+			if err := framework.Single(ctx, "backup", s.cfg("bob"), func(ctx context.Context, _ partition.Token) error {
+				runs.Add(1)
+				<-ctx.Done()
+				return nil
+			}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(20 * time.Second)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("after ann's panic bob ran it %d times, want once", n)
 		}
 		stop()
 		s.all.Wait()
