@@ -382,3 +382,47 @@ func TestWhatWasLostIsNotOwned(t *testing.T) {
 		}
 	})
 }
+
+// So does what is lost while it is handed over: until then it was this peer's, with a handler that
+// takes its time.
+func TestWhatIsLostWhileItIsHandedOverIsNotOwned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		var ill atomic.Bool
+		var looks []bool
+		ann, ledger := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Health = func(context.Context) error {
+				if ill.Load() {
+					return errors.New("out of disk")
+				}
+				return nil
+			}
+			c.Handler = func(ctx context.Context, u framework.Unit) error {
+				<-ctx.Done()
+				if errors.Is(context.Cause(ctx), framework.ErrHandedOver) && len(looks) == 0 {
+					looks = append(looks, u.Owned())
+					time.Sleep(time.Minute)
+					looks = append(looks, u.Owned())
+				}
+				return nil
+			}
+		})
+		time.Sleep(20 * time.Second)
+		bob, _ := w.enter("bob")
+		time.Sleep(20 * time.Second)
+		ill.Store(true)
+		time.Sleep(20 * time.Second)
+		ledger.cut.Store(true)
+		time.Sleep(15 * time.Second)
+		ledger.cut.Store(false)
+		time.Sleep(20 * time.Second)
+		if ann.ValidFor() == 0 {
+			t.Error("the lease does not stand again")
+		}
+		time.Sleep(time.Minute)
+		w.leave(ann, bob)
+		if !slices.Equal(looks, []bool{true, false}) {
+			t.Errorf("owned while it was handed over, and after it was lost: %v", looks)
+		}
+	})
+}
