@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/memledger"
 )
 
@@ -387,6 +389,93 @@ func TestWaitingForWhatIsAnothersCostsNothing(t *testing.T) {
 			t.Errorf("100 who wait for an hour allocate %d times", n)
 		}
 		stop()
+	})
+}
+
+// A hearing ledger keeps the first word of its peer.
+type hearing struct {
+	transition.Ledger
+	first atomic.Pointer[machine.Request]
+}
+
+func (l *hearing) Sync(ctx context.Context, r machine.Request) (machine.Answer, error) {
+	l.first.CompareAndSwap(nil, &r)
+	return l.Ledger.Sync(ctx, r)
+}
+
+// What a share is told of its peer is what the ledger hears, and a peer with a health check is not well
+// before it has passed; it is asked once a beat.
+func TestAShareIsThePeerItWasTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		ledger := &hearing{Ledger: s.ledger}
+		cfg := s.cfg("ann")
+		cfg.Ledger, cfg.Weight, cfg.Tags, cfg.Barrier = ledger, 3, "gpu", true
+		var asked, told atomic.Int32
+		cfg.Health = func(context.Context) error { asked.Add(1); return nil }
+		cfg.Observer = framework.ObserverFunc(func(e framework.Event) {
+			if e, ok := e.(framework.Checked); ok && e.Consumer == "rows" && e.Err == nil {
+				told.Add(1)
+			}
+		})
+		share, err := framework.NewShare("rows", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		s.all.Go(func() {
+			if err := share.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		const beats = 20
+		time.Sleep(beats * transition.Timing{}.WithDefaults().Beat())
+		a, ok := share.Admit(t.Context(), "row")
+		if !ok {
+			t.Fatal("a peer that is well has nothing")
+		}
+		a.Release()
+		r := ledger.first.Load()
+		if r.Peer != "ann" || r.Weight != 3 || r.Tags != "gpu" || !r.Barrier || !r.Unwell || r.Strategy != (partition.Modulo{}).Name() {
+			t.Errorf("the ledger heard first: %+v", *r)
+		}
+		if n := asked.Load(); n < beats-2 || n > beats+2 {
+			t.Errorf("asked how it is %d times in %d beats", n, beats)
+		}
+		if n := told.Load(); n != 1 {
+			t.Errorf("told %d times that it is well", n)
+		}
+		stop()
+		s.all.Wait()
+		if n := asked.Load(); n > beats+3 {
+			t.Errorf("asked on after the end, %d times", n)
+		}
+	})
+}
+
+// An indexer says what is a share's, and not the rolls of its ledger.
+func TestAShareOfAnIndexer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		cfg := s.cfg("ann")
+		cfg.Indexer = noIndexer{}
+		share, err := framework.NewShare("rows", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		s.all.Go(func() {
+			if err := share.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(20 * time.Second)
+		if a, ok := share.Admit(t.Context(), "row"); ok {
+			t.Error("admitted, and the indexer has said nothing")
+			a.Release()
+		}
+		stop()
+		s.all.Wait()
 	})
 }
 
