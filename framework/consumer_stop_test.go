@@ -309,3 +309,29 @@ func TestASigtermBeforeTheStart(t *testing.T) {
 		t.Error("something was started")
 	}
 }
+
+// What runs already, since somebody else has started it, ends with a Run whose time is over, too: whoever
+// ends the process after it ends no handler.
+func TestASigtermBesideAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, term := context.WithCancel(t.Context())
+		term()
+		f := newFleet(t, 4)
+		c := f.consumer("ann", f.handler("ann", 0))
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if err := c.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-c.Done():
+		default:
+			t.Error("it runs on")
+			if err := c.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
