@@ -59,6 +59,30 @@ func TestPeersOfOneMomentHaveIDsOfTheirOwn(t *testing.T) {
 	})
 }
 
+// So do peers of units; one that was given an id keeps it, whoever else was.
+func TestPeersOfUnitsOfOneMomentHaveIDsOfTheirOwn(t *testing.T) {
+	for _, peer := range []string{"", "ann"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTown(t, "a")
+			var all []*framework.Units
+			for range 3 {
+				u, _ := w.enter(peer)
+				all = append(all, u)
+			}
+			until(t, time.Minute, func() bool { return all[0].View().Replicas == 3 })
+			time.Sleep(time.Minute) // for as long as one may look
+			census, err := w.ledger.Census(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shared := census.Shared(); (len(shared) == 0) != (peer == "") {
+				t.Errorf("who was called %q by the configuration: several have one id: %v", peer, shared)
+			}
+			w.leave(all...)
+		})
+	}
+}
+
 // A peer that is alone on its host keeps the host's name, so that its share comes home after a
 // restart: it is no namesake of itself, nor of a peer with another id.
 func TestWhoIsAloneKeepsTheHostsName(t *testing.T) {
