@@ -210,18 +210,20 @@ func (c Config) options() []kgo.Opt {
 }
 
 // consumes returns an error if the caller's options have the client consume by itself: it takes
-// no partition from us then, and tells nobody; or if they have it keep letters until it is told.
+// no partition from us then, and tells nobody; or if they have it keep letters until it is told, or
+// send them to a topic of its own.
 func consumes(client *kgo.Client) error {
 	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
 	topics, _ := client.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
 	regex, _ := client.OptValue(kgo.ConsumeRegex).(bool)
 	flushed, _ := client.OptValue(kgo.ManualFlushing).(bool)
+	elsewhere, _ := client.OptValue(kgo.DefaultProduceTopicAlways).(bool)
 	for _, o := range []struct {
 		is   bool
 		name string
-	}{{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"}, {flushed, "ManualFlushing"}} {
+	}{{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"}, {flushed, "ManualFlushing"}, {elsewhere, "DefaultProduceTopicAlways"}} {
 		if o.is {
-			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by, and when letters are sent", o.name)
+			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by, and when and where letters are sent", o.name)
 		}
 	}
 	return nil

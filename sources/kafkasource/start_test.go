@@ -240,12 +240,13 @@ func TestLimitsOfBytes(t *testing.T) {
 }
 
 // Options that would have the client consume by itself are refused: it would be given no
-// partition, and nobody would be told. So are those that keep letters in the client, and what is none.
+// partition, and nobody would be told. So are those that keep letters in the client, or send them elsewhere,
+// and what is none.
 func TestOptionsThatConsume(t *testing.T) {
 	s := newStage(t, 1)
 	for name, opt := range map[string]kgo.Opt{
 		"ConsumerGroup": kgo.ConsumerGroup("workers"), "ConsumeTopics": kgo.ConsumeTopics(s.topic), "ConsumeRegex": kgo.ConsumeRegex(),
-		"ManualFlushing": kgo.ManualFlushing(), "is nil": nil,
+		"ManualFlushing": kgo.ManualFlushing(), "DefaultProduceTopicAlways": kgo.DefaultProduceTopicAlways(), "is nil": nil,
 	} {
 		src, err := New(s.name, unreadyStore{s.store(Config{})}, Config{Topic: s.topic, Options: append(s.broker.Options(), opt)})
 		if err == nil || !strings.Contains(err.Error(), name) {
