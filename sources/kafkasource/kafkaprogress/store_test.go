@@ -424,6 +424,9 @@ func TestPlainCommit(t *testing.T) {
 		}
 		plain(40)
 		st := s.store()
+		if fences, err := st.Fences(s.ctx, []partition.ID{1}); err != nil || len(fences) != 0 {
+			t.Errorf("the fences are %v, %v, want that nothing is known", fences, err)
+		}
 		g, tok := owns(1)
 		if f, err := st.Open(s.ctx, g, tok, 0); err != nil || f.Base != 40 || f.Life != "" {
 			t.Fatalf("found %+v, %v, want base 40", f, err)
@@ -477,8 +480,16 @@ func TestAGroupOfAnotherName(t *testing.T) {
 			own.name = name
 			return own.store(func(c *Config) { c.Group, c.Warn = s.name, func(err error) { told = append(told, err) } })
 		}
+		var mirrored kadm.Offsets
+		mirrored.Add(kadm.Offset{Topic: s.topic, Partition: 1, At: 2, LeaderEpoch: -1, Metadata: MirrorMark + "life"})
+		if done, err := kadm.NewClient(s.broker.Client()).CommitOffsets(s.ctx, s.name, mirrored); err != nil || done.Error() != nil {
+			t.Fatal(err, done.Error())
+		}
 		one := of(s.name)
 		s.open(one, 1)
+		if told != nil {
+			t.Errorf("who goes on where the mirror stands is told %v", told)
+		}
 		s.admits(one, 1, 5)
 		g, tok := owns(1)
 		if err := one.Close(s.ctx, g, tok); err != nil {
@@ -571,4 +582,37 @@ func TestConfig(t *testing.T) {
 	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("ready without a broker: %v", err)
 	}
+}
+
+// What could not be closed is closed by the next call, and was not closed until then. What is closed is
+// nobody's here.
+func TestACloseThatFailsIsSaidAgain(t *testing.T) {
+	on(t, func(s *stage) {
+		if s.broker.Cluster == nil {
+			s.Skip("a broker refuses nothing on command")
+		}
+		st := s.store()
+		s.open(st, 1)
+		s.admits(st, 1, 3)
+		s.broker.Cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) { // once
+			req, reply := r.(*kmsg.TxnOffsetCommitRequest), r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+			reply.Topics = []kmsg.TxnOffsetCommitResponseTopic{{Topic: req.Topics[0].Topic, Partitions: []kmsg.TxnOffsetCommitResponseTopicPartition{{
+				Partition: 1, ErrorCode: kerr.GroupAuthorizationFailed.Code,
+			}}}}
+			return reply, nil, true
+		})
+		g, tok := owns(1)
+		if err := st.Close(s.ctx, g, tok); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+			s.Fatalf("a close that the broker refuses: %v", err)
+		}
+		if err := st.Close(s.ctx, g, tok); err != nil {
+			s.Errorf("said again: %v", err)
+		}
+		if fences, err := s.store().Fences(s.ctx, []partition.ID{1}); err != nil || !fences[1].IsZero() {
+			s.Errorf("the fences are %v, %v, want none", fences, err)
+		}
+		if err := s.says(st, 1, 4); !errors.Is(err, sources.ErrForgot) {
+			s.Errorf("settled after the close: %v", err)
+		}
+	})
 }

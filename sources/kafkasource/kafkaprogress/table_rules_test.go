@@ -35,6 +35,13 @@ func TestTableRules(t *testing.T) {
 			t.install(token(2))
 			return t.tries[2].crashes == 0
 		},
+		"what ran alone and the log has lost acquits nobody": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Gate = 9 })
+			says(t, func(r *progress.Request) { r.Alone = 2 })
+			t.reset(5, "")
+			t.install(token(2))
+			return t.suspects == 9 && len(t.tries) == 0
+		},
 		"what follows a suspect whose end is said with it is charged": func(t *table) bool {
 			t.alone = t.base
 			says(t, func(r *progress.Request) { r.Base, r.Alone = t.base+1, 2 })
@@ -62,6 +69,12 @@ func TestTableRules(t *testing.T) {
 			t.clear()
 			t.install(token(2))
 			t.install(token(3))
+			return t.suspects == 0
+		},
+		"what waits below the base is no suspect after a close": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Base, r.Lift = 3, []int64{0} })
+			t.clear()
+			t.install(token(2))
 			return t.suspects == 0
 		},
 		"each owner is counted, and each end of one": func(t *table) bool {
