@@ -1,6 +1,8 @@
 package kafkaprogress
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -93,6 +95,9 @@ func TestMetadataThatDoesNotFit(t *testing.T) {
 		if len(metadata) > limit {
 			t.Fatalf("seed %d: %d characters, %d were allowed", n, len(metadata), limit)
 		}
+		if !whole && len(metadata) < limit-64 {
+			t.Errorf("seed %d: it is not whole, and %d of %d characters", n, len(metadata), limit)
+		}
 		got, err := decode(metadata, noon)
 		if err != nil {
 			t.Fatalf("seed %d: %v", n, err)
@@ -141,6 +146,10 @@ func TestForeignMetadata(t *testing.T) {
 		if _, err := decode(whole[:n], noon); err == nil {
 			t.Fatalf("%q is taken", whole[:n])
 		}
+	}
+	negative := base64.RawStdEncoding.EncodeToString(binary.AppendVarint(binary.AppendVarint(nil, 1), -5))
+	if _, err := decode(mark+version+"1:"+negative, noon); err == nil {
+		t.Error("a text of a negative length is taken")
 	}
 	if _, err := decode(whole+"AAAA", noon); err == nil {
 		t.Error("what has more behind it is taken")

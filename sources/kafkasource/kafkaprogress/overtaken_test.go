@@ -246,6 +246,42 @@ func (s *stage) idles(st *Store, e partition.Epoch) {
 	}
 }
 
+// A look behind the fence that fails is no answer: a partition of which the group did not answer is not begun
+// anew, and what an owner knows is not said over what a successor may have said.
+func TestALookThatFailsIsNoAnswer(t *testing.T) {
+	on(t, func(s *stage) {
+		if s.broker.Cluster == nil {
+			s.Skip("a broker refuses nothing on command")
+		}
+		var refuses atomic.Bool
+		s.broker.Cluster.ControlKey(int16(kmsg.OffsetFetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			s.broker.Cluster.KeepControl()
+			reply := r.ResponseKind().(*kmsg.OffsetFetchResponse)
+			reply.Groups = []kmsg.OffsetFetchResponseGroup{{Group: s.name, ErrorCode: kerr.GroupAuthorizationFailed.Code}}
+			return reply, nil, r.(*kmsg.OffsetFetchRequest).RequireStable && refuses.Load()
+		})
+		st := s.store()
+		s.open(st, 1)
+		s.admits(st, 1, 3)
+		st.owners[1].unsure = true
+		refuses.Store(true)
+		if err := s.says(st, 1, 4); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+			s.Errorf("settled: %v", err)
+		}
+		g, tok := owns(2)
+		if _, err := s.store().Open(s.ctx, g, tok, 0); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+			s.Errorf("opened: %v", err)
+		}
+		refuses.Store(false)
+		if at := s.offset(); at != 3 {
+			s.Errorf("the group stands at %d, want 3", at)
+		}
+		if f := s.open(s.store(), 2); f.Base != 3 {
+			s.Errorf("found %+v", f)
+		}
+	})
+}
+
 // What could not be said yet is said by the next call, also if that changes nothing.
 func TestWhatWasNotSaidIsSaidByTheNext(t *testing.T) {
 	on(t, func(s *stage) {

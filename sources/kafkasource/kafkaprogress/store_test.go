@@ -605,6 +605,9 @@ func TestACloseThatFailsIsSaidAgain(t *testing.T) {
 		if err := st.Close(s.ctx, g, tok); !errors.Is(err, kerr.GroupAuthorizationFailed) {
 			s.Fatalf("a close that the broker refuses: %v", err)
 		}
+		if st.limit != st.cfg.Metadata {
+			s.Errorf("of the metadata only %d characters are used any more", st.limit)
+		}
 		if err := st.Close(s.ctx, g, tok); err != nil {
 			s.Errorf("said again: %v", err)
 		}

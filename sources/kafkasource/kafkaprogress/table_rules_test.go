@@ -55,6 +55,13 @@ func TestTableRules(t *testing.T) {
 			says(t, func(r *progress.Request) { r.Others = retry })
 			return t.alone == 2
 		},
+		"a retry of another does not acquit": func(t *table) bool {
+			says(t, func(r *progress.Request) { r.Alone = 2 })
+			says(t, func(r *progress.Request) {
+				r.Others = []progress.Verdict{{Position: 3, Outcome: progress.Retry, Attempt: 1}}
+			})
+			return t.alone == 2
+		},
 		"what is done at the new base stays done": func(t *table) bool {
 			says(t, func(r *progress.Request) { r.Base, r.Done = 2, []int64{2} })
 			return t.base == 2 && !t.open(2) && t.open(3)
@@ -154,6 +161,7 @@ func TestTableRules(t *testing.T) {
 		},
 		"what is done without a gap is one span": func(t *table) bool {
 			says(t, func(r *progress.Request) { r.Done = []int64{3, 2, 6, 5, 4} })
+			says(t, func(r *progress.Request) { r.Done = []int64{3, 6} }) // said again
 			return slices.Equal(t.done, []span{{2, 7}})
 		},
 		"each change is told as one, and nothing else": func(t *table) bool {
