@@ -59,7 +59,8 @@ type Ingress struct {
 	TypeField string
 	Type      string
 
-	buried func(sources.Buried) // Config.Buried
+	buried   func(sources.Buried) // Config.Buried
+	replicas int                  // Config.Replicas
 }
 
 func (in *Ingress) validate() error {

@@ -143,7 +143,8 @@ func (s *ingressStream) agree(ctx context.Context, lines []string) error {
 	return s.settled(ctx, a)
 }
 
-// push pushes each line to its target, and returns nil once every target answered.
+// push pushes each line to its target, and returns nil once every target, and as many
+// replicas of it as are wanted, has answered.
 func (s *ingressStream) push(ctx context.Context, p *ingressPlan, lines []string, t *logstream.Trouble) error {
 	routes := s.route(lines, p.era)
 	for i := range routes {
@@ -154,19 +155,18 @@ func (s *ingressStream) push(ctx context.Context, p *ingressPlan, lines []string
 	s.full = false
 	// By the script's hash, and once more with its source at servers that do not know it.
 	for _, source := range []bool{false, true} {
-		pipe := s.client.Pipeline()
-		cmds := make([]*redis.Cmd, len(all))
+		pushes := make([]*push, len(all))
 		for i, g := range all {
 			keys, args := s.pushArguments(p, g, force)
-			cmds[i] = pushScript.queue(ctx, pipe, source, keys, args)
+			pushes[i] = &push{keys: keys, args: args, source: source}
 		}
-		_, _ = pipe.Exec(ctx) // each has its own error
+		s.pusher.send(ctx, pushes)
 		var failed []*group
 		var first error
-		for i, cmd := range cmds {
-			a, err := parsePush(cmd)
+		for i, one := range pushes {
+			err := one.err
 			if err == nil {
-				err = s.pushed(a)
+				err = s.pushed(one.answer)
 			}
 			if err == nil {
 				continue

@@ -32,6 +32,7 @@ var (
 // of its troubles.
 type ingressStream struct {
 	client redis.UniversalClient
+	pusher pusher
 	name   string
 	layout partition.Config
 	unit   Ingress
@@ -62,7 +63,7 @@ func openIngress(ctx context.Context, s *Source, layout partition.Config, g part
 	for _, unit := range s.cfg.Ingress {
 		if unit.List == layout.Unit(g.ID) {
 			_, single := s.client.(*redis.Client)
-			unit.buried = s.cfg.Buried
+			unit.buried, unit.replicas = s.cfg.Buried, s.cfg.Replicas
 			return startIngress(ctx, s.client, s.name, layout, unit, g, tok, single)
 		}
 	}
@@ -78,7 +79,8 @@ func startIngress(ctx context.Context, client redis.UniversalClient, name string
 	run, stop := context.WithCancel(context.Background())
 	s := &ingressStream{
 		client: client, name: name, layout: layout, unit: unit, single: single,
-		fence: tag + ":fence", plan: tag + ":plan", grant: g, token: tok,
+		pusher: pusher{client: client, replicas: unit.replicas, patience: waitReplicas},
+		fence:  tag + ":fence", plan: tag + ":plan", grant: g, token: tok,
 		stop: stop, trouble: make(chan error, 1), ended: make(chan struct{}),
 		begun: -1, size: firstBatch,
 	}

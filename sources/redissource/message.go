@@ -47,10 +47,10 @@ type Result struct {
 	ID        string
 	Partition partition.ID
 	// Duplicate says that nothing was enqueued, since a unique task with this ID is
-	// there.
+	// there: also where the producer's Replicas must have it.
 	Duplicate bool
 	// Err is nil if the task was enqueued or is a duplicate. It wraps ErrBacklog,
-	// ErrUnknown, partition.ErrConfig, sources.ErrClosed, the context's error or what
+	// ErrUnknown (also as a *ReplicasError), partition.ErrConfig, sources.ErrClosed, the context's error or what
 	// the store said; but for ErrUnknown the task was not enqueued.
 	Err error
 }

@@ -32,6 +32,12 @@ type ProducerConfig struct {
 	// refuses for a while (fail-over, loading, a slot that moves). Default 30 s, at
 	// most 30 min.
 	Timeout time.Duration
+	// Replicas is how many replicas must have a message before it counts as enqueued. It is
+	// waited for as long as Timeout, each time with the push repeated, and told by a
+	// ReplicasError. It costs a WAIT for what travels together. A server that has fewer when the
+	// producer is made is refused. What a fail-over forgets all the same is in docs/operations.md.
+	// Default 0: the master's answer is enough.
+	Replicas int
 }
 
 const (
@@ -60,6 +66,7 @@ func (c ProducerConfig) validate() error {
 // whose answer was lost is repeated without doubling a task.
 type Producer struct {
 	client  redis.UniversalClient
+	pusher  pusher
 	name    string
 	config  partition.Config
 	backlog int
@@ -90,15 +97,24 @@ func NewProducer(ctx context.Context, client redis.UniversalClient, name string,
 	if client == nil {
 		return nil, errors.New("redissource: producer: no Redis client: redisurl.Open makes one")
 	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	pusher := pusher{client: client, replicas: cfg.Replicas, patience: min(waitReplicas, cfg.Timeout)}
+	if err := pusher.supported(); err != nil {
+		return nil, err
+	}
 	config, err := redisconfig.Lists.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
+	if cfg.Replicas > 0 {
+		if err := pusher.check(ctx); err != nil {
+			return nil, err
+		}
 	}
 	p := &Producer{
-		client: client, name: name, config: config, backlog: cfg.MaxBacklog, timeout: cfg.Timeout,
+		client: client, pusher: pusher, name: name, config: config, backlog: cfg.MaxBacklog, timeout: cfg.Timeout,
 		session: newID(time.Now()),
 		lanes:   make(map[string]*lane),
 		ofPart:  make(map[partition.ID]*lane),
@@ -113,8 +129,8 @@ func NewProducer(ctx context.Context, client redis.UniversalClient, name string,
 func (p *Producer) Config() partition.Config { return p.config }
 
 // Enqueue puts messages at the end of their partitions' logs and returns what became of each, in
-// their order. It returns once the store has answered for all of them, or ctx or the producer's
-// Timeout has ended. Messages of one key keep the order of their call. The error is nil if every
+// their order. It returns once the store, and as many Replicas as are configured, have answered for
+// all of them, or ctx or the producer's Timeout has ended. Messages of one key keep the order of their call. The error is nil if every
 // message was enqueued or is a duplicate. The results are nil if nothing was sent, because there
 // are no messages, one of them is faulty or ctx had ended before.
 func (p *Producer) Enqueue(ctx context.Context, messages ...Message) ([]Result, error) {

@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,7 +30,9 @@ type item struct {
 	body     []byte // the envelope
 	deadline time.Time
 	special  *special // nil: the end of the log, at once
-	answered bool     // guarded by call.mu
+	// Guarded by call.mu:
+	answered bool
+	few      *ReplicasError // the master has it, and had too few replicas
 	// Guarded by lane.mu:
 	sent    bool // it may have reached the store
 	dropped bool // its caller has gone before it was sent
@@ -82,6 +85,13 @@ func (c *call) finish(it *item, duplicate bool, err error) {
 	}
 }
 
+// miss notes that too few replicas have it so far.
+func (c *call) miss(it *item, few *ReplicasError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it.few = few
+}
+
 // abandon gives up what is not answered: what was not sent yet never will be, of the
 // rest nobody knows.
 func (c *call) abandon(cause error) {
@@ -90,9 +100,12 @@ func (c *call) abandon(cause error) {
 		sent := it.lane != nil && it.lane.drop(it)
 		c.mu.Lock()
 		if !it.answered {
-			if sent {
+			switch {
+			case it.few != nil:
+				c.results[i].Err = fmt.Errorf("%w: %w", it.few, cause)
+			case sent:
 				c.results[i].Err = fmt.Errorf("%w: %w", ErrUnknown, cause)
-			} else {
+			default:
 				c.results[i].Err = cause
 			}
 		}
@@ -118,5 +131,9 @@ func (c *call) answer() ([]Result, error) {
 	if failed == 0 {
 		return c.results, nil
 	}
-	return c.results, fmt.Errorf("redissource: %d of %d messages were not enqueued: %w", failed, len(c.results), first)
+	what := "were not enqueued"
+	if errors.Is(first, ErrUnknown) {
+		what = "are in doubt"
+	}
+	return c.results, fmt.Errorf("redissource: %d of %d messages %s: %w", failed, len(c.results), what, first)
 }

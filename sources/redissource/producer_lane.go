@@ -49,12 +49,10 @@ type track struct {
 // A batch is what one script pushes. It is repeated as it is until it is answered or
 // given up.
 type batch struct {
+	push
 	track   *track
 	items   []*item
-	keys    []string
-	args    []any
 	tries   int
-	source  bool      // the store has forgotten the script: send its text
 	unknown bool      // an attempt may have been executed
 	again   time.Time // not before
 }
@@ -185,7 +183,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			case over:
 				it.call.finish(it, false, sources.ErrClosed)
 			case !it.deadline.After(now):
-				it.call.finish(it, false, fmt.Errorf("no answer from the store for %v", l.p.timeout))
+				it.call.finish(it, false, l.p.silence())
 			default:
 				it.sent = true
 				b.items = append(b.items, it)
@@ -254,22 +252,26 @@ func (l *lane) keysOf(id partition.ID) *Keys {
 // others, each with the time of its next attempt.
 func (l *lane) send(batches []*batch) (repeat []*batch) {
 	ctx := context.Background() // a push that was begun is not broken off
-	pipe := l.p.client.Pipeline()
-	cmds := make([]*redis.Cmd, len(batches))
+	pushes := make([]*push, len(batches))
 	for i, b := range batches {
-		cmds[i] = pushScript.queue(ctx, pipe, b.source, b.keys, b.args)
+		pushes[i] = &b.push
 		b.tries++
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, b := range batches {
-		answer, err := parsePush(cmds[i])
+	l.p.pusher.send(ctx, pushes)
+	for _, b := range batches {
+		err := b.err
 		switch {
 		case err == nil:
-			l.done(b, answer)
+			l.done(b)
 		case redisconfig.Lasting(err):
 			l.end(b, b.failed(redisconfig.Explain(err)))
 		default:
 			b.unknown = b.unknown || !notExecuted(err)
+			if few, ok := errors.AsType[*ReplicasError](err); ok {
+				for _, it := range b.items {
+					it.call.miss(it, few)
+				}
+			}
 			wait := backoff(b.tries)
 			if redis.HasErrorPrefix(err, "NOSCRIPT") && !b.source {
 				b.source, wait = true, 0
@@ -284,7 +286,8 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 }
 
 // done hands out the answer of an executed script.
-func (l *lane) done(b *batch, a pushAnswer) {
+func (l *lane) done(b *batch) {
+	a := b.answer
 	if a.status != "OK" {
 		l.end(b, fmt.Errorf("%w: push: answer %q %q", ErrUnknown, a.status, a.detail))
 		return
@@ -297,6 +300,14 @@ func (l *lane) done(b *batch, a pushAnswer) {
 		it.call.finish(it, letter == '=', l.p.refused(letter))
 	}
 	l.free(b.track)
+}
+
+// silence is why what waits behind others was not sent.
+func (p *Producer) silence() error {
+	if p.pusher.replicas > 0 {
+		return fmt.Errorf("no answer from the store, or from %d of its replicas, for %v", p.pusher.replicas, p.timeout)
+	}
+	return fmt.Errorf("no answer from the store for %v", p.timeout)
 }
 
 // refused returns the error of a message that the script pushed or not.
@@ -317,7 +328,7 @@ func (p *Producer) refused(letter byte) error {
 
 // failed returns what the callers of a batch that was given up are told.
 func (b *batch) failed(err error) error {
-	if b.unknown {
+	if b.unknown && !errors.Is(err, ErrUnknown) {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err

@@ -38,6 +38,10 @@ if m then
     if done >= tonumber(last) then
       local mfirst, results = string.match(m, '^%d+ %d+ (%d+) (.*)$')
       if mfirst ~= first then results = '' end
+      -- A write, which a full store takes: WAIT is for what the same connection wrote last, and who was
+      -- the master until just now knows marks that the new one does not have.
+      redis.call('EXPIRE', KEYS[1], ARGV[5] == '0' and 3600 or ARGV[5])
+      if ARGV[5] == '0' then redis.call('PERSIST', KEYS[1]) end
       return {'OK', results}
     end
   end

@@ -32,6 +32,10 @@ type Config struct {
 	// Ingress are plain lists whose lines become tasks. All peers of the name have the
 	// same ones. Default: none.
 	Ingress []Ingress
+	// Replicas is how many replicas must have the lines of an ingress list before they are taken off it,
+	// where the list and the partitions are on several servers of a cluster: else a fail-over forgets lines
+	// and their tasks together or neither. Default 0: none.
+	Replicas int
 	// Stuck is called when a partition is read no further because too many tasks (eight windows,
 	// 8,192 at most) wait behind one key that does not get done, and again when that is over. It
 	// must not block. Default: nobody is told.
@@ -90,7 +94,8 @@ type Source struct {
 func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
 	all, err := jobs.Compile(cfg.Jobs...)
-	if err := errors.Join(partition.CheckName(name), cfg.validate(), ownLists(name, cfg.Ingress), err); err != nil {
+	waits := (&pusher{client: client, replicas: cfg.Replicas}).supported()
+	if err := errors.Join(partition.CheckName(name), cfg.validate(), waits, ownLists(name, cfg.Ingress), err); err != nil {
 		return nil, err
 	}
 	s := &Source{client: client, name: name, cfg: cfg, jobs: all}

@@ -1,0 +1,166 @@
+package redissource
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
+)
+
+// A ReplicasError says that the master has carried out what it was sent, and that too few of its
+// replicas said in time that they have heard of it: a fail-over may forget it. errors.Is finds
+// ErrUnknown in it.
+type ReplicasError struct {
+	Have, Want int
+	// Err is why it is not known how many have. Nil: they were counted.
+	Err error
+}
+
+func (e *ReplicasError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("the master has it, and it is not known whether %d replicas have: %v", e.Want, e.Err)
+	}
+	return fmt.Sprintf("the master has it, but only %d of %d replicas have: a fail-over may forget it", e.Have, e.Want)
+}
+
+// Is reports whether target is ErrUnknown. Err is not unwrapped: it is of WAIT, and the push was
+// carried out.
+func (e *ReplicasError) Is(target error) bool { return target == ErrUnknown }
+
+// waitReplicas is how long one WAIT takes at most. Nothing else is sent meanwhile, and no
+// fail-over noticed.
+const waitReplicas = time.Second
+
+// A push is one call of push.lua, and what became of it.
+type push struct {
+	keys   []string
+	args   []any
+	source bool // the store has forgotten the script: send its text
+	answer pushAnswer
+	err    error // why the answer does not count
+}
+
+// A pusher sends pushes to their servers, and has them wait for replicas.
+type pusher struct {
+	client   redis.UniversalClient
+	replicas int           // that must have what was pushed
+	patience time.Duration // for them
+}
+
+// send runs pushes, those of one server in one pipeline.
+func (p *pusher) send(ctx context.Context, all []*push) {
+	cluster, ok := p.client.(*redis.ClusterClient)
+	if !ok || p.replicas == 0 {
+		p.sendTo(ctx, p.client, all)
+		return
+	}
+	// WAIT has no key by which the pipeline of a cluster would find its server.
+	on := make(map[*redis.Client][]*push)
+	for _, one := range all {
+		master, err := cluster.MasterForKey(ctx, one.keys[0])
+		if err != nil {
+			one.err = err
+			continue
+		}
+		on[master] = append(on[master], one)
+	}
+	for master, list := range on {
+		if !p.sendTo(ctx, master, list) {
+			cluster.ReloadState(ctx) // nobody else follows a slot that has moved, or a server that was replaced
+		}
+	}
+}
+
+// sendTo runs pushes on one server and WAIT behind them, on their connection. It reports whether
+// all of them count.
+func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*push) bool {
+	pipe := node.Pipeline()
+	cmds := make([]*redis.Cmd, len(all))
+	for i, one := range all {
+		cmds[i] = pushScript.queue(ctx, pipe, one.source, one.keys, one.args)
+	}
+	var wait *redis.Cmd
+	if p.replicas > 0 {
+		wait = pipe.Do(ctx, p.wait(node)...)
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	var few error
+	if wait != nil {
+		if have, err := wait.Int(); err != nil || have < p.replicas {
+			few = &ReplicasError{Have: have, Want: p.replicas, Err: redisconfig.Explain(err)}
+		}
+	}
+	ok := true
+	for i, one := range all {
+		one.answer, one.err = parsePush(cmds[i])
+		if one.err == nil && one.answer.enqueued() {
+			one.err = few
+		}
+		ok = ok && one.err == nil
+	}
+	return ok
+}
+
+// enqueued reports whether something was pushed, or is there.
+func (a pushAnswer) enqueued() bool {
+	return a.status == "OK" && (a.detail == "" || strings.ContainsAny(a.detail, "+="))
+}
+
+// wait is WAIT. It ends before the connection is given up, and everything sent again.
+func (p *pusher) wait(node redis.UniversalClient) []any {
+	most := p.patience
+	if c, ok := node.(interface{ Options() *redis.Options }); ok && c.Options().ReadTimeout > 0 {
+		most = min(most, c.Options().ReadTimeout/2)
+	}
+	return []any{"wait", p.replicas, max(1, most.Milliseconds())} // 0 has no end
+}
+
+// supported refuses what cannot be waited for. A client that does not tell its server might say
+// WAIT to another one.
+func (p *pusher) supported() error {
+	if p.replicas < 0 {
+		return fmt.Errorf("redissource: Replicas %d: want 0 or more", p.replicas)
+	}
+	switch p.client.(type) {
+	case *redis.ClusterClient, interface{ Options() *redis.Options }:
+		return nil
+	}
+	if p.replicas > 0 {
+		return fmt.Errorf("redissource: Replicas %d: a %T does not say which server it asks: give a *redis.Client or a *redis.ClusterClient",
+			p.replicas, p.client)
+	}
+	return nil
+}
+
+// checks is how often a server with too few replicas is asked: one that has just begun to follow may
+// answer for the first time after a second.
+const checks = 3
+
+// check says which server refuses WAIT, or has too few replicas now. One that does not answer is
+// asked again with the first push.
+func (p *pusher) check(ctx context.Context) error {
+	ask := func(ctx context.Context, node redis.UniversalClient, where string) error {
+		have, err := node.Do(ctx, p.wait(node)...).Int()
+		for n := 1; n < checks && err == nil && have < p.replicas; n++ {
+			have, err = node.Do(ctx, p.wait(node)...).Int()
+		}
+		switch {
+		case err == nil && have < p.replicas:
+			return fmt.Errorf("redissource: Replicas %d: the server%s has %d that answer: start more, or ask for fewer", p.replicas, where, have)
+		case redisconfig.Refused(err):
+			return fmt.Errorf("redissource: Replicas %d: WAIT is refused%s: %w", p.replicas, where, redisconfig.Explain(err))
+		}
+		return nil
+	}
+	cluster, ok := p.client.(*redis.ClusterClient)
+	if !ok {
+		return ask(ctx, p.client, "")
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		return ask(ctx, master, " at "+master.Options().Addr)
+	})
+}
