@@ -26,7 +26,8 @@ import (
 
 func sendCommand() *cobra.Command {
 	var store, name, file string
-	var partitions, count, recipients int
+	var cfg redissource.ProducerConfig
+	var count, recipients int
 	var seed uint64
 	cmd := &cobra.Command{
 		Use:   "send",
@@ -41,8 +42,11 @@ it says how many mails the store has taken, and ends with 6.`,
 			ctx, stop := signals.Context(cmd.Context())
 			defer stop()
 			errs := []error{partition.CheckName(name)}
-			if f := cmd.Flags().Lookup("partitions"); f.Changed && (partitions < 1 || partitions > partition.MaxTotal) {
-				errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", partitions, partition.MaxTotal))
+			if f := cmd.Flags().Lookup("partitions"); f.Changed && (cfg.Partitions < 1 || cfg.Partitions > partition.MaxTotal) {
+				errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", cfg.Partitions, partition.MaxTotal))
+			}
+			if cfg.Replicas < 0 {
+				errs = append(errs, fmt.Errorf("--replicas %d: must not be negative", cfg.Replicas))
 			}
 			mails, total, done, err := source(ctx, file, count, recipients, seed, cmd.InOrStdin())
 			client, badURL := redisurl.Open(store)
@@ -58,7 +62,7 @@ it says how many mails the store has taken, and ends with 6.`,
 			} else if err != nil {
 				return exit.With(exit.Unreachable, err)
 			}
-			p, err := redissource.NewProducer(ctx, client, name, redissource.ProducerConfig{Partitions: partitions})
+			p, err := redissource.NewProducer(ctx, client, name, cfg)
 			if err != nil {
 				return err
 			}
@@ -83,7 +87,8 @@ it says how many mails the store has taken, and ends with 6.`,
 	f := cmd.Flags()
 	f.StringVar(&store, "redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	f.StringVar(&name, "name", "mail-sender", "name of the task processing")
-	f.IntVar(&partitions, "partitions", 0, "shares of the work of a new name (default 256); must be the same where the name exists")
+	f.IntVar(&cfg.Replicas, "replicas", 0, "replicas of the master that must have a mail before it counts as enqueued")
+	f.IntVar(&cfg.Partitions, "partitions", 0, "shares of the work of a new name (default 256); must be the same where the name exists")
 	f.IntVarP(&count, "count", "n", 1000, "how many mails to generate")
 	f.IntVar(&recipients, "recipients", 100, "to how many different recipients")
 	f.Uint64Var(&seed, "seed", 1, "decides the order of the recipients")

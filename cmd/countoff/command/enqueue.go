@@ -26,7 +26,7 @@ import (
 
 func enqueueCommand() *cobra.Command {
 	var m redissource.Message
-	var partitions int
+	var cfg redissource.ProducerConfig
 	var lines, unique bool
 	cmd := &cobra.Command{
 		Use:   "enqueue NAME [PAYLOAD]",
@@ -35,12 +35,15 @@ func enqueueCommand() *cobra.Command {
   countoff enqueue import --lines < payloads.txt`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: onStore(long, func(cmd *cobra.Command, args []string) error {
-			errs := []error{sharesFault(cmd, partitions)}
+			errs := []error{sharesFault(cmd, cfg.Partitions)}
 			if m.Unique = unique; unique && m.ID == "" {
 				errs = append(errs, errors.New("--unique needs --id"))
 			}
 			if m.Delay < 0 {
 				errs = append(errs, fmt.Errorf("--delay %v: must not be negative", m.Delay))
+			}
+			if cfg.Replicas < 0 {
+				errs = append(errs, fmt.Errorf("--replicas %d: must not be negative", cfg.Replicas))
 			}
 			if lines && len(args) == 2 {
 				errs = append(errs, errors.New("--lines reads stdin: want no PAYLOAD"))
@@ -50,7 +53,7 @@ func enqueueCommand() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			p, err := producerOf(ctx, client, cmd, args[0], partitions)
+			p, err := producerOf(ctx, client, cmd, args[0], cfg)
 			if err != nil {
 				return err
 			}
@@ -89,13 +92,14 @@ func enqueueCommand() *cobra.Command {
 	f.StringVar(&m.Key, "key", "", "key: partition and order (default: any partition, no order)")
 	f.DurationVar(&m.Delay, "delay", 0*time.Second, "handle it this much later")
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
-	f.IntVar(&partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
+	f.IntVar(&cfg.Replicas, "replicas", 0, "replicas of the master that must have it before it counts")
+	f.IntVar(&cfg.Partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
 	return cmd
 }
 
 // producerOf returns a producer for name. It is refused where what it puts would be no task of
 // the peers, and what looks odd is said.
-func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, partitions int) (*redissource.Producer, error) {
+func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, cfg redissource.ProducerConfig) (*redissource.Producer, error) {
 	if err := listsOnly(ctx, client, name, "write to that one with a producer of Kafka",
 		"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
 		return nil, err
@@ -105,7 +109,7 @@ func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Co
 			"and give tasks a name of their own", name, list)))
 	}
 	_, unused := redisconfig.Read(ctx, client, name)
-	p, err := redissource.NewProducer(ctx, client, name, redissource.ProducerConfig{Partitions: partitions})
+	p, err := redissource.NewProducer(ctx, client, name, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +223,11 @@ func enqueueLines(in io.Reader, put func(payloads ...[]byte) ([]redissource.Resu
 		}
 		results, err := put(lines...)
 		if err != nil {
-			return fmt.Errorf("not enqueued: line %s, and all after %d: %w", failed(results, done, len(lines)), done+len(lines), err)
+			which, last := failed(results, done, len(lines)), done+len(lines)
+			if errors.Is(err, redissource.ErrUnknown) {
+				return fmt.Errorf("in doubt: line %s; not enqueued: all after %d: %w", which, last, err)
+			}
+			return fmt.Errorf("not enqueued: line %s, and all after %d: %w", which, last, err)
 		}
 		done += len(lines)
 		lines = lines[:0]
