@@ -96,3 +96,23 @@ func TestEnqueueIsToldToStop(t *testing.T) {
 		w.Close()
 	}
 }
+
+// Who asks for replicas where there are none is told so before anything is enqueued, and of lines that the master
+// has and too few replicas not that they are there.
+func TestEnqueueForReplicas(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	if said := s.fails(exit.Usage, "enqueue n x --replicas -1"); !strings.Contains(said, "--replicas -1: must not be negative") {
+		t.Errorf("it says %q", said)
+	}
+	if said := s.fails(exit.Failed, "enqueue n x --replicas 1"); !strings.Contains(said, "Replicas 1: the server has 0 that answer") {
+		t.Errorf("it says %q", said)
+	}
+	few := &redissource.ReplicasError{Want: 1}
+	err := enqueueLines(strings.NewReader("a\nb\n"), func(payloads ...[]byte) ([]redissource.Result, error) {
+		return []redissource.Result{{Err: few}}, few
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "in doubt: line 1; not enqueued: all after 1: the master has it, but only 0 of 1 replicas have") {
+		t.Error(err)
+	}
+}
