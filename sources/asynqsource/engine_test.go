@@ -225,6 +225,11 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 		_, err = src.Handler(h, asynq.Config{GroupGracePeriod: 1, StrictPriority: true, Queues: map[string]int{"a": 1, "b": 1}})
 		says(err, "no handler", "GroupGracePeriod", "StrictPriority", `"a"`, `"b"`)
 	}
+	if _, err := src.Handler(asynq.NewServeMux(), asynq.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = src.Handler(asynq.NewServeMux(), asynq.Config{})
+	says(err, "has a handler already")
 }
 
 // What asynq says of a run whose handler does not end waits for it, each word of it: none is

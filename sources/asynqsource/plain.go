@@ -50,8 +50,12 @@ func (e *PlainError) Error() string {
 		p.Queue, p.Host, p.PID, p.Since.Format(time.RFC3339), Alarm)
 }
 
-// plainEvery is how often plain servers are looked for.
-const plainEvery = time.Minute
+const (
+	// plainEvery is how often plain servers are looked for.
+	plainEvery = time.Minute
+	// lookedFor is how long what was found counts for those who open something beside.
+	lookedFor = time.Second
+)
 
 // lookForPlain looks for plain servers, tells of them and returns the first as an error
 // if the policy is to refuse.
@@ -118,6 +122,28 @@ func (s *Source) lookAgain(ctx context.Context, total int) {
 		return // the store is down: that is noticed elsewhere, and says nothing of servers
 	}
 	s.refuse(err)
+}
+
+// beside returns why nothing may be opened: it would give back, to be run again, what a plain server runs.
+// While no stream is open nobody watches for one, as under a pause. Many are opened at once: one of them looks.
+func (s *Source) beside(ctx context.Context, total int) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	known := len(s.streams) > 0 || time.Since(s.looked) < lookedFor
+	s.mu.Unlock()
+	if known || ctx.Err() != nil {
+		return s.refused()
+	}
+	err := s.lookForPlain(ctx, total)
+	if plain := new(PlainError); err != nil && !errors.As(err, &plain) {
+		return err
+	}
+	s.refuse(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looked = time.Now()
+	return err
 }
 
 // refuse sets why nothing is fetched, nil: nothing is wrong.

@@ -15,6 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
@@ -91,9 +92,9 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 		t.Errorf("our own server is taken for a plain one: %v", err)
 	}
 	server = s.plainServer(t, queue)
+	st := s.open(t, ours.src, 1, 2)
 	ours.src.lookAgain(t.Context(), 4)
 	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("waits"))
-	st := s.open(t, ours.src, 1, 2)
 	if _, err := st.Fetch(t.Context(), 1); !errors.As(err, &plain) {
 		t.Errorf("beside a plain server a fetch says %v", err)
 	}
@@ -126,6 +127,54 @@ func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 		if err := st.Trouble(); !errors.As(err, &plain) || plain.Plain.ID != "plain" {
 			t.Errorf("beside a plain server it says %v", err)
 		}
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a plain server runs is not given back, to be run beside it, by who opens a queue: neither while one is known
+// to be there nor after a time in which nothing was open, as a pause, and nobody looked.
+func TestWhatAPlainServerRunsIsLeftToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q", "other"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &store{UniversalClient: client, name: "n"}
+		st := s.open(t, src, 0, 1)
+		if err := st.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		key := queuestat.AllServers + ":{plain}"
+		s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{"q"}, time.Now()), 0)
+		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		s.LPush(t.Context(), keysOf("q").active, "runs")
+		time.Sleep(lookedFor)
+		refuses := func(when string, id partition.ID, epoch partition.Epoch) {
+			t.Helper()
+			st, err := src.Open(t.Context(), partition.Grant{ID: id, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "s"})
+			if err == nil {
+				defer st.Close(t.Context())
+			}
+			if plain := new(PlainError); !errors.As(err, &plain) || plain.Plain.ID != "plain" {
+				t.Errorf("%s an Open says %v", when, err)
+			}
+			if s.LLen(t.Context(), keysOf("q").active).Val() != 1 {
+				t.Errorf("%s what it runs is taken from it", when)
+			}
+		}
+		refuses("before anything is open", 0, 2)
+		s.ZRem(t.Context(), queuestat.AllServers, key)
+		time.Sleep(lookedFor)
+		st = s.open(t, src, 1, 3)
+		if err := st.Trouble(); err != nil {
+			t.Errorf("it is gone, and a fetch says %v", err)
+		}
+		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		time.Sleep(plainEvery + time.Second)
+		refuses("while it is known", 0, 4)
 		if err := st.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,6 +41,9 @@ type Source struct {
 	streams map[string]*stream // the newest of each queue
 	waiting int                // connections in use
 	refusal error              // a plain server is on our queues
+	looked  time.Time          // when one was looked for while no stream was open
+
+	opening sync.Mutex // held while the first to open something looks for plain servers
 
 	life   sync.Mutex // held while the first stream comes or the last one goes
 	live   int        // streams
@@ -238,6 +242,9 @@ func (s *Source) Open(ctx context.Context, g partition.Grant, tok partition.Toke
 func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 	layout, err := s.Layout(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.beside(ctx, layout.Total); err != nil {
 		return nil, err
 	}
 	if g.ID.IsUnit() {
