@@ -374,6 +374,7 @@ func (r *run) conclude(n *native) {
 func (e *Engine) sweep(quit chan struct{}) {
 	tick := time.NewTicker(dropTime / 4)
 	defer tick.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-tick.C:
@@ -381,17 +382,27 @@ func (e *Engine) sweep(quit chan struct{}) {
 			return
 		}
 		now := time.Now()
-		e.mu.Lock()
-		for _, r := range e.runs {
-			switch {
-			case r.settled || r.telling > 0:
-			case !r.ended.IsZero() && e.asking == 0 && now.Sub(r.ended) > dropTime && now.Sub(e.asked) > dropTime:
-				r.conclude(nil)
-			case !r.started && !r.handed.IsZero() && now.Sub(r.handed) > startTime:
-				r.conclude(&native{kind: kindRequeue})
-			}
+		e.look(last, now)
+		last = now
+	}
+}
+
+// look is one look of sweep, which looked last at another time. If that is long ago the process stood still:
+// asynq has had no time either, and is given what it has after a question.
+func (e *Engine) look(last, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now.Sub(last) > dropTime/2 {
+		e.asked = now
+	}
+	for _, r := range e.runs {
+		switch {
+		case r.settled || r.telling > 0:
+		case !r.ended.IsZero() && e.asking == 0 && now.Sub(r.ended) > dropTime && now.Sub(e.asked) > dropTime:
+			r.conclude(nil)
+		case !r.started && !r.handed.IsZero() && now.Sub(r.handed) > startTime:
+			r.conclude(&native{kind: kindRequeue})
 		}
-		e.mu.Unlock()
 	}
 }
 

@@ -377,6 +377,27 @@ func TestWhatIsSwept(t *testing.T) {
 	})
 }
 
+// While the process stands still asynq can say nothing: what it has to say of a run that ended just before is
+// waited for, or one that failed would run again at once, without its delay and uncounted.
+func TestAsynqIsNotSilentWhileNobodyRuns(t *testing.T) {
+	t.Parallel()
+	e := &Engine{runs: make(map[runKey]*run)}
+	end := time.Now()
+	r := &run{started: true, ended: end, verdict: make(chan struct{})}
+	e.runs[r.key] = r
+	last := end
+	for _, c := range []struct {
+		after   time.Duration
+		settled bool
+	}{{time.Minute, false}, {dropTime / 4, false}, {dropTime / 2, false}, {dropTime / 2, true}} {
+		now := last.Add(c.after)
+		if e.look(last, now); r.settled != c.settled {
+			t.Fatalf("%v after it ended, and %v after the look before, it has a verdict: %v", now.Sub(end), c.after, r.settled)
+		}
+		last = now
+	}
+}
+
 // Whatever the server was to run at once, what the consumer starts is started.
 func TestTheConsumerSaysHowManyRun(t *testing.T) {
 	t.Parallel()
