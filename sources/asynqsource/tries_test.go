@@ -82,6 +82,42 @@ func TestAnOwnerHearsOfTheTriesOfWhatItTakes(t *testing.T) {
 	}
 }
 
+// A task that waited for its retry, was archived by hand while nobody had the queue and is run by hand later runs
+// then, and not when its retry was due. Where one of an ingress goes stands although it was archived.
+func TestWhatIsRunByHandDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	queue := QueueOf(s.name, 0)
+	k, due := keysOf(queue), time.Now().Add(time.Hour)
+	waits, plan := fmt.Sprintf("1 0 %d first", due.UnixMilli()), "0 0 0 to 1-1 2"
+	for id, tries := range map[string]string{"by hand": waits, "left alone": waits, "planned": plan} {
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(id))
+		s.HSet(t.Context(), k.task+id, "tried", 1)
+		s.HSet(t.Context(), k.tries, id, tries)
+	}
+	for _, id := range []string{"by hand", "planned"} {
+		if err := s.inspector().ArchiveTask(queue, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := s.open(t, s.source(t), 0, 1)
+	if got := s.HGet(t.Context(), k.tries, "planned").Val(); got != plan {
+		t.Errorf("the plan of one that was archived is %q, want %q", got, plan)
+	}
+	if err := s.inspector().RunTask(queue, "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		tasks, err := st.Fetch(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := tasks[0].Delivery.NotBefore; at.IsZero() != (tasks[0].ID == "by hand") {
+			t.Errorf("%q waits until %v", tasks[0].ID, at)
+		}
+	}
+}
+
 // A task is another one if it has the id of one that was deleted: its runs are its own.
 func TestAnIDThatIsUsedAgain(t *testing.T) {
 	for _, modest := range []bool{false, true} {

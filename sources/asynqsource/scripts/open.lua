@@ -61,7 +61,12 @@ if t ~= ARGV[1] then
     if redis.call('EXISTS', ARGV[3] .. id) == 0 then redis.call('SREM', KEYS[6], id) end -- asynq's tools deleted it
   end
   for _, id in ipairs(redis.call('HKEYS', KEYS[5])) do
-    if redis.call('EXISTS', ARGV[3] .. id) == 0 then redis.call('HDEL', KEYS[5], id) end
+    -- One that waited for its retry and was archived by hand waits for nothing: who runs it again means now.
+    local state = redis.pcall('HGET', ARGV[3] .. id, 'state')
+    if not state and redis.call('EXISTS', ARGV[3] .. id) == 0
+        or state == 'archived' and not string.match(redis.call('HGET', KEYS[5], id), '^%d+ %d+ 0 ') then
+      redis.call('HDEL', KEYS[5], id)
+    end
   end
   n = str(tonumber(n) + 1)
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'n', n, 'a', '')
