@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -157,6 +158,34 @@ func TestLargeVerdictsTravelAFewAtATime(t *testing.T) {
 				t.Errorf("%d verdicts are kept that were answered", left)
 			}
 		})
+	}
+}
+
+// A queue of which thousands were archived on one day, 90 days ago: asynq's own script would fail on the next one,
+// with the task in its hands, and leave it neither here nor there.
+func TestAnArchiveThatIsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return errors.New("no") })
+	k, day := keysOf(st.queue), float64(time.Now().AddDate(0, 0, -100).Unix())
+	days := make([]redis.Z, 10_050)
+	for i := range days {
+		days[i] = redis.Z{Score: day, Member: fmt.Sprintf("%06d", i)}
+	}
+	s.ZAdd(t.Context(), k.archived, days...)
+	s.HSet(t.Context(), k.task+"000000", "msg", "x", "state", "archived")
+	if o, _ := sources.Asked(e.Handle(t.Context(), task)); o != sources.Dead {
+		t.Fatalf("the verdict is %v", o)
+	}
+	if err := st.Settle(t.Context(), sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.inspector().GetTaskInfo(st.queue, task.ID)
+	if err != nil || info.State != asynq.TaskStateArchived || info.LastErr != "no" {
+		t.Errorf("the dead letter is %+v, %v", info, err)
+	}
+	if n := s.ZCard(t.Context(), k.archived).Val(); n != 1 || s.Exists(t.Context(), k.task+"000000").Val() != 0 {
+		t.Errorf("%d tasks are archived, want the new one", n)
 	}
 }
 

@@ -21,6 +21,15 @@ if settles ~= '' then
     if at[name] then redis.call('ZCARD', at[name]) end
   end
   if at.pending then redis.call('LLEN', at.pending) end
+  -- It trims the archive at once, which fails where that is of more than some thousands.
+  if at.archived then
+    local prefix, old = (string.gsub(at.archived, 'archived$', 't:')), redis.call('TIME')[1] - 90 * 24 * 3600
+    while redis.call('ZCOUNT', at.archived, '-inf', old) > 1000 or redis.call('ZCARD', at.archived) > 11000 do
+      local ids = redis.call('ZRANGE', at.archived, 0, 999)
+      for _, id in ipairs(ids) do redis.call('DEL', prefix .. id) end
+      redis.call('ZREM', at.archived, unpack(ids))
+    end
+  end
   if at.lease and at.active and not redis.call('ZSCORE', at.lease, settles) and redis.call('LPOS', at.active, settles) then
     redis.call('ZADD', at.lease, 0, settles)
   end
