@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -387,5 +388,33 @@ func TestQuietSyncAfterASetback(t *testing.T) {
 	mustSync(t, l, b)
 	if a := mustSync(t, l, r); len(a.Mine) != 0 {
 		t.Errorf("granted %v, which another peer holds", held(a))
+	}
+}
+
+// A fleet in which nothing changes only renews its leases. With the key of the configuration gone nobody could
+// pause or resume the name, and the next producer might make it anew with other partitions.
+func TestTheQuietBringBackALostConfiguration(t *testing.T) {
+	s, m := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	makeName(t, s.client, s.name, cfg)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	r := settled(t, l, session(1), 0, 1, 2, 3)
+	if err := l.Pause(t.Context(), rest); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first hears of the pause
+		mustSync(t, l, r)
+	}
+	m.Del(redisconfig.Key(s.name))
+	mustSync(t, l, r)
+	if c, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || c.Total != 4 || c.Paused == (partition.Pause{}) {
+		t.Errorf("the configuration is %+v, %v", c, err)
+	}
+	m.Del(redisconfig.Key(s.name))
+	if err := m.Set(redisconfig.Key(s.name), "no hash"); err != nil {
+		t.Fatal(err)
+	}
+	if a := mustSync(t, l, r); len(a.Mine) != 4 {
+		t.Errorf("while the configuration cannot be read it has %v", a.Mine)
 	}
 }

@@ -7,7 +7,11 @@
 --         7 session  8 stamp of that answer  9 highest number known
 --         10 version of the newest roll known
 -- result  {'same', behind, count, due, expiry, grace, longest lease}, or {'say'}
--- cost    ~12 commands, whatever the number of peers and partitions
+-- cost    ~13 commands, whatever the number of peers and partitions
+
+-- A fleet in which nothing changes says nothing else, and would leave the name without a configuration that was lost,
+-- until a producer makes it anew with another one. Where the key cannot be read all is better left as it is.
+if redis.pcall('HEXISTS', KEYS[1], 'total') == 0 then return {'say'} end
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
 begin()
