@@ -321,7 +321,7 @@ func takeEach(ctx context.Context, letters []redissource.DeadLetter, take func(r
 		err := take(d)
 		switch {
 		case err == nil:
-		case errors.Is(err, redissource.ErrRaw), strings.Contains(err.Error(), "WRONGTYPE"): // of this one, or its partition
+		case errors.Is(err, redissource.ErrRaw), ofPartition(err):
 			left++
 			failed = append(failed, err)
 		default: // thousands of others would fail in the same way
@@ -330,6 +330,9 @@ func takeEach(ctx context.Context, letters []redissource.DeadLetter, take func(r
 	}
 	return left, failed, nil
 }
+
+// ofPartition reports whether err is of one partition, a key of which holds something else, and says nothing of others.
+func ofPartition(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
 
 // takePage is how many dead letters takeAll holds.
 const takePage = 500
@@ -342,7 +345,11 @@ func takeAll(ctx context.Context, client redis.UniversalClient, name string, ids
 	for _, id := range ids {
 		n, err := client.LLen(ctx, redissource.KeysOf(name, id).Dead).Result()
 		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("dead letters of %s, partition %v: %w", name, id, err))...)
+			errs = append(errs, fmt.Errorf("dead letters of %s, partition %v: %w", name, id, err))
+			if ofPartition(err) {
+				continue
+			}
+			return errors.Join(errs...)
 		}
 		stay := 0
 		for n > 0 {

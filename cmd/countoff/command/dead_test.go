@@ -137,6 +137,22 @@ func TestDeadOfAStoreThatTakesNothing(t *testing.T) {
 	}
 }
 
+// A partition whose dead letters cannot be read is told of, and holds up no other.
+func TestDeadAllBesideAPartitionThatCannotBeRead(t *testing.T) {
+	client := letters(t, newShell(t), []string{"a", "b"}, nil)
+	if err := client.Set(t.Context(), redissource.KeysOf("n", 7).Dead, "no list", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var taken []string
+	err := takeAll(t.Context(), client, "n", []partition.ID{7, 0}, func(d redissource.DeadLetter) error {
+		taken = append(taken, d.ID)
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "partition 7") || !slices.Equal(taken, []string{"a", "b"}) {
+		t.Errorf("it took %v, and says %v", taken, err)
+	}
+}
+
 // Whoever is told to stop in the midst of many takes no other.
 func TestDeadIsToldToStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
