@@ -321,21 +321,28 @@ func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []
 }
 
 // ForgetJob removes what is known of an entry in the partitions ids, and reports whether there
-// was anything. An entry that is forgotten while peers have it begins anew.
+// was anything. An entry that is forgotten while peers have it begins anew. Partitions where that cannot be
+// done are an error, and it is forgotten in all others. Nodes of a cluster have half of the time of ctx.
 func ForgetJob(ctx context.Context, client redis.UniversalClient, name, entry string, ids []partition.ID) (bool, error) {
-	pipe := client.Pipeline()
-	for _, id := range ids {
-		pipe.HDel(ctx, KeysOf(name, id).jobsKey(), entry)
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = KeysOf(name, id).jobsKey()
 	}
-	cmds, err := pipe.Exec(ctx)
-	if err != nil {
-		return false, fmt.Errorf("redissource: forget job %s of %s: %w", entry, name, err)
-	}
+	gone := make([]*redis.IntCmd, len(ids))
+	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
+		pipe := client.Pipeline()
+		for _, i := range which {
+			gone[i] = pipe.HDel(ctx, keys[i], entry)
+		}
+		_, _ = pipe.Exec(ctx) // each has its error
+	})
 	found := false
-	for _, cmd := range cmds {
-		found = found || cmd.(*redis.IntCmd).Val() > 0
+	var away unanswered
+	for i, cmd := range gone {
+		found = found || cmd.Val() > 0
+		away.add(ids[i], cmd.Err())
 	}
-	return found, nil
+	return found, away.err("forget job "+entry, name)
 }
 
 // moveJobs moves what is recorded of jobs to the partitions that their keys have from now on.

@@ -200,6 +200,15 @@ func TestANodeStandsStill(t *testing.T) {
 		if letters != len(there) || err == nil || !strings.Contains(err.Error(), which) {
 			t.Errorf("%d dead letters, %v", letters, err)
 		}
+		found, err := ForgetJob(ctx, client, name, "job", ids)
+		if !found || err == nil || !strings.Contains(err.Error(), which) {
+			t.Errorf("forgot %v, %v", found, err)
+		}
+		for _, id := range there {
+			if n := direct.Exists(t.Context(), KeysOf(name, id).jobsKey()).Val(); n != 0 {
+				t.Errorf("partition %v knows the job still", id)
+			}
+		}
 		if ctx.Err() != nil {
 			t.Error("nothing is left of the time")
 		}
