@@ -52,8 +52,11 @@ func WriteTable(ctx context.Context, client redis.UniversalClient, name, list st
 // of [Nobody] have no owner.
 func ReadTable(ctx context.Context, client redis.UniversalClient, name string) (map[string][]string, error) {
 	rows, err := client.HGetAll(ctx, TableKey(name)).Result()
-	if err != nil || len(rows) == 0 {
-		return nil, err
+	if err != nil {
+		return nil, explain(ctx, name, "read "+TableKey(name), err)
+	}
+	if len(rows) == 0 {
+		return nil, nil
 	}
 	table := make(map[string][]string, len(rows))
 	for peer, row := range rows {

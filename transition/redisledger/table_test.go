@@ -111,5 +111,13 @@ func TestTable(t *testing.T) {
 		client.Del(ctx, list)
 		write(nil, true)
 		shows(map[string][]string{"idle": {}})
+
+		key := redisledger.TableKey(name)
+		if err := client.Set(ctx, key, "no hash", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := redisledger.ReadTable(ctx, client, name); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "another program") {
+			t.Errorf("of another program's key it says %v", err)
+		}
 	})
 }
