@@ -13,6 +13,19 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
+// Of a name that nobody made, or whose configuration was lost, there is nothing to be raised: whoever looks at the broker
+// is told of no error, and the first peer says how many there are.
+func TestGrowOfANameThatNobodyMade(t *testing.T) {
+	s, _ := miniStage(t)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 2}, Timing: someTiming, Grows: true})
+	if err := l.Grow(t.Context(), 5); err != nil {
+		t.Error(err)
+	}
+	if keys := s.client.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+		t.Errorf("it made %v", keys)
+	}
+}
+
 // A name that grows while a peer works gets a roll with the new partitions, and the
 // peers that say the smaller number are behind, not in error. Nothing of what is held
 // changes.
