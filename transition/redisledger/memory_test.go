@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition"
@@ -305,5 +307,34 @@ func TestUnitsAreAsCheapAsPartitions(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / calls; each > 2<<20 {
 		t.Errorf("a Sync allocates %d bytes", each)
+	}
+}
+
+// The leases of thousands of sessions are more than one unpack of Lua returns.
+func TestLeasesOfThousandsOfPeers(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{Total: 4})
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 4}, Timing: someTiming})
+	r := machine.Request{Session: session(1), Peer: "ann", Weight: 1}
+	mustSync(t, l, r)
+	tag, ctx := "{"+s.name+"}:", t.Context()
+	pipe := s.client.Pipeline()
+	for i := 2; i < 9000; i++ {
+		end := s.now.Add(time.Hour)
+		if i == 2 {
+			end = start.Add(-time.Hour) // whoever is removed has all others looked at
+		}
+		pipe.HSet(ctx, tag+"sessions", string(session(i)), "live 1 1 0 p")
+		pipe.ZAdd(ctx, tag+"leases", redis.Z{Score: float64(end.UnixMilli()), Member: string(session(i))})
+		pipe.HSet(ctx, tag+"peers", string(session(i)), "12345")
+	}
+	pipe.HSet(ctx, tag+"meta", "longest", 99_999)
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.Weight = 2
+	mustSync(t, l, r)
+	if got := s.client.HGet(ctx, tag+"meta", "longest").Val(); got != "12345" {
+		t.Errorf("the longest lease of all is %s ms", got)
 	}
 }
