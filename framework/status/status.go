@@ -241,23 +241,17 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 // may wait in them.
 func lists(ctx context.Context, client redis.UniversalClient, lists []string) (pending []int64, trouble []string, away []bool) {
 	pending, trouble, away = make([]int64, len(lists)), make([]string, len(lists)), make([]bool, len(lists))
-	redisconfig.EachNode(ctx, client, lists, func(ctx context.Context, which []int) {
-		pipe := client.Pipeline()
-		for _, i := range which {
-			pipe.LLen(ctx, lists[i])
+	asked := redisconfig.EachNode(ctx, client, lists, func(pipe redis.Pipeliner, i int) { pipe.LLen(ctx, lists[i]) })
+	for i, cmds := range asked {
+		var err error
+		pending[i], err = cmds[0].(*redis.IntCmd).Result()
+		switch {
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+			trouble[i] = fmt.Sprintf("%s is no list: another program writes it", lists[i])
+		case err != nil:
+			trouble[i], away[i] = fmt.Sprintf("%s cannot be read: %v", lists[i], redisconfig.Explain(err)), true
 		}
-		cmds, _ := pipe.Exec(ctx) // each has its error
-		for n, i := range which {
-			var err error
-			pending[i], err = cmds[n].(*redis.IntCmd).Result()
-			switch {
-			case redis.HasErrorPrefix(err, "WRONGTYPE"):
-				trouble[i] = fmt.Sprintf("%s is no list: another program writes it", lists[i])
-			case err != nil:
-				trouble[i], away[i] = fmt.Sprintf("%s cannot be read: %v", lists[i], redisconfig.Explain(err)), true
-			}
-		}
-	})
+	}
 	return pending, trouble, away
 }
 

@@ -8,36 +8,39 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// EachNode calls ask for each node of a cluster, for all at the same time, with the places of those
-// of keys that stand there; with another client once, with all. It is for who looks: a node that
-// stands still answers nothing, not even that it does not, and a pipeline that goes to it and to
-// others has no answer of those either once its context is over. So that of ask is over when half of
-// the time of ctx is, and the other half is for what comes after.
-func EachNode(ctx context.Context, client redis.UniversalClient, keys []string, ask func(ctx context.Context, which []int)) {
-	cluster, ok := client.(*redis.ClusterClient)
-	if !ok {
-		which := make([]int, len(keys))
-		for i := range which {
-			which[i] = i
-		}
-		ask(ctx, which)
-		return
-	}
+// EachNode asks each node of a cluster, all at the same time, what ask puts in a pipeline for each of
+// keys that stands there; another client it asks once, for all. Returned is what was put in for each
+// of keys: every command has its answer or its error. It is for who looks: a node that stands still
+// answers nothing, not even that it does not, and a pipeline that goes to it and to others has no answer
+// of those either once its context is over. So that of a pipeline is over when half of the time of ctx
+// is, and the other half is for what comes after.
+func EachNode(ctx context.Context, client redis.UniversalClient, keys []string, ask func(pipe redis.Pipeliner, i int)) [][]redis.Cmder {
 	ctx, cancel := Half(ctx, client)
 	defer cancel()
-	on := make(map[string][]int)
+	asked := make([][]redis.Cmder, len(keys))
+	pipes := make(map[string]redis.Pipeliner)
 	for i, key := range keys {
 		addr := ""
-		if node, err := cluster.MasterForKey(ctx, key); err == nil { // else who asks is told the same
-			addr = node.Options().Addr
+		if cluster, ok := client.(*redis.ClusterClient); ok {
+			if node, err := cluster.MasterForKey(ctx, key); err == nil { // else who asks is told the same
+				addr = node.Options().Addr
+			}
 		}
-		on[addr] = append(on[addr], i)
+		pipe := pipes[addr]
+		if pipe == nil {
+			pipe = client.Pipeline()
+			pipes[addr] = pipe
+		}
+		before := pipe.Len()
+		ask(pipe, i)
+		asked[i] = pipe.Cmds()[before:]
 	}
 	var all sync.WaitGroup
-	for _, which := range on {
-		all.Go(func() { ask(ctx, which) })
+	for _, pipe := range pipes {
+		all.Go(func() { _, _ = pipe.Exec(ctx) }) // each command has its error
 	}
 	all.Wait()
+	return asked
 }
 
 // Half returns a context that is over when half of the time of ctx is, for a question to a node of a

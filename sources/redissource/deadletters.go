@@ -79,13 +79,7 @@ func DeadLetters(ctx context.Context, client redis.UniversalClient, name string,
 		keys[i] = KeysOf(name, id).Dead
 	}
 	counts := make([]*redis.IntCmd, len(ids))
-	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
-		pipe := client.Pipeline()
-		for _, i := range which {
-			counts[i] = pipe.LLen(ctx, keys[i])
-		}
-		_, _ = pipe.Exec(ctx) // each has its error
-	})
+	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { counts[i] = pipe.LLen(ctx, keys[i]) })
 	var away unanswered
 	more := true
 	for i, id := range ids {

@@ -292,13 +292,7 @@ func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []
 		keys[i] = KeysOf(name, id).jobsKey()
 	}
 	found := make([]*redis.MapStringStringCmd, len(ids))
-	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
-		pipe := client.Pipeline()
-		for _, i := range which {
-			found[i] = pipe.HGetAll(ctx, keys[i])
-		}
-		_, _ = pipe.Exec(ctx) // each has its error
-	})
+	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { found[i] = pipe.HGetAll(ctx, keys[i]) })
 	var all []JobState
 	var unread []error
 	var away unanswered

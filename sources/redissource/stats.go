@@ -40,9 +40,6 @@ type Stat struct {
 	Err error
 }
 
-// statKeys is how many keys Stats reads of a partition.
-const statKeys = 6
-
 // Stats reads what the partitions ids of name hold, in one round trip: six small
 // reads a partition, none of which grows with its length. Each partition is a
 // moment of its own; one that cannot be read says so in its Err. If none can, that
@@ -52,36 +49,25 @@ func Stats(ctx context.Context, client redis.UniversalClient, name string, ids [
 	for i, id := range ids {
 		keys[i] = KeysOf(name, id).Fence
 	}
-	out := make([]Stat, len(ids))
-	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
-		pipe := client.Pipeline()
-		for _, i := range which {
-			k := KeysOf(name, ids[i])
-			pipe.HMGet(ctx, k.Fence, "t", "e", "b", "h", "x")
-			pipe.LLen(ctx, k.Pending)
-			pipe.ZCard(ctx, k.Done)
-			pipe.HLen(ctx, k.Lifted)
-			pipe.ZCard(ctx, k.Delayed)
-			pipe.LLen(ctx, k.Dead)
-		}
-		cmds, _ := pipe.Exec(ctx) // each has its error
-		for n, i := range which {
-			s, err := stat(ids[i], cmds[n*statKeys:(n+1)*statKeys])
-			if err != nil {
-				s = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
-			}
-			out[i] = s
-		}
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
+		k := KeysOf(name, ids[i])
+		pipe.HMGet(ctx, k.Fence, "t", "e", "b", "h", "x")
+		pipe.LLen(ctx, k.Pending)
+		pipe.ZCard(ctx, k.Done)
+		pipe.HLen(ctx, k.Lifted)
+		pipe.ZCard(ctx, k.Delayed)
+		pipe.LLen(ctx, k.Dead)
 	})
-	var err error
-	for _, s := range out {
-		if s.Err == nil {
-			return out, nil
+	out, unread := make([]Stat, len(ids)), 0
+	for i, cmds := range asked {
+		var err error
+		if out[i], err = stat(ids[i], cmds); err != nil {
+			out[i] = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
+			unread++
 		}
-		err = s.Err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("redissource: stats of %s: %w", name, err)
+	if unread > 0 && unread == len(ids) {
+		return nil, fmt.Errorf("redissource: stats of %s: %w", name, out[unread-1].Err)
 	}
 	return out, nil
 }
@@ -111,7 +97,7 @@ func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
 	if err != nil {
 		return s, err
 	}
-	var n [statKeys - 1]int
+	var n [5]int
 	for i, cmd := range cmds[1:] {
 		count, err := cmd.(*redis.IntCmd).Result()
 		if err != nil {

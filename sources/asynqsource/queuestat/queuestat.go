@@ -124,8 +124,6 @@ type Stat struct {
 	Err error
 }
 
-const statKeys = 6
-
 // Stats reads what the partitions ids hold, in one round trip. Each partition is a moment
 // of its own; one that cannot be read says so in its Err. If none can, that is an error.
 // Nodes of a cluster have half of the time of ctx to answer.
@@ -134,37 +132,26 @@ func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []p
 	for i, id := range ids {
 		keys[i] = Pending(q.Of(id))
 	}
-	out := make([]Stat, len(ids))
-	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
-		pipe := client.Pipeline()
-		for _, i := range which {
-			queue := q.Of(ids[i])
-			of := prefix(queue)
-			pipe.HGet(ctx, "{"+queue+"}:fence", "t")
-			pipe.LLen(ctx, Pending(queue))
-			pipe.LLen(ctx, of+"active")
-			pipe.ZCard(ctx, of+"scheduled")
-			pipe.ZCard(ctx, of+"retry")
-			pipe.ZCard(ctx, of+"archived")
-		}
-		cmds, _ := pipe.Exec(ctx) // each has its error
-		for n, i := range which {
-			s, err := stat(ids[i], cmds[n*statKeys:(n+1)*statKeys])
-			if err != nil {
-				s = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
-			}
-			out[i] = s
-		}
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
+		queue := q.Of(ids[i])
+		of := prefix(queue)
+		pipe.HGet(ctx, "{"+queue+"}:fence", "t")
+		pipe.LLen(ctx, keys[i])
+		pipe.LLen(ctx, of+"active")
+		pipe.ZCard(ctx, of+"scheduled")
+		pipe.ZCard(ctx, of+"retry")
+		pipe.ZCard(ctx, of+"archived")
 	})
-	var err error
-	for _, s := range out {
-		if s.Err == nil {
-			return out, nil
+	out, unread := make([]Stat, len(ids)), 0
+	for i, cmds := range asked {
+		var err error
+		if out[i], err = stat(ids[i], cmds); err != nil {
+			out[i] = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
+			unread++
 		}
-		err = s.Err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("queuestat: queues of %s: %w", q.name, err)
+	if unread > 0 && unread == len(ids) {
+		return nil, fmt.Errorf("queuestat: queues of %s: %w", q.name, out[unread-1].Err)
 	}
 	return out, nil
 }
@@ -180,7 +167,7 @@ func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
 			return s, err
 		}
 	}
-	var n [statKeys - 1]int
+	var n [5]int
 	for i, cmd := range cmds[1:] {
 		count, err := cmd.(*redis.IntCmd).Result()
 		if err != nil {
