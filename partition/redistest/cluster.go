@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 // Cluster returns a client of a cluster: the one EnvCluster names, else three
@@ -31,7 +33,11 @@ func Cluster(t testing.TB) redis.UniversalClient {
 	buses := make([]int, len(nodes))
 	addrs := make([]string, len(nodes))
 	for i := range nodes {
-		buses[i] = freePort(t)
+		bus, err := redisserver.FreePort()
+		if err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		buses[i] = bus
 		nodes[i] = Server(t,
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 			"--cluster-node-timeout", "5000", "--cluster-port", strconv.Itoa(buses[i]))

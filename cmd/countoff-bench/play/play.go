@@ -17,7 +17,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
 	"github.com/countoff/countoff/cmd/countoff-chaos/child"
-	"github.com/countoff/countoff/cmd/countoff-chaos/store"
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 // A Config says what is run.
@@ -37,7 +37,7 @@ type Config struct {
 
 // Run runs all rounds on a store of its own.
 func Run(ctx context.Context, cfg Config) (report.Samples, error) {
-	server, end, err := store.Temporary(ctx)
+	server, end, err := redisserver.Temporary(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/countoff/countoff/cmd/countoff-bench/contest"
 	"github.com/countoff/countoff/cmd/countoff-bench/meter"
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
-	"github.com/countoff/countoff/cmd/countoff-chaos/store"
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 // The test's own binary plays the contestants.
@@ -57,7 +57,7 @@ func TestAFewTasksThroughContestants(t *testing.T) {
 	samples, err := Run(t.Context(), Config{
 		Self: self, Contestants: pick(t, tags...), Rounds: 1, Tasks: 2000, Profile: t.TempDir(), Log: &log,
 	})
-	if errors.Is(err, store.ErrNone) {
+	if errors.Is(err, redisserver.ErrNone) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func TestWhatIsLeftInTheStoreIsTold(t *testing.T) {
 		return fmt.Errorf("%d are not settled", n)
 	}
 	_, err = Run(t.Context(), Config{Self: self, Contestants: all, Rounds: 1, Tasks: 7, Log: &bytes.Buffer{}})
-	if errors.Is(err, store.ErrNone) {
+	if errors.Is(err, redisserver.ErrNone) {
 		t.Skip(err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "lpop-c10: when it had ended: 7 are not settled") {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-bench/report"
-	"github.com/countoff/countoff/cmd/countoff-chaos/store"
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 	"github.com/countoff/countoff/transition"
 )
 
@@ -21,7 +21,7 @@ const rounds = 3
 // Run measures names of all sizes and idle peers on a store of its own, and writes what
 // it saw as tables.
 func Run(ctx context.Context, sizes []Size, idle []int, out, log io.Writer) error {
-	server, end, err := store.Temporary(ctx)
+	server, end, err := redisserver.Temporary(ctx)
 	if err != nil {
 		return err
 	}

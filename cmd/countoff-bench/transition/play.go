@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/cmd/countoff-chaos/child"
-	"github.com/countoff/countoff/cmd/countoff-chaos/store"
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 const (
@@ -48,7 +48,7 @@ type Result struct {
 
 // Run plays all rounds, each contestant once in each, on a store of its own.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
-	server, end, err := store.Temporary(ctx)
+	server, end, err := redisserver.Temporary(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/cmd/countoff-chaos/journal"
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 // durable makes a server that has on its disk what it has answered for.
@@ -19,30 +20,29 @@ var durable = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "al
 
 // A Stage is the store of a run, seen from those who break it.
 type Stage struct {
-	single    *Server
+	single    *redisserver.Server
 	ahead     time.Duration // the clock
 	farthest  time.Duration
 	noClock   error
-	nodes     []*Server // the trio's master and replica, in whatever roles
-	sentinels []*Server
+	nodes     []*redisserver.Server // the trio's master and replica, in whatever roles
+	sentinels []*redisserver.Server
 }
 
 const masterName = "chaos"
 
+const patience = 20 * time.Second
+
 // Single starts one server with an append only file in dir, if asked to on a clock
 // that can be stepped, where that is possible.
 func Single(ctx context.Context, dir string, clock bool) (*Stage, error) {
-	s, err := NewServer(filepath.Join(dir, "redis"), durable...)
+	s, err := redisserver.New(filepath.Join(dir, "redis"), durable...)
 	if err != nil {
 		return nil, err
 	}
-	st := &Stage{single: s, noClock: errNoFaketime}
+	st := &Stage{single: s, noClock: redisserver.ErrNoFaketime}
 	if clock {
-		if st.noClock = s.fake(); st.noClock == nil {
-			if err = s.Start(ctx); err == nil {
-				return st, nil
-			}
-			s.env, st.noClock = nil, fmt.Errorf("redis-server does not run on libfaketime: %w", err)
+		if st.noClock = s.StartSteppable(ctx); st.noClock == nil {
+			return st, nil
 		}
 	}
 	return st, s.Start(ctx)
@@ -50,14 +50,14 @@ func Single(ctx context.Context, dir string, clock bool) (*Stage, error) {
 
 // Trio starts a master, its replica and three Sentinels in dir.
 func Trio(ctx context.Context, dir string) (st *Stage, err error) {
-	st = &Stage{noClock: errNoFaketime}
+	st = &Stage{noClock: redisserver.ErrNoFaketime}
 	defer func() {
 		if err != nil {
 			st.Close()
 		}
 	}()
 	for i := range 2 {
-		s, err := NewServer(filepath.Join(dir, fmt.Sprintf("node%d", i)), append([]string{"--repl-diskless-sync-delay", "0"}, durable...)...)
+		s, err := redisserver.New(filepath.Join(dir, fmt.Sprintf("node%d", i)), append([]string{"--repl-diskless-sync-delay", "0"}, durable...)...)
 		if err != nil {
 			return st, err
 		}
@@ -80,7 +80,7 @@ func Trio(ctx context.Context, dir string) (st *Stage, err error) {
 
 // Close kills every server.
 func (st *Stage) Close() {
-	for _, s := range append(append([]*Server{st.single}, st.nodes...), st.sentinels...) {
+	for _, s := range append(append([]*redisserver.Server{st.single}, st.nodes...), st.sentinels...) {
 		if s != nil {
 			s.Kill()
 		}
@@ -165,12 +165,12 @@ func (st *Stage) Fill(ctx context.Context, full bool) error {
 
 // sentinel starts one more Sentinel.
 func (st *Stage) sentinel(ctx context.Context, dir string) error {
-	s, err := NewServer(dir)
+	s, err := redisserver.New(dir)
 	if err != nil {
 		return err
 	}
-	err = s.config(
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", masterName, st.nodes[0].port),
+	err = s.Configure(
+		fmt.Sprintf("sentinel monitor %s %s 2", masterName, hostPort(st.nodes[0])),
 		"sentinel down-after-milliseconds "+masterName+" 1500",
 		"sentinel failover-timeout "+masterName+" 3000",
 		"sentinel parallel-syncs "+masterName+" 1",
@@ -179,8 +179,7 @@ func (st *Stage) sentinel(ctx context.Context, dir string) error {
 		return err
 	}
 	st.sentinels = append(st.sentinels, s)
-	s.args = []string{"--sentinel"}
-	return s.Start(ctx)
+	return s.Start(ctx, "--sentinel")
 }
 
 // FailOver kills the master and waits until the replica has taken its place and the
@@ -214,7 +213,7 @@ func (st *Stage) replace(ctx context.Context) (from, dead journal.Time, err erro
 	end := time.Now().Add(patience)
 	for {
 		now, err := st.master(ctx)
-		if err == nil && now != old && now.writable(ctx) {
+		if err == nil && now != old && writable(ctx, now) {
 			return from, dead, st.follow(ctx, old, now)
 		}
 		if time.Now().After(end) {
@@ -224,7 +223,7 @@ func (st *Stage) replace(ctx context.Context) (from, dead journal.Time, err erro
 	}
 }
 
-func (s *Server) writable(ctx context.Context) bool {
+func writable(ctx context.Context, s *redisserver.Server) bool {
 	c := s.Client()
 	defer func() { _ = c.Close() }()
 	return c.Set(ctx, "{chaos}:writable", 1, 0).Err() == nil
@@ -235,7 +234,7 @@ func (st *Stage) Failovers() ([]journal.Time, error) {
 	if !st.HasReplica() {
 		return nil, nil
 	}
-	log, err := os.ReadFile(filepath.Join(st.sentinels[0].dir, "log"))
+	log, err := os.ReadFile(st.sentinels[0].Log())
 	if err != nil {
 		return nil, err
 	}
@@ -256,12 +255,15 @@ func (st *Stage) Failovers() ([]journal.Time, error) {
 	return all, nil
 }
 
+// hostPort is where s listens, as the options of redis-server have it.
+func hostPort(s *redisserver.Server) string { return strings.Replace(s.Addr(), ":", " ", 1) }
+
 // follow starts s as a replica of master and waits until it has everything.
-func (st *Stage) follow(ctx context.Context, s, master *Server) error {
+func (st *Stage) follow(ctx context.Context, s, master *redisserver.Server) error {
 	if err := s.Wipe(); err != nil {
 		return err
 	}
-	if err := s.Start(ctx, "--replicaof", fmt.Sprintf("127.0.0.1 %d", master.port)); err != nil {
+	if err := s.Start(ctx, "--replicaof", hostPort(master)); err != nil {
 		return err
 	}
 	client := s.Client()
@@ -276,7 +278,7 @@ func (st *Stage) follow(ctx context.Context, s, master *Server) error {
 }
 
 // master returns the node that the first Sentinel holds for the master.
-func (st *Stage) master(ctx context.Context) (*Server, error) {
+func (st *Stage) master(ctx context.Context) (*redisserver.Server, error) {
 	c := redis.NewSentinelClient(&redis.Options{Addr: st.sentinels[0].Addr()})
 	defer func() { _ = c.Close() }()
 	addr, err := c.GetMasterAddrByName(ctx, masterName).Result()
@@ -293,7 +295,7 @@ func (st *Stage) master(ctx context.Context) (*Server, error) {
 
 // watched waits until all Sentinels agree on the master, its replica and each other,
 // and returns the master.
-func (st *Stage) watched(ctx context.Context) (master *Server, err error) {
+func (st *Stage) watched(ctx context.Context) (master *redisserver.Server, err error) {
 	err = until(ctx, func() error {
 		if master, err = st.master(ctx); err != nil {
 			return err

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 func TestSingle(t *testing.T) {
 	ctx := t.Context()
 	st, err := Single(ctx, t.TempDir(), true)
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, redisserver.ErrNone) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -49,7 +51,7 @@ func TestSingle(t *testing.T) {
 func TestClock(t *testing.T) {
 	ctx := t.Context()
 	st, err := Single(ctx, t.TempDir(), true)
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, redisserver.ErrNone) {
 		t.Skip(err)
 	}
 	if err != nil {

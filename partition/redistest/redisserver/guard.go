@@ -1,4 +1,4 @@
-package redistest
+package redisserver
 
 import (
 	"io"
@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A guard kills a server when this process dies: a test binary that panics, times
-// out or is killed runs no cleanup, and its servers must not outlive it. It is a
+// A guard kills a server when this process dies: a program that is killed, as a test binary
+// that panics or times out, runs no cleanup, and its servers must not outlive it. It is a
 // shell that waits for a line or the end of its input: the end comes when we die.
 type guard struct {
 	shell *exec.Cmd
@@ -15,7 +15,7 @@ type guard struct {
 }
 
 func newGuard(pid int) (*guard, error) {
-	g := &guard{shell: exec.Command("/bin/sh", "-c", "read line || kill -9 "+strconv.Itoa(pid))}
+	g := &guard{shell: exec.Command("/bin/sh", "-c", "trap '' INT; read line || kill -9 "+strconv.Itoa(pid))}
 	leash, err := g.shell.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (g *guard) dismiss() {
 	if g == nil {
 		return
 	}
-	io.WriteString(g.leash, "done\n")
-	g.leash.Close()
-	g.shell.Wait()
+	_, _ = io.WriteString(g.leash, "done\n")
+	_ = g.leash.Close()
+	_ = g.shell.Wait()
 }

@@ -1,6 +1,7 @@
-package store
+package redisserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,14 +9,27 @@ import (
 	"time"
 )
 
-// errNoFaketime means that the clock of a server cannot be stepped.
-var errNoFaketime = errors.New("no libfaketime: install it, as in: apt-get install faketime")
+// ErrNoFaketime means that the clock of a server cannot be stepped.
+var ErrNoFaketime = errors.New("no libfaketime: install it, as in: apt-get install faketime")
+
+// StartSteppable starts it on a clock that Step steps, where that is possible: after an error it is not
+// running, and Start runs it on the machine's clock.
+func (s *Server) StartSteppable(ctx context.Context) error {
+	if err := s.fake(); err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		s.env = nil
+		return fmt.Errorf("redis-server does not run on libfaketime: %w", err)
+	}
+	return nil
+}
 
 // fake prepares s to run on a clock that Step steps. Only its wall clock is faked.
 func (s *Server) fake() error {
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	if err != nil || len(found) == 0 {
-		return errNoFaketime
+		return ErrNoFaketime
 	}
 	// A Redis that is linked with jemalloc asks for the time before libfaketime can
 	// tell it: with the C library's own malloc before it there is no such question.
@@ -32,7 +46,7 @@ func (s *Server) clock() string { return filepath.Join(s.dir, "clock") }
 // Step sets how far the server's wall clock is ahead of the machine's.
 func (s *Server) Step(ahead time.Duration) error {
 	if s.env == nil {
-		return errNoFaketime
+		return ErrNoFaketime
 	}
 	next := s.clock() + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+.3f\n", ahead.Seconds()), 0o600); err != nil {

@@ -1,4 +1,4 @@
-package store
+package redisserver
 
 import (
 	"context"
@@ -13,36 +13,36 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/countoff/countoff/cmd/countoff-chaos/child"
 )
 
 // ErrNone means that there is no redis-server in the PATH.
 var ErrNone = errors.New("no redis-server in PATH: install it, as in: apt-get install redis-server")
 
-const patience = 20 * time.Second
+// patience is how long a server may take to answer, or to end, generous for a busy machine.
+const patience = 30 * time.Second
 
-// A Server is one redis-server on a port of loopback that it keeps over restarts.
-// Its methods must not be called concurrently.
+// A Server is one redis-server on a port of loopback that it keeps over restarts. It dies
+// with this process. Its methods must not be called concurrently.
 type Server struct {
 	port  int
 	dir   string
 	args  []string // before those of Start
 	conf  string   // a configuration file; empty: none
 	env   []string
-	cmd   *exec.Cmd // nil: not running
-	ended chan struct{}
+	cmd   *exec.Cmd     // nil: not running
+	ended chan struct{} // closed when cmd has ended
+	guard *guard
 }
 
-// NewServer returns a server that is not running yet. It keeps its files in dir.
-func NewServer(dir string, args ...string) (*Server, error) {
+// New returns a server that is not running yet. It keeps its files in dir.
+func New(dir string, args ...string) (*Server, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, ErrNone
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func Temporary(ctx context.Context) (s *Server, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if s, err = NewServer(dir, "--save", "", "--appendonly", "no"); err == nil {
+	if s, err = New(dir, "--save", "", "--appendonly", "no"); err == nil {
 		err = s.Start(ctx)
 	}
 	if err != nil {
@@ -72,12 +72,21 @@ func Temporary(ctx context.Context) (s *Server, end func(), err error) {
 // Addr is its host:port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
+// Log is the file it writes what it says to.
+func (s *Server) Log() string { return filepath.Join(s.dir, "log") }
+
+// Configure gives it a configuration file of those lines.
+func (s *Server) Configure(lines ...string) error {
+	s.conf = filepath.Join(s.dir, "conf")
+	return os.WriteFile(s.conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
 // Start runs it and waits until it answers, its data loaded.
 func (s *Server) Start(ctx context.Context, args ...string) error {
 	if s.cmd != nil {
 		return fmt.Errorf("the server at %s runs already", s.Addr())
 	}
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -89,7 +98,7 @@ func (s *Server) Start(ctx context.Context, args ...string) error {
 	cmd := exec.Command("redis-server", append(append(all, s.args...), args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), s.env...)
-	if err := child.Start(cmd); err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	ended := make(chan struct{})
@@ -98,18 +107,21 @@ func (s *Server) Start(ctx context.Context, args ...string) error {
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
-	if err := s.answers(ctx); err != nil {
+	if s.guard, err = newGuard(cmd.Process.Pid); err == nil {
+		client := s.Client()
+		err = s.Answers(ctx, client)
+		_ = client.Close()
+	}
+	if err != nil {
 		s.Kill()
-		said, _ := os.ReadFile(log.Name())
+		said, _ := os.ReadFile(s.Log())
 		return fmt.Errorf("redis-server at %s does not start: %w\n%s", s.Addr(), err, said)
 	}
 	return nil
 }
 
-// answers waits until this server, and nobody else, answers.
-func (s *Server) answers(ctx context.Context) error {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
-	defer func() { _ = client.Close() }()
+// Answers waits until this server, and nobody else who took the port, answers client.
+func (s *Server) Answers(ctx context.Context, client redis.UniversalClient) error {
 	pid := strconv.Itoa(s.cmd.Process.Pid)
 	for end := time.Now().Add(patience); ; {
 		info, err := client.InfoMap(ctx, "server").Result()
@@ -131,13 +143,45 @@ func (s *Server) answers(ctx context.Context) error {
 	}
 }
 
-// Kill ends it with SIGKILL and returns when it is dead. A dead one is left alone.
+// Signal sends it a signal.
+func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
+
+// Kill ends it with SIGKILL and returns when it is dead. What it had not written is lost. A dead
+// one is left alone.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
 	_ = s.cmd.Process.Kill() // fails only if it has ended
+	s.buried()
+}
+
+// Shutdown ends it politely and returns when it is dead: it loads its append only file next time
+// if it has one, else a snapshot of this moment. A dead one is left alone.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if s.cmd == nil {
+		return nil
+	}
+	client := s.Client()
+	defer func() { _ = client.Close() }()
+	save := client.ShutdownSave
+	if aof, err := client.ConfigGet(ctx, "appendonly").Result(); err == nil && aof["appendonly"] == "yes" {
+		save = client.ShutdownNoSave // the append only file is what gets loaded
+	}
+	save(ctx) // its answer is the end of the connection
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		return fmt.Errorf("redis-server at %s did not shut down within %v", s.Addr(), patience)
+	}
+	s.buried()
+	return nil
+}
+
+// buried waits until it is dead, and leaves nothing of its process behind.
+func (s *Server) buried() {
 	<-s.ended
+	s.guard.dismiss()
 	s.sweep(s.cmd.Process.Pid)
 	s.cmd = nil
 }
@@ -147,22 +191,17 @@ func (s *Server) Wipe() error {
 	return errors.Join(os.RemoveAll(filepath.Join(s.dir, "appendonlydir")), os.RemoveAll(filepath.Join(s.dir, "dump.rdb")))
 }
 
-// Client returns a client of its own kind: one that does not repeat calls.
+// Client returns a client that asks once: another one's tries to reach a server that has ended take a second.
 func (s *Server) Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 }
 
-func freePort() (int, error) {
+// FreePort returns a port of loopback that was free a moment ago.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// config gives it a configuration file of those lines.
-func (s *Server) config(lines ...string) error {
-	s.conf = filepath.Join(s.dir, "conf")
-	return os.WriteFile(s.conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
