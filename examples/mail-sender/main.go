@@ -19,9 +19,6 @@ import (
 	"github.com/countoff/countoff/partition/redisurl"
 )
 
-// prefix begins the names of the variables that stand for flags.
-const prefix = "MAIL_SENDER_"
-
 func main() {
 	redisurl.Quiet()
 	os.Exit(exit.Main(context.Background(), root()))
@@ -45,11 +42,7 @@ Without a command it runs the demo.
 	cmd.Flags().AddFlagSet(demo.Flags())
 	// The demo plays on a store of its own, unless its flag says otherwise: no
 	// variable may send it to one that is in use.
-	flagenv.Bind(demo.Flags(), prefix, map[string][]string{"redis": {}})
-	cmd.AddCommand(demo)
-	for _, c := range []*cobra.Command{service.Command(service.Stores{}), sendCommand()} {
-		flagenv.Bind(c.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
-		cmd.AddCommand(c)
-	}
+	flagenv.Bind(demo.Flags(), service.Prefix, map[string][]string{"redis": {}})
+	cmd.AddCommand(demo, service.Command(service.Stores{}), sendCommand())
 	return cmd
 }

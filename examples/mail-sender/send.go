@@ -16,6 +16,7 @@ import (
 
 	"github.com/countoff/countoff/examples/mail-sender/mail"
 	"github.com/countoff/countoff/examples/mail-sender/queue"
+	"github.com/countoff/countoff/examples/mail-sender/service"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/framework/program/signals"
@@ -93,6 +94,7 @@ it says how many mails the store has taken, and ends with 6.`,
 	f.IntVar(&recipients, "recipients", 100, "to how many different recipients")
 	f.Uint64Var(&seed, "seed", 1, "decides the order of the recipients")
 	f.StringVar(&file, "file", "", "send the mails of this file, one JSON object a line; - is stdin")
+	service.Bind(cmd)
 	return cmd
 }
 

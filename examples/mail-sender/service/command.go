@@ -61,6 +61,27 @@ func open[S any](flag, url, name string, known map[string]func(url, name string)
 	return open(url, name)
 }
 
+// Prefix begins the names of the variables that stand for flags.
+const Prefix = "MAIL_SENDER_"
+
+// Bind gives each flag of a command that uses the store its variable.
+func Bind(cmd *cobra.Command) {
+	flagenv.Bind(cmd.Flags(), Prefix, map[string][]string{"redis": {Prefix + "REDIS", redisurl.EnvName}})
+}
+
+// Main runs a program that has no command but work, built with stores, and returns the code to exit with.
+func Main(short string, stores Stores) int {
+	redisurl.Quiet()
+	root := &cobra.Command{
+		Use:               "mail-sender",
+		Short:             short,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+	}
+	root.AddCommand(Command(stores))
+	return exit.Main(context.Background(), root)
+}
+
 // Command returns the command work, whose peers may keep their record, and be counted, in one
 // of stores.
 func Command(stores Stores) *cobra.Command {
@@ -163,6 +184,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&withStdin, "exit-with-stdin", false, "stop at once when stdin ends")
 	_ = f.MarkHidden("exit-with-stdin") // for the demo, whose peers must not outlive it
+	Bind(cmd)
 	return cmd
 }
 

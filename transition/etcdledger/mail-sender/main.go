@@ -10,14 +10,10 @@ import (
 	"context"
 	"os"
 
-	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/countoff/countoff/examples/mail-sender/service"
-	"github.com/countoff/countoff/framework/program/exit"
-	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/etcdledger"
 	"github.com/countoff/countoff/transition/etcdledger/etcdcounter"
@@ -26,20 +22,10 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	const prefix = "MAIL_SENDER_"
-	root := &cobra.Command{
-		Use:               "mail-sender",
-		Short:             "sends queued mails by peers that come and go, whose record or counts may stand in etcd",
-		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
-	}
-	work := service.Command(service.Stores{
+	return service.Main("sends queued mails by peers that come and go, whose record or counts may stand in etcd", service.Stores{
 		Ledgers:  map[string]func(url, name string) (service.Store, error){"etcd": open, "etcds": open},
 		Counters: map[string]func(url, name string) (service.Counter, error){"etcd": openCounter, "etcds": openCounter},
 	})
-	flagenv.Bind(work.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
-	root.AddCommand(work)
-	return exit.Main(context.Background(), root)
 }
 
 // A store is the etcd of one name.

@@ -5,35 +5,20 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/nats-io/nats.go"
-	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/examples/mail-sender/service"
-	"github.com/countoff/countoff/framework/program/exit"
-	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition/intervalindexer/natscounter"
-	"github.com/countoff/countoff/partition/redisurl"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	const prefix = "MAIL_SENDER_"
-	root := &cobra.Command{
-		Use:               "mail-sender",
-		Short:             "sends queued mails by peers that come and go, which may be counted in NATS",
-		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
-	}
-	work := service.Command(service.Stores{
+	return service.Main("sends queued mails by peers that come and go, which may be counted in NATS", service.Stores{
 		Counters: map[string]func(url, name string) (service.Counter, error){"nats": open, "tls": open},
 	})
-	flagenv.Bind(work.Flags(), prefix, map[string][]string{"redis": {prefix + "REDIS", redisurl.EnvName}})
-	root.AddCommand(work)
-	return exit.Main(context.Background(), root)
 }
 
 // A counter owns its connection.
