@@ -215,12 +215,7 @@ func (s *ingressStream) run(ctx context.Context) {
 		if tell {
 			s.tell(redisconfig.Explain(err))
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		sleep(ctx, pause)
 	}
 }
 

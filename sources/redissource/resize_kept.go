@@ -44,11 +44,8 @@ func (m *mover) kept(ctx context.Context, all ...kept) error {
 			return err
 		}
 		cluster.ReloadState(ctx)
-		t := time.NewTimer(keptAgain)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		sleep(ctx, keptAgain)
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}

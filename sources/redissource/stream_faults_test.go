@@ -287,7 +287,7 @@ func TestStreamReportsRefusals(t *testing.T) {
 			w := server.Client()
 			w.Set(ctx, "x", "y", 0)
 			w.BgSave(ctx)
-			until(t, func() bool { return strings.Contains(w.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err") })
+			eventually(t, func() bool { return strings.Contains(w.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err") })
 		}, func() {
 			server.Config("save", "")
 		}},
@@ -312,24 +312,12 @@ func TestStreamReportsRefusals(t *testing.T) {
 				t.Errorf("fetch returns %v", err)
 			}
 			c.mend_()
-			until(t, func() bool { return w.client.LLen(ctx, w.keys.Pending).Val() == 1 })
+			eventually(t, func() bool { return w.client.LLen(ctx, w.keys.Pending).Val() == 1 })
 			w.done(s, w.fetch(s, 1, "b")...)
 			w.close(s)
 		})
 	}
 	server.Config("dir", dir)
-}
-
-// until waits for ok.
-func until(t *testing.T, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come true")
-		}
-	}
 }
 
 // A task that the base has passed is buried as any other, and given to nobody after it: it would end this peer, too, and

@@ -133,6 +133,7 @@ func (w *waker) run(ctx context.Context, kick, ended chan struct{}) {
 	sweeper.Wait()
 }
 
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
