@@ -323,13 +323,7 @@ func ForgetJob(ctx context.Context, client redis.UniversalClient, name, entry st
 		keys[i] = KeysOf(name, id).jobsKey()
 	}
 	gone := make([]*redis.IntCmd, len(ids))
-	redisconfig.EachNode(ctx, client, keys, func(ctx context.Context, which []int) {
-		pipe := client.Pipeline()
-		for _, i := range which {
-			gone[i] = pipe.HDel(ctx, keys[i], entry)
-		}
-		_, _ = pipe.Exec(ctx) // each has its error
-	})
+	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { gone[i] = pipe.HDel(ctx, keys[i], entry) })
 	found := false
 	var away unanswered
 	for i, cmd := range gone {
