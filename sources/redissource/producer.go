@@ -131,7 +131,7 @@ func (p *Producer) Config() partition.Config { return p.config }
 // Enqueue puts messages at the end of their partitions' logs and returns what became of each, in
 // their order. It returns once the store, and as many Replicas as are configured, have answered for
 // all of them, or ctx or the producer's Timeout has ended. Messages of one key keep the order of their call. The error is nil if every
-// message was enqueued or is a duplicate. The results are nil if nothing was sent, because there
+// message was enqueued or is a duplicate, and an ErrUnknown if that is so of any. The results are nil if nothing was sent, because there
 // are no messages, one of them is faulty or ctx had ended before.
 func (p *Producer) Enqueue(ctx context.Context, messages ...Message) ([]Result, error) {
 	if len(messages) == 0 {

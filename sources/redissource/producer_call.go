@@ -116,24 +116,35 @@ func (c *call) abandon(cause error) {
 	c.mu.Unlock()
 }
 
-// answer returns what Enqueue returns. Nothing is written to the results any more.
+// answer returns what Enqueue returns. Nothing is written to the results any more. Its error is of one
+// in doubt if there is any: who may enqueue them again is not told that all may.
 func (c *call) answer() ([]Result, error) {
-	failed := 0
-	var first error
+	failed, doubts := 0, 0
+	var told error
 	for i := range c.results {
-		if err := c.results[i].Err; err != nil {
-			if failed == 0 {
-				first = err
-			}
-			failed++
+		err := c.results[i].Err
+		if err == nil {
+			continue
+		}
+		failed++
+		doubt := errors.Is(err, ErrUnknown)
+		if doubt {
+			doubts++
+		}
+		if told == nil || doubt && doubts == 1 {
+			told = err
 		}
 	}
 	if failed == 0 {
 		return c.results, nil
 	}
 	what := "were not enqueued"
-	if errors.Is(first, ErrUnknown) {
+	switch doubts {
+	case 0:
+	case failed:
 		what = "are in doubt"
+	default:
+		what = fmt.Sprintf("were not enqueued, %d of which are in doubt", doubts)
 	}
-	return c.results, fmt.Errorf("redissource: %d of %d messages %s: %w", failed, len(c.results), what, first)
+	return c.results, fmt.Errorf("redissource: %d of %d messages %s: %w", failed, len(c.results), what, told)
 }

@@ -172,6 +172,30 @@ func TestRefusalWaitsForNoReplica(t *testing.T) {
 	})
 }
 
+// What some messages were refused for does not hide that others are in doubt: who asks the error of the
+// call would enqueue all of them again.
+func TestRefusalHidesNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, name, w := bubble(t, false), redistest.Name(t), &waitHook{have: 1}
+		client.(interface{ AddHook(redis.Hook) }).AddHook(w)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 2, Replicas: 1, MaxBacklog: 1, Timeout: time.Second})
+		full, free := Message{Key: "a"}, Message{Key: "b"}
+		for partition.Of(free.Key, 2) == partition.Of(full.Key, 2) {
+			free.Key += "b"
+		}
+		if _, err := p.Enqueue(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
+		w.say(0, nil)
+		results, err := p.Enqueue(t.Context(), full, free)
+		var few *ReplicasError
+		if !errors.Is(results[0].Err, ErrBacklog) || !errors.Is(results[1].Err, ErrUnknown) || !errors.Is(err, ErrUnknown) || !errors.As(err, &few) ||
+			!strings.Contains(err.Error(), "2 of 2 messages were not enqueued, 1 of which are in doubt: the master has it") {
+			t.Errorf("%+v: %v", results, err)
+		}
+	})
+}
+
 // WAIT has no key: on a cluster it goes to the server of the pushes before it, and on their connection.
 func TestWaitGoesWhereThePushWent(t *testing.T) {
 	hooks := map[string]*waitHook{}
