@@ -1,6 +1,7 @@
 package redissource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,27 +92,22 @@ type Producer struct {
 // if none stands, and returns an error that wraps partition.ErrConfig if another one
 // does. ctx bounds this call only. The caller closes the producer, then the client.
 func NewProducer(ctx context.Context, client redis.UniversalClient, name string, cfg ProducerConfig) (*Producer, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	if client == nil {
 		return nil, errors.New("redissource: producer: no Redis client: redisurl.Open makes one")
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	pusher := pusher{client: client, replicas: cfg.Replicas, patience: min(waitReplicas, cfg.Timeout)}
-	if err := pusher.supported(); err != nil {
+	if err := errors.Join(cfg.validate(), pusher.supported()); err != nil {
 		return nil, err
+	}
+	if cfg.Replicas > 0 { // before anything is written: who is refused leaves no name behind
+		if err := pusher.check(ctx); err != nil {
+			return nil, err
+		}
 	}
 	config, err := redisconfig.Lists.AgreePartitions(ctx, client, name, partition.Config{Total: cfg.Partitions, Hash: cfg.Hash})
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Replicas > 0 {
-		if err := pusher.check(ctx); err != nil {
-			return nil, err
-		}
 	}
 	p := &Producer{
 		client: client, pusher: pusher, name: name, config: config, backlog: cfg.MaxBacklog, timeout: cfg.Timeout,

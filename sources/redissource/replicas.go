@@ -2,8 +2,10 @@ package redissource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -140,7 +142,7 @@ func (p *pusher) supported() error {
 // answer for the first time after a second.
 const checks = 3
 
-// check says which server refuses WAIT, or has too few replicas now. One that does not answer is
+// check says which servers refuse WAIT, or have too few replicas now. One that does not answer is
 // asked again with the first push.
 func (p *pusher) check(ctx context.Context) error {
 	ask := func(ctx context.Context, node redis.UniversalClient, where string) error {
@@ -160,7 +162,14 @@ func (p *pusher) check(ctx context.Context) error {
 	if !ok {
 		return ask(ctx, p.client, "")
 	}
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		return ask(ctx, master, " at "+master.Options().Addr)
+	var mu sync.Mutex
+	var errs []error
+	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { // at the same time
+		err := ask(ctx, master, " at "+master.Options().Addr)
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+		return nil
 	})
+	return errors.Join(errs...)
 }

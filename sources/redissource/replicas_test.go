@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -246,8 +247,12 @@ func TestWaitGoesWhereThePushWent(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewProducer(t.Context(), client, name, ProducerConfig{Replicas: 1}); err == nil || !strings.Contains(err.Error(), nodes[1].Addr+" has 0 that answer") {
-		t.Errorf("a cluster with a server that has no replica: %v", err)
+	hooks[nodes[0].Addr].say(0, nil)
+	_, err = NewProducer(t.Context(), client, name, ProducerConfig{Replicas: 1})
+	for _, node := range nodes {
+		if err == nil || !strings.Contains(err.Error(), node.Addr+" has 0 that answer") {
+			t.Errorf("a cluster of servers without replicas: %v, want %s in it", err, node.Addr)
+		}
 	}
 }
 
@@ -263,14 +268,18 @@ func TestReplicasThatCannotBe(t *testing.T) {
 		replicas int
 		want     string
 	}{
-		{mini, -1, "Replicas -1: want 0 or more"},
+		{mini, -1, "redissource: MaxBacklog -1: want 0 or more\nredissource: Replicas -1: want 0 or more"},
 		{ring, 1, "give a *redis.Client or a *redis.ClusterClient"},
 		{refuses, 1, "Replicas 1: WAIT is refused: NOPERM"},
 		{mini, 2, "Replicas 2: the server has 0 that answer: start more, or ask for fewer"},
 	} {
-		_, err := NewProducer(t.Context(), c.client, redistest.Name(t), ProducerConfig{Replicas: c.replicas, Timeout: 50 * time.Millisecond})
+		name := redistest.Name(t)
+		_, err := NewProducer(t.Context(), c.client, name, ProducerConfig{Replicas: c.replicas, MaxBacklog: min(c.replicas, 0), Timeout: 50 * time.Millisecond})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d replicas: %v, want %q", c.replicas, err, c.want)
+		}
+		if c.client != ring && c.client.Exists(t.Context(), redisconfig.Key(name)).Val() != 0 {
+			t.Errorf("%d replicas: refused, and the name has a configuration", c.replicas)
 		}
 	}
 	if _, err := New(ring, "mail", Config{Replicas: 1}); err == nil || !strings.Contains(err.Error(), "*redis.Ring") {
