@@ -134,14 +134,15 @@ type (
 	}
 	// MajorityBack: after MajorityMissed, a majority does so again.
 	MajorityBack struct{ Consumer string }
-	// Limited: tasks have waited for the consumer's rate, all the time for a second or longer; Share is how
-	// many tasks a second this peer may start of it.
+	// Limited: tasks have waited for the consumer's rate for a second or longer, without a second in which
+	// none did; Share is how many tasks a second this peer may start of it.
 	Limited struct {
 		Consumer string
 		Rate     Rate
 		Share    float64
 	}
-	// Unlimited: after Limited, no task that is ready waits any more.
+	// Unlimited: after Limited, no task has waited for the rate for a second: none was ready, or what
+	// was waited for a worker.
 	Unlimited struct{ Consumer string }
 	// Uncovered: something about the name is wrong for longer than it may be; the
 	// finding says what. Told by one peer of the name; see [WithSurvey].

@@ -196,6 +196,9 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 			}
 			if n > 0 {
 				p.valve.start(n)
+				if p.line.first == nil || p.idle == 0 {
+					p.flows(now)
+				}
 				p.begin(r, l, n, now)
 				l.nudge() // less is left to start
 				p.rouse()

@@ -107,7 +107,8 @@ func (r Rate) Validate() error {
 const (
 	// saved is how long a valve saves up for: enough for handlers that start many at a time.
 	saved = 100 * time.Millisecond
-	// limitedAfter is how long tasks wait for the rate all the time before that is told.
+	// limitedAfter is how long tasks wait for the rate before that is told, and how long none does
+	// before that is.
 	limitedAfter = time.Second
 )
 
@@ -119,7 +120,8 @@ type valve struct {
 	level float64   // that many may start
 	at    time.Time // the level is of then
 	shut  bool      // nobody needs to look before the alarm's rate
-	since time.Time // tasks have waited for it all the time since then; zero: none waits
+	since time.Time // tasks have waited for it since then, and never none for limitedAfter; zero: none waits
+	clear time.Time // none has since then; zero: one does, or since is
 	told  bool      // that they do
 }
 
@@ -155,7 +157,7 @@ func (v *valve) most(tasks int, now time.Time) int {
 		return tasks
 	}
 	v.fill(now)
-	return min(tasks, int(v.level+1e-6)) // what a task lacks by rounding would cost a timer of nothing
+	return int(min(v.level+1e-6, float64(tasks))) // what a task lacks by rounding would cost a timer of nothing
 }
 
 // start notes that so many start, or if it is negative have not started after all.
@@ -167,12 +169,16 @@ func (v *valve) start(tasks int) {
 
 // due is when the next task may start, if no lane comes or goes.
 func (v *valve) due() time.Time {
-	return v.at.Add(time.Duration((1 - v.level) / v.share() * float64(time.Second)))
+	wait := min((1-v.level)/v.share(), longestWait.Seconds()) // a Duration holds 292 years
+	return v.at.Add(time.Duration(wait * float64(time.Second)))
 }
 
-// tell is when it is to be told that tasks wait; zero: none do, or it was.
+// tell is when it is to be told that tasks wait, or that none does; zero: no time is known.
 func (v *valve) tell() time.Time {
-	if v.since.IsZero() || v.told {
+	switch {
+	case !v.clear.IsZero():
+		return v.clear.Add(limitedAfter)
+	case v.told || v.since.IsZero():
 		return time.Time{}
 	}
 	return v.since.Add(limitedAfter)
@@ -183,19 +189,28 @@ func (v *valve) tell() time.Time {
 func (p *pool) waits(now time.Time) {
 	v := &p.valve
 	if p.line.first == nil {
-		v.since = time.Time{}
-		if v.told {
-			poke(p.alarm.poke)
-		}
+		p.flows(now)
 		return
 	}
+	v.clear = time.Time{}
 	if v.since.IsZero() {
 		v.since = now
+	}
+	if !v.told {
 		p.wakeBy(v.tell())
 	}
 	v.shut = true
 	p.alarm.rate = v.due()
 	p.wakeBy(p.alarm.rate)
+}
+
+// flows notes that no task waits for the rate now: none is ready, or what is waits for a worker. The
+// caller holds mu.
+func (p *pool) flows(now time.Time) {
+	if v := &p.valve; !v.since.IsZero() && v.clear.IsZero() {
+		v.clear = now
+		p.wakeBy(v.tell())
+	}
 }
 
 // reopen has a worker look again what may start. The caller holds mu.
@@ -214,6 +229,14 @@ func (p *pool) starts(lanes int, now time.Time) {
 	}
 }
 
+// unstarted notes that a task has not started after all, so that another may. The caller holds mu.
+func (p *pool) unstarted() {
+	p.valve.start(-1)
+	if p.valve.shut {
+		p.reopen()
+	}
+}
+
 // startsNone notes that no task of l starts from now on, unless that was so before. The caller
 // holds mu.
 func (p *pool) startsNone(l *lane, now time.Time) {
@@ -226,12 +249,16 @@ func (p *pool) startsNone(l *lane, now time.Time) {
 func (p *pool) limited(now time.Time, all []news) []news {
 	v := &p.valve
 	switch {
-	case come(v.tell(), now):
+	case !come(v.tell(), now):
+	case v.clear.IsZero():
 		v.told = true
-		return append(all, news{event: Limited{Consumer: p.name, Rate: p.cfg.Rate, Share: v.share()}})
-	case v.told && v.since.IsZero():
-		v.told = false
-		return append(all, news{event: Unlimited{Consumer: p.name}})
+		all = append(all, news{event: Limited{Consumer: p.name, Rate: p.cfg.Rate, Share: v.share()}})
+	default:
+		v.since, v.clear = time.Time{}, time.Time{}
+		if v.told {
+			v.told = false
+			all = append(all, news{event: Unlimited{Consumer: p.name}})
+		}
 	}
 	return all
 }

@@ -2,7 +2,9 @@ package framework
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -202,7 +204,7 @@ func TestADrainDoesNotWaitForTheRate(t *testing.T) {
 		if open, _ := b.store.Pending(0); open != 10 {
 			t.Errorf("%d of 10 tasks are there", open)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(2 * limitedAfter)
 		synctest.Wait()
 		if n := len(of[Unlimited](b.seen)); n != 1 {
 			t.Errorf("told %d times that none waits any more, want once", n)
@@ -227,6 +229,102 @@ func TestARefusedStartIsOfNoRate(t *testing.T) {
 			t.Errorf("%d tasks started in the minute after the lease stood again, want the one that was refused", n.Load())
 		}
 	})
+}
+
+// Another task may start in the place of one that was refused, although the workers have looked and
+// sleep until the next: not one of them has to wait for that.
+func TestAfterARefusedStartAnotherIsDueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 1, Per: time.Hour}}}, func(context.Context, *Task) error { n.Add(1); return nil })
+		defer b.stop()
+		for i := range 5 {
+			b.push(task(strconv.Itoa(i), i))
+		}
+		b.gate.asked = func() { time.Sleep(time.Millisecond) } // meanwhile another worker looks
+		b.gate.invalid.Store(true)
+		b.grant(0)
+		time.Sleep(time.Hour + time.Minute)
+		b.gate.invalid.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n.Load() != 1 {
+			t.Errorf("%d tasks started in the minute after the lease stood again, want one", n.Load())
+		}
+	})
+}
+
+// Tasks that wait for workers are not told as those that wait for the rate, although they have
+// waited for it in the beginning; nor is a rate of which none waits any more, however long what has
+// started takes.
+func TestWhoWaitsForAWorkerIsNotLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 20}, Concurrency: 1}}, func(context.Context, *Task) error {
+			time.Sleep(10 * time.Second)
+			return nil
+		})
+		defer b.stop()
+		b.grant(0)
+		for i := range 5 {
+			b.push(task(strconv.Itoa(i), i))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n, m := len(of[Limited](b.seen)), len(of[Unlimited](b.seen)); n != 0 || m != 0 {
+			t.Errorf("told %d times that tasks wait for the rate, and %d that none does", n, m)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 1, Per: 10 * time.Second}, Concurrency: 1}}, func(context.Context, *Task) error {
+			time.Sleep(time.Hour)
+			return nil
+		})
+		defer b.stop()
+		b.grant(0)
+		b.push(task("a", 1))
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if n, m := len(of[Limited](b.seen)), len(of[Unlimited](b.seen)); n != 1 || m != 1 {
+			t.Errorf("told %d times that tasks wait for the rate, and %d that none does, of which the only task runs", n, m)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// That tasks wait is told once while there is always one again within a second, as with one key.
+func TestLimitedIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 1, Per: 10 * time.Second}}}, func(context.Context, *Task) error {
+			time.Sleep(limitedAfter / 2)
+			return nil
+		})
+		defer b.stop()
+		b.grant(0)
+		for i := range 20 {
+			b.push(task("a", i))
+		}
+		time.Sleep(100 * time.Second)
+		synctest.Wait()
+		if n, m := len(of[Limited](b.seen)), len(of[Unlimited](b.seen)); n != 1 || m != 0 {
+			t.Errorf("told %d times that tasks wait for the rate, and %d that none does", n, m)
+		}
+	})
+}
+
+// A share may be so small that its next start is further away than a Duration holds, and so large
+// that no int holds what may start.
+func TestSharesOfAnySize(t *testing.T) {
+	now := time.Now()
+	v := newValve(Rate{Tasks: 1, Per: longestWait}, 1<<16)
+	v.serve(1, now)
+	if wait := v.due().Sub(now); wait < time.Hour {
+		t.Errorf("the next may start in %v", wait)
+	}
+	v = newValve(Rate{Tasks: math.MaxInt, Per: 1}, 1)
+	v.serve(1, now)
+	if n := v.most(5, now.Add(time.Second)); n != 5 {
+		t.Errorf("%d of 5 may start", n)
+	}
 }
 
 // Who waits for the next start of a small share hears that the share has grown.

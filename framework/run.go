@@ -138,7 +138,7 @@ func (p *pool) recall(r *run) {
 			l.phase.shed++
 		}
 		l.book.back(r.tasks[r.n].slot)
-		p.valve.start(-1)
+		p.unstarted()
 		r.tasks[r.n].clear()
 	}
 	ended := r.began

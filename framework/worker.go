@@ -181,7 +181,7 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 			p.hold(l, now)
 		}
 		l.book.back(t.slot)
-		p.valve.start(-1)
+		p.unstarted()
 	case l.phase.lost || v.outcome == 0:
 		// The lane takes nothing more: nothing of the key starts here.
 		l.phase.shed++
