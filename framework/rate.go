@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/countoff/countoff/partition"
 )
 
 // A Rate bounds how many handlers start under a name, over all its peers together: Tasks in Per.
@@ -18,7 +20,9 @@ import (
 // not another's: where all work is in one partition, no more starts than its owner's part.
 //
 // Peers that are told different rates, as in a deploy that changes it, each keep their part of
-// their own. Another try of a task counts as another start.
+// their own. Of a topic that grows while peers run a peer knows as many partitions as it had at its
+// start, or was given since: until the peers are started again their parts may sum up to more than the
+// rate, though not by more than the topic has grown. Another try of a task counts as another start.
 type Rate struct {
 	Tasks int           // 0: no bound
 	Per   time.Duration // default 1 s
@@ -116,6 +120,7 @@ const (
 // partitions that the peer serves. The pool's lock guards it.
 type valve struct {
 	each  float64   // starts a second for each lane; 0: no bound
+	total int       // partitions of the name, as far as is known
 	lanes int       // that may start tasks
 	level float64   // that many may start
 	at    time.Time // the level is of then
@@ -129,7 +134,7 @@ func newValve(r Rate, total int) valve {
 	if r.Tasks == 0 {
 		return valve{}
 	}
-	return valve{each: float64(r.Tasks) / r.WithDefaults().Per.Seconds() / float64(total)}
+	return valve{each: float64(r.Tasks) / r.WithDefaults().Per.Seconds() / float64(total), total: total}
 }
 
 // share is how many tasks a second may start.
@@ -149,6 +154,15 @@ func (v *valve) fill(now time.Time) {
 func (v *valve) serve(lanes int, now time.Time) {
 	v.fill(now)
 	v.lanes += lanes
+}
+
+// found takes in that there is a partition id: a topic may have grown.
+func (v *valve) found(id partition.ID, now time.Time) {
+	if total := int(id) + 1; total > v.total {
+		v.fill(now)
+		v.each *= float64(v.total) / float64(total)
+		v.total = total
+	}
 }
 
 // most returns how many of so many may start.

@@ -347,6 +347,31 @@ func TestAGrownShareStartsSooner(t *testing.T) {
 	})
 }
 
+// Who is given partitions that a topic has grown by has no more than the rate.
+func TestARateDoesNotGrowWithItsTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 10}}, partitions: 8}, func(context.Context, *Task) error { n.Add(1); return nil })
+		defer b.stop()
+		b.mu.Lock()
+		b.valve = newValve(b.cfg.Rate, 2) // as there were
+		b.mu.Unlock()
+		for i := range 80 {
+			if err := b.store.PushTo(partition.ID(i%8), task("k", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id := range 8 {
+			b.grant(partition.ID(id))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := n.Load(); n < 9 || n > 11 {
+			t.Errorf("%d tasks started in a second, want 10", n)
+		}
+	})
+}
+
 // Tasks that wait for the rate keep no order from being kept, and no partition from its turn.
 func TestUnderARatePartitionsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

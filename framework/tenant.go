@@ -31,6 +31,7 @@ func (p *pool) Serve(g partition.Grant) {
 	if g.ID.IsUnit() {
 		p.units++
 	} else {
+		p.valve.found(g.ID, l.times.granted)
 		p.starts(1, l.times.granted)
 	}
 	p.lives.Add(1)
