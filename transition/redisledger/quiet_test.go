@@ -2,6 +2,7 @@ package redisledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"reflect"
@@ -410,11 +411,37 @@ func TestTheQuietBringBackALostConfiguration(t *testing.T) {
 	if c, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || c.Total != 4 || c.Paused == (partition.Pause{}) {
 		t.Errorf("the configuration is %+v, %v", c, err)
 	}
+	// A producer may come first, and knows nothing of the pause.
+	m.Del(redisconfig.Key(s.name))
+	if _, err := redisconfig.AgreePartitions(t.Context(), s.client, s.name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	mustSync(t, l, r)
+	if c, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || c.Paused == (partition.Pause{}) {
+		t.Errorf("after a producer the configuration is %+v, %v", c, err)
+	}
 	m.Del(redisconfig.Key(s.name))
 	if err := m.Set(redisconfig.Key(s.name), "no hash"); err != nil {
 		t.Fatal(err)
 	}
 	if a := mustSync(t, l, r); len(a.Mine) != 4 {
 		t.Errorf("while the configuration cannot be read it has %v", a.Mine)
+	}
+}
+
+// What a producer put in the place of a lost configuration has other partitions: a fleet in which nothing changes would
+// serve its own, and leave what waits in the others.
+func TestTheQuietHearOfAnotherConfiguration(t *testing.T) {
+	s, m := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	makeName(t, s.client, s.name, cfg)
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	r := settled(t, l, session(1), 0, 1, 2, 3)
+	m.Del(redisconfig.Key(s.name))
+	if _, err := redisconfig.AgreePartitions(t.Context(), s.client, s.name, partition.Config{Total: 8}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Sync(t.Context(), r); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("under 8 partitions in the place of 4 it says %v", err)
 	}
 }
