@@ -52,7 +52,8 @@ type Config struct {
 	Topic string
 	// Options of the client: brokers, TLS, SASL; see [Options] for a URL. What
 	// concerns consuming and partitioning is set by the source; a group or topics of
-	// the client's own are refused.
+	// the client's own are refused, and so is what keeps dead letters back, sends them
+	// elsewhere or does not wait for the broker's word.
 	Options []kgo.Opt
 	// Group is the Kafka group that the lowest open positions are committed to, for
 	// tools that show lag. No consumer may subscribe with it, and no other name have it: it
@@ -210,20 +211,24 @@ func (c Config) options() []kgo.Opt {
 }
 
 // consumes returns an error if the caller's options have the client consume by itself: it takes
-// no partition from us then, and tells nobody; or if they have it keep letters until it is told, or
-// send them to a topic of its own.
+// no partition from us then, and tells nobody; or if they have it keep letters until it is told,
+// send them to a topic of its own, or take them for written although no broker said so.
 func consumes(client *kgo.Client) error {
 	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
 	topics, _ := client.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
 	regex, _ := client.OptValue(kgo.ConsumeRegex).(bool)
 	flushed, _ := client.OptValue(kgo.ManualFlushing).(bool)
 	elsewhere, _ := client.OptValue(kgo.DefaultProduceTopicAlways).(bool)
+	acks, _ := client.OptValue(kgo.RequiredAcks).(kgo.Acks)
 	for _, o := range []struct {
 		is   bool
 		name string
-	}{{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"}, {flushed, "ManualFlushing"}, {elsewhere, "DefaultProduceTopicAlways"}} {
+	}{
+		{group != "", "ConsumerGroup"}, {len(topics) > 0, "ConsumeTopics"}, {regex, "ConsumeRegex"},
+		{flushed, "ManualFlushing"}, {elsewhere, "DefaultProduceTopicAlways"}, {acks == kgo.NoAck(), "NoAck"},
+	} {
 		if o.is {
-			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by, and when and where letters are sent", o.name)
+			return fmt.Errorf("kafkasource: Options must not have kgo.%s: the source says what is consumed, and who by, and when, where and how surely letters are sent", o.name)
 		}
 	}
 	return nil

@@ -240,22 +240,23 @@ func TestLimitsOfBytes(t *testing.T) {
 }
 
 // Options that would have the client consume by itself are refused: it would be given no
-// partition, and nobody would be told. So are those that keep letters in the client, or send them elsewhere,
-// and what is none.
+// partition, and nobody would be told. So are those that keep letters in the client, send them elsewhere or
+// take them for written before a broker says so, and what is none.
 func TestOptionsThatConsume(t *testing.T) {
 	s := newStage(t, 1)
 	for name, opt := range map[string]kgo.Opt{
 		"ConsumerGroup": kgo.ConsumerGroup("workers"), "ConsumeTopics": kgo.ConsumeTopics(s.topic), "ConsumeRegex": kgo.ConsumeRegex(),
-		"ManualFlushing": kgo.ManualFlushing(), "DefaultProduceTopicAlways": kgo.DefaultProduceTopicAlways(), "is nil": nil,
+		"ManualFlushing": kgo.ManualFlushing(), "DefaultProduceTopicAlways": kgo.DefaultProduceTopicAlways(), "NoAck": kgo.RequiredAcks(kgo.NoAck()), "is nil": nil,
 	} {
-		src, err := New(s.name, unreadyStore{s.store(Config{})}, Config{Topic: s.topic, Options: append(s.broker.Options(), opt)})
+		options := append(s.broker.Options(), kgo.DisableIdempotentWrite(), opt) // kgo itself refuses less than all acks beside it
+		src, err := New(s.name, unreadyStore{s.store(Config{})}, Config{Topic: s.topic, Options: options})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want that it is refused", name, err)
 		}
 		if src != nil {
 			src.Close()
 		}
-		if _, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: append(s.broker.Options(), opt)}); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Drop(s.soon(), s.name, Config{Topic: s.topic, Options: options}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: drop: %v, want that it is refused", name, err)
 		}
 	}
