@@ -411,6 +411,11 @@ func TestTheQuietBringBackALostConfiguration(t *testing.T) {
 	if c, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || c.Total != 4 || c.Paused == (partition.Pause{}) {
 		t.Errorf("the configuration is %+v, %v", c, err)
 	}
+	m.HDel(redisconfig.Key(s.name), "total")
+	mustSync(t, l, r)
+	if c, err := redisconfig.Read(t.Context(), s.client, s.name); err != nil || c.Total != 4 {
+		t.Errorf("with a part of it lost the configuration is %+v, %v", c, err)
+	}
 	// A producer may come first, and knows nothing of the pause.
 	m.Del(redisconfig.Key(s.name))
 	if _, err := redisconfig.AgreePartitions(t.Context(), s.client, s.name, cfg); err != nil {

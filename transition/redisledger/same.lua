@@ -12,7 +12,8 @@
 -- A fleet in which nothing changes says nothing else, and would leave the name without a configuration that was lost, or
 -- under one that a producer made anew: that says nothing of units, a pause or requirements, and may have another number of
 -- partitions. Only a peer writes its units. Where the key cannot be read all is better left as it is.
-if redis.pcall('HEXISTS', KEYS[1], 'units') == 0 then return {'say'} end
+local config = redis.pcall('HMGET', KEYS[1], 'total', 'units')
+if not config.err and not (config[1] and config[2]) then return {'say'} end
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
 begin()
