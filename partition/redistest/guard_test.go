@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,13 +29,29 @@ func TestOrphan(t *testing.T) {
 	<-t.Context().Done()
 }
 
-// A test binary that is killed runs no cleanup, and leaves no server behind.
+// A test binary that is killed runs no cleanup, and leaves no server behind. Nor does one whose
+// terminal is closed or whose group is told to end, which redis-server does not care about.
 func TestServerDiesWithTheTestBinary(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("no redis-server in PATH")
 	}
+	for name, end := range map[string]func(*os.Process) error{
+		"killed":              (*os.Process).Kill,
+		"its terminal closed": func(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGHUP) },
+		"its group ended":     func(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			orphaned(t, end)
+		})
+	}
+}
+
+func orphaned(t *testing.T, end func(*os.Process) error) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.timeout=60s")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                 // as a shell starts it
 	cmd.Env = append(os.Environ(), orphanV+"=yes", "TMPDIR="+t.TempDir()) // it cleans nothing up
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -48,7 +65,9 @@ func TestServerDiesWithTheTestBinary(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("it said %q, %v", line, err)
 	}
-	cmd.Process.Kill()
+	if err := end(cmd.Process); err != nil {
+		t.Fatal(err)
+	}
 	cmd.Wait()
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	defer client.Close()

@@ -8,14 +8,15 @@ import (
 
 // A guard kills a server when this process dies: a program that is killed, as a test binary
 // that panics or times out, runs no cleanup, and its servers must not outlive it. It is a
-// shell that waits for a line or the end of its input: the end comes when we die.
+// shell that waits for a line or the end of its input: the end comes when we die. A terminal
+// tells both of us of Ctrl-C, and that it is closed: the shell stays to see how we end.
 type guard struct {
 	shell *exec.Cmd
 	leash io.WriteCloser
 }
 
 func newGuard(pid int) (*guard, error) {
-	g := &guard{shell: exec.Command("/bin/sh", "-c", "trap '' INT; read line || kill -9 "+strconv.Itoa(pid))}
+	g := &guard{shell: exec.Command("/bin/sh", "-c", "trap '' HUP INT QUIT TERM; read line || kill -9 "+strconv.Itoa(pid))}
 	leash, err := g.shell.StdinPipe()
 	if err != nil {
 		return nil, err
