@@ -210,10 +210,22 @@ func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) 
 	})
 }
 
+// errGoexit is what a constructor that ended its goroutine counts as: fx says the same of a hook.
+var errGoexit = errors.New("a constructor ended its goroutine (runtime.Goexit, as FailNow of testing does)")
+
 // attend waits for do, but not after a second signal, and reports whether one came meanwhile.
 func attend(signals <-chan os.Signal, do func() error) (interrupted bool, err error) {
 	ended := make(chan error, 1)
-	go func() { ended <- do() }()
+	go func() {
+		err := errGoexit
+		defer func() {
+			if p := recover(); p != nil {
+				panic(p) // it ends the process, and Run has no last word before
+			}
+			ended <- err
+		}()
+		err = do()
+	}()
 	select {
 	case err := <-ended:
 		return false, err

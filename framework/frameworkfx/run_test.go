@@ -332,6 +332,15 @@ func TestSignalsWhileBuilding(t *testing.T) {
 	}
 }
 
+// A constructor that ends its goroutine, as a helper of a test that fails does, is no reason to wait for ever.
+func TestAConstructorThatEndsItsGoroutine(t *testing.T) {
+	p := launch(
+		fx.Invoke(func() { runtime.Goexit() }),
+		consumer(t, func(context.Context, *framework.Task) error { return nil }),
+	)
+	p.exits(t, ExitFailed, "a constructor ended its goroutine")
+}
+
 func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{})
