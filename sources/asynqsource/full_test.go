@@ -108,6 +108,14 @@ func TestALateSelfTestRefuses(t *testing.T) {
 	if err := src.refused(); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("it goes on: %v", err)
 	}
+	// Nor is anything opened when nothing has been open for a while, and plain servers are looked for anew.
+	src.layout, src.looked = partition.Config{Total: 4}, time.Time{}
+	if st, err := src.Open(t.Context(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1, Session: "s"}); err == nil {
+		t.Errorf("a queue is opened, and a fetch of it says %v", st.(*stream).Trouble())
+		_ = st.Close(t.Context())
+	} else if !errors.Is(err, partition.ErrConfig) {
+		t.Error(err)
+	}
 }
 
 // A server of a cluster that is full gets what an ingress has for it when it had some time to

@@ -104,24 +104,22 @@ func (s *Source) watch(ctx context.Context, total int) {
 		case <-ctx.Done():
 			return
 		}
-		s.lookAgain(ctx, total)
+		_ = s.lookAgain(ctx, total) // a store that is down is noticed elsewhere
 	}
 }
 
-// lookAgain looks for plain servers and says what that means for streams. A self-test for which
-// there was no room at the start is made up for first.
-func (s *Source) lookAgain(ctx context.Context, total int) {
+// lookAgain looks for plain servers, says what that means for streams, and returns it. A self-test for
+// which there was no room at the start is made up for first.
+func (s *Source) lookAgain(ctx context.Context, total int) error {
 	err := s.check(ctx)
-	if errors.Is(err, partition.ErrConfig) {
-		s.refuse(err)
-		return
-	}
-	err = s.lookForPlain(ctx, total)
-	var plain *PlainError
-	if err != nil && !errors.As(err, &plain) {
-		return // the store is down: that is noticed elsewhere, and says nothing of servers
+	if !errors.Is(err, partition.ErrConfig) {
+		err = s.lookForPlain(ctx, total)
+		if plain := new(PlainError); err != nil && !errors.As(err, &plain) {
+			return err // the store is down: that says nothing of servers
+		}
 	}
 	s.refuse(err)
+	return err
 }
 
 // beside returns why nothing may be opened: it would give back, to be run again, what a plain server runs.
@@ -135,22 +133,14 @@ func (s *Source) beside(ctx context.Context, total int) error {
 	if known || ctx.Err() != nil {
 		return s.refused()
 	}
-	err := s.lookForPlain(ctx, total)
-	if plain := new(PlainError); err != nil && !errors.As(err, &plain) {
-		return err
-	}
-	s.refuse(err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.looked = time.Now()
-	return err
+	return s.lookAgain(ctx, total)
 }
 
 // refuse sets why nothing is fetched, nil: nothing is wrong.
 func (s *Source) refuse(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refusal = err
+	s.refusal, s.looked = err, time.Now()
 }
 
 func (s *Source) refused() error {

@@ -41,7 +41,7 @@ type Source struct {
 	streams map[string]*stream // the newest of each queue
 	waiting int                // connections in use
 	refusal error              // a plain server is on our queues
-	looked  time.Time          // when one was looked for while no stream was open
+	looked  time.Time          // when one was looked for last
 
 	opening sync.Mutex // held while the first to open something looks for plain servers
 
