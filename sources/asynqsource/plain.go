@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
@@ -60,7 +61,7 @@ const (
 // lookForPlain looks for plain servers, tells of them and returns the first as an error
 // if the policy is to refuse.
 func (s *Source) lookForPlain(ctx context.Context, total int) error {
-	found, err := s.plainServers(total)
+	found, err := s.plainServers(ctx, total)
 	if err != nil {
 		return err
 	}
@@ -77,8 +78,8 @@ func (s *Source) lookForPlain(ctx context.Context, total int) error {
 
 // plainServers lists the plain servers on our queues. It asks asynq itself: tools read the
 // same without it (queuestat.Servers).
-func (s *Source) plainServers(total int) ([]Plain, error) {
-	listed, err := asynq.NewInspectorFromRedisClient(s.client).Servers()
+func (s *Source) plainServers(ctx context.Context, total int) ([]Plain, error) {
+	listed, err := asynq.NewInspectorFromRedisClient(within{s.client, ctx}).Servers()
 	if err != nil {
 		return nil, fmt.Errorf("asynqsource: list asynq's servers: %w", err)
 	}
@@ -91,6 +92,25 @@ func (s *Source) plainServers(total int) ([]Plain, error) {
 		found = append(found, Plain{ID: p.ID, Host: p.Host, PID: p.PID, Since: p.Since, Queue: p.Queue, Peer: p.Peer})
 	}
 	return found, nil
+}
+
+// within is a client whose calls, as asynq makes them to list servers, end with ctx: asynq gives them none
+// that ends, and a store that stands still would hold whoever is to hand a queue over.
+type within struct {
+	redis.UniversalClient
+	ctx context.Context
+}
+
+func (w within) Eval(_ context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return w.UniversalClient.Eval(w.ctx, script, keys, args...)
+}
+
+func (w within) EvalSha(_ context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	return w.UniversalClient.EvalSha(w.ctx, sha, keys, args...)
+}
+
+func (w within) Get(_ context.Context, key string) *redis.StringCmd {
+	return w.UniversalClient.Get(w.ctx, key)
 }
 
 // watch looks for plain servers until ctx ends. While there is one, and the policy is to
@@ -125,12 +145,16 @@ func (s *Source) lookAgain(ctx context.Context, total int) error {
 // beside returns why nothing may be opened: it would give back, to be run again, what a plain server runs.
 // While no stream is open nobody watches for one, as under a pause. Many are opened at once: one of them looks.
 func (s *Source) beside(ctx context.Context, total int) error {
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	s.mu.Lock()
 	known := len(s.streams) > 0 || time.Since(s.looked) < lookedFor
 	s.mu.Unlock()
-	if known || ctx.Err() != nil {
+	if known {
 		return s.refused()
 	}
 	return s.lookAgain(ctx, total)

@@ -181,6 +181,75 @@ func TestWhatAPlainServerRunsIsLeftToIt(t *testing.T) {
 	})
 }
 
+// stills is a store that answers no script any more until the caller's context ends.
+type stills struct {
+	on     atomic.Bool
+	asked  chan struct{}
+	resume chan struct{}
+}
+
+func (*stills) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*stills) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *stills) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.on.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+			h.asked <- struct{}{}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-h.resume:
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Whose time is over while plain servers are looked for does not wait for a store that stands still, nor for
+// another who looks: what it has is to be handed over.
+func TestALookForPlainServersEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, client := s.untested(t)
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &stills{asked: make(chan struct{}, 9), resume: make(chan struct{})}
+	client.AddHook(h)
+	defer close(h.resume)
+	h.on.Store(true)
+	opens := func(ctx context.Context) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := src.Open(ctx, partition.Grant{Epoch: 1}, partition.Token{Epoch: 1, Session: "s"})
+			ended <- err
+		}()
+		return ended
+	}
+	ends := func(ended <-chan error) {
+		t.Helper()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("it says %v", err)
+			}
+		case <-time.After(wait):
+			t.Fatal("it waits")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	first := opens(ctx)
+	<-h.asked
+	over, end := context.WithCancel(t.Context())
+	end()
+	ends(opens(over))
+	cancel()
+	ends(first)
+}
+
 // A server of the peers of another name is no plain one, and nobody is told to run beside it. Peers whose
 // handlers are the framework's are seen as well.
 func TestPeersOfAnotherNameAreNoPlainServer(t *testing.T) {
@@ -324,7 +393,7 @@ func TestServersAreThoseOfAsynq(t *testing.T) {
 		return queuestat.Strangers(servers, s.name, []string{QueueOf(s.name, 0), queue})
 	}
 	src, _, _ := s.peer(t, Config{})
-	want, err := src.plainServers(4)
+	want, err := src.plainServers(t.Context(), 4)
 	if err != nil || len(want) != 1 {
 		t.Fatalf("asynq lists %+v, %v", want, err)
 	}

@@ -103,7 +103,8 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	client, leave := s.masters()
 	defer leave()
 	src := &Source{
-		client: client, name: s.name, mark: s.mark, library: s.library, streams: make(map[string]*stream), tested: true,
+		client: client, name: s.name, mark: s.mark, library: s.library, tested: true,
+		streams: make(map[string]*stream), opening: make(chan struct{}, 1),
 		cfg:    Config{Queues: []string{queue}, Connections: -1, Plain: Alarm}.withDefaults(),
 		layout: partition.Config{Total: 1}.WithDefaults(),
 	}

@@ -43,7 +43,7 @@ type Source struct {
 	refusal error              // a plain server is on our queues
 	looked  time.Time          // when one was looked for last
 
-	opening sync.Mutex // held while the first to open something looks for plain servers
+	opening chan struct{} // taken while the first to open something looks for plain servers
 
 	life   sync.Mutex // held while the first stream comes or the last one goes
 	live   int        // streams
@@ -59,7 +59,7 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	}
 	return &Source{
 		client: client, name: name, cfg: cfg, mark: queuestat.Mark(name),
-		library: new(library), streams: make(map[string]*stream),
+		library: new(library), streams: make(map[string]*stream), opening: make(chan struct{}, 1),
 	}, nil
 }
 
