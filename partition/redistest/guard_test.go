@@ -82,6 +82,7 @@ func orphaned(t *testing.T, end func(*os.Process) error) {
 			return
 		}
 		if time.Now().After(deadline) {
+			client.ShutdownNoSave(t.Context()) // not for good
 			t.Fatalf("the server at %s is there after its test was killed: %v", addr, err)
 		}
 		<-tick.C
