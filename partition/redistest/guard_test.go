@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +51,10 @@ func TestServerDiesWithTheTestBinary(t *testing.T) {
 
 func orphaned(t *testing.T, end func(*os.Process) error) {
 	t.Helper()
+	// A signal that we listen to is as usual for what we start: under nohup it would be ignored there.
+	listen := make(chan os.Signal, 1)
+	signal.Notify(listen, syscall.SIGHUP)
+	defer signal.Stop(listen)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.timeout=60s")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                 // as a shell starts it
 	cmd.Env = append(os.Environ(), orphanV+"=yes", "TMPDIR="+t.TempDir()) // it cleans nothing up
