@@ -43,8 +43,8 @@ func (s *sharers) cfg(peer string) framework.ShareConfig {
 	return framework.ShareConfig{Ledger: s.ledger, Partitions: s.layout, Peer: peer}
 }
 
-// run is a peer that polls rows until ctx ends.
-func (s *sharers) run(ctx context.Context, peer string, rows int) {
+// start returns a peer that runs until stop is called.
+func (s *sharers) start(peer string) (share *framework.Share, stop context.CancelFunc) {
 	s.t.Helper()
 	share, err := framework.NewShare("rows", s.cfg(peer))
 	if err != nil {
@@ -56,6 +56,13 @@ func (s *sharers) run(ctx context.Context, peer string, rows int) {
 			s.t.Errorf("%s: %v", peer, err)
 		}
 	})
+	return share, stop
+}
+
+// run is a peer that polls rows until ctx ends.
+func (s *sharers) run(ctx context.Context, peer string, rows int) {
+	s.t.Helper()
+	share, stop := s.start(peer)
 	s.all.Go(func() {
 		defer stop()
 		for ctx.Err() == nil {
@@ -228,16 +235,7 @@ func TestAnAdmissionThatIsNotReleasedIsTold(t *testing.T) {
 func TestWhatEndsAnAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSharers(t, 1)
-		share, err := framework.NewShare("rows", s.cfg("ann"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		run, stop := context.WithCancel(t.Context())
-		s.all.Go(func() {
-			if err := share.Run(run); err != nil {
-				t.Error(err)
-			}
-		})
+		share, stop := s.start("ann")
 		a, err := share.Await(t.Context(), "row")
 		if err != nil {
 			t.Fatal(err)
@@ -274,16 +272,7 @@ func TestWhatEndsAnAdmission(t *testing.T) {
 func TestAReleasedAdmissionLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSharers(t, 1)
-		share, err := framework.NewShare("rows", s.cfg("ann"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		run, stop := context.WithCancel(t.Context())
-		s.all.Go(func() {
-			if err := share.Run(run); err != nil {
-				t.Error(err)
-			}
-		})
+		share, stop := s.start("ann")
 		a, err := share.Await(t.Context(), "row")
 		if err != nil {
 			t.Fatal(err)
