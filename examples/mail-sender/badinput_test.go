@@ -46,6 +46,7 @@ func TestBadInput(t *testing.T) {
 		{"mail-sender send --redis redis://" + nobody, 3, []string{nobody, "is it running"}},
 		{"countoff status x --redis redis://" + nobody, 3, []string{nobody, "is it running"}},
 		{"mail-sender work --log-level loud", 2, []string{"--log-level"}},
+		{"mail-sender work --rate fast", 2, []string{"--rate", "as in 50/s, 500/h or 100/15m"}},
 		{"mail-sender work --inbox-oldest top", 2, []string{"--inbox-oldest top", "right", "left"}},
 		{"mail-sender work --ledger etcd://u:SECRET@h/x", 2, []string{"--ledger etcd: this program knows redis", "transition/etcdledger/mail-sender"}},
 		{"mail-sender work --barrier --indexer interval", 2, []string{"interval", "barrier"}},
