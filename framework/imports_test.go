@@ -112,6 +112,7 @@ var rooms = map[string][]string{
 	"framework/zapobserver":                      {"framework", "partition", "sources", "transition", "transition/coverage", zap},
 	"framework/promobserver":                     {"framework", "partition", "sources", "transition", prometheus},
 	"framework/frameworktest":                    {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
+	"framework/batch":                            {"framework", "sources"},
 	"framework/frameworkfx":                      {"framework", "framework/frameworkfx/internal/shape", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", dig, fx, zap},
 	"framework/frameworkfx/internal/endings":     {fx},
 	"framework/frameworkfx/internal/fences":      {"framework", "partition", "sources/redisprogress", "transition/coverage", goRedis},

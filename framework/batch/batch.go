@@ -1,0 +1,296 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/sources"
+)
+
+// A Config says how tasks are gathered. The zero value is ready.
+type Config struct {
+	// Size is how many tasks a batch has at most. Default 100.
+	Size int
+	// Parallel is how many batches run at once. Default 1.
+	Parallel int
+}
+
+// A Func does some tasks, of different keys and in any order. It may run several times at once where
+// Config.Parallel says so. The tasks, of which there is at least one, must not be changed.
+//
+// What it returns is what each of the tasks returned (see [framework.Handler]), unless it is of [Each].
+// ctx ends when that of one of the tasks does, with the same cause; it carries no values, and its deadline is
+// that of the first of them. The tasks of partitions that are lost, or have no more time to drain, are then
+// judged as any are; the others, if they were not done, are in the next batch, and it costs them no try.
+type Func func(ctx context.Context, tasks []*framework.Task) error
+
+// New returns a handler that gathers tasks, and gives do as many as have come while it was busy. It says
+// everything that is wrong with its arguments at once.
+func New(cfg Config, do Func) (framework.Handler, error) {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		n    *int
+		def  int
+	}{{"size", &cfg.Size, 100}, {"parallel", &cfg.Parallel, 1}} {
+		if *f.n < 0 {
+			errs = append(errs, fmt.Errorf("batch: %s %d: must not be negative", f.name, *f.n))
+		}
+		if *f.n == 0 {
+			*f.n = f.def
+		}
+	}
+	if do == nil {
+		errs = append(errs, errors.New("batch: no function"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &gatherer{cfg: cfg, do: do}, nil
+}
+
+// JSON is a Func of one that wants the payloads decoded: vs[i] is of tasks[i]. A payload that cannot be decoded into a
+// T becomes a dead letter, as with [framework.JSON], and do does not see its task.
+func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) error) Func {
+	if do == nil {
+		return nil
+	}
+	return func(ctx context.Context, tasks []*framework.Task) error {
+		vs, good := make([]T, 0, len(tasks)), make([]*framework.Task, 0, len(tasks))
+		decode := framework.JSON(func(_ context.Context, v T, t *framework.Task) error {
+			vs, good = append(vs, v), append(good, t)
+			return nil
+		})
+		errs := make([]error, len(tasks))
+		for i, t := range tasks {
+			errs[i] = decode.Handle(ctx, t)
+		}
+		if len(good) == 0 {
+			return Each(errs)
+		}
+		of := each(do(ctx, vs, good), len(good))
+		for i, n := 0, 0; i < len(errs); i++ {
+			if errs[i] == nil {
+				errs[i] = of[n]
+				n++
+			}
+		}
+		return Each(errs)
+	}
+}
+
+// Each is what a [Func] returns to say of each task what it came to: errs[i] is of tasks[i].
+func Each(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return &eachError{errs}
+		}
+	}
+	return nil
+}
+
+// An eachError has an error, or nil, for each task. It wraps none of them: that of one is not that of all.
+type eachError struct{ errs []error }
+
+func (e *eachError) Error() string {
+	failed := slices.DeleteFunc(slices.Clone(e.errs), func(err error) bool { return err == nil })
+	return fmt.Sprintf("%d of %d tasks failed; the first: %v", len(failed), len(e.errs), failed[0])
+}
+
+// each returns what err says of each of n tasks.
+func each(err error, n int) []error {
+	of, told := errors.AsType[*eachError](err)
+	switch {
+	case told && len(of.errs) == n:
+		return of.errs
+	case told:
+		err = fmt.Errorf("batch: Each was given %d errors for %d tasks: %w", len(of.errs), n, of)
+	}
+	return slices.Repeat([]error{err}, n)
+}
+
+// A gatherer is the handler. Each call of Handle is an entry; the first of a batch runs it, for all
+// of them, in the goroutine of its call.
+type gatherer struct {
+	cfg Config
+	do  Func
+
+	mu      sync.Mutex
+	waiting []*entry // the oldest first
+	running int      // batches
+}
+
+type entry struct {
+	ctx  context.Context
+	task *framework.Task
+	in   *batch    // guarded by mu; nil: it waits
+	turn chan turn // room for one
+}
+
+// A turn is what an entry hears: that it is to run a batch, or what its task came to.
+type turn struct {
+	lead *batch
+	err  error
+}
+
+type batch struct {
+	entries []*entry
+	ctx     context.Context
+	end     context.CancelCauseFunc
+}
+
+func (g *gatherer) Handle(ctx context.Context, t *framework.Task) error {
+	e := &entry{ctx: ctx, task: t, turn: make(chan turn, 1)}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, e)
+	g.start()
+	g.mu.Unlock()
+	ended := ctx.Done()
+	for {
+		select {
+		case x := <-e.turn:
+			if x.lead == nil {
+				return x.err
+			}
+			g.run(e, x.lead)
+		case <-ended:
+			ended = nil // what it is part of hears of it once, and ends
+			if g.quit(e) {
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// quit takes e, whose context has ended, out of those that wait, and reports true, or ends the context of its batch.
+func (g *gatherer) quit(e *entry) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e.in != nil {
+		e.in.end(context.Cause(e.ctx))
+		return false
+	}
+	i := slices.Index(g.waiting, e)
+	if i < 0 {
+		return false // it has its turn
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	return true
+}
+
+// start gives turns, as many as there may be. The caller holds mu.
+func (g *gatherer) start() {
+	for g.running < g.cfg.Parallel {
+		// Who was ended meanwhile, and is about to quit, is not to end those beside it.
+		g.waiting = slices.DeleteFunc(g.waiting, (*entry).over)
+		if len(g.waiting) == 0 {
+			return
+		}
+		n := 1
+		for !alone(g.waiting[0].task) && n < min(len(g.waiting), g.cfg.Size) && !alone(g.waiting[n].task) {
+			n++
+		}
+		b := newBatch(slices.Clone(g.waiting[:n]))
+		g.waiting = slices.Delete(g.waiting, 0, n)
+		g.running++
+		b.entries[0].turn <- turn{lead: b}
+	}
+}
+
+// over reports whether the context of e has ended, and tells e so if it has.
+func (e *entry) over() bool {
+	ended := e.ctx.Err() != nil
+	if ended {
+		e.turn <- turn{err: context.Cause(e.ctx)}
+	}
+	return ended
+}
+
+// newBatch is a batch of entries, whose deadline is the first of theirs. That it is over each of them sees to.
+func newBatch(entries []*entry) *batch {
+	b := &batch{entries: entries}
+	ctx := deadlined{Context: context.Background()}
+	for _, e := range entries {
+		e.in = b
+		if at, has := e.ctx.Deadline(); has && (ctx.at.IsZero() || at.Before(ctx.at)) {
+			ctx.at = at
+		}
+	}
+	b.ctx, b.end = context.WithCancelCause(ctx)
+	return b
+}
+
+type deadlined struct {
+	context.Context
+	at time.Time // zero: none
+}
+
+func (d deadlined) Deadline() (time.Time, bool) { return d.at, !d.at.IsZero() }
+
+// alone reports whether t is to have no others beside it.
+func alone(t *framework.Task) bool { return t.Attempt > 1 || t.Crashes > 0 }
+
+// run does b and tells its entries, of which lead is the first, what came of it.
+func (g *gatherer) run(lead *entry, b *batch) {
+	stop := context.AfterFunc(lead.ctx, func() { b.end(context.Cause(lead.ctx)) })
+	// What the function returned, or that it ended its goroutine, which takes that of the first entry with it:
+	// the others, in goroutines of their own, must hear of it.
+	err := errGoexit
+	defer func() {
+		stop()
+		g.finish(b, err)
+		b.end(nil)
+	}()
+	err = g.call(b)
+}
+
+var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goexit)")
+
+// call calls the function. A panic is an error of all its tasks.
+func (g *gatherer) call(b *batch) error {
+	tasks := make([]*framework.Task, len(b.entries))
+	for i, e := range b.entries {
+		tasks[i] = e.task
+	}
+	do := framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error { return g.do(ctx, tasks) })
+	return framework.Chain(do, framework.Recover()).Handle(b.ctx, tasks[0])
+}
+
+// finish tells the entries of b what the function returned.
+//
+// If its context ended since others must end, because they were lost or their drain was over, what was not done of the
+// rest is first in the next batch: somebody else's end is no failure of theirs.
+func (g *gatherer) finish(b *batch, err error) {
+	errs := each(err, len(b.entries))
+	ended := b.ctx.Err() != nil && interrupted(context.Cause(b.ctx))
+	var again []*entry
+	g.mu.Lock()
+	for i, e := range b.entries {
+		e.in = nil
+		if ended && e.ctx.Err() == nil && failed(errs[i]) {
+			again = append(again, e)
+			continue
+		}
+		e.turn <- turn{err: errs[i]}
+	}
+	g.waiting = slices.Insert(g.waiting, 0, again...)
+	g.running--
+	g.start()
+	g.mu.Unlock()
+}
+
+// failed reports whether err says no more than that the task was not done.
+func failed(err error) bool {
+	asked, _ := sources.Asked(err)
+	return asked == 0
+}
+
+// interrupted reports whether a run that ended by cause is no try of its task.
+func interrupted(cause error) bool {
+	return errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped)
+}

@@ -1,0 +1,421 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/batch"
+	"github.com/countoff/countoff/framework/frameworktest"
+	"github.com/countoff/countoff/sources"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hands gathers tasks of a test by hand, in the bubble of a synctest: each handed task is handled by a goroutine.
+type hands struct {
+	t    *testing.T
+	h    framework.Handler
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	runs []string         // of the function: the IDs of its tasks
+	ends map[string]error // by ID
+}
+
+// newHands has a handler whose function takes a second, if ctx does not end before, and returns what then says.
+func newHands(t *testing.T, cfg batch.Config, then func(ctx context.Context, ids []string) error) *hands {
+	t.Helper()
+	x := &hands{t: t, ends: map[string]error{}}
+	h, err := batch.New(cfg, func(ctx context.Context, tasks []*framework.Task) error {
+		var ids []string
+		for _, task := range tasks {
+			ids = append(ids, task.ID)
+		}
+		x.mu.Lock()
+		x.runs = append(x.runs, strings.Join(ids, " "))
+		x.mu.Unlock()
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+		return then(ctx, ids)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.h = h
+	return x
+}
+
+func succeed(ctx context.Context, _ []string) error { return ctx.Err() }
+
+// give hands a task over, and returns once nothing more happens.
+func (x *hands) give(ctx context.Context, id string, of framework.Delivery) {
+	x.wg.Go(func() {
+		err := errors.New("its goroutine ended")
+		defer func() {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.ends[id] = err
+		}()
+		err = x.h.Handle(ctx, &framework.Task{ID: id, Delivery: &of})
+	})
+	synctest.Wait()
+}
+
+func (x *hands) all(ctx context.Context, ids ...string) {
+	for _, id := range ids {
+		x.give(ctx, id, framework.Delivery{Attempt: 1})
+	}
+}
+
+func (x *hands) wantRuns(want ...string) {
+	x.t.Helper()
+	x.wg.Wait()
+	if !slices.Equal(x.runs, want) {
+		x.t.Errorf("batches %q, want %q", x.runs, want)
+	}
+}
+
+func (x *hands) wantEnd(id string, is func(error) bool) {
+	x.t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err, told := x.ends[id]; !told || !is(err) {
+		x.t.Errorf("%s ended with %v (%v)", id, err, told)
+	}
+}
+
+func done(err error) bool { return err == nil }
+
+func TestWhatComesMeanwhileIsTheNextBatch(t *testing.T) {
+	for _, c := range []struct {
+		cfg  batch.Config
+		want []string
+	}{
+		{batch.Config{}, []string{"a", "b c d e f"}},
+		{batch.Config{Size: 2}, []string{"a", "b c", "d e", "f"}},
+		{batch.Config{Parallel: 2}, []string{"a", "b", "c d e f"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			x := newHands(t, c.cfg, succeed)
+			x.all(t.Context(), "a", "b", "c", "d", "e", "f")
+			x.wantRuns(c.want...)
+			for _, id := range []string{"a", "f"} {
+				x.wantEnd(id, done)
+			}
+		})
+	}
+}
+
+// TestATryAfterAFailureIsAlone: of what failed together somebody is to find out who it was.
+func TestATryAfterAFailureIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, succeed)
+		x.all(t.Context(), "a", "b", "c")
+		x.give(t.Context(), "again", framework.Delivery{Attempt: 2})
+		x.give(t.Context(), "accused", framework.Delivery{Attempt: 1, Crashes: 1})
+		x.all(t.Context(), "d", "e")
+		x.wantRuns("a", "b c", "again", "accused", "d e")
+	})
+}
+
+func TestEachTaskHasItsOwnEnd(t *testing.T) {
+	broken, gone := errors.New("broken"), framework.Dead(errors.New("no such row"))
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(_ context.Context, ids []string) error {
+			errs := make([]error, len(ids))
+			for i, id := range ids {
+				errs[i] = map[string]error{"c": broken, "d": gone}[id]
+			}
+			return fmt.Errorf("insert: %w", batch.Each(errs))
+		})
+		x.all(t.Context(), "a", "b", "c", "d")
+		x.wg.Wait()
+		x.wantEnd("b", done)
+		x.wantEnd("c", func(err error) bool { return errors.Is(err, broken) })
+		x.wantEnd("d", func(err error) bool { o, _ := sources.Asked(err); return o == sources.Dead })
+	})
+}
+
+// TestErrorsOfAnotherNumber: nobody can tell whose they are, so nothing counts as done.
+func TestErrorsOfAnotherNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(_ context.Context, ids []string) error {
+			return batch.Each(append(make([]error, len(ids)), framework.Dead(errors.New("one too many"))))
+		})
+		x.all(t.Context(), "a")
+		x.wg.Wait()
+		x.wantEnd("a", func(err error) bool {
+			asked, _ := sources.Asked(err)
+			return asked == 0 && strings.Contains(err.Error(), "2 errors for 1 tasks") && strings.Contains(err.Error(), "one too many")
+		})
+	})
+}
+
+// TestThePartitionOfOneIsLost: the batch ends, and those of other partitions are done in the next, without a try.
+func TestThePartitionOfOneIsLost(t *testing.T) {
+	for _, cause := range []error{framework.ErrLost, framework.ErrDrainOver, framework.ErrStopped} {
+		synctest.Test(t, func(t *testing.T) {
+			x := newHands(t, batch.Config{}, succeed)
+			lost, lose := context.WithCancelCause(t.Context())
+			x.all(t.Context(), "a", "b", "c")
+			x.all(lost, "lost", "lost too")
+			time.Sleep(1500 * time.Millisecond) // in the middle of the second batch
+			x.all(t.Context(), "next")
+			lose(cause)
+			x.wantRuns("a", "b c lost lost too", "b c next")
+			x.wantEnd("lost", func(err error) bool { return errors.Is(err, context.Canceled) })
+			for _, id := range []string{"b", "c", "next"} {
+				x.wantEnd(id, done)
+			}
+		})
+	}
+}
+
+// TestTheLeaderIsLost: the one in whose goroutine the batch runs.
+func TestTheLeaderIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		x := newHands(t, batch.Config{}, func(ctx context.Context, _ []string) error {
+			if ctx.Err() != nil {
+				cause = context.Cause(ctx)
+			}
+			return ctx.Err()
+		})
+		lost, lose := context.WithCancelCause(t.Context())
+		x.all(t.Context(), "a")
+		x.all(lost, "lost")
+		x.all(t.Context(), "b")
+		time.Sleep(1500 * time.Millisecond)
+		lose(framework.ErrLost)
+		x.wantRuns("a", "lost b", "b")
+		x.wantEnd("b", done)
+		if !errors.Is(cause, framework.ErrLost) {
+			t.Errorf("the context ended with %v", cause)
+		}
+	})
+}
+
+// TestWhatWasDoneIsDone: a function that ended its work though the context ended.
+func TestWhatWasDoneIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(ctx context.Context, ids []string) error {
+			errs := make([]error, len(ids))
+			for i, id := range ids {
+				if id == "bad" {
+					errs[i] = framework.Dead(errors.New("bad"))
+				}
+			}
+			return batch.Each(errs)
+		})
+		lost, lose := context.WithCancelCause(t.Context())
+		x.all(t.Context(), "a", "b", "bad")
+		x.all(lost, "lost")
+		time.Sleep(1500 * time.Millisecond)
+		lose(framework.ErrDrainOver)
+		x.wantRuns("a", "b bad lost")
+		x.wantEnd("b", done)
+		x.wantEnd("lost", done)
+	})
+}
+
+// TestTheTimeIsOver: that the batch took too long is a failed try of all of it.
+func TestTheTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deadlines []time.Duration
+		began := time.Now()
+		x := newHands(t, batch.Config{}, func(ctx context.Context, _ []string) error {
+			if at, has := ctx.Deadline(); has {
+				deadlines = append(deadlines, at.Sub(began))
+			}
+			return context.Cause(ctx)
+		})
+		late, cancel := context.WithTimeoutCause(t.Context(), 1900*time.Millisecond, framework.ErrTimeout)
+		defer cancel()
+		soon, cancel := context.WithTimeoutCause(t.Context(), 1500*time.Millisecond, framework.ErrTimeout)
+		defer cancel()
+		x.all(t.Context(), "a")
+		x.all(late, "b")
+		x.all(soon, "c")
+		x.all(t.Context(), "d")
+		x.wantRuns("a", "b c d")
+		for _, id := range []string{"b", "c", "d"} {
+			x.wantEnd(id, func(err error) bool { return errors.Is(err, framework.ErrTimeout) })
+		}
+		if !slices.Equal(deadlines, []time.Duration{1500 * time.Millisecond}) {
+			t.Errorf("deadlines %v", deadlines)
+		}
+	})
+}
+
+// TestWhoWaitsCanBeEnded: a task that is still to come into a batch goes at once.
+func TestWhoWaitsCanBeEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, succeed)
+		lost, lose := context.WithCancelCause(t.Context())
+		x.all(t.Context(), "a")
+		x.all(lost, "lost")
+		x.all(t.Context(), "b")
+		began := time.Now()
+		lose(framework.ErrLost)
+		synctest.Wait()
+		x.wantEnd("lost", func(err error) bool { return errors.Is(err, framework.ErrLost) })
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(3 * time.Second)
+		x.all(lost, "late") // and nothing runs
+		x.wantRuns("a", "b")
+		x.wantEnd("late", func(err error) bool { return errors.Is(err, framework.ErrLost) })
+	})
+}
+
+// TestTheFunctionGoesAway: a panic, or the end of the goroutine, is heard by all of the batch, and the next one runs.
+func TestTheFunctionGoesAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		away func()
+		is   func(error) bool
+	}{
+		"panic":  {func() { panic("no") }, func(err error) bool { _, is := errors.AsType[*framework.PanicError](err); return is }},
+		"goexit": {runtime.Goexit, func(err error) bool { return err != nil && strings.Contains(err.Error(), "Goexit") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newHands(t, batch.Config{Size: 3}, func(_ context.Context, ids []string) error {
+					if slices.Contains(ids, "bad") {
+						c.away()
+					}
+					return nil
+				})
+				x.all(t.Context(), "a", "b", "c", "bad", "d")
+				x.wantRuns("a", "b c bad", "d")
+				x.wantEnd("c", c.is)
+				x.wantEnd("bad", c.is)
+				x.wantEnd("d", done)
+			})
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	type row struct{ N int }
+	sum, odd := 0, errors.New("odd")
+	do := batch.JSON(func(_ context.Context, rows []row, tasks []*framework.Task) error {
+		errs := make([]error, len(rows))
+		for i, r := range rows {
+			sum += r.N
+			if r.N%2 == 1 {
+				errs[i] = fmt.Errorf("task %s: %w", tasks[i].ID, odd)
+			}
+		}
+		return batch.Each(errs)
+	})
+	var tasks []*framework.Task
+	for i, payload := range []string{`{"N":2}`, `{`, `{"N":3}`, `{"N":4}`} {
+		tasks = append(tasks, &framework.Task{ID: fmt.Sprint(i), Payload: []byte(payload)})
+	}
+	err := do(t.Context(), tasks)
+	if sum != 9 || err == nil || !strings.HasPrefix(err.Error(), "2 of 4 tasks failed; the first: payload is no JSON of batch_test.row") {
+		t.Errorf("sum %d, %v", sum, err)
+	}
+	if err := do(t.Context(), tasks[1:2]); err == nil || sum != 9 {
+		t.Errorf("sum %d, %v: the function had no task", sum, err)
+	}
+	if o, _, err := frameworktest.Handle(t, must(t, do), *tasks[1]); o != sources.Dead {
+		t.Errorf("%v: %v", o, err)
+	}
+	if batch.JSON[row](nil) != nil {
+		t.Error("a Func of nothing")
+	}
+}
+
+func must(t *testing.T, do batch.Func) framework.Handler {
+	t.Helper()
+	h, err := batch.New(batch.Config{}, do)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestBadConfig(t *testing.T) {
+	_, err := batch.New(batch.Config{Size: -1, Parallel: -2}, nil)
+	const want = "batch: size -1: must not be negative\nbatch: parallel -2: must not be negative\nbatch: no function"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestABadRowAmongMany: of a table that takes all rows or none, one that it refuses dies alone, and costs those beside it
+// one try at most, while peers come, leave and are killed.
+func TestABadRowAmongMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := frameworktest.New(t, frameworktest.Config{})
+		largest := 0
+		var mu sync.Mutex
+		insert := func(ctx context.Context, tasks []*framework.Task) error {
+			mu.Lock()
+			largest = max(largest, len(tasks))
+			mu.Unlock()
+			keys := map[string]bool{}
+			for _, task := range tasks {
+				if keys[task.Key] {
+					t.Errorf("two tasks of %s in one batch", task.Key)
+				}
+				keys[task.Key] = true
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			for _, task := range tasks {
+				if strings.HasPrefix(task.ID, "bad") {
+					return errors.New("the table refuses it")
+				}
+			}
+			return nil
+		}
+		start := func(peer string) *frameworktest.Peer {
+			return f.Start(peer, must(t, insert), framework.WithConfig(framework.Config{Concurrency: 64}))
+		}
+		ann, ben := start("ann"), start("ben")
+		f.WaitReady(time.Minute)
+		for i := range 3000 {
+			id := fmt.Sprint(i)
+			if i%1000 == 500 {
+				id = "bad " + id
+			}
+			f.Push(framework.Task{ID: id, Key: fmt.Sprint(i % 300)})
+		}
+		time.Sleep(300 * time.Millisecond)
+		start("cyd")
+		ann.Kill()
+		time.Sleep(300 * time.Millisecond)
+		ben.Stop()
+		f.Wait(10 * time.Minute)
+		f.Check()
+		if dead := f.Dead(); len(dead) != 3 || slices.ContainsFunc(dead, func(d frameworktest.DeadLetter) bool { return !strings.HasPrefix(d.Task.ID, "bad") }) {
+			t.Errorf("dead letters: %v", dead)
+		}
+		for _, r := range f.Runs() {
+			if r.Task.Attempt > 2 && !strings.HasPrefix(r.Task.ID, "bad") {
+				t.Errorf("task %s has try %d", r.Task.ID, r.Task.Attempt)
+			}
+		}
+		if largest < 10 {
+			t.Errorf("the largest batch has %d tasks", largest)
+		}
+	})
+}
