@@ -23,7 +23,11 @@ type Config struct {
 // A Func does some tasks, of different keys and in any order. It may run several times at once where
 // Config.Parallel says so. The tasks, of which there is at least one, must not be changed.
 //
-// What it returns is what each of the tasks returned (see [framework.Handler]), unless it is of [Each].
+// Nil says that all are done, and [Each] what each of them came to. After any other error, or a panic, it is
+// called again with fewer of them, until it is known which of them fail alone: the error of that call is what
+// the handler of that task returned (see [framework.Handler]). If none of the first two goes well alone, all fail.
+// RetryAfter is for all of the call. So it should do all or nothing, or what may be done twice.
+//
 // ctx ends when that of one of the tasks does, with the same cause; it carries no values, and its deadline is
 // that of the first of them. The tasks of partitions that are lost, or have no more time to drain, are then
 // judged as any are; the others, if they were not done, are in the next batch, and it costs them no try.
@@ -73,7 +77,11 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 		if len(good) == 0 {
 			return Each(errs)
 		}
-		of := each(do(ctx, vs, good), len(good))
+		err := do(ctx, vs, good)
+		if _, told := errors.AsType[*eachError](err); err != nil && !told {
+			return err // it is called again with fewer
+		}
+		of := each(err, len(good))
 		for i, n := 0, 0; i < len(errs); i++ {
 			if errs[i] == nil {
 				errs[i] = of[n]
@@ -191,15 +199,28 @@ func (g *gatherer) start() {
 		if len(g.waiting) == 0 {
 			return
 		}
-		n := 1
-		for !alone(g.waiting[0].task) && n < min(len(g.waiting), g.cfg.Size) && !alone(g.waiting[n].task) {
-			n++
-		}
-		b := newBatch(slices.Clone(g.waiting[:n]))
-		g.waiting = slices.Delete(g.waiting, 0, n)
+		b := newBatch(g.take())
 		g.running++
 		b.entries[0].turn <- turn{lead: b}
 	}
+}
+
+// take takes those of the next batch out of waiting, which is not empty. What is accused of a crash has none beside it.
+func (g *gatherer) take() []*entry {
+	if g.waiting[0].task.Crashes > 0 {
+		first := g.waiting[0]
+		g.waiting = slices.Delete(g.waiting, 0, 1)
+		return []*entry{first}
+	}
+	taken := make([]*entry, 0, min(len(g.waiting), g.cfg.Size))
+	g.waiting = slices.DeleteFunc(g.waiting, func(e *entry) bool {
+		takes := len(taken) < cap(taken) && e.task.Crashes == 0
+		if takes {
+			taken = append(taken, e)
+		}
+		return takes
+	})
+	return taken
 }
 
 // over reports whether the context of e has ended, and tells e so if it has.
@@ -232,41 +253,68 @@ type deadlined struct {
 
 func (d deadlined) Deadline() (time.Time, bool) { return d.at, !d.at.IsZero() }
 
-// alone reports whether t is to have no others beside it.
-func alone(t *framework.Task) bool { return t.Attempt > 1 || t.Crashes > 0 }
-
 // run does b and tells its entries, of which lead is the first, what came of it.
 func (g *gatherer) run(lead *entry, b *batch) {
 	stop := context.AfterFunc(lead.ctx, func() { b.end(context.Cause(lead.ctx)) })
-	// What the function returned, or that it ended its goroutine, which takes that of the first entry with it:
-	// the others, in goroutines of their own, must hear of it.
-	err := errGoexit
-	defer func() {
-		stop()
-		g.finish(b, err)
-		b.end(nil)
-	}()
-	err = g.call(b)
-}
-
-var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goexit)")
-
-// call calls the function. A panic is an error of all its tasks.
-func (g *gatherer) call(b *batch) error {
 	tasks := make([]*framework.Task, len(b.entries))
 	for i, e := range b.entries {
 		tasks[i] = e.task
 	}
-	do := framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error { return g.do(ctx, tasks) })
-	return framework.Chain(do, framework.Recover()).Handle(b.ctx, tasks[0])
+	// If the function ends its goroutine that is the one of the first entry: the others, in goroutines of
+	// their own, must hear of it.
+	errs := slices.Repeat([]error{errGoexit}, len(tasks))
+	defer func() {
+		stop()
+		g.finish(b, errs)
+		b.end(nil)
+	}()
+	g.work(b.ctx, tasks, errs)
 }
 
-// finish tells the entries of b what the function returned.
+var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goexit)")
+
+// work does tasks and puts into errs what each came to. When all of them fail together it looks for the one that is to
+// blame: it begins anew with the first alone, and takes twice as many each time that goes well, as TCP does after a loss
+// (RFC 5681, slow start). Where the first two of a batch fail, each alone, it is not they: the rest fails with them, unasked.
+func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []error) {
+	size, went, failed := len(tasks), false, 0
+	for len(tasks) > 0 {
+		n := min(size, len(tasks))
+		err := g.call(ctx, tasks[:n])
+		_, told := errors.AsType[*eachError](err)
+		asked, _ := sources.Asked(err)
+		switch {
+		case err == nil || told:
+			went, size = true, 2*n
+			copy(errs, each(err, n))
+		case ctx.Err() != nil || asked == sources.Retry || n == 1 && asked == 0 && failed == 1 && !went:
+			copy(errs, slices.Repeat([]error{err}, len(errs)))
+			return
+		case n > 1:
+			size = 1
+			continue
+		default:
+			size = 1
+			errs[0] = err
+			if asked == 0 {
+				failed++
+			}
+		}
+		tasks, errs = tasks[n:], errs[n:]
+	}
+}
+
+// call calls the function. A panic is an error.
+func (g *gatherer) call(ctx context.Context, tasks []*framework.Task) error {
+	do := framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error { return g.do(ctx, slices.Clone(tasks)) })
+	return framework.Chain(do, framework.Recover()).Handle(ctx, tasks[0])
+}
+
+// finish tells the entries of b what they came to.
 //
 // If its context ended since others must end, because they were lost or their drain was over, what was not done of the
 // rest is first in the next batch: somebody else's end is no failure of theirs.
-func (g *gatherer) finish(b *batch, err error) {
-	errs := each(err, len(b.entries))
+func (g *gatherer) finish(b *batch, errs []error) {
 	ended := b.ctx.Err() != nil && interrupted(context.Cause(b.ctx))
 	var again []*entry
 	g.mu.Lock()

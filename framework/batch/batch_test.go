@@ -118,15 +118,91 @@ func TestWhatComesMeanwhileIsTheNextBatch(t *testing.T) {
 	}
 }
 
-// TestATryAfterAFailureIsAlone: of what failed together somebody is to find out who it was.
-func TestATryAfterAFailureIsAlone(t *testing.T) {
+// TestTheAccusedIsAlone: what may have ended a process is not to end one with others in hand.
+func TestTheAccusedIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newHands(t, batch.Config{}, succeed)
+		x := newHands(t, batch.Config{Size: 3}, succeed)
 		x.all(t.Context(), "a", "b", "c")
-		x.give(t.Context(), "again", framework.Delivery{Attempt: 2})
 		x.give(t.Context(), "accused", framework.Delivery{Attempt: 1, Crashes: 1})
 		x.all(t.Context(), "d", "e")
-		x.wantRuns("a", "b c", "again", "accused", "d e")
+		x.give(t.Context(), "another try", framework.Delivery{Attempt: 2})
+		x.wantRuns("a", "b c d", "accused", "e another try")
+	})
+}
+
+// refuse is a function that does all or nothing, and nothing where one of these is among them.
+func refuse(err func(id string) error, bad ...string) func(context.Context, []string) error {
+	return func(_ context.Context, ids []string) error {
+		for _, id := range ids {
+			if slices.Contains(bad, id) {
+				return err(id)
+			}
+		}
+		return nil
+	}
+}
+
+func text(id string) error { return errors.New(id) }
+
+// TestWhoIsToBlame: of a batch that fails as a whole those are looked for that fail alone.
+func TestWhoIsToBlame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, refuse(text, "e", "i"))
+		x.all(t.Context(), "a", "b", "c", "d", "e", "f", "g", "h", "i")
+		x.wantRuns("a", "b c d e f g h i", "b", "c d", "e f g h", "e", "f", "g h", "i")
+		for _, id := range []string{"a", "b", "c", "d", "f", "g", "h"} {
+			x.wantEnd(id, done)
+		}
+		for _, id := range []string{"e", "i"} {
+			x.wantEnd(id, func(err error) bool { return err != nil && err.Error() == id })
+		}
+	})
+}
+
+// TestNobodyIsToBlame: a database that is away is not asked once for each task.
+func TestNobodyIsToBlame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(context.Context, []string) error { return errors.New("away") })
+		x.all(t.Context(), "a", "b", "c", "d", "e", "f")
+		x.wantRuns("a", "b c d e f", "b", "c")
+		for _, id := range []string{"a", "b", "c", "d", "f"} {
+			x.wantEnd(id, func(err error) bool { return err != nil && err.Error() == "away" })
+		}
+	})
+}
+
+// TestDeadIsOfOneAlone: a function that says so of a batch does not mean all of it.
+func TestDeadIsOfOneAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, refuse(func(id string) error { return framework.Dead(errors.New(id)) }, "b", "c", "d"))
+		x.all(t.Context(), "a", "b", "c", "d", "e")
+		x.wantRuns("a", "b c d e", "b", "c", "d", "e")
+		x.wantEnd("e", done)
+		x.wantEnd("d", func(err error) bool { o, _ := sources.Asked(err); return o == sources.Dead && err.Error() == "d" })
+	})
+}
+
+// TestNotNow: it is of all whom it was said of, and of who is behind them.
+func TestNotNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(_ context.Context, ids []string) error {
+			switch {
+			case len(ids) == 4:
+				return errors.New("one of them")
+			case slices.Contains(ids, "c"):
+				return framework.RetryAfter(time.Minute, errors.New("not now"))
+			}
+			return nil
+		})
+		x.all(t.Context(), "a", "b", "c", "d", "e")
+		x.wantRuns("a", "b c d e", "b", "c d")
+		x.wantEnd("b", done)
+		for _, id := range []string{"c", "d", "e"} {
+			x.wantEnd(id, func(err error) bool {
+				o, after := sources.Asked(err)
+				return o == sources.Retry && after == time.Minute
+			})
+		}
 	})
 }
 
@@ -281,31 +357,29 @@ func TestWhoWaitsCanBeEnded(t *testing.T) {
 	})
 }
 
-// TestTheFunctionGoesAway: a panic, or the end of the goroutine, is heard by all of the batch, and the next one runs.
+// TestTheFunctionPanics: that is an error as others are.
+func TestTheFunctionPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, refuse(func(id string) error { panic(id) }, "c"))
+		x.all(t.Context(), "a", "b", "c", "d")
+		x.wantRuns("a", "b c d", "b", "c d", "c", "d")
+		x.wantEnd("b", done)
+		x.wantEnd("c", func(err error) bool { p, is := errors.AsType[*framework.PanicError](err); return is && p.Value == "c" })
+		x.wantEnd("d", done)
+	})
+}
+
+// TestTheFunctionGoesAway: the end of its goroutine is heard by all of the batch, and the next one runs.
 func TestTheFunctionGoesAway(t *testing.T) {
-	for name, c := range map[string]struct {
-		away func()
-		is   func(error) bool
-	}{
-		"panic":  {func() { panic("no") }, func(err error) bool { _, is := errors.AsType[*framework.PanicError](err); return is }},
-		"goexit": {runtime.Goexit, func(err error) bool { return err != nil && strings.Contains(err.Error(), "Goexit") }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newHands(t, batch.Config{Size: 3}, func(_ context.Context, ids []string) error {
-					if slices.Contains(ids, "bad") {
-						c.away()
-					}
-					return nil
-				})
-				x.all(t.Context(), "a", "b", "c", "bad", "d")
-				x.wantRuns("a", "b c bad", "d")
-				x.wantEnd("c", c.is)
-				x.wantEnd("bad", c.is)
-				x.wantEnd("d", done)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{Size: 3}, refuse(func(string) error { runtime.Goexit(); return nil }, "bad"))
+		x.all(t.Context(), "a", "b", "c", "bad", "d")
+		x.wantRuns("a", "b c bad", "d")
+		for _, id := range []string{"c", "bad"} {
+			x.wantEnd(id, func(err error) bool { return err != nil && strings.Contains(err.Error(), "Goexit") })
+		}
+		x.wantEnd("d", done)
+	})
 }
 
 func TestJSON(t *testing.T) {
@@ -335,6 +409,15 @@ func TestJSON(t *testing.T) {
 	if o, _, err := frameworktest.Handle(t, must(t, do), *tasks[1]); o != sources.Dead {
 		t.Errorf("%v: %v", o, err)
 	}
+	table := batch.JSON(func(_ context.Context, rows []row, _ []*framework.Task) error {
+		if len(rows) > 1 {
+			return odd
+		}
+		return nil
+	})
+	if err := table(t.Context(), tasks); !errors.Is(err, odd) {
+		t.Errorf("%v: which of them nobody knows yet", err)
+	}
 	if batch.JSON[row](nil) != nil {
 		t.Error("a Func of nothing")
 	}
@@ -358,7 +441,7 @@ func TestBadConfig(t *testing.T) {
 }
 
 // TestABadRowAmongMany: of a table that takes all rows or none, one that it refuses dies alone, and costs those beside it
-// one try at most, while peers come, leave and are killed.
+// no try, while peers come, leave and are killed.
 func TestABadRowAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := frameworktest.New(t, frameworktest.Config{})
@@ -410,7 +493,7 @@ func TestABadRowAmongMany(t *testing.T) {
 			t.Errorf("dead letters: %v", dead)
 		}
 		for _, r := range f.Runs() {
-			if r.Task.Attempt > 2 && !strings.HasPrefix(r.Task.ID, "bad") {
+			if r.Task.Attempt > 1 && !strings.HasPrefix(r.Task.ID, "bad") {
 				t.Errorf("task %s has try %d", r.Task.ID, r.Task.Attempt)
 			}
 		}

@@ -17,6 +17,8 @@
 // Of the tasks of a key at most one is in hand at a time, so a batch has no two of one key, and its tasks may be
 // done in any order, but for the tasks without a key, which have none anyway.
 //
-// What has failed, or may have ended its process, runs alone the next time. So one bad task costs those
-// beside it one try at most; and a function that knows which of them failed says so with [Each].
+// One bad task fails none beside it: where a batch fails as a whole the function is called again with fewer of
+// them, until it is known which fail alone; a function that knows it says so with [Each]. Where nothing goes
+// well, as when a database is away, that is known after three calls. A task that is accused of the end of
+// a process has no others beside it.
 package batch
