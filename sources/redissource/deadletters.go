@@ -184,8 +184,13 @@ func remove(ctx context.Context, client redis.UniversalClient, name string, d De
 		return false, fmt.Errorf("redissource: dead letter %s of %s: %w", d.ID, name, redisconfig.Explain(err))
 	}
 	if n == 2 {
-		return false, fmt.Errorf("redissource: dead letter %s of %s: the number of partitions is being changed: "+
-			"wait until that has ended, or finish it: countoff resize: %w", d.ID, name, partition.ErrConfig)
+		return false, changing("dead letter", d.ID, name)
 	}
 	return n == 1, nil
+}
+
+// changing is why a task is not taken from where it is now.
+func changing(what, id, name string) error {
+	return fmt.Errorf("redissource: %s %s of %s: the number of partitions is being changed: "+
+		"wait until that has ended, or finish it: countoff resize: %w", what, id, name, partition.ErrConfig)
 }

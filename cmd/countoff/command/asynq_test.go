@@ -40,7 +40,7 @@ func TestQueuesOfAsynq(t *testing.T) {
 	if out := s.run("explain n ann"); !strings.Contains(out, `for its turn in queue "n:`) || !strings.Contains(out, "pending 3") {
 		t.Error(out)
 	}
-	for _, line := range []string{"dead list n", "dead show n x", "dead drop n --all", "dead requeue n --all"} {
+	for _, line := range []string{"dead list n", "dead show n x", "dead drop n --all", "dead requeue n --all", "delayed list n", "delayed run n x", "delayed cancel n x"} {
 		if said := s.fails(exit.Failed, line); !strings.Contains(said, "asynq task ls --queue=n:0") {
 			t.Errorf("%s says %q", line, said)
 		}

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -136,71 +135,14 @@ func deadListCommand() *cobra.Command {
 	return cmd
 }
 
-// A letterList prints dead letters as they come, a line each.
-type letterList struct {
-	out, notes io.Writer
-	table      *tabwriter.Writer
-	limit      int // 0: none
-	json       bool
-	whole      bool   // with payload and headers, in JSON
-	none       string // what it says of none
-	n          int
-	failed     error // of a write
-}
-
-func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *letterList {
-	out := cmd.OutOrStdout()
-	return &letterList{
-		out: out, notes: cmd.ErrOrStderr(), table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), limit: limit, json: asJSON, whole: whole,
-		none: "no dead letters",
-	}
-}
-
-// add prints one, and reports whether more are wanted.
-func (l *letterList) add(d redissource.DeadLetter) bool {
-	if l.n++; l.limit > 0 && l.n > l.limit {
-		return false
-	}
-	if l.json {
-		l.failed = json.NewEncoder(l.out).Encode(jsonLetter(d, l.whole))
-		return l.failed == nil
-	}
-	if l.n == 1 {
-		fmt.Fprintln(l.table, "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON")
-	}
-	id := cmp.Or(d.ID, d.Name())
-	tries := fmt.Sprint(d.Attempts)
-	if d.Crashes > 0 {
-		tries += fmt.Sprintf(", %d crashed", d.Crashes)
-	}
-	fmt.Fprintf(l.table, "%s\t%s\t%s\t%s\t%s\t%s\n", partitionmap.Printable(id), partitionmap.Printable(d.Type), partitionmap.Printable(d.Key),
-		tries, date(d.Died), short(oneLine(d.Reason)))
-	return true
-}
-
-// end prints what is left to print, and returns why some may be missing. That there are more, JSON
-// has no line for: it is said beside it.
-func (l *letterList) end(missing error) error {
-	switch {
-	case l.failed != nil:
-		return l.failed
-	case missing != nil && l.n == 0:
-		return missing
-	case l.n == 0 && !l.json:
-		fmt.Fprintln(l.out, l.none)
-		return nil
-	}
-	if err := l.table.Flush(); err != nil {
-		return err
-	}
-	if l.limit > 0 && l.n > l.limit {
-		to := l.out
-		if l.json {
-			to = l.notes
+func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *list[redissource.DeadLetter] {
+	return newList(cmd, limit, asJSON, "no dead letters", "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON", func(d redissource.DeadLetter) []string {
+		tries := fmt.Sprint(d.Attempts)
+		if d.Crashes > 0 {
+			tries += fmt.Sprintf(", %d crashed", d.Crashes)
 		}
-		fmt.Fprintf(to, "… more than %d (--limit 0 lists all)\n", l.limit)
-	}
-	return missing
+		return []string{cmp.Or(d.ID, d.Name()), d.Type, d.Key, tries, date(d.Died), short(oneLine(d.Reason))}
+	}, func(d redissource.DeadLetter) any { return jsonLetter(d, whole) })
 }
 
 func deadShowCommand() *cobra.Command {
@@ -446,15 +388,4 @@ func date(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
-}
-
-// oneLine keeps a table a table.
-func oneLine(s string) string { return strings.Join(strings.Fields(partitionmap.Printable(s)), " ") }
-
-// short is the beginning of what may be as long as its writer liked.
-func short(line string) string {
-	if r := []rune(line); len(r) > 100 {
-		return string(r[:99]) + "…"
-	}
-	return line
 }

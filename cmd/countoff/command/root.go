@@ -67,6 +67,7 @@ func Root(stores Stores) *cobra.Command {
   countoff watch mail-sender           the same, live
   countoff dashboard                   the same in a browser, of all names
   countoff dead list mail-sender       what could not be done, and why
+  countoff delayed list mail-sender    what waits for its time
 
 ` + exit.Help,
 		// Sub-commands inherit it: variables count before anything runs.
@@ -81,7 +82,7 @@ func Root(stores Stores) *cobra.Command {
 	cmd.PersistentFlags().String("ledger", besideTasks, "where the record of who holds what stands: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; without --redis only the record is looked at then")
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
 	cmd.AddCommand(namesCommand(stores), statusCommand(stores), watchCommand(stores), dashboardCommand(stores), indexCommand(stores), initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(),
-		enqueueCommand(), deadCommand(), versionCommand())
+		enqueueCommand(), deadCommand(), delayedCommand(), versionCommand())
 	cmd.AddCommand(historyCommand(stores), explainCommand(stores), planCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), pauseCommand(stores), resumeCommand(stores), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd

@@ -191,6 +191,7 @@ func TestWhoOnlyLooks(t *testing.T) {
 	s := shell{t, "redis://" + server.Addr(), ""}
 	s.run("init n --partitions 2")
 	s.run("enqueue n x --key k")
+	s.run("enqueue n x --id later --delay 1h")
 	allow := func(rules string) {
 		t.Helper()
 		args := []any{"ACL", "SETUSER", "viewer", "on", ">x"}
@@ -222,6 +223,11 @@ func TestWhoOnlyLooks(t *testing.T) {
 		}
 	}
 	viewer.run("jobs n")
+	for _, line := range []string{"delayed list n", "delayed list n later"} {
+		if out := viewer.run(line); !strings.Contains(out, "\nlater ") {
+			t.Errorf("countoff %s: %s", line, out)
+		}
+	}
 	allow("+info +config|get")
 	var out output
 	if err := viewer.start(t.Context(), &out, "doctor n"); strings.Contains(out.String(), "the store does not tell") {

@@ -1,0 +1,158 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/framework/status/past"
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+func delayedCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delayed",
+		Short: "what waits for its time: list, run, cancel",
+		Long: `Delayed tasks are those that were scheduled, and, without a key or where a later task of the
+key may pass them, those that wait for their next try. Once one is due it is in the log of its partition, and
+can be taken back no more. Times are in UTC, by the store's clock.
+
+Several tasks may have one ID: run and cancel take all of them.`,
+		Args: cobra.NoArgs,
+		// Without it cobra looks at no argument: a command that is none would print this help, and end with 0.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(delayedListCommand(),
+		delayedTakeCommand("run", "do not wait: put them at the end of their partition now", "put at the end of their partitions", redissource.RunNow),
+		delayedTakeCommand("cancel", "throw them away before they are due", "cancelled", redissource.Cancel))
+	return cmd
+}
+
+// A delayedTask is what --json prints of one.
+type delayedTask struct {
+	ID         string            `json:"id"`
+	Type       string            `json:"type"`
+	Key        string            `json:"key"`
+	Partition  partition.ID      `json:"partition"`
+	Due        *time.Time        `json:"due"`  // null: no time that JSON has
+	Born       *time.Time        `json:"born"` // null: unknown
+	Attempts   int               `json:"attempts"`
+	FirstError string            `json:"first_error"`
+	Raw        bool              `json:"raw"` // nobody can read it as a task
+	Headers    map[string]string `json:"headers,omitempty"`
+	Payload    string            `json:"payload,omitempty"`
+	Bytes      []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is no text
+}
+
+func jsonDelayed(d redissource.Delayed) any {
+	out := delayedTask{
+		ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Due: past.Known(d.Due), Born: past.Known(d.Born), Attempts: d.Attempts,
+		FirstError: d.FirstError, Raw: d.Raw, Headers: d.Headers,
+	}
+	if utf8.Valid(d.Payload) {
+		out.Payload = string(d.Payload)
+	} else {
+		out.Bytes = d.Payload
+	}
+	return out
+}
+
+func delayedListCommand() *cobra.Command {
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list NAME [ID]",
+		Short: "delayed tasks by partition, the first to be due first; or those of an ID",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: onStore(brief, func(*cobra.Command, []string) error {
+			if limit < 0 {
+				return fmt.Errorf("--limit %d: want 0 for all, or more", limit)
+			}
+			return nil
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			ids, err := everywhere(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			id := ""
+			if len(args) > 1 {
+				id = args[1]
+			}
+			l := newList(cmd, limit, asJSON, "no delayed tasks", "ID\tTYPE\tKEY\tDUE\tTRIES\tFIRST ERROR", delayedRow, jsonDelayed)
+			return l.end(redissource.DelayedTasks(ctx, client, args[0], ids, id, l.add))
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many; 0: all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+func delayedRow(d redissource.Delayed) []string {
+	if d.Raw {
+		return []string{"", "", "", date(d.Due), "", "nobody can read it: it becomes a dead letter when it is due"}
+	}
+	return []string{d.ID, d.Type, d.Key, date(d.Due), fmt.Sprint(d.Attempts), short(oneLine(d.FirstError))}
+}
+
+// delayedTakeCommand is run or cancel.
+func delayedTakeCommand(use, short, done string, take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   use + " NAME ID...",
+		Short: short,
+		Args:  cobra.MinimumNArgs(2),
+		RunE: onStore(long, func(_ *cobra.Command, args []string) error {
+			if slices.Contains(args[1:], "") {
+				return errors.New("want the ids of delayed tasks")
+			}
+			return nil
+		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			ids, err := everywhere(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			n := 0
+			var errs []error
+			for _, id := range args[1:] {
+				took, err := takeDelayed(ctx, client, args[0], id, ids, take)
+				n += took
+				errs = append(errs, err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d %s\n", n, done)
+			return errors.Join(errs...)
+		}),
+	}
+}
+
+// takeDelayed takes all tasks of an ID. That there is none is an error.
+func takeDelayed(ctx context.Context, client redis.UniversalClient, name, id string, ids []partition.ID,
+	take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error),
+) (int, error) {
+	var found []redissource.Delayed
+	missing := redissource.DelayedTasks(ctx, client, name, ids, id, func(d redissource.Delayed) bool {
+		found = append(found, d)
+		return true
+	})
+	n := 0
+	for _, d := range found {
+		ok, err := take(ctx, client, name, d)
+		if err != nil {
+			return n, err
+		}
+		if ok {
+			n++
+		}
+	}
+	if n == 0 && missing == nil {
+		return 0, fmt.Errorf("no task of %s that waits for its time is called %s: it is due or done, or never was: see countoff delayed list %s",
+			name, partitionmap.Printable(id), name)
+	}
+	return n, missing
+}

@@ -1,0 +1,26 @@
+-- Takes a task that is not due from where it waits, and puts it at the end of the log, or only takes it
+-- away, with its lock. Said again it changes nothing: the task is not there.
+--
+-- KEYS  1 delayed  2 pending  3 fence  4 its lock (without one: fence again)
+-- ARGV  1 the envelope  2 '1' to put it at the end, '0' to drop it  3 value of its lock; '' = it has none
+-- Result  1 done, 0 there is no such task, 2 a resize has the partition, which counts what is delayed by its place
+-- Cost  O(log of the delayed); as one it runs in a full store
+local owner = redis.pcall('HGET', KEYS[3], 't')
+if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return 2 end
+local now = ARGV[2] == '1'
+if now then -- a task that is taken stays so if the script fails after it
+  for i, want in pairs({[2] = 'list', [3] = 'hash'}) do
+    local kind = redis.call('TYPE', KEYS[i]).ok
+    if kind ~= want and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. want) end
+  end
+end
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
+if now then
+  redis.call('RPUSH', KEYS[2], ARGV[1])
+  if redis.call('HDEL', KEYS[3], 'w') == 1 then
+    redis.pcall('PUBLISH', string.gsub(KEYS[3], 'fence$', 'bell'), '')
+  end
+elseif ARGV[3] ~= '' and redis.pcall('GET', KEYS[4]) == ARGV[3] then
+  redis.call('DEL', KEYS[4])
+end
+return 1
