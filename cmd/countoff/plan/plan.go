@@ -31,7 +31,7 @@ type Plan struct {
 	Peers    []Peer `json:"peers"`
 	Moves    []Move `json:"moves"` // from one peer to another; nobody else pauses, unless by a barrier
 	Stay     int    `json:"stay"`
-	// Units are the ingress lists that change hands.
+	// Units are the ingress lists that change hands, and those that nobody has then.
 	Units []UnitMove `json:"units,omitempty"`
 	// Barrier says that the change stops all peers, also in what stays.
 	Barrier bool `json:"barrier,omitempty"`
@@ -71,8 +71,8 @@ type Move struct {
 // A UnitMove is an ingress list that changes hands.
 type UnitMove struct {
 	Unit string `json:"unit"`
-	From string `json:"from"`
-	To   string `json:"to"`
+	From string `json:"from"` // "": nobody has it now
+	To   string `json:"to"`   // "": nobody has it then
 }
 
 // Of returns what change would do to a name of which c is known, and s is what it looks like.
@@ -232,8 +232,15 @@ func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition
 		from, had := place[now[id]] // whoever is gone has nothing
 		to, has := place[then[id]]
 		if unit := c.Config.Unit(id); unit != "" {
-			if had && has && from != to {
-				p.Units = append(p.Units, UnitMove{Unit: unit, From: p.Peers[from].ID, To: p.Peers[to].ID})
+			move := UnitMove{Unit: unit}
+			if had {
+				move.From = p.Peers[from].ID
+			}
+			if has {
+				move.To = p.Peers[to].ID
+			}
+			if !had || !has || from != to {
+				p.Units = append(p.Units, move)
 			}
 			continue
 		}

@@ -219,6 +219,34 @@ func TestIngressListsMove(t *testing.T) {
 	}
 }
 
+// A list that nobody has then, as one whose tag goes with the only peer that has it, is told as a partition is.
+func TestIngressListsOfNobody(t *testing.T) {
+	t.Parallel()
+	c := machine.Census{Config: partition.Config{
+		Total: 4, Hash: partition.XXHash64, Units: []string{"a", "b"}, Requires: []partition.Requirement{{Unit: "a", Tags: "eu"}},
+	}, Membership: 1}
+	c.Sessions = []machine.Seat{seat("ann"), seat("bob")}
+	c.Sessions[1].Tags = "eu"
+	c = settled(t, c, partition.Sticky{})
+	p, err := Of(c, looks(c), Change{Leave: []string{"bob"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Units) != 1 || p.Units[0] != (UnitMove{Unit: "a", From: "bob"}) {
+		t.Errorf("the plan is %+v", p)
+	}
+	if text := strings.Join(p.Lines(), "\n"); !strings.Contains(text, "nobody's then: ingress a\n") {
+		t.Errorf("the plan is\n%s", text)
+	}
+	c.Grants = nil // after all were killed
+	if p, err = Of(c, looks(c), Change{Peers: 2}); err != nil || len(p.Units) != 2 || p.Units[1].From != "" {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	if text := strings.Join(p.Lines(), "\n"); !strings.Contains(text, "somebody's then: 0-3, ingress a, ingress b\n") {
+		t.Errorf("the plan is\n%s", text)
+	}
+}
+
 // A peer that leaves has what it has not handed over yet.
 func TestWhatIsLeftByNowMoves(t *testing.T) {
 	t.Parallel()

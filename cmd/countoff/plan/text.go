@@ -39,11 +39,22 @@ func (p Plan) Lines() []string {
 	if len(p.WorkUnits) > 0 {
 		lines = append(lines, "  work units in them: "+strings.Join(p.WorkUnits, "  "))
 	}
-	if len(p.Gained) > 0 {
-		lines = append(lines, "  nobody's now, somebody's then: "+partition.Ranges(p.Gained))
+	gained, left, lists := ranges(p.Gained), ranges(p.Left), []string(nil)
+	for _, m := range p.Units {
+		switch ingress := "ingress " + m.Unit; {
+		case m.To == "":
+			left = append(left, ingress)
+		case m.From == "":
+			gained = append(gained, ingress)
+		default:
+			lists = append(lists, fmt.Sprintf("  %s -> %s: %s", m.From, m.To, ingress))
+		}
 	}
-	if len(p.Left) > 0 {
-		lines = append(lines, "  nobody's then: "+partition.Ranges(p.Left))
+	if len(gained) > 0 {
+		lines = append(lines, "  nobody's now, somebody's then: "+strings.Join(gained, ", "))
+	}
+	if len(left) > 0 {
+		lines = append(lines, "  nobody's then: "+strings.Join(left, ", "))
 	}
 	if p.Elsewhere > 0 {
 		lines = append(lines, fmt.Sprintf("  elsewhere than the newest roll says: %s, on the way already; if that stays so, the peers count off", partitionmap.Plural(p.Elsewhere, "partition")),
@@ -72,19 +83,25 @@ func (p Plan) Lines() []string {
 		}
 		lines = append(lines, line)
 	}
-	if len(p.Moves)+len(p.Units) > 0 {
+	if len(p.Moves)+len(lists) > 0 {
 		lines = append(lines, "")
 	}
 	for _, m := range p.pairs() {
 		lines = append(lines, fmt.Sprintf("  %s -> %s: %s", m.from, m.to, partition.Ranges(m.ids)))
 	}
-	for _, m := range p.Units {
-		lines = append(lines, fmt.Sprintf("  %s -> %s: ingress %s", m.From, m.To, m.Unit))
-	}
+	lines = append(lines, lists...)
 	for i, l := range lines {
 		lines[i] = partitionmap.Printable(l)
 	}
 	return lines
+}
+
+// ranges is what to print of ids, if there are any.
+func ranges(ids []partition.ID) []string {
+	if len(ids) == 0 {
+		return nil
+	}
+	return []string{partition.Ranges(ids)}
 }
 
 // A pair is what one peer hands over to another.
