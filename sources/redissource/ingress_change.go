@@ -19,11 +19,7 @@ import (
 func ChangeIngress(ctx context.Context, client redis.UniversalClient, name string, to []string,
 	set func(ctx context.Context, client redis.UniversalClient, name string, from, to []string) error,
 ) (from []string, err error) {
-	lists := make([]Ingress, len(to))
-	for i, list := range to {
-		lists[i].List = list
-	}
-	if err := errors.Join(validateIngress(lists), ownLists(name, lists)); err != nil {
+	if err := CheckIngress(name, to); err != nil {
 		return nil, err
 	}
 	cfg, err := redisconfig.Read(ctx, client, name)
@@ -35,4 +31,13 @@ func ChangeIngress(ctx context.Context, client redis.UniversalClient, name strin
 		return cfg.Units, fmt.Errorf("redissource: ingress lists of %s: %w", name, redisconfig.Explain(err))
 	}
 	return cfg.Units, set(ctx, client, name, cfg.Units, to)
+}
+
+// CheckIngress returns all that is wrong with lists as the ingress lists of a name, before any store is asked.
+func CheckIngress(name string, lists []string) error {
+	all := make([]Ingress, len(lists))
+	for i, list := range lists {
+		all[i].List = list
+	}
+	return errors.Join(validateIngress(all), ownLists(name, all))
 }

@@ -33,7 +33,7 @@ list that goes stays there.`,
 			if none && len(args) > 1 {
 				return errors.New("--none: no list may be named beside it")
 			}
-			return nil
+			return redissource.CheckIngress(args[0], args[1:])
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name, lists := args[0], args[1:]
 			if none || len(lists) > 0 {

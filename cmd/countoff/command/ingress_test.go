@@ -40,7 +40,7 @@ func TestIngress(t *testing.T) {
 	if out := s.run("ingress n --none"); !strings.Contains(out, "bulk is no ingress list of n any more") || !strings.HasSuffix(out, "n: no ingress lists\n") {
 		t.Error(out)
 	}
-	for _, line := range []string{"ingress", "ingress n x --none", "ingress n x --ledger etcd://h:1/p"} {
+	for _, line := range []string{"ingress", "ingress n x --none", "ingress n x x", "ingress n a}b", "ingress n x --ledger etcd://h:1/p"} {
 		s.fails(exit.Usage, line)
 	}
 }
