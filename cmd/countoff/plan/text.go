@@ -15,27 +15,8 @@ func (p Plan) Lines() []string {
 	if p.Assumed {
 		how += ", which nobody has said (--strategy)"
 	}
-	moves := " move"
-	if len(p.Moves) == 1 {
-		moves = " moves"
-	}
-	stay, wait, what := " and do not pause", "  each waits for what runs of it", " in them"
-	if p.Barrier {
-		stay, wait, what = "; all of them pause (--barrier)", "  the peers go on together, when none of them runs anything", ""
-	}
-	lines := []string{
-		fmt.Sprintf("%s: %s now, %d then, by the strategy %s", p.Name, partitionmap.Plural(p.Now, "peer"), p.Then, how), "",
-		fmt.Sprintf("  %s%s from one peer to another, %d stay%s", partitionmap.Plural(len(p.Moves), "partition"), moves, p.Stay, stay),
-	}
-	if len(p.Moves) > 0 || p.Barrier {
-		if p.InFlight >= 0 {
-			wait += fmt.Sprintf(": %s in flight%s now", partitionmap.Plural(p.InFlight, "task"), what)
-		}
-		if p.DrainMS > 0 {
-			wait += fmt.Sprintf(", at most %s", partitionmap.Seconds(time.Duration(p.DrainMS)*time.Millisecond))
-		}
-		lines = append(lines, wait)
-	}
+	lines := []string{fmt.Sprintf("%s: %s now, %d then, by the strategy %s", p.Name, partitionmap.Plural(p.Now, "peer"), p.Then, how), ""}
+	lines = append(lines, p.pauses()...)
 	if len(p.WorkUnits) > 0 {
 		lines = append(lines, "  work units in them: "+strings.Join(p.WorkUnits, "  "))
 	}
@@ -63,26 +44,7 @@ func (p Plan) Lines() []string {
 	if p.ByID && len(p.Moves) > 0 {
 		lines = append(lines, "  which ones, this strategy decides by the ids that the newcomers will have")
 	}
-	lines = append(lines, "", fmt.Sprintf("  %-24s %5s %5s %6s %6s", "peer", "now", "then", "gives", "gets"))
-	for _, peer := range p.Peers {
-		gives, gets := 0, 0
-		for _, m := range p.Moves {
-			if m.From == peer.ID {
-				gives++
-			}
-			if m.To == peer.ID {
-				gets++
-			}
-		}
-		line := fmt.Sprintf("  %s %5d %5d %6d %6d", partitionmap.Column(peer.ID, 24, 24), peer.Now, peer.Then, gives, gets)
-		switch {
-		case peer.Gone:
-			line += "  leaves"
-		case peer.New:
-			line += "  joins"
-		}
-		lines = append(lines, line)
-	}
+	lines = append(lines, p.table()...)
 	if len(p.Moves)+len(lists) > 0 {
 		lines = append(lines, "")
 	}
@@ -92,6 +54,50 @@ func (p Plan) Lines() []string {
 	lines = append(lines, lists...)
 	for i, l := range lines {
 		lines[i] = partitionmap.Printable(l)
+	}
+	return lines
+}
+
+// pauses says how many partitions move, what they wait for, and what does not pause.
+func (p Plan) pauses() []string {
+	moves := " move"
+	if len(p.Moves) == 1 {
+		moves = " moves"
+	}
+	stay, wait, what := " and do not pause", "  each waits for what runs of it", " in them"
+	if p.Barrier {
+		stay, wait, what = "; all of them pause (--barrier)", "  the peers go on together, when none of them runs anything", ""
+	}
+	lines := []string{fmt.Sprintf("  %s%s from one peer to another, %d stay%s", partitionmap.Plural(len(p.Moves), "partition"), moves, p.Stay, stay)}
+	if len(p.Moves) == 0 && !p.Barrier {
+		return lines
+	}
+	if p.InFlight >= 0 {
+		wait += fmt.Sprintf(": %s in flight%s now", partitionmap.Plural(p.InFlight, "task"), what)
+	}
+	if p.DrainMS > 0 {
+		wait += fmt.Sprintf(", at most %s", partitionmap.Seconds(time.Duration(p.DrainMS)*time.Millisecond))
+	}
+	return append(lines, wait)
+}
+
+// table says what each peer has, gives and gets.
+func (p Plan) table() []string {
+	gives, gets := map[string]int{}, map[string]int{}
+	for _, m := range p.Moves {
+		gives[m.From]++
+		gets[m.To]++
+	}
+	lines := []string{"", fmt.Sprintf("  %-24s %5s %5s %6s %6s", "peer", "now", "then", "gives", "gets")}
+	for _, peer := range p.Peers {
+		line := fmt.Sprintf("  %s %5d %5d %6d %6d", partitionmap.Column(peer.ID, 24, 24), peer.Now, peer.Then, gives[peer.ID], gets[peer.ID])
+		switch {
+		case peer.Gone:
+			line += "  leaves"
+		case peer.New:
+			line += "  joins"
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }
