@@ -196,19 +196,22 @@ func (in *Ingress) read(line string) (envelope, error) {
 // readFields takes what the fields of the payload, a JSON object, say.
 func (in *Ingress) readFields(e *envelope) error {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(e.payload, &fields); err != nil {
+	err := json.Unmarshal(e.payload, &fields)
+	if other := (*json.UnmarshalTypeError)(nil); errors.As(err, &other) {
+		return fmt.Errorf("not a JSON object: %s", other.Value)
+	}
+	if err != nil {
 		return fmt.Errorf("not a JSON object: %w", err)
 	}
 	if fields == nil {
 		return errors.New("not a JSON object: null")
 	}
-	var err error
 	if in.KeyField != "" {
 		if e.key, err = text(fields, in.KeyField); err != nil {
 			return err
 		}
 		if e.key == "" {
-			return fmt.Errorf("no field %q, which is the key", in.KeyField)
+			return fmt.Errorf("field %q, which is the key, is missing or empty", in.KeyField)
 		}
 	}
 	if in.IDField != "" {
