@@ -230,6 +230,39 @@ func TestAUniqueTaskWithAnIDThatIsTaken(t *testing.T) {
 	}
 }
 
+// A unique task that was moved and is deleted by hand leaves no lock behind, as where it was.
+func TestAUniqueTaskThatIsDeletedAfterItWasMoved(t *testing.T) {
+	t.Parallel()
+	_, one := redistest.Mini(t) // a lock stays where it is: there is one server
+	s := &store{UniversalClient: one, name: redistest.Name(t)}
+	in := s.name + "-in"
+	src, err := New(one, s.name, Config{Partitions: 1, Ingress: []string{in}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.tested = true
+	for epoch := range partition.Epoch(2) {
+		info, err := asynq.NewClientFromRedisClient(one).Enqueue(asynq.NewTask("t", nil), asynq.Queue(in), asynq.Unique(time.Hour))
+		if err != nil {
+			t.Fatalf("after %d of them: %v", epoch, err)
+		}
+		r := openBatch(t, src, epoch+1)
+		plan, err := r.plan(t.Context())
+		if err == nil {
+			err = r.push(t.Context(), plan)
+		}
+		if err == nil {
+			err = r.Settle(t.Context(), sources.Settlement{Task: &r.batch[0], Outcome: sources.Done, Attempt: 1})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.inspector().DeleteTask(QueueOf(s.name, 0), info.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A task that was planned and moved by an owner that died is deleted, and another one comes with its
 // id: it has no plan, and is moved.
 func TestAPlanIsOfOneTask(t *testing.T) {

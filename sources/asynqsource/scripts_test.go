@@ -390,9 +390,10 @@ func TestRoutePushesOnce(t *testing.T) {
 		10, "10-1", "c", "C", "c'", "+", "", "11-1", "d", "D", "d'", "+", "")
 	s.put("set lock1 a", "set lock2 z", "rpush lock3 x")
 	s.client.Expire(t.Context(), s.key("lock1"), time.Hour)
-	x := " [msg:X+ pending_since:~ state:pending]"
+	x := func(id, lock string) string { return "t:" + id + " [msg:X+ pending_since:~ state:pending" + lock + "]" }
+	of := func(lock string) string { return " unique_key:" + s.key(lock) }
 	route("the next owner, with ids that are taken", "[4]",
-		[]string{"marks [in:10-4]", "pending [a4 a3 a2 a1 b a]", a, b, "t:a1" + x, "t:a2" + x, "t:a3" + x, "t:a4" + x, "lock1 a1", "lock2 z", "lock3 [x]"},
+		[]string{"marks [in:10-4]", "pending [a4 a3 a2 a1 b a]", a, b, x("a1", of("lock1")), x("a2", of("lock2")), x("a3", of("lock3")), x("a4", ""), "lock1 a1", "lock2 z", "lock3 [x]"},
 		10, "10-1", "a", "X", "a1", "+", s.key("lock1"), "10-2", "a", "X", "a2", "+", s.key("lock2"), "10-3", "a", "X", "a3", "+", s.key("lock3"),
 		"10-4", "a", "X", "a4", "+", "")
 	if ttl := s.client.TTL(t.Context(), s.key("lock1")).Val(); ttl != time.Hour {

@@ -34,6 +34,8 @@ for i = 5, #ARGV, 6 do
       if lock ~= '' and redis.pcall('GET', lock) == ARGV[i + 1] then redis.call('SET', lock, id, 'KEEPTTL') end
     end
     redis.call('HSET', ARGV[2] .. id, 'msg', message, 'state', 'pending', 'pending_since', t[1] .. string.format('%06d', t[2]) .. '000')
+    -- asynq's tools end by it the lock of a task that they delete.
+    if ARGV[i + 5] ~= '' then redis.call('HSET', ARGV[2] .. id, 'unique_key', ARGV[i + 5]) end
     redis.call('LPUSH', KEYS[1], id)
     me, mn, mark, pushed = e, n, ARGV[i], pushed + 1
   end
