@@ -326,6 +326,25 @@ func TestWhatNobodyWaitsForIsNotStarted(t *testing.T) {
 	}
 }
 
+// Who gives up waiting for asynq to take a task leaves no run behind: the next one of the task would wait for its end for ever.
+func TestWhatAsynqHasNotTakenIsNoRun(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.enqueue(t, 0, asynq.NewTask("t", nil))
+	src, _, _ := s.peer(t, Config{})
+	task := s.open(t, src, 0, 1).all(t, 1)[0]
+	e := &Engine{source: src, offers: make(chan *run), runs: make(map[runKey]*run), quit: make(chan struct{})} // no server asks
+	lost, lose := context.WithCancelCause(t.Context())
+	lose(errLost)
+	if err := e.Handle(lost, &task); !errors.Is(err, errLost) || len(e.runs) > 0 {
+		t.Errorf("one that is taken away: %v, %d runs are left", err, len(e.runs))
+	}
+	close(e.quit)
+	if err := e.Handle(t.Context(), &task); !errors.Is(err, errClosing) || len(e.runs) > 0 {
+		t.Errorf("one whose server stops: %v, %d runs are left", err, len(e.runs))
+	}
+}
+
 // A context that is not of a run says so: a fence that is none would let everybody write.
 func TestAContextOfNoRunHasNoFence(t *testing.T) {
 	if g, ok := Grant(t.Context()); ok {

@@ -451,6 +451,28 @@ func TestAnIngressThatCannotPush(t *testing.T) {
 	}
 }
 
+// Where a greater epoch has pushed since the owner of an ingress looked, what he pushes is not taken: he hears of that epoch,
+// and does not say that it is done.
+func TestAnIngressThatIsOverHearsIt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	in := s.name + "-in"
+	if _, err := asynq.NewClientFromRedisClient(s.UniversalClient).Enqueue(asynq.NewTask("t", []byte{1}), asynq.Queue(in)); err != nil {
+		t.Fatal(err)
+	}
+	src, _, _ := s.peer(t, Config{Ingress: []string{in}, Key: byPayload})
+	r := openBatch(t, src, 3)
+	plan, err := r.plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.HSet(t.Context(), marksOf(QueueOf(s.name, partition.Of("key-1", 4))), in, "5000-1")
+	var fenced *sources.FencedError
+	if err := r.push(t.Context(), plan); !errors.As(err, &fenced) || fenced.Stored != 5000 {
+		t.Errorf("its owner hears %v, want that 5000 stands", err)
+	}
+}
+
 // The shard of an ingress comes back with nothing, or its name was destroyed, and epochs begin anew,
 // while the marks of the partitions have not forgotten, or a plan stands that an owner made before.
 // What comes then would be taken for what was moved long ago: its owner is refused with the epoch
