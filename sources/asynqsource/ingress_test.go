@@ -451,6 +451,17 @@ func TestAnIngressThatCannotPush(t *testing.T) {
 	}
 }
 
+// What is moved on a cluster has no lock any more: its key is in another slot than the queue, and nothing could be said of the task.
+func TestALockDoesNotLeaveItsSlot(t *testing.T) {
+	raw := string(appendText(appendText(nil, fieldID, "1"), fieldUniqueKey, "asynq:{in}:unique:t:"))
+	for unique, want := range map[bool]string{true: "asynq:{in}:unique:t:", false: ""} {
+		r := &router{unique: unique}
+		if m, err := parseMessage(string(r.message(raw, "mails:0", "k"))); err != nil || m.uniqueKey != want || m.queue != "mails:0" || m.key != "k" {
+			t.Errorf("with one server %v: it is %+v, %v", unique, m, err)
+		}
+	}
+}
+
 // Where a greater epoch has pushed since the owner of an ingress looked, what he pushes is not taken: he hears of that epoch,
 // and does not say that it is done.
 func TestAnIngressThatIsOverHearsIt(t *testing.T) {

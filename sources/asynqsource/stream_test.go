@@ -43,28 +43,30 @@ func TestATripKnowsHowManyStayActive(t *testing.T) {
 	}
 }
 
-// What nobody can read is archived with its reason, and told of once the store has answered.
+// What nobody can read is archived with its reason, and told of once the store has answered. So is what says that it is
+// another task: asynq would look for a run of that one.
 func TestAStreamTellsWhatNobodyCanRead(t *testing.T) {
 	s := newStore(t)
-	for _, id := range []string{"bad", "good"} {
+	for _, id := range []string{"bad", "another", "good"} {
 		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID(id))
 	}
 	queue := QueueOf(s.name, 0)
 	s.HSet(t.Context(), keysOf(queue).task+"bad", "msg", "no message")
+	s.HSet(t.Context(), keysOf(queue).task+"another", "msg", appendText(nil, fieldID, "good"))
 	buried := new(sourcetest.Burials)
 	src, _, _ := s.peer(t, Config{Buried: buried.Tell})
 	st := s.open(t, src, 0, 1)
-	tasks, err := st.Fetch(t.Context(), 2)
+	tasks, err := st.Fetch(t.Context(), 3)
 	if err != nil || len(tasks) != 1 || tasks[0].ID != "good" {
 		t.Fatalf("%+v, %v", tasks, err)
 	}
 	if err := st.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.ZCard(t.Context(), keysOf(queue).archived).Val(); n != 1 {
-		t.Errorf("%d are archived, want the one", n)
+	if n := s.ZCard(t.Context(), keysOf(queue).archived).Val(); n != 2 {
+		t.Errorf("%d are archived, want the two", n)
 	}
-	want := []sources.Buried{{Grant: st.Grant, Tasks: 1, ID: "bad", Reason: errMessage.Error()}}
+	want := []sources.Buried{{Grant: st.Grant, Tasks: 2, ID: "bad", Reason: errMessage.Error()}}
 	if told := buried.All(); !slices.Equal(told, want) {
 		t.Errorf("it told of %+v, want %+v", told, want)
 	}
