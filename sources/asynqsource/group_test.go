@@ -62,6 +62,34 @@ func TestASetIsATaskBeforeTheQueueIsGivenUp(t *testing.T) {
 	}
 }
 
+// A set is out from when it is taken until it is deleted, and where none was due there is none: who closes waits for no other.
+func TestWhichSetsAreOut(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	p := s.run(t, Config{}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }), asynq.Config{})
+	st := s.open(t, p.src, 0, 1)
+	v := &view{UniversalClient: p.client, source: p.src, engine: p.engine}
+	set, sets := st.keys.group+"g:1", st.keys.sets
+	for _, c := range []struct {
+		what, answer string
+		names        []string
+		out          int
+	}{
+		{"nothing is due", "return 0", []string{st.keys.group + "g", set, sets, st.keys.groups}, 0},
+		{"it is taken", "return 1", []string{st.keys.group + "g", set, sets, st.keys.groups}, 1},
+		{"it is deleted", "return 1", []string{set, sets}, 0},
+	} {
+		if err := v.Eval(t.Context(), c.answer, c.names).Err(); err != nil {
+			t.Fatal(err)
+		}
+		st.Mu.Lock()
+		if len(st.sets) != c.out {
+			t.Errorf("%s: %d are out, want %d", c.what, len(st.sets), c.out)
+		}
+		st.Mu.Unlock()
+	}
+}
+
 // A set of which nothing came goes back to its group when asynq asks for that, and the group is listed.
 func TestASetOfWhichNothingCameIsTakenOutAgain(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -68,6 +69,35 @@ func TestAWaitOnADeadConnectionEnds(t *testing.T) {
 			t.Errorf("%d connections were made, want the dead one, one to look, and one to wait on", n)
 		}
 	})
+}
+
+// What comes into an empty queue is fetched when it comes, and not when the queue would be looked at again.
+func TestWhatComesIntoAnEmptyQueueRings(t *testing.T) {
+	for name, connections := range map[string]int{"on a connection": 1, "by a glance": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			src, _, _ := s.peer(t, Config{Connections: connections})
+			st := s.open(t, src, 0, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			fetched := make(chan error, 1)
+			go func() {
+				_, err := st.Fetch(ctx, 1)
+				fetched <- err
+			}()
+			until(t, "the queue is waited for", func() bool {
+				st.Mu.Lock()
+				defer st.Mu.Unlock()
+				st.look = time.Now().Add(time.Hour)
+				return st.waiter.wants()
+			})
+			s.enqueue(t, 0, asynq.NewTask("t", nil))
+			if err := <-fetched; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // A connection that is made while its stream closes waits for nothing.
