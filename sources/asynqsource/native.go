@@ -106,7 +106,7 @@ func (n *native) id() string {
 // none (""). settles is the task that it ends, or "".
 func (n *native) send(ctx context.Context, c redis.Scripter, k keys, token, number, settles string, source bool) *redis.Cmd {
 	names := append(slices.Clip(n.keys), k.fence, k.tries, k.suspects)
-	args := append(slices.Clip(n.args), token, number, settles, flag(n.kind == kindRetry || n.kind == kindRequeue))
+	args := append(slices.Clip(n.args), token, number, settles, flag(n.kind == kindRetry))
 	if source {
 		return n.script.Eval(ctx, c, names, args...)
 	}
