@@ -25,6 +25,9 @@ const (
 	refresh = time.Minute
 	// rounds is how often a commit is said again by who was fenced and is the owner still.
 	rounds = 4
+	// turns is how many partitions are opened at once, or regained. A broker answers one request of a client after
+	// the other: of a thousand that begin together none would be done within patience, and all begin again.
+	turns = 32
 	// firstUse is how long brokers may take to make what they keep transactions in.
 	firstUse = time.Second
 )
@@ -80,6 +83,7 @@ type Store struct {
 	cfg      Config
 	link     link
 	firstUse time.Duration // less in tests
+	turns    chan struct{} // holds a value for each partition that is opened, or regained
 
 	mu     sync.Mutex
 	owners map[partition.ID]*owner
@@ -113,7 +117,7 @@ func NewStore(name string, cfg Config) (*Store, error) {
 	}
 	return &Store{
 		name: name, cfg: cfg, link: link{options: cfg.Options, asking: make(chan struct{}, 1)},
-		firstUse: firstUse, owners: make(map[partition.ID]*owner), limit: cfg.Metadata,
+		firstUse: firstUse, turns: make(chan struct{}, turns), owners: make(map[partition.ID]*owner), limit: cfg.Metadata,
 	}, nil
 }
 
@@ -148,6 +152,11 @@ func (s *Store) Commits(group string) bool { return group == s.cfg.Group }
 // Begun reports whether the group has an offset of the partition: its own, or another's,
 // at which it begins then.
 func (s *Store) Begun(ctx context.Context, id partition.ID) (bool, error) {
+	end, err := s.turn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, at, err := s.read(ctx, id, false)
@@ -157,6 +166,11 @@ func (s *Store) Begun(ctx context.Context, id partition.ID) (bool, error) {
 // Open makes tok the owner. begin is the base of a partition of which the group knows
 // nothing. Opening again with the token that stands changes nothing.
 func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error) {
+	end, err := s.turn(ctx)
+	if err != nil {
+		return progress.Found{}, err
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	o := &owner{grant: g, token: tok}
@@ -178,6 +192,16 @@ func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token
 	s.owners[g.ID] = o
 	s.mu.Unlock()
 	return o.table.found(time.Now()), nil
+}
+
+// turn waits until there is room for one more that is opened, or regained, until end.
+func (s *Store) turn(ctx context.Context) (end func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // seize makes o the one whose commits count. Who comes too late, or was followed, shall not
@@ -340,6 +364,13 @@ func (s *Store) owner(g partition.Grant, tok partition.Token) (*owner, error) {
 
 // keep makes the broker know what the table says, or sees that the fence stands.
 func (s *Store) keep(ctx context.Context, o *owner) error {
+	if o.unsure { // as all are that a broker has left so
+		end, err := s.turn(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for round := 0; ; round++ {

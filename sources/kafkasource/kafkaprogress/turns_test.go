@@ -1,0 +1,83 @@
+package kafkaprogress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/progress"
+)
+
+// Who opens, or regains, asks the brokers only when it has its turn, and gives that back. Who is sure of its producer
+// does not wait.
+func TestOpenersTakeTurns(t *testing.T) {
+	t.Parallel()
+	g, tok := owns(1)
+	settle := func(ctx context.Context, st *Store) error {
+		_, err := st.Settle(ctx, g, tok, &progress.Request{Base: 1, Read: 1, Alone: progress.None}, nil)
+		return err
+	}
+	for _, c := range []struct {
+		what         string
+		call         func(ctx context.Context, st *Store) error
+		unsure, asks bool
+	}{
+		{what: "Begun", call: func(ctx context.Context, st *Store) error {
+			_, err := st.Begun(ctx, g.ID)
+			return err
+		}},
+		{what: "Open", call: func(ctx context.Context, st *Store) error {
+			_, err := st.Open(ctx, g, tok, 0)
+			return err
+		}},
+		{what: "Settle of who is unsure", call: settle, unsure: true},
+		{what: "Settle of who is sure", call: settle, asks: true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Bool
+				away := errors.New("no broker")
+				st, err := NewStore("turns", Config{Topic: "turns", Options: []kgo.Opt{
+					kgo.SeedBrokers("127.0.0.1:1"),
+					kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+						asked.Store(true)
+						return nil, away
+					}),
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				st.owners = map[partition.ID]*owner{g.ID: {grant: g, token: tok, table: newTable(0), unsure: c.unsure}}
+				for range cap(st.turns) {
+					st.turns <- struct{}{}
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- c.call(t.Context(), st) }()
+				synctest.Wait()
+				if asked.Load() != c.asks {
+					t.Errorf("asked the brokers while so many are at it: %v", !c.asks)
+				}
+				<-st.turns
+				if err := <-ended; !errors.Is(err, away) {
+					t.Errorf("when it was its turn: %v, want %v", err, away)
+				}
+				if n := len(st.turns); n != cap(st.turns)-1 {
+					t.Errorf("%d are at it, want %d", n, cap(st.turns)-1)
+				}
+				late, cancel := context.WithCancel(t.Context())
+				cancel()
+				st.turns <- struct{}{}
+				if err := c.call(late, st); !c.asks && !errors.Is(err, context.Canceled) {
+					t.Errorf("when its time was up: %v", err)
+				}
+			})
+		})
+	}
+}
