@@ -16,6 +16,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/redisprogress"
 )
 
 // A partition whose tasks nobody takes is paused, and the others go on. When it goes
@@ -151,6 +152,30 @@ func TestIdleOwnerAsks(t *testing.T) {
 			s.Errorf("the idle owner was told %v", err)
 		}
 	})
+}
+
+// An owner whose fence the store has lost is over: nothing stands that could refuse it, and who opens the partition
+// next begins where the log stood.
+func TestAStoreThatForgotEndsTheOwner(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 1)
+	old := s.open(s.source(Config{}), 0)
+	task := s.take(old, 1)[0]
+	if err := s.redis.Del(s.soon(), redisprogress.Elsewhere(s.name, 0).Fence).Err(); err != nil {
+		t.Fatal(err)
+	}
+	err := old.Settle(s.soon(), sources.Settlement{Task: &task, Outcome: sources.Done, Attempt: 1})
+	old.Mu.Lock()
+	lost := old.Lost()
+	old.Mu.Unlock()
+	if !errors.Is(err, sources.ErrForgot) || !lost {
+		t.Fatalf("settled where the store forgot: %v, lost %v, want ErrForgot, and that it is", err, lost)
+	}
+	if tasks, err := old.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+		t.Errorf("fetched %d tasks where the store forgot, %v, want ErrForgot", len(tasks), err)
+	}
+	next := s.open(s.source(Config{}), 0)
+	s.want("of the next owner", s.take(next, 1)[0], "t0")
 }
 
 // What is pushed after an owner died was not started by it: it is no suspect, whatever
