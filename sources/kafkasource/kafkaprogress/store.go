@@ -250,8 +250,7 @@ func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
 	t.install(o.token)
 	o.table = t
 	if again {
-		o.answered, o.kept = t.writes, time.Time{}
-		return nil
+		return nil // what is said first is committed, whatever it is
 	}
 	return s.commit(ctx, o)
 }
@@ -392,7 +391,7 @@ func (s *Store) keep(ctx context.Context, o *owner) error {
 			}
 		}
 		err := s.commit(ctx, o)
-		if err == nil || !fenced(err) || round == rounds {
+		if !fenced(err) || round == rounds {
 			return err
 		}
 	}
