@@ -46,7 +46,7 @@ func (c *checkup) run(ctx context.Context, co *transition.Coordinator) {
 	}
 	for {
 		inner, cancel := context.WithTimeout(ctx, c.beat)
-		ended := apart(func() error { return runCheck(inner, c.check) })
+		ended := apart("the health check", func() error { return c.check(inner) })
 		late, err := c.await(ctx, ended)
 		if late {
 			if ctx.Err() == nil {
@@ -91,11 +91,6 @@ func (c *checkup) outlast(ctx context.Context, ended <-chan error) error {
 	case <-time.After(c.grace):
 		return ctx.Err()
 	}
-}
-
-func runCheck(ctx context.Context, check func(context.Context) error) (err error) {
-	defer catch("the health check", &err)
-	return tried(check(ctx))
 }
 
 // healthy says why the peer is not well, as far as is known.

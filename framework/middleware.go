@@ -30,7 +30,7 @@ func Chain(h Handler, m ...Middleware) Handler {
 	return h
 }
 
-// A PanicError is the error that a panic of a handler, a health check or a job counts as.
+// A PanicError is the error that a panic of a handler, a health check, a job or a list of units counts as.
 type PanicError struct {
 	What  string // what panicked, as in "the health check"; empty: the handler
 	Value any    // what it panicked with
@@ -83,13 +83,14 @@ func tried(err error) error {
 var errGoexit = errors.New("it ended its goroutine (runtime.Goexit)")
 
 // apart does do in a goroutine of its own, so that the end of that is an error and takes
-// nothing of the caller with it. What do returned is sent once.
-func apart(do func() error) <-chan error {
+// nothing of the caller with it, and so is a panic of what. What do returned is sent once.
+func apart(what string, do func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		err := errGoexit
 		defer func() { ended <- err }()
-		err = do()
+		defer catch(what, &err)
+		err = tried(do())
 	}()
 	return ended
 }

@@ -55,7 +55,7 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 			stop()
 			return <-ended
 		}
-		err = <-apart(func() error { return runJob(a, job) })
+		err = <-apart("the job", func() error { return job(a.Context(), a.Token) })
 		handed := a.Context().Err() != nil
 		a.Release()
 		if observe != nil {
@@ -67,9 +67,4 @@ func Single(ctx context.Context, name string, cfg ShareConfig, job Job, observe 
 			sleep(run, again.next())
 		}
 	}
-}
-
-func runJob(a *Admission, job Job) (err error) {
-	defer catch("the job", &err)
-	return tried(job(a.Context(), a.Token))
 }

@@ -60,8 +60,9 @@ type UnitSource interface {
 	Layout(ctx context.Context) (partition.Config, error)
 	// Units returns all units, in any order. Those named twice are one; what
 	// partition.CheckUnit or the hash of the layout refuses is nobody's, and told as
-	// UnitsTroubled. It is called from one goroutine. The slice stays the source's: it is
-	// read before the next call, and not changed.
+	// UnitsTroubled. It is called by one goroutine at a time. The slice stays the source's: it is
+	// read before the next call, and not changed. An error or a panic is told as UnitsTroubled,
+	// and what is known goes on.
 	Units(ctx context.Context) ([]string, error)
 }
 

@@ -194,8 +194,11 @@ const publishSoon = 50 * time.Millisecond
 func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (refused string, err error) {
 	inner, cancel := context.WithTimeout(ctx, s.u.cfg.Timing.Lease)
 	defer cancel()
-	units, err := s.u.cfg.Source.Units(inner)
-	if err != nil {
+	var units []string
+	if err := <-apart("the list of units", func() (err error) {
+		units, err = s.u.cfg.Source.Units(inner)
+		return err
+	}); err != nil {
 		return "", fmt.Errorf("read the list of units: %w", err) // what runs goes on
 	}
 	units = slices.Sorted(slices.Values(units)) // a copy: what the source returned is its own
@@ -211,10 +214,15 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 	if s.u.cfg.Publish == nil || !changed && !s.lead.leads(inner, share.View()) {
 		return refused, nil
 	}
-	if err := s.u.cfg.Publish(inner, units); err != nil {
-		return "", fmt.Errorf("write the table of units: %w", err)
+	return refused, s.publish(inner, units)
+}
+
+// publish has the table written.
+func (s *unitsSession) publish(ctx context.Context, units []string) error {
+	if err := <-apart("the table of units", func() error { return s.u.cfg.Publish(ctx, units) }); err != nil {
+		return fmt.Errorf("write the table of units: %w", err)
 	}
-	return refused, nil
+	return nil
 }
 
 // onlyUnits returns those of names that are units, and says what the others are. One line that
@@ -378,7 +386,7 @@ func (s *unitsSession) serve(a *Admission, unit Unit) {
 	for tries := 1; a.Context().Err() == nil; tries++ {
 		s.u.observe(UnitStarted{Where: where, Unit: unit.Name})
 		began := time.Now()
-		err := <-apart(func() error { return s.call(a.Context(), unit) })
+		err := <-apart("the handler", func() error { return s.u.cfg.Handler(a.Context(), unit) })
 		ended := UnitEnded{Where: where, Unit: unit.Name, Err: err, Took: time.Since(began)}
 		switch {
 		case a.Context().Err() != nil:
@@ -400,11 +408,6 @@ func (s *unitsSession) serve(a *Admission, unit Unit) {
 	}
 }
 
-func (s *unitsSession) call(ctx context.Context, unit Unit) (err error) {
-	defer catch("the handler", &err)
-	return tried(s.u.cfg.Handler(ctx, unit))
-}
-
 // farewell takes what this peer had out of the table: nobody else may be there to do so.
 func (s *unitsSession) farewell() {
 	if s.u.cfg.Publish == nil || !s.listed {
@@ -412,8 +415,8 @@ func (s *unitsSession) farewell() {
 	}
 	ctx, cancel := context.WithTimeout(s.hard, s.u.cfg.Timing.CallTimeout())
 	defer cancel()
-	if err := s.u.cfg.Publish(ctx, s.units); err != nil && s.hard.Err() == nil {
-		s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: fmt.Errorf("write the table of units: %w", err)})
+	if err := s.publish(ctx, s.units); err != nil && s.hard.Err() == nil {
+		s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
 	}
 }
 

@@ -337,6 +337,82 @@ func TestAHollowErrorEndsNoProcess(t *testing.T) {
 	}
 }
 
+// An unruly list does as it is told before it is read.
+type unrulyList struct {
+	*town
+	do func()
+}
+
+func (l unrulyList) Units(ctx context.Context) ([]string, error) {
+	l.do()
+	return l.town.Units(ctx)
+}
+
+// A list that panics, or ends its goroutine, is one that cannot be read, and so it is with who writes the
+// table: all peers ask the same store, and what they have at work goes on.
+func TestAListThatPanics(t *testing.T) {
+	for what, misdeed := range map[string]func(){"a panic": func() { panic("no column of that name") }, "the end of its goroutine": runtime.Goexit} {
+		for where, misdo := range map[string]func(*framework.UnitsConfig, *town, func()){
+			"the list": func(c *framework.UnitsConfig, w *town, do func()) { c.Source = unrulyList{w, do} },
+			"the table": func(c *framework.UnitsConfig, _ *town, do func()) {
+				c.Publish = func(context.Context, []string) error { do(); return nil }
+			},
+		} {
+			t.Run(what+" of "+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newTown(t, "a")
+					var wrong atomic.Bool
+					var told atomic.Int32
+					ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+						misdo(c, w, func() {
+							if wrong.Load() {
+								misdeed()
+							}
+						})
+						c.Observer = framework.ObserverFunc(func(e framework.Event) {
+							if e, ok := e.(framework.UnitsTroubled); ok && e.Err != nil {
+								told.Add(1)
+							}
+						})
+					})
+					time.Sleep(20 * time.Second)
+					wrong.Store(true)
+					time.Sleep(20 * time.Second)
+					if table, starts := w.table(); table["a"] != "ann" || starts["a"] != 1 || told.Load() != 1 {
+						t.Errorf("has %v, which began %v times; told %d times, want once", table, starts, told.Load())
+					}
+					wrong.Store(false)
+					w.set("a", "b")
+					time.Sleep(20 * time.Second)
+					if table, starts := w.table(); len(table) != 2 || starts["a"] != 1 {
+						t.Errorf("once it can be read again it has %v, which began %v times", table, starts)
+					}
+					w.leave(ann)
+				})
+			})
+		}
+	}
+}
+
+// A stop writes the table as well, and ends whatever becomes of that.
+func TestATableThatPanicsAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		var wrong atomic.Bool
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Publish = func(context.Context, []string) error {
+				if wrong.Load() {
+					panic("no table of that name")
+				}
+				return nil
+			}
+		})
+		time.Sleep(20 * time.Second)
+		wrong.Store(true)
+		w.leave(ann)
+	})
+}
+
 // What was lost stays lost for the handler that had it: a process that stood still has a lease
 // again a moment after it finds out, while the unit may be another's.
 func TestWhatWasLostIsNotOwned(t *testing.T) {
