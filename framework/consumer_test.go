@@ -69,7 +69,22 @@ func TestStartDoesNotWaitForTheStore(t *testing.T) {
 		f := newFleet(t, 4)
 		down := &downSource{Source: f.store}
 		down.set(errors.New("connection refused"))
-		c, err := framework.New("test", down, f.handler("ann", 0), framework.WithLedger(f.ledger))
+		var waited, begun int
+		c, err := framework.New("test", down, f.handler("ann", 0), framework.WithLedger(f.ledger),
+			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+				switch e := e.(type) {
+				case framework.StartFailed:
+					if begun > 0 || !strings.Contains(e.Err.Error(), "connection refused") || e.Again <= 0 {
+						t.Errorf("told %+v, having begun %d times", e, begun)
+					}
+					waited++
+				case framework.Started:
+					if e.Session == "" || e.Config.Total != 4 || e.Takeover <= 0 {
+						t.Errorf("told %+v", e)
+					}
+					begun++
+				}
+			})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,9 +101,14 @@ func TestStartDoesNotWaitForTheStore(t *testing.T) {
 		}
 		down.set(nil)
 		until(t, time.Minute, func() bool { return c.Ready() == nil })
+		synctest.Wait()
+		if waited == 0 || begun != 1 {
+			t.Errorf("told %d times that it waits, and %d times that it has begun", waited, begun)
+		}
 		if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
+		begun = 0
 		down.set(errors.New("connection refused"))
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -99,6 +119,41 @@ func TestStartDoesNotWaitForTheStore(t *testing.T) {
 		}
 		if err := c.Err(); err != nil {
 			t.Errorf("it was stopped, and ended with %v", err)
+		}
+	})
+}
+
+// Who hears of a roll that it is not in yet has nothing to serve, and is not ready for all that: a deploy
+// would go on to stop those that work.
+func TestNotReadyBeforeItIsInARoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		ann, bob := f.consumer("ann", f.handler("ann", 0)), f.consumer("bob", f.handler("bob", 0))
+		if err := ann.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if err := bob.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		outside := 0
+		until(t, time.Minute, func() bool {
+			v := bob.View()
+			if v.Version > 0 && v.Index < 0 {
+				outside++
+				if bob.Ready() == nil {
+					t.Errorf("ready with %+v", v)
+				}
+			}
+			return v.Index >= 0
+		})
+		if outside == 0 {
+			t.Error("it never heard of a roll without it")
+		}
+		for _, c := range []*framework.Consumer{ann, bob} {
+			if err := c.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

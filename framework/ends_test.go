@@ -5,6 +5,20 @@ import (
 	"time"
 )
 
+// Several hear of each end, and who has heard enough takes nothing from the others.
+func TestSeveralHearOfAnEnd(t *testing.T) {
+	var e ends
+	var first, second int
+	enough := e.hear(func(error) { first++ })
+	e.hear(func(error) { second++ })
+	e.tell(nil)
+	enough()
+	e.tell(nil)
+	if first != 1 || second != 2 {
+		t.Errorf("the first heard %d, want 1, the second %d, want 2", first, second)
+	}
+}
+
 // Who has heard enough says so where he hears it, and may hear of the next: that keeps no run
 // from ending.
 func TestEnoughWhereItIsHeard(t *testing.T) {

@@ -31,7 +31,7 @@ func (s *session) ready() error {
 	switch {
 	case !co.Valid(time.Now()):
 		return errors.New("no lease: the ledger has not answered in time")
-	case view.Version == 0 || view.Index < 0:
+	case view.Index < 0:
 		return errors.New("not a member of a roll yet")
 	}
 	if err := s.checkup.healthy(); err != nil {

@@ -90,11 +90,8 @@ func (s *sessions[S]) stop(ctx context.Context) error {
 // run starts a session, waits until ctx ends or it cannot go on, and calls stop. It returns why
 // it could not go on, and what stop returned.
 func (s *sessions[S]) run(ctx context.Context, stop func() error) error {
-	if err := s.start(ctx); err != nil {
-		if ctx.Err() != nil { // nothing began; what runs was started by somebody else
-			return stop()
-		}
-		return err
+	if s.start(ctx) != nil { // ctx has ended and nothing began: what runs was started by somebody else
+		return stop()
 	}
 	select {
 	case <-ctx.Done():

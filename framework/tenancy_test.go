@@ -32,6 +32,9 @@ func TestNothingIsAdmittedWithoutALease(t *testing.T) {
 	if s.Has("row") {
 		t.Error("said to be ours")
 	}
+	if (Unit{share: s, place: s.serving[0]}).Owned() {
+		t.Error("a handler that goes on is told that its unit is ours")
+	}
 }
 
 // Each Drain and each Abort of the coordinator is answered once: what is served under another

@@ -115,9 +115,6 @@ func (c UnitsConfig) withDefaults() UnitsConfig {
 	if c.Strategy == nil && !c.Even {
 		c.Strategy = partition.Rendezvous{}
 	}
-	if c.Weight == 0 {
-		c.Weight = 1
-	}
 	c.Retry, c.Timing = c.Retry.WithDefaults(), c.Timing.WithDefaults()
 	return c
 }
@@ -134,8 +131,7 @@ type Units struct {
 // a stop that takes longer than the platform waits ([GraceVariable]). It calls nobody.
 func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 	cfg = cfg.withDefaults()
-	tags, wrong := partition.ParseTags(string(cfg.Tags))
-	cfg.Tags = tags
+	_, wrong := partition.ParseTags(string(cfg.Tags))
 	errs := []error{partition.CheckName(name), peerFault(cfg.Peer), wrong, cfg.Retry.Validate(), cfg.Timing.Validate()}
 	if partition.Absent(cfg.Source) {
 		errs, cfg.Source = append(errs, errors.New("framework: no source of units")), nil

@@ -452,8 +452,18 @@ func TestUnitsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, "a", "b")
 		w.slow = 5 * time.Second
-		ann, _ := w.enter("ann")
-		bob, _ := w.enter("bob")
+		var changes [2][]framework.UnitsChanged
+		told := func(of *[]framework.UnitsChanged) func(*framework.UnitsConfig) {
+			return func(c *framework.UnitsConfig) {
+				c.Observer = framework.ObserverFunc(func(e framework.Event) {
+					if e, ok := e.(framework.UnitsChanged); ok {
+						*of = append(*of, e)
+					}
+				})
+			}
+		}
+		ann, _ := w.enter("ann", told(&changes[0]))
+		bob, _ := w.enter("bob", told(&changes[1]))
 		time.Sleep(30 * time.Second)
 		w.set("b", "c")
 		time.Sleep(2 * time.Second) // noticed; the handler of a still has to return
@@ -472,6 +482,78 @@ func TestUnitsComeAndGo(t *testing.T) {
 			if cause := w.causes[unit]; len(cause) == 0 || !errors.Is(cause[len(cause)-1], framework.ErrRemoved) {
 				t.Errorf("%s ended with %v", unit, cause)
 			}
+		}
+		w.leave(ann, bob)
+		want := []framework.UnitsChanged{{"town", 2, 2, 0}, {"town", 2, 1, 1}, {"town", 3, 1, 0}, {"town", 0, 0, 3}}
+		for i, got := range changes { // that of the handler which returns late, too
+			if !slices.Equal(got, want) {
+				t.Errorf("peer %d was told of %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+// A lastOf gives all to the last of the members.
+type lastOf struct{}
+
+func (lastOf) Name() string { return "last" }
+
+func (lastOf) Assign(ids []partition.ID, members []partition.Member, _ partition.Table) partition.Table {
+	table := partition.Table{}
+	for _, id := range ids {
+		table[id] = members[len(members)-1].Session
+	}
+	return table
+}
+
+// Units are shared out by the strategy that was given.
+func TestUnitsHaveTheirStrategy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(10)...)
+		last := func(c *framework.UnitsConfig) { c.Strategy = lastOf{} }
+		ann, _ := w.enter("ann", last)
+		time.Sleep(20 * time.Second)
+		bob, _ := w.enter("bob", last)
+		time.Sleep(30 * time.Second)
+		if n := len(bob.Owned()); n != 10 {
+			t.Errorf("the last has %d of 10", n)
+		}
+		for i, u := range bob.Owned() {
+			if want := names(10)[i]; u.Name != want {
+				t.Errorf("number %d of those owned is %s, want %s", i, u.Name, want)
+			}
+		}
+		w.leave(ann, bob)
+	})
+}
+
+// A quietLedger counts how often it is read.
+type quietLedger struct {
+	transition.Ledger
+	read atomic.Int32
+}
+
+func (l *quietLedger) Census(ctx context.Context) (machine.Census, error) {
+	l.read.Add(1)
+	return l.Ledger.Census(ctx)
+}
+
+// Even shares cost nothing while nothing happens: who leads finds once of each roll that it is even.
+func TestEvenUnitsAtRestReadNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(10)...)
+		ledger := &quietLedger{Ledger: w.ledger}
+		even := func(c *framework.UnitsConfig) {
+			c.Even = true
+			c.Control = func(partition.Config) (transition.Ledger, partition.Indexer, error) { return ledger, nil, nil }
+		}
+		ann, _ := w.enter("ann", even)
+		bob, _ := w.enter("bob", even)
+		time.Sleep(time.Minute)
+		before := ledger.read.Load()
+		time.Sleep(time.Minute)
+		if n := ledger.read.Load() - before; before == 0 || n != 0 {
+			t.Errorf("read %d times until it came to rest, and %d times in the minute after that", before, n)
 		}
 		w.leave(ann, bob)
 	})
@@ -706,6 +788,9 @@ func TestUnitsConfigIsChecked(t *testing.T) {
 	}
 	if err == nil {
 		t.Fatal("taken")
+	}
+	if _, err := framework.NewUnits("mine", framework.UnitsConfig{Even: true, Strategy: partition.Rendezvous{}}); err == nil || !strings.Contains(err.Error(), "choose one") {
+		t.Errorf("even, and by a strategy: %v", err)
 	}
 	for _, want := range []string{"name", "source of units", "ledger", "handler", "every", "weight", `peer id "two\nlines"`, `tag "gpü"`} {
 		if !strings.Contains(err.Error(), want) {

@@ -105,6 +105,17 @@ func TestUnitsSayWhyTheyEnded(t *testing.T) {
 			t.Errorf("a handler has not returned: stop says %v, and the peer %v", err, ann.Err())
 		}
 
+		if err := ann.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		err = ann.Stop(now)
+		if _, stuck := errors.AsType[*transition.StuckError](err); !stuck || !errors.Is(err, framework.ErrStopped) || ann.Err() != nil {
+			t.Errorf("nor after a hard stop: stop says %v, and the peer %v", err, ann.Err())
+		}
+
 		other := memledger.New(partition.Config{Total: 5}, transition.Timing{}, memledger.Options{}).As(w.layout, transition.Timing{})
 		bob, _ := w.enter("bob", func(c *framework.UnitsConfig) {
 			c.Control = func(partition.Config) (transition.Ledger, partition.Indexer, error) { return other, nil, nil }
@@ -114,6 +125,109 @@ func TestUnitsSayWhyTheyEnded(t *testing.T) {
 			t.Errorf("the name is of others: stop says %v, and the peer %v", err, bob.Err())
 		}
 		time.Sleep(time.Hour)
+	})
+}
+
+// Before anything runs there is nothing to say of it.
+func TestUnitsThatHaveNotBegun(t *testing.T) {
+	w := newTown(t, "a")
+	u, err := framework.NewUnits("town", framework.UnitsConfig{
+		Source:  w,
+		Control: func(partition.Config) (transition.Ledger, partition.Indexer, error) { return w.ledger, nil, nil },
+		Handler: func(ctx context.Context, u framework.Unit) error { return w.work(ctx, "ann", u) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := u.View(); u.Owned() != nil || v.Version != 0 || v.Index != -1 || u.ValidFor() != 0 || u.Err() != nil || u.Done() != nil || u.Ready() == nil {
+		t.Errorf("owns %v with %+v for %v, ended with %v, ready: %v", u.Owned(), v, u.ValidFor(), u.Err(), u.Ready())
+	}
+}
+
+// A store that does not answer is asked again and told of; a control that fails ends the peer, and a
+// stop ends the asking.
+func TestUnitsThatWaitForTheirStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		away, control := errors.New("connection refused"), errors.New("no such server")
+		var down, wrong atomic.Bool
+		down.Store(true)
+		var told []error
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Source = layoutOf{w, func() error {
+				if down.Load() {
+					return away
+				}
+				return nil
+			}}
+			of := c.Control
+			c.Control = func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
+				if wrong.Load() {
+					return nil, nil, control
+				}
+				return of(layout)
+			}
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.StartFailed); ok {
+					told = append(told, e.Err)
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		if err := ann.Ready(); !errors.Is(err, away) {
+			t.Errorf("ready says %v, want why it does not begin", err)
+		}
+		w.leave(ann)
+		if len(told) == 0 || !errors.Is(told[0], away) || ann.Err() != nil {
+			t.Errorf("told %v; a stop while it asks left %v", told, ann.Err())
+		}
+		down.Store(false)
+		wrong.Store(true)
+		if err := ann.Run(t.Context()); !errors.Is(err, control) || !errors.Is(ann.Err(), control) {
+			t.Errorf("run returned %v, and it ended with %v", err, ann.Err())
+		}
+		wrong.Store(false)
+		if err := ann.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return ann.Ready() == nil })
+		w.leave(ann)
+	})
+}
+
+// A layoutOf does not answer as long as fails says so.
+type layoutOf struct {
+	*town
+	fails func() error
+}
+
+func (l layoutOf) Layout(ctx context.Context) (partition.Config, error) {
+	if err := l.fails(); err != nil {
+		return partition.Config{}, err
+	}
+	return l.town.Layout(ctx)
+}
+
+// The table is written once more when the last handler has returned, since nobody else may be there to
+// take out what this peer had.
+func TestTheTableIsWrittenAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a", "b")
+		var busy []int
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Publish = func(context.Context, []string) error {
+				table, _ := w.table()
+				busy = append(busy, len(table))
+				return nil
+			}
+		})
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		before := len(busy)
+		w.leave(ann)
+		if n := len(busy); before == 0 || busy[before-1] != 2 || busy[n-1] != 0 {
+			t.Errorf("written with %v at work, of which the first %d before the stop", busy, before)
+		}
 	})
 }
 
@@ -443,6 +557,9 @@ func TestWhatWasLostIsNotOwned(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if ann.ValidFor() == 0 {
 			t.Error("the lease does not stand again")
+		}
+		if mine := ann.Owned(); len(mine) != 0 {
+			t.Errorf("while its handler does not hear it %v is said to be ann's", mine)
 		}
 		time.Sleep(time.Minute)
 		w.leave(ann)
