@@ -54,6 +54,26 @@ func TestStopTurnsHard(t *testing.T) {
 	})
 }
 
+// So it does by itself when its time is over, and says what it left behind.
+func TestAStopWithoutAnEndTurnsHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		c := f.consumer("ann", f.handler("ann", time.Hour))
+		f.push(1, 1)
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		err := c.Stop(context.Background())
+		if _, stuck := errors.AsType[*transition.StuckError](err); !stuck || !errors.Is(err, framework.ErrStopped) {
+			t.Errorf("stop returned %v, want a hard stop and what has not returned", err)
+		}
+		if c.Err() != nil {
+			t.Errorf("it was stopped, and could not go on: %v", c.Err())
+		}
+	})
+}
+
 // Everything is handed over, and an observer takes its time with being told: a stop
 // whose patience ends meanwhile has cut nothing.
 func TestAStopThatIsOverDoesNotTurnHard(t *testing.T) {

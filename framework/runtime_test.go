@@ -36,6 +36,28 @@ func pair(t *testing.T) (f *fleet, r *framework.Runtime, ready, slow *framework.
 	return f, r, ready, slow, func() { close(goOn) }
 }
 
+// What bounds the end of all is that of the slowest.
+func TestARuntimeTakesAsLongAsItsSlowest(t *testing.T) {
+	long, short := newFleet(t, 4), newFleet(t, 4)
+	times := transition.Timing{Lease: time.Minute, CancelGrace: 5 * time.Second}
+	long.ledger = long.ledger.As(long.layout, times)
+	slow, err := framework.New("slow", long.store, long.handler("ann", 0), framework.WithLedger(long.ledger),
+		framework.WithConfig(framework.Config{Timing: times}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := short.consumer("ann", short.handler("ann", 0))
+	for _, both := range [][]*framework.Consumer{{slow, quick}, {quick, slow}} {
+		r, err := framework.NewRuntime(both...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StopTimeout() != slow.StopTimeout() || r.CancelGrace() != 5*time.Second || slow.StopTimeout() <= quick.StopTimeout() {
+			t.Errorf("a stop takes %v, cancelled handlers %v; want %v and 5s", r.StopTimeout(), r.CancelGrace(), slow.StopTimeout())
+		}
+	}
+}
+
 // With one ledger for two names each of the consumers gets a part of the partitions, and the tasks in
 // the other part of its own wait for ever.
 func TestALedgerIsForOneName(t *testing.T) {

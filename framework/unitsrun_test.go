@@ -174,7 +174,7 @@ func TestUnitsThatWaitForTheirStore(t *testing.T) {
 			})
 		})
 		time.Sleep(20 * time.Second)
-		if err := ann.Ready(); !errors.Is(err, away) {
+		if err := ann.Ready(); !errors.Is(err, away) || !strings.Contains(err.Error(), "starting: ") {
 			t.Errorf("ready says %v, want why it does not begin", err)
 		}
 		w.leave(ann)
@@ -186,12 +186,78 @@ func TestUnitsThatWaitForTheirStore(t *testing.T) {
 		if err := ann.Run(t.Context()); !errors.Is(err, control) || !errors.Is(ann.Err(), control) {
 			t.Errorf("run returned %v, and it ended with %v", err, ann.Err())
 		}
+		if err := ann.Ready(); err == nil || !strings.Contains(err.Error(), "ended: ") || !errors.Is(err, control) {
+			t.Errorf("ready says %v, want why it ended", err)
+		}
 		wrong.Store(false)
 		if err := ann.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		until(t, time.Minute, func() bool { return ann.Ready() == nil })
 		w.leave(ann)
+	})
+}
+
+// A peer of units says what it waits for, and is ready when it is in a roll, well, and knows the list: not
+// with the first roll that it hears of, which others are in.
+func TestUnitsSayWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		w.slow = 3 * time.Second
+		list := &brokenList{town: w}
+		list.broken.Store(true)
+		ann, _ := w.enter("ann")
+		time.Sleep(20 * time.Second)
+		var written atomic.Int32
+		bob, ledger := w.enter("bob", func(c *framework.UnitsConfig) {
+			c.Source = list
+			c.Publish = func(context.Context, []string) error { written.Add(1); return nil }
+		})
+		says := func(want string) {
+			t.Helper()
+			if err := bob.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("ready says %v, want %q", err, want)
+			}
+		}
+		heard := false
+		until(t, time.Minute, func() bool {
+			v := bob.View()
+			if v.Version > 0 && v.Index < 0 {
+				heard = true
+				says("not a member of a roll yet")
+			}
+			return v.Index >= 0
+		})
+		if !heard {
+			t.Error("bob never heard of a roll without him")
+		}
+		says("the list of units was not read yet")
+		w.leave(bob)
+		says("stopped")
+		if n := written.Load(); n != 0 {
+			t.Errorf("without a list bob wrote the table %d times: what is in it is of others", n)
+		}
+
+		list.broken.Store(false)
+		if err := bob.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return bob.Ready() == nil })
+		ledger.cut.Store(true)
+		time.Sleep(20 * time.Second)
+		says("no lease")
+		ledger.cut.Store(false)
+		until(t, time.Minute, func() bool { return bob.Ready() == nil })
+		w.leave(ann)
+		until(t, time.Minute, func() bool { return len(bob.Owned()) == 1 })
+		gone := make(chan error, 1)
+		go func() { gone <- bob.Stop(context.Background()) }()
+		synctest.Wait()
+		says("stopping")
+		if err := <-gone; err != nil {
+			t.Error(err)
+		}
+		says("stopped")
 	})
 }
 
