@@ -277,7 +277,8 @@ func (e *lateError) Unwrap() []error { return []error{framework.ErrStopped, e.er
 func (p *process) cut(stopped <-chan error, patience time.Duration) error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	go func() { _ = p.r.Stop(now) }()
+	ours := make(chan error, 1)
+	go func() { ours <- p.r.Stop(now) }()
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	select {
@@ -286,7 +287,12 @@ func (p *process) cut(stopped <-chan error, patience time.Duration) error {
 	case <-over.C:
 	case <-p.signals:
 	}
-	return fmt.Errorf("%w at once, with handlers still running", framework.ErrStopped)
+	select {
+	case <-ours:
+		return fmt.Errorf("%w at once, without the hooks of the application that have not returned", framework.ErrStopped)
+	default:
+		return fmt.Errorf("%w at once, with handlers still running", framework.ErrStopped)
+	}
 }
 
 // logger makes fx write to the application's logger, if it has one.

@@ -359,6 +359,34 @@ func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	<-ended
 }
 
+// What a second signal does not wait for any more is said: a hook of the application is no handler.
+func TestAHookThatDoesNotReturnIsNoHandler(t *testing.T) {
+	first := make(chan os.Signal, 1) // see below
+	signal.Notify(first, syscall.SIGUSR1)
+	defer signal.Stop(first)
+	synctest.Test(t, func(t *testing.T) {
+		handled, stopping, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		p := launch(
+			consumer(t, func(context.Context, *framework.Task) error {
+				close(handled)
+				return nil
+			}),
+			fx.Invoke(func(l fx.Lifecycle) {
+				l.Append(fx.StopHook(func() {
+					close(stopping)
+					<-release
+				}))
+			}),
+		)
+		<-handled
+		p.signals <- syscall.SIGTERM
+		<-stopping
+		p.signals <- syscall.SIGTERM
+		p.exits(t, ExitHard, "stopped at once, without the hooks of the application that have not returned")
+		close(release)
+	})
+}
+
 // A platform that was told of the stop timeout kills who takes longer: a handler that was
 // cancelled with the shutdown, and had its grace, is not waited for again.
 func TestAHandlerThatNeverReturnsEndsWithTheStopTimeout(t *testing.T) {
