@@ -293,12 +293,7 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 	case source.Control != nil:
 		opts = append(opts, framework.WithControl(source.Control(setting.Config.Timing)))
 	}
-	if source.Survey != nil {
-		opts = append(opts, framework.WithSurvey(source.Survey))
-	}
-	if health != nil {
-		opts = append(opts, framework.WithHealth(health))
-	}
+	opts = append(opts, framework.WithSurvey(source.Survey), framework.WithHealth(health))
 	opts = append(opts, setting.Options...)
 	observer := p.observer()
 	if observer != nil {

@@ -248,6 +248,43 @@ func oneSignalTwice(t *testing.T) {
 	p.exits(t, ExitOK, "")
 }
 
+// survey notes that it was asked. It is a framework.Survey, whose D this package has no other use for.
+func survey[D any](context.Context, []partition.ID) ([]D, error) {
+	surveyed.Store(true)
+	return nil, nil
+}
+
+var surveyed atomic.Bool
+
+// What a source says of its data is asked for: who watches over the coverage would look at the ledger alone.
+func TestTheSurveyOfASourceIsAsked(t *testing.T) {
+	first := make(chan os.Signal, 1) // see below
+	signal.Notify(first, syscall.SIGUSR1)
+	defer signal.Stop(first)
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memsource.New(memsource.Config{Partitions: layout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		surveyed.Store(false)
+		p := launch(
+			fx.Provide(fx.Annotate(func() Source {
+				s := Source{Consumer: "test", Source: store, Ledger: memledger.New(layout, timing, memledger.Options{})}
+				s.Survey = survey
+				return s
+			}, fx.ResultTags(SourceGroup))),
+			Configure("test", framework.Config{Timing: timing, PodGrace: time.Minute}),
+			Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
+		)
+		time.Sleep(time.Minute)
+		if !surveyed.Load() {
+			t.Error("nobody asks")
+		}
+		p.signals <- syscall.SIGTERM
+		p.exits(t, ExitOK, "")
+	})
+}
+
 func TestASecondSignalStopsAtOnce(t *testing.T) {
 	started := make(chan struct{})
 	cause := make(chan error, 1)
