@@ -316,10 +316,8 @@ func (p Params) units(u Units) (*framework.Units, error) {
 		errSource = of("units", u.Name, u.Err)
 		u.Config.Source, u.Config.Control = placeholder{}, placeholder{}.control(u.Config.Timing) // as in consumer
 	}
-	if o := p.observer(); o != nil && u.Config.Observer != nil {
+	if o := p.observer(); o != nil {
 		u.Config.Observer = framework.Observers{u.Config.Observer, o}
-	} else if o != nil {
-		u.Config.Observer = o
 	}
 	var errHealth error
 	u.Config.Health, errHealth = p.health("units", u.Name, u.Config.Health)

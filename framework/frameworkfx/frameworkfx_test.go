@@ -345,6 +345,53 @@ func unitsOf(name string, cfg framework.UnitsConfig) fx.Option {
 		fx.ResultTags(frameworkfx.UnitsGroup)))
 }
 
+// The observers of the application hear of peers of units too, beside their own, and of what a source has to
+// tell by itself.
+func TestObserversHearOfUnitsAndSources(t *testing.T) {
+	heard := make(chan string, 100)
+	observer := func(who string) framework.ObserverFunc {
+		return func(e framework.Event) {
+			if e, ok := e.(framework.Started); ok {
+				heard <- who + " of " + e.Consumer
+			}
+		}
+	}
+	store, ledger := memory(t)
+	units := framework.UnitsConfig{Source: noUnits{}, Handler: idle, Control: memoryControl, Timing: quick}
+	own := units
+	own.Observer = observer("their own")
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		frameworkfx.Observe(observer("the application's")),
+		unitsOf("one", units),
+		unitsOf("two", own),
+		fx.Provide(fx.Annotate(func() frameworkfx.Source {
+			return frameworkfx.Source{Consumer: "mail", Source: store, Ledger: ledger, Listen: func(o framework.Observer) {
+				o.Observe(framework.Started{Consumer: "the source"})
+			}}
+		}, fx.ResultTags(frameworkfx.SourceGroup))),
+		frameworkfx.Configure("mail", framework.Config{Timing: quick}),
+		frameworkfx.Otherwise("mail", done),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	missing := map[string]bool{
+		"the application's of one": true, "the application's of two": true, "their own of two": true,
+		"the application's of mail": true, "the application's of the source": true,
+	}
+	for len(missing) > 0 {
+		select {
+		case who := <-heard:
+			if !missing[who] {
+				t.Fatalf("heard by %s, and waited for %v", who, missing)
+			}
+			delete(missing, who)
+		case <-time.After(30 * time.Second):
+			t.Fatalf("not heard by %v", missing)
+		}
+	}
+}
+
 // Peers of units are asked as consumers are: by the checks of all, by those of their name, and
 // by their own.
 func TestHealthChecksAreOfUnitsToo(t *testing.T) {
