@@ -28,7 +28,7 @@ local blind = type(info) == 'table' and not string.find(info.err, 'not supported
 -- A request of this owner that comes late brings an era that is over: no change.
 if t ~= ARGV[1] or tonumber(ARGV[3]) > tonumber(era) then
   if not base or ARGV[4] == '1' then redis.call('DEL', KEYS[2]) end
-  if not base or ARGV[4] == '1' or run ~= here or blind and tonumber(ARGV[3]) > tonumber(era) then era = ARGV[3] end
+  if not base or ARGV[4] == '1' or run ~= here or blind then era = ARGV[3] end
   base = base or '0'
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'b', base, 'g', era, 'r', here)
 end
