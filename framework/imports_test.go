@@ -116,7 +116,7 @@ var rooms = map[string][]string{
 	"framework/frameworkfx":                      {"framework", "framework/frameworkfx/internal/shape", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", dig, fx, zap},
 	"framework/frameworkfx/internal/endings":     {fx},
 	"framework/frameworkfx/internal/fences":      {"framework", "partition", "sources/redisprogress", "transition/coverage", goRedis},
-	"framework/frameworkfx/internal/redisclient": {"partition/redisurl", fx, goRedis},
+	"framework/frameworkfx/internal/redisclient": {"partition/redisconfig", "partition/redisurl", fx, goRedis},
 	"framework/frameworkfx/internal/shape":       {},
 	"framework/frameworkfx/internal/controltest": {"framework", "framework/frameworkfx", "partition", "partition/redistest", "transition", fx, miniRedis},
 	"framework/frameworkfx/kafkafx": {"framework", "framework/frameworkfx", "framework/frameworkfx/internal/endings", "framework/frameworkfx/internal/fences", "framework/frameworkfx/internal/redisclient", "partition", "partition/redisconfig", "partition/redisurl", "sources", "sources/kafkasource",

@@ -41,16 +41,12 @@ func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) 
 // candidates are the names whose configuration would be called like a key of the store. One may
 // be told twice.
 func candidates(ctx context.Context, client redis.UniversalClient) ([]string, error) {
-	cluster, ok := client.(*redis.ClusterClient)
-	if !ok {
-		return candidatesOn(ctx, client)
-	}
 	ctx, cancel := Half(ctx, client)
 	defer cancel()
 	var mu sync.Mutex
 	var all []string
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		names, err := candidatesOn(ctx, master)
+	err := EachMaster(ctx, client, func(ctx context.Context, node redis.UniversalClient, _ string) error {
+		names, err := candidatesOn(ctx, node)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, names...)

@@ -2,6 +2,8 @@ package redisconfig
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -51,4 +53,47 @@ func Half(ctx context.Context, client redis.UniversalClient) (context.Context, c
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Until(end)/2)
+}
+
+// errRing is why nobody works through one. (Its Subscribe panics, too, where no channel is given.)
+var errRing = errors.New("a *redis.Ring sends the keys of a server that is away to another one, where the ledger, the fences and the tasks would begin anew: " +
+	"give a *redis.Client, or for several servers a *redis.ClusterClient")
+
+// Fits refuses a client of a kind that cannot be worked with. It asks nobody.
+func Fits(client redis.Cmdable) error {
+	if _, ring := client.(*redis.Ring); ring {
+		return errRing
+	}
+	return nil
+}
+
+// Shown refuses a client that hides whose it is, as a struct does that embeds a redis.UniversalClient,
+// if it is one of a cluster: what has to be said to each server, or to a certain one, would be said to any.
+// A server that does not answer, or may not, keeps nobody from going on.
+func Shown(ctx context.Context, client redis.UniversalClient) error {
+	switch client.(type) {
+	case *redis.ClusterClient, interface{ Options() *redis.Options }:
+		return nil
+	}
+	if err := Fits(client); err != nil {
+		return err
+	}
+	if client.ClusterInfo(ctx).Err() == nil { // a server that is alone refuses it
+		return fmt.Errorf("a %T hides that it is a client of a cluster, whose servers cannot be asked one by one: give the *redis.ClusterClient itself", client)
+	}
+	return nil
+}
+
+// EachMaster calls do with each server that has keys, of a cluster with all at the same time. where is
+// " at host:port" there, and empty otherwise.
+func EachMaster(ctx context.Context, client redis.UniversalClient, do func(ctx context.Context, node redis.UniversalClient, where string) error) error {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+			return do(ctx, master, " at "+master.Options().Addr)
+		})
+	}
+	if err := Shown(ctx, client); err != nil {
+		return err
+	}
+	return do(ctx, client, "")
 }

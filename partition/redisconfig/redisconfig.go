@@ -186,7 +186,7 @@ func why(cmds []redis.Cmder, err error) error {
 }
 
 func read(ctx context.Context, client redis.Cmdable, name string) (map[string]string, error) {
-	if err := partition.CheckName(name); err != nil {
+	if err := errors.Join(partition.CheckName(name), Fits(client)); err != nil {
 		return nil, err
 	}
 	var all *redis.MapStringStringCmd

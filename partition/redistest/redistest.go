@@ -152,6 +152,16 @@ func Careful(client *redis.Client) redis.UniversalClient { return careful{client
 
 type careful struct{ *redis.Client }
 
+// Hidden returns client as one in a struct that embeds it, of which nobody sees whose it is. It says that it
+// is a cluster's, as those are of most use to who hides them.
+func Hidden(client redis.UniversalClient) redis.UniversalClient { return hidden{client} }
+
+type hidden struct{ redis.UniversalClient }
+
+func (hidden) ClusterInfo(context.Context) *redis.StringCmd {
+	return redis.NewStringResult("cluster_state:ok\r\n", nil)
+}
+
 // Another returns another client, with connections of its own, of the server or the
 // cluster that client, which came from this package, talks to.
 func Another(t testing.TB, client redis.UniversalClient) redis.UniversalClient {

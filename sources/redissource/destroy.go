@@ -33,6 +33,17 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	if err != nil {
 		return 0, err
 	}
+	var mu sync.Mutex
+	err = redisconfig.EachMaster(ctx, client, func(ctx context.Context, node redis.UniversalClient, _ string) error {
+		n, err := destroyOn(ctx, node, name)
+		mu.Lock()
+		removed += n
+		mu.Unlock()
+		return err
+	})
+	if err != nil {
+		return removed, err
+	}
 	for _, tag := range ingressTags(lists) {
 		n, err := client.Del(ctx, tag+":fence", tag+":plan").Result()
 		if err != nil {
@@ -40,19 +51,7 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 		}
 		removed += int(n)
 	}
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		var mu sync.Mutex
-		err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-			n, err := destroyOn(ctx, master, name)
-			mu.Lock()
-			removed += n
-			mu.Unlock()
-			return err
-		})
-		return removed, err
-	}
-	n, err := destroyOn(ctx, client, name)
-	return removed + n, err
+	return removed, nil
 }
 
 // destroyOn removes the keys of the partitions of name that are on one node.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
 )
 
 // evicting says which servers throw keys away once their memory is full. It is nil if none does, and
@@ -19,24 +21,17 @@ func evicting(ctx context.Context, client redis.UniversalClient) error {
 	defer done()
 	var mu sync.Mutex
 	var found []string
-	look := func(ctx context.Context, node redis.Cmdable, where string) {
+	_ = redisconfig.EachMaster(ctx, client, func(ctx context.Context, node redis.UniversalClient, where string) error {
 		info, err := node.InfoMap(ctx, "memory").Result()
 		policy := info["Memory"]["maxmemory_policy"]
 		if err != nil || policy == "" || policy == "noeviction" || info["Memory"]["maxmemory"] == "0" {
-			return
+			return nil
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		found = append(found, policy+where)
-	}
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-			look(ctx, master, " at "+master.Options().Addr)
-			return nil
-		})
-	} else {
-		look(ctx, client, "")
-	}
+		return nil
+	})
 	if len(found) == 0 {
 		return nil
 	}

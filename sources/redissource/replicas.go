@@ -121,9 +121,12 @@ func (p *pusher) wait(node redis.UniversalClient) []any {
 	return []any{"wait", p.replicas, max(1, most.Milliseconds())} // 0 has no end
 }
 
-// supported refuses what cannot be waited for. A client that does not tell its server might say
-// WAIT to another one.
+// supported refuses what cannot be worked with or be waited for. A client that does not tell its server might
+// say WAIT to another one.
 func (p *pusher) supported() error {
+	if err := redisconfig.Fits(p.client); err != nil {
+		return fmt.Errorf("redissource: %w", err)
+	}
 	if p.replicas < 0 {
 		return fmt.Errorf("redissource: Replicas %d: want 0 or more", p.replicas)
 	}
@@ -158,14 +161,10 @@ func (p *pusher) check(ctx context.Context) error {
 		}
 		return nil
 	}
-	cluster, ok := p.client.(*redis.ClusterClient)
-	if !ok {
-		return ask(ctx, p.client, "")
-	}
 	var mu sync.Mutex
 	var errs []error
-	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { // at the same time
-		err := ask(ctx, master, " at "+master.Options().Addr)
+	_ = redisconfig.EachMaster(ctx, p.client, func(ctx context.Context, node redis.UniversalClient, where string) error {
+		err := ask(ctx, node, where)
 		mu.Lock()
 		defer mu.Unlock()
 		errs = append(errs, err)

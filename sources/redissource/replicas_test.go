@@ -269,7 +269,8 @@ func TestReplicasThatCannotBe(t *testing.T) {
 		want     string
 	}{
 		{mini, -1, "redissource: MaxBacklog -1: want 0 or more\nredissource: Replicas -1: want 0 or more"},
-		{ring, 1, "give a *redis.Client or a *redis.ClusterClient"},
+		{redistest.Hidden(mini), 1, "give a *redis.Client or a *redis.ClusterClient"},
+		{ring, 0, "redissource: a *redis.Ring sends the keys"},
 		{refuses, 1, "Replicas 1: WAIT is refused: NOPERM"},
 		{mini, 2, "Replicas 2: the server has 0 that answer: start more, or ask for fewer"},
 	} {
@@ -282,7 +283,7 @@ func TestReplicasThatCannotBe(t *testing.T) {
 			t.Errorf("%d replicas: refused, and the name has a configuration", c.replicas)
 		}
 	}
-	if _, err := New(ring, "mail", Config{Replicas: 1}); err == nil || !strings.Contains(err.Error(), "*redis.Ring") {
+	if _, err := New(ring, "mail", Config{}); err == nil || !strings.Contains(err.Error(), "*redis.Ring") {
 		t.Errorf("a source: %v", err)
 	}
 }

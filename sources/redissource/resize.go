@@ -65,6 +65,9 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	if cfg.Tell == nil {
 		cfg.Tell = func(Resized, bool) {}
 	}
+	if err := redisconfig.Shown(ctx, client); err != nil { // WAIT is said to the server that has what was moved
+		return Resized{}, err
+	}
 	if cfg.DryRun {
 		return countMoving(ctx, client, name, to, cfg.Tell)
 	}

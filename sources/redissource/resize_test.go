@@ -335,6 +335,28 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
+// Of a client that hides that it is a cluster's one server would be asked: what the others have would stay, and
+// be worked on when somebody takes the name again; and the replicas of any would be waited for.
+func TestNothingIsDoneToAHiddenCluster(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 4})
+	if _, err := p.Enqueue(ctx, Message{Key: "ann"}, Message{Key: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	before := redistest.Keys(t, client, "*"+name+"*")
+	_, destroyed := Destroy(ctx, redistest.Hidden(client), name)
+	_, resized := Resize(ctx, redistest.Hidden(client), name, 8, ResizeConfig{Idle: func(context.Context) error { return nil }})
+	for what, err := range map[string]error{"destroy": destroyed, "resize": resized} {
+		if err == nil || !strings.Contains(err.Error(), "redissource: "+what+" "+name+": a redistest.hidden hides") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if left := redistest.Keys(t, client, "*"+name+"*"); len(left) != len(before) {
+		t.Errorf("left %q of %q", left, before)
+	}
+}
+
 // A resize that was broken off has closed the name. The fences of its ingress lists go all the same: a
 // name that is made anew would find itself refused by them.
 func TestDestroyAfterABrokenResize(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redisurl"
 )
 
@@ -35,6 +36,10 @@ func Of(l fx.Lifecycle, room, url string, given Given) (Clients, error) {
 		return Open(l, url)
 	case given.Tasks == nil:
 		return Clients{}, fmt.Errorf("%s: no Redis URL, and the application provides no redis.UniversalClient (fx.As makes one of a *redis.Client)", room)
+	case redisconfig.Fits(given.Tasks) != nil:
+		return Clients{}, fmt.Errorf("%s: %w", room, redisconfig.Fits(given.Tasks))
+	case given.Control != nil && redisconfig.Fits(given.Control) != nil:
+		return Clients{}, fmt.Errorf("%s, the ledger: %w", room, redisconfig.Fits(given.Control))
 	case given.Control != nil:
 		return Clients{given.Tasks, given.Control}, nil
 	case given.Opened != nil && given.Opened.Tasks == given.Tasks: // and none that replaces it, which may lead elsewhere

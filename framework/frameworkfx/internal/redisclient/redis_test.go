@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx/fxtest"
 
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
@@ -32,5 +33,22 @@ func TestAClientIsQuiet(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "redis") {
 		t.Errorf("%v: %q", err, out)
+	}
+}
+
+// A Ring that the application provides is refused before anything is made with it: its Subscribe would end the program.
+func TestARingIsRefused(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer single.Close()
+	for want, given := range map[string]redisclient.Given{
+		"mails: a *redis.Ring":             {Tasks: ring},
+		"mails, the ledger: a *redis.Ring": {Tasks: single, Control: ring},
+	} {
+		if _, err := redisclient.Of(fxtest.NewLifecycle(t), "mails", "", given); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
