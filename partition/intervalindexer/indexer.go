@@ -112,7 +112,7 @@ func New(counter Counter, name string, config Config, options ...Option) (*Index
 		counter: counter,
 		name:    name,
 		config:  config.WithDefaults(),
-		skew:    func(most time.Duration) time.Duration { return rand.N(most) + 1 },
+		skew:    rand.N[time.Duration],
 		missed:  func(uint64, error) {},
 		now:     time.Now,
 	}

@@ -164,3 +164,38 @@ func TestAnIntervalHasBounds(t *testing.T) {
 		}
 	}
 }
+
+// A keeper is a counter that notes how long its keys are to be kept.
+type keeper struct {
+	Counter
+	kept chan time.Duration
+}
+
+func (k keeper) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
+	k.kept <- expiry
+	return k.Counter.Incr(ctx, key, expiry)
+}
+
+// A count is read in the interval after its own, until that ends, and by a peer whose clock was set back a little
+// it is taken to be there for one more.
+func TestCountsAreKeptForThreeIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keeper{new(Memory), make(chan time.Duration, 2)} // of the peers, and of an index
+		x, err := New(k, "mail-sender", Config{Interval: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- x.Index(ctx, func(partition.View) {}) }()
+		for range 2 {
+			if kept := <-k.kept; kept != 3*time.Second {
+				t.Errorf("a count is kept for %v, want %v", kept, 3*time.Second)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -94,7 +94,7 @@ func (t *turn) got(values []int64) {
 			return
 		}
 		// Somebody was faster, or our own call was repeated: nobody can tell.
-		t.had, t.prefer = none, none
+		t.prefer = none
 		if t.looked {
 			t.next()
 		} else {
@@ -153,7 +153,7 @@ func (t *turn) next() {
 		// Too high an index and no hole, or nobody was there, as after a failure of
 		// the store: better to have it again than to take part in the newcomers'
 		// race. If that fails, join them.
-		t.step, t.try, t.prefer = stepKeep, t.prefer, none
+		t.step, t.try = stepKeep, t.prefer
 	case t.step != stepBeyond:
 		// Newcomers that start together each find another came: no race.
 		t.step, t.try = stepBeyond, max(t.closed, t.came-1)
