@@ -210,3 +210,18 @@ func TestResizeWaitsForReplicas(t *testing.T) {
 	}
 	w.check(3)
 }
+
+// A store that has lost even what should stand, as the name itself, is told from one that keeps it.
+func TestKeptIsWhatStands(t *testing.T) {
+	t.Parallel()
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	m := &mover{client: client, name: name, replicated: make(map[redis.UniversalClient]bool), tell: func(Resized, bool) {}}
+	config := kept{key: redisconfig.Key(name)}
+	if err := m.kept(ctx, config); !errors.Is(err, sources.ErrForgot) {
+		t.Errorf("of a name that is gone: %v", err)
+	}
+	client.HSet(ctx, config.key, "total", 1)
+	if err := m.kept(ctx, config); err != nil {
+		t.Error(err)
+	}
+}

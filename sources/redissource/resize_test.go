@@ -399,6 +399,21 @@ func TestResizeDoCompares(t *testing.T) {
 	}
 }
 
+// A full store is no reason to leave a list with an owner that is away: what would free memory is refused then.
+func TestListsAreClosedInAFullStore(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	ctx, client := t.Context(), server.Client()
+	client.HSet(ctx, "{inbox}:fence", "t", "4:away", "e", 4)
+	server.Config("maxmemory", "1")
+	if err := closeUnits(ctx, client, []string{"inbox"}); err != nil {
+		t.Error(err)
+	}
+	if token := client.HGet(ctx, "{inbox}:fence", "t").Val(); token != "" {
+		t.Errorf("%q may still move its lines", token)
+	}
+}
+
 // A call that died before it had looked is no reason not to look, and to begin in vain is not to close the name.
 func TestResizeLooksBeforeItMoves(t *testing.T) {
 	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
