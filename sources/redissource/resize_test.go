@@ -406,8 +406,11 @@ func TestListsAreClosedInAFullStore(t *testing.T) {
 	ctx, client := t.Context(), server.Client()
 	client.HSet(ctx, "{inbox}:fence", "t", "4:away", "e", 4)
 	server.Config("maxmemory", "1")
-	if err := closeUnits(ctx, client, []string{"inbox"}); err != nil {
+	if err := closeUnits(ctx, client, []string{"inbox", "new"}); err != nil {
 		t.Error(err)
+	}
+	if client.Exists(ctx, "{new}:fence").Val() != 0 {
+		t.Error("a list that nobody has opened has a fence")
 	}
 	if token := client.HGet(ctx, "{inbox}:fence", "t").Val(); token != "" {
 		t.Errorf("%q may still move its lines", token)
