@@ -68,9 +68,9 @@ func TestPushCountsTheLog(t *testing.T) {
 		t.Errorf("the answer is %q, the log %q", got, log)
 	}
 	client.Set(ctx, k.Mark("unit"), "1 11 10 ", 0)
-	head = pushHead{era: 1, first: 10, last: 12, total: 1, backlog: 2}
-	got = runPush(t, client, name, head, []pushWord{{body: "a"}, {body: "b"}, {body: "c"}})
-	if log := client.LRange(ctx, k.Pending, 0, -1).Val(); got != "OK ++f" || !slices.Equal(log, []string{"a", "b"}) {
+	head = pushHead{era: 1, first: 10, last: 13, total: 1, backlog: 3}
+	got = runPush(t, client, name, head, []pushWord{{body: "a"}, {body: "b"}, {body: "c"}, {body: "d"}})
+	if log := client.LRange(ctx, k.Pending, 0, -1).Val(); got != "OK +++f" || !slices.Equal(log, []string{"a", "b", "c"}) {
 		t.Errorf("pushed again: the answer is %q, the log %q", got, log)
 	}
 }
