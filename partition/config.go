@@ -82,6 +82,9 @@ type Config struct {
 	// Paused says that nobody is to work, and since when; zero: it is not paused. It stands with the
 	// name as Requires do.
 	Paused Pause
+	// Drained are the peers that are to have nothing, the one first that was drained first. They stand with the
+	// name as Requires do.
+	Drained []Drain
 }
 
 // WithDefaults returns c with zero fields filled in and Units sorted and unique.
@@ -96,7 +99,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate says all that is wrong with c, apart from Requires and Paused, which have checks of their own.
+// Validate says all that is wrong with c, apart from Requires, Paused and Drained, which have checks of their own.
 // It fills in no defaults: a zero Config is wrong.
 func (c Config) Validate() error {
 	var errs []error

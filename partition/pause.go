@@ -27,8 +27,12 @@ func (p Pause) Check() error {
 	if p.Since.UnixMilli() <= 0 {
 		return errors.New("partition: a pause has to say since when")
 	}
-	if len(p.Why) > MaxWhy || strings.TrimSpace(p.Why) != p.Why || !utf8.ValidString(p.Why) || strings.ContainsFunc(p.Why, unicode.IsControl) {
-		return fmt.Errorf("partition: reason %.80q of a pause: want one line of text, at most %d bytes, without spaces around it", p.Why, MaxWhy)
+	return checkWhy(p.Why)
+}
+
+func checkWhy(why string) error {
+	if len(why) > MaxWhy || strings.TrimSpace(why) != why || !utf8.ValidString(why) || strings.ContainsFunc(why, unicode.IsControl) {
+		return fmt.Errorf("partition: reason %.80q: want one line of text, at most %d bytes, without spaces around it", why, MaxWhy)
 	}
 	return nil
 }

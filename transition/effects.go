@@ -67,6 +67,10 @@ func (c *Coordinator) each(inner context.Context, effects []machine.Effect, caus
 			c.cfg.Observer(Paused{})
 		case machine.Resumed:
 			c.cfg.Observer(Resumed{})
+		case machine.Dismissed:
+			c.cfg.Observer(Dismissed{})
+		case machine.Recalled:
+			c.cfg.Observer(Recalled{})
 		case machine.Declared:
 			c.cfg.Observer(Declared{Weight: e.Weight, Well: e.Well})
 		case machine.Left:

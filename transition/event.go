@@ -46,6 +46,11 @@ type (
 	Paused struct{}
 	// Resumed: the pause is over, and the peer asks for its share.
 	Resumed struct{}
+	// Dismissed: the peer is to have nothing until it is recalled, see [Drainer]. Others take over what
+	// it has; it keeps its place.
+	Dismissed struct{}
+	// Recalled: it is to have its share again.
+	Recalled struct{}
 	// HintsLost: the ledger's hints ended; they are asked for again after Again.
 	// Until then changes are noticed with the next beat.
 	HintsLost struct {
@@ -126,6 +131,8 @@ func (Lapsed) event()         {}
 func (GraceOpened) event()    {}
 func (Paused) event()         {}
 func (Resumed) event()        {}
+func (Dismissed) event()      {}
+func (Recalled) event()       {}
 func (HintsLost) event()      {}
 func (Declared) event()       {}
 func (Left) event()           {}
@@ -145,7 +152,7 @@ func (Released) event()       {}
 // tested for having forgotten none.
 func Events() []Event {
 	return []Event{
-		Joined{}, Renamed{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, Paused{}, Resumed{}, HintsLost{}, Declared{}, Left{},
+		Joined{}, Renamed{}, Synced{}, SyncFailed{}, ConfigRefused{}, Lapsed{}, GraceOpened{}, Paused{}, Resumed{}, Dismissed{}, Recalled{}, HintsLost{}, Declared{}, Left{},
 		RollSeen{}, BarrierClosed{}, Sealed{}, SealFailed{}, StrategyFailed{},
 		Served{}, Draining{}, DrainOverdue{}, Aborted{}, Drained{}, Released{},
 	}

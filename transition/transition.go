@@ -75,6 +75,18 @@ type Pauser interface {
 	Pause(ctx context.Context, p partition.Pause) error
 }
 
+// A Drainer is a Ledger that can take out one peer.
+type Drainer interface {
+	// Drain says that the peer d.Peer is to have nothing, and since when and why: the next roll shares out
+	// what it has among the others, it hands that over once they ask for it, and keeps its session
+	// and its index. What nobody else may have it keeps. It stands with the name and goes by the id
+	// of the peer, whoever comes and goes, until Recall. Of two the first counts. It returns an error if nobody
+	// has made the name yet, and one that wraps partition.ErrDrains if too many are drained.
+	Drain(ctx context.Context, d partition.Drain) error
+	// Recall ends the drain of the peer with that id, if there is one.
+	Recall(ctx context.Context, peer string) error
+}
+
 // A Timed is a Ledger that knows the times of the peer that it was made for. It keeps the peer's lease
 // for as long as they say: a peer that believes in another lease works on what the ledger has given away.
 type Timed interface {

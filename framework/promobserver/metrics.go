@@ -10,9 +10,9 @@ import (
 )
 
 type metrics struct {
-	tasks, buried, fetched, failures, lost, stuck, overdue, lapses, rolls                      *prometheus.CounterVec
-	served, blocked, halted, limited, index, replicas, bound, uncovered, weight, unwell, units *prometheus.GaugeVec
-	handler, settle, pause, open, takeover, unmoved                                            *prometheus.HistogramVec
+	tasks, buried, fetched, failures, lost, stuck, overdue, lapses, rolls                               *prometheus.CounterVec
+	served, blocked, halted, limited, index, replicas, bound, uncovered, weight, unwell, drained, units *prometheus.GaugeVec
+	handler, settle, pause, open, takeover, unmoved                                                     *prometheus.HistogramVec
 }
 
 func newMetrics() metrics {
@@ -47,6 +47,7 @@ func newMetrics() metrics {
 		bound:     gauge("takeover_bound_seconds", "A dead peer's partitions are granted again by then."),
 		weight:    gauge("weight", "This peer's share of the work relative to the others, once it has changed."),
 		unwell:    gauge("unwell", "1 while this peer says that it is unwell: partitions are for others."),
+		drained:   gauge("drained", "1 while this peer is drained: others have its share, see countoff drain."),
 		uncovered: gauge("uncovered", "1 while something is wrong about the name; told by the first of its peers that works.", "kind"),
 		units:     gauge("units", "Units whose handler runs in this peer."),
 		handler:   histogram("handler_seconds", "How long handlers take.", "outcome"),
@@ -61,7 +62,7 @@ func newMetrics() metrics {
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.tasks, m.buried, m.fetched, m.failures, m.lost, m.stuck, m.overdue, m.lapses, m.rolls,
-		m.served, m.blocked, m.halted, m.limited, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.units,
+		m.served, m.blocked, m.halted, m.limited, m.index, m.replicas, m.bound, m.uncovered, m.weight, m.unwell, m.drained, m.units,
 		m.handler, m.settle, m.pause, m.open, m.takeover, m.unmoved,
 	}
 }

@@ -17,6 +17,7 @@
 //	countoff_rolls_total{consumer,by}                  views seen and rolls sealed by this peer
 //	countoff_index, countoff_replicas{consumer}        of the newest view; index -1: not a member, or stopped
 //	countoff_weight, countoff_unwell{consumer}         what the peer says of itself, once it has changed
+//	countoff_drained{consumer}                         1 while it is drained (countoff drain), once it was
 //	countoff_handover_pause_seconds{consumer}          given away: from the last start here until the ledger took it back
 //	countoff_open_seconds{consumer}                    gained: from the grant until it is served; the rest of the pause
 //	countoff_takeover_seconds{consumer}                gained: from the view that gave it to us until it is served
@@ -236,6 +237,10 @@ func (o *Observer) coordinated(name string, e transition.Event) bool {
 	case transition.Declared:
 		o.m.weight.WithLabelValues(name).Set(float64(e.Weight))
 		o.m.unwell.WithLabelValues(name).Set(map[bool]float64{false: 1}[e.Well])
+	case transition.Dismissed:
+		o.m.drained.WithLabelValues(name).Set(1)
+	case transition.Recalled:
+		o.m.drained.WithLabelValues(name).Set(0)
 	case transition.Draining:
 		o.of(name).drains(e.Grant)
 	case transition.Aborted:

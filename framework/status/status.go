@@ -49,6 +49,9 @@ type Status struct {
 	// tasks are, or they are a topic's of which this store has nothing, since its progress is
 	// kept in Kafka or nobody has opened it yet.
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
+	// Drained are the peers that are to have nothing until they are recalled, the one first that was drained
+	// first; absent: none.
+	Drained []Drained `json:"drained,omitempty"`
 	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
 	// The row "_" has those that nobody owns.
 	Table map[string][]string `json:"table,omitempty"`
@@ -63,6 +66,14 @@ type Finding struct {
 	Units      []string       `json:"units,omitempty"` // the names of those that are ingress lists: the last of Partitions
 	Text       string         `json:"text"`
 	ForMS      int64          `json:"for_ms"` // how long it has been so, as far as known; of a refusal, how long ago it was
+}
+
+// A Drained peer has been told to have nothing.
+type Drained struct {
+	Peer    string    `json:"peer"` // its id, without what tells those apart that share it
+	Since   time.Time `json:"since"`
+	Why     string    `json:"why,omitempty"`
+	Present bool      `json:"present"` // somebody with that id takes part
 }
 
 // A Barrier is one that is closed: whoever works under an older roll than the newest is
@@ -103,10 +114,11 @@ type Peer struct {
 	Index      int               `json:"index"` // -1: in no roll
 	State      string            `json:"state"` // live, joining, leaving, gone or expired
 	Weight     int               `json:"weight"`
-	Unwell     bool              `json:"unwell"`     // says so: keeps its index, and partitions are for others
-	Partitions int               `json:"partitions"` // that it owns now, units not counted
-	Tags       []string          `json:"tags"`       // what it has, for partitions that ask for some
-	LeaseMS    int64             `json:"lease_ms"`   // what is left of its lease
+	Unwell     bool              `json:"unwell"`            // says so: keeps its index, and partitions are for others
+	Drained    bool              `json:"drained,omitempty"` // is to have nothing: see [Status.Drained]
+	Partitions int               `json:"partitions"`        // that it owns now, units not counted
+	Tags       []string          `json:"tags"`              // what it has, for partitions that ask for some
+	LeaseMS    int64             `json:"lease_ms"`          // what is left of its lease
 	Session    partition.Session `json:"-"`
 }
 
@@ -333,12 +345,25 @@ func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids 
 	return stats, true, err
 }
 
+// drainedOf are those of census that are drained.
+func drainedOf(census transition.Census) (all []Drained) {
+	for _, d := range census.Config.Drained {
+		present := slices.ContainsFunc(census.Sessions, func(s machine.Seat) bool {
+			return s.Peer == d.Peer && s.State != machine.Gone && s.Lease > 0
+		})
+		all = append(all, Drained{Peer: d.Peer, Since: d.Since, Why: d.Why, Present: present})
+	}
+	return all
+}
+
 // assemble puts together what the ledger and the data say. pending is nil if nobody has
 // looked at the data.
 func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64, table map[string][]string) Status {
+	drained := drainedOf(census)
 	census = census.Apart()
 	s := Status{
-		Name: name, Config: census.Config, Table: table, TasksUnknown: pending == nil || census.Config.Hash == partition.Murmur2 && elsewhere(stats),
+		Drained: drained,
+		Name:    name, Config: census.Config, Table: table, TasksUnknown: pending == nil || census.Config.Hash == partition.Murmur2 && elsewhere(stats),
 		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},
 		GraceMS:    census.Grace.Milliseconds(),
 		TakeoverMS: coverage.Takeover(census).Milliseconds(),
@@ -454,7 +479,7 @@ func peersOf(census transition.Census) map[partition.Session]*Peer {
 	peers := map[partition.Session]*Peer{}
 	for _, seat := range census.Sessions {
 		p := &Peer{
-			ID: seat.Peer, Index: -1, State: seat.State.String(), Weight: seat.Weight, Unwell: seat.Unwell,
+			ID: seat.Peer, Index: -1, State: seat.State.String(), Weight: seat.Weight, Unwell: seat.Unwell, Drained: seat.Drained,
 			Tags:    append([]string{}, strings.Fields(string(seat.Tags))...), // scripts want lists, not null
 			LeaseMS: seat.Lease.Milliseconds(), Session: seat.Session,
 		}

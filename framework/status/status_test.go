@@ -373,3 +373,38 @@ func TestReadBesideANodeThatStandsStill(t *testing.T) {
 		})
 	}
 }
+
+// Who is drained is told with the name, whether it is there or not, and of each session that has the id.
+func TestDrained(t *testing.T) {
+	_, client, _ := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "mine")
+	for session, peer := range map[partition.Session]string{"aaaaaaaabb": "ann", "aaaaaaaacc": "ann", "dd": "carl"} {
+		if _, err := l.Sync(t.Context(), transition.Request{Session: session, Peer: peer, Weight: 1, State: machine.Live}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	since := time.UnixMilli(1_790_000_000_000).UTC()
+	for _, d := range []partition.Drain{{Peer: "ann", Since: since, Why: "its disk is slow"}, {Peer: "bob", Since: since}} {
+		if err := l.Drain(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Read(t.Context(), client, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Drained{{Peer: "ann", Since: since, Why: "its disk is slow", Present: true}, {Peer: "bob", Since: since}}; !slices.Equal(s.Drained, want) {
+		t.Errorf("%+v, want %+v", s.Drained, want)
+	}
+	for _, p := range s.Peers {
+		if p.Drained != strings.HasPrefix(p.ID, "ann#") {
+			t.Errorf("%s is told to be drained: %v", p.ID, p.Drained)
+		}
+	}
+	if len(s.Findings) != 0 {
+		t.Errorf("it is told as wrong: %+v", s.Findings)
+	}
+}

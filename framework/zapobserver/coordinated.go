@@ -85,6 +85,10 @@ func (o *observer) lease(consumer string, e transition.Event) bool {
 		log.Warn("the name is paused: what runs ends, and nothing begins (countoff status says since when and why, countoff resume ends it)")
 	case transition.Resumed:
 		log.Info("the name is resumed")
+	case transition.Dismissed:
+		log.Warn("this peer is drained: others take over what it has (countoff status says since when and why, countoff recall ends it)")
+	case transition.Recalled:
+		log.Info("this peer is recalled: it gets its share")
 	case transition.HintsLost:
 		log.Warn("no hints from the store: changes are noticed with the next beat", zap.Error(e.Err), again(e.Again))
 	case transition.Declared:

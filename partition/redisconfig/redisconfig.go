@@ -22,6 +22,7 @@ const (
 	fieldUnitNames = "unitnames"
 	fieldRequires  = "requires"
 	fieldPaused    = "paused"
+	fieldDrained   = "drained"
 	fieldList      = "list"
 	fieldKind      = "kind"
 	fieldQueues    = "queues" // of asynq; see sources/asynqsource/queuestat
@@ -224,6 +225,7 @@ func parse(name string, fields map[string]string) (partition.Config, error) {
 	c.Units = unitNames(fields)
 	requires, errRequires := ParseRequires(fields[fieldRequires])
 	c.Requires, c.Paused = requires, partition.ParsePause(fields[fieldPaused])
+	c.Drained = partition.ParseDrains(fields[fieldDrained])
 	if err = errors.Join(err, errRequires, c.Validate()); err != nil {
 		return partition.Config{}, fmt.Errorf("redisconfig: %s cannot be read: %w", Key(name), err)
 	}

@@ -25,7 +25,7 @@ const (
 	TwoNames     Kind = "two-deployments"
 	TwoWays      Kind = "two-strategies" // peers share out the partitions in different ways
 	SameID       Kind = "same-id"        // several live peers have one id
-	Unwell       Kind = "unwell"         // all who claim partitions say that they are unwell
+	Unwell       Kind = "unwell"         // all who claim partitions say that they are unwell, or are drained
 	Paused       Kind = "paused"         // nobody is to work, see transition.Pauser
 )
 
@@ -149,7 +149,7 @@ func Conditions(l Look) []Condition {
 			c.Kind, c.Explained = NoneEligible, true
 			c.Text = fmt.Sprintf("it asks for %v, and nobody who takes part has that", asks)
 		case !granted && ill:
-			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well", true
+			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well, and not drained", true
 		case !granted:
 			c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", due
 			switch {
@@ -199,7 +199,7 @@ func unwell(c machine.Census, bound time.Duration) []Condition {
 		return nil
 	}
 	return []Condition{{Kind: Unwell, Bound: bound, Explained: true,
-		Text: "every peer says that it is unwell: each works on what it has, and nobody takes over"}}
+		Text: "every peer says that it is unwell, or is drained: each works on what it has, and nobody takes over"}}
 }
 
 // paused tells that nobody is to work. It may be meant, and it may have been forgotten.

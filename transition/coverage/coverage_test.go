@@ -546,13 +546,13 @@ func TestLeftToMembersForTheIndexAlone(t *testing.T) {
 	}
 }
 
-// Where nobody is well nobody takes over: that is told beside what has no owner.
+// Where nobody is well, and not drained, nobody takes over: that is told beside what has no owner.
 func TestNobodyIsWell(t *testing.T) {
 	l := healthy()
-	l.Census.Sessions[0].Unwell, l.Census.Sessions[1].Unwell = true, true
+	l.Census.Sessions[0].Unwell, l.Census.Sessions[1].Drained = true, true
 	l.Census.Grants = l.Census.Grants[3:]
 	got := coverage.Judge(l, func(coverage.Condition) time.Duration { return time.Hour })
-	if len(got) != 2 || got[0].String() != "unowned: partitions 0-2: nobody who takes part is well" || got[1].Kind != coverage.Unwell {
+	if len(got) != 2 || got[0].String() != "unowned: partitions 0-2: nobody who takes part is well, and not drained" || got[1].Kind != coverage.Unwell {
 		t.Errorf("%v", got)
 	}
 }

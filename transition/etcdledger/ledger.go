@@ -46,6 +46,7 @@ var (
 	_ transition.Timed     = (*Ledger)(nil)
 	_ transition.Laid      = (*Ledger)(nil)
 	_ transition.Pauser    = (*Ledger)(nil)
+	_ transition.Drainer   = (*Ledger)(nil)
 	_ partition.Named      = (*Ledger)(nil)
 )
 
@@ -156,6 +157,32 @@ func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
 			return ErrNone
 		}
 		s.Pause(p)
+		return nil
+	})
+}
+
+// Drain implements transition.Drainer. Like [Ledger.Pause] it leaves the clock alone, is lost where all keys of
+// the name are, and returns an error that wraps ErrNone if the name is not known.
+func (l *Ledger) Drain(ctx context.Context, d partition.Drain) error {
+	if err := d.Check(); err != nil {
+		return err
+	}
+	return l.change(ctx, "drain", func(s *memledger.Store, _ memledger.Call) error {
+		if _, known := s.State(); !known {
+			return ErrNone
+		}
+		_, err := s.Drain(d)
+		return err
+	})
+}
+
+// Recall implements transition.Drainer.
+func (l *Ledger) Recall(ctx context.Context, peer string) error {
+	return l.change(ctx, "recall", func(s *memledger.Store, _ memledger.Call) error {
+		if _, known := s.State(); !known {
+			return ErrNone
+		}
+		s.Recall(peer)
 		return nil
 	})
 }
@@ -275,7 +302,7 @@ func (l *Ledger) load(snap *snapshot) (*memledger.Store, memledger.Call, error) 
 			l.name, have.Total, have.Hash, have.Units, want.Total, want.Hash, want.Units, partition.ErrConfig)
 	}
 	if !known {
-		call.Config.Requires, call.Config.Paused = have.Requires, have.Paused
+		call.Config.Requires, call.Config.Paused, call.Config.Drained = have.Requires, have.Paused, have.Drained
 		call.Suspect = remains
 		call.Now = 1 // where the clock of a new name begins
 		return &memledger.Store{}, call, nil

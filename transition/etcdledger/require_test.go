@@ -97,10 +97,11 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// What partitions ask for, and that the name is paused, outlives a loss of anything else, and of itself.
+// What partitions ask for, that the name is paused and who is drained, outlives a loss of anything else, and of itself.
 func TestRequirementsOutliveALoss(t *testing.T) {
 	server := etcdtest.Start(t)
 	rest := partition.Pause{Since: time.UnixMilli(1_790_000_000_000).UTC(), Why: "the database moves"}
+	out := partition.Drain{Peer: "b", Since: rest.Since, Why: "its disk is slow"}
 	requires := []partition.Requirement{{First: 1, Last: 2, Tags: "gpu"}}
 	for _, key := range []string{"config", "meta", "clock", "roll", "transition"} {
 		s := newStage(t, server, key)
@@ -108,7 +109,7 @@ func TestRequirementsOutliveALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, _ := s.ledger()
-		if err := l.Pause(t.Context(), rest); err != nil {
+		if err := errors.Join(l.Pause(t.Context(), rest), l.Drain(t.Context(), out)); err != nil {
 			t.Fatal(err)
 		}
 		s.sync(l, machine.Request{Session: "a"})
@@ -120,10 +121,10 @@ func TestRequirementsOutliveALoss(t *testing.T) {
 			}
 		}
 		newcomer, _ := s.ledger() // others may not notice yet
-		if got := s.sync(newcomer, machine.Request{Session: "b"}); got.Grace == 0 || !got.Paused {
-			t.Errorf("%s is deleted, grace %v, paused %v", key, got.Grace, got.Paused)
+		if got := s.sync(newcomer, machine.Request{Session: "b"}); got.Grace == 0 || !got.Paused || !got.Drained {
+			t.Errorf("%s is deleted, grace %v, paused %v, drained %v", key, got.Grace, got.Paused, got.Drained)
 		}
-		if stands, known, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(stands.Requires, requires) || stands.Paused != rest {
+		if stands, known, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(stands.Requires, requires) || stands.Paused != rest || !slices.Equal(stands.Drained, []partition.Drain{out}) {
 			t.Errorf("%s was deleted: %+v stands, %v", key, stands, err)
 		}
 	}
@@ -133,13 +134,13 @@ func TestRequirementsOutliveALoss(t *testing.T) {
 	}
 	s := &stage{T: t, server: server, name: "meta", cfg: partition.Config{Total: 4}, timing: transition.Timing{}.WithDefaults()}
 	l, _ := s.ledger()
-	if err := l.Pause(t.Context(), partition.Pause{}); err != nil {
+	if err := errors.Join(l.Pause(t.Context(), partition.Pause{}), l.Recall(t.Context(), "b")); err != nil {
 		t.Fatal(err)
 	}
 	del("config")(s)
 	l, _ = s.ledger()
 	s.sync(l, machine.Request{Session: "a"})
-	if stands, _, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, "meta"); err != nil || stands.Requires != nil || stands.Paused != (partition.Pause{}) {
+	if stands, _, err := etcdledger.ReadConfig(t.Context(), server.Client(), prefix, "meta"); err != nil || stands.Requires != nil || stands.Paused != (partition.Pause{}) || stands.Drained != nil {
 		t.Errorf("%+v stands, %v", stands, err)
 	}
 	// A configuration that is left keeps out who wants another.

@@ -39,7 +39,8 @@ type (
 		Units    []string       `json:"units,omitempty"`
 		// What partitions and units ask of their owners, as package partition has it.
 		Requires []partition.Requirement `json:"requires,omitempty"`
-		Paused   string                  `json:"paused,omitempty"` // since when, in ms, and why
+		Paused   string                  `json:"paused,omitempty"`  // since when, in ms, and why
+		Drained  string                  `json:"drained,omitempty"` // since when, which peer and why, a line each
 	}
 	wireMeta struct {
 		Run        string `json:"run"`
@@ -57,6 +58,7 @@ type (
 		// As config has them, which may be lost.
 		Requires []partition.Requirement `json:"requires,omitempty"`
 		Paused   string                  `json:"paused,omitempty"`
+		Drained  string                  `json:"drained,omitempty"`
 	}
 	wireSession struct {
 		Peer       string         `json:"peer"`
@@ -111,6 +113,7 @@ func encode(s memledger.State) (map[string]string, error) {
 		Run: s.Run, Count: s.Count, Membership: s.Membership, Changed: s.Changed, Grace: s.Grace, Step: s.Step, Longest: s.Longest,
 		Barrier: s.Barrier, Barred: s.Barred, Clear: s.Clear, Farthest: s.Farthest,
 		Sessions: len(s.Sessions), Requires: s.Config.Requires, Paused: s.Config.Paused.String(),
+		Drained: partition.PrintDrains(s.Config.Drained),
 	})
 	kvs[clockKey] = strconv.FormatInt(s.Clock, 10)
 	roll := wireRoll{Version: s.Roll.Version, Membership: s.Roll.Membership, Members: []wireMember{}}
@@ -141,7 +144,8 @@ func encode(s memledger.State) (map[string]string, error) {
 }
 
 func configOf(c partition.Config) wireConfig {
-	return wireConfig{Protocol: partition.Protocol, Total: c.Total, Hash: c.Hash, Units: c.Units, Requires: c.Requires, Paused: c.Paused.String()}
+	return wireConfig{Protocol: partition.Protocol, Total: c.Total, Hash: c.Hash, Units: c.Units, Requires: c.Requires, Paused: c.Paused.String(),
+		Drained: partition.PrintDrains(c.Drained)}
 }
 
 // restoreConfig returns the value of a config that is lost: want, and what partitions ask for and
@@ -150,6 +154,7 @@ func restoreConfig(meta string, want partition.Config) (string, error) {
 	var w wireMeta
 	if json.Unmarshal([]byte(meta), &w) == nil {
 		want.Requires, want.Paused = w.Requires, partition.ParsePause(w.Paused)
+		want.Drained = partition.ParseDrains(w.Drained)
 	}
 	b, err := json.Marshal(configOf(want))
 	return string(b), err
@@ -246,7 +251,8 @@ func decodeConfig(value string) (partition.Config, error) {
 	if err := json.Unmarshal([]byte(value), &w); err != nil {
 		return partition.Config{}, fmt.Errorf("key %s: %w", configKey, err)
 	}
-	cfg := partition.Config{Total: w.Total, Hash: w.Hash, Units: w.Units, Requires: w.Requires, Paused: partition.ParsePause(w.Paused)}
+	cfg := partition.Config{Total: w.Total, Hash: w.Hash, Units: w.Units, Requires: w.Requires, Paused: partition.ParsePause(w.Paused),
+		Drained: partition.ParseDrains(w.Drained)}
 	if w.Protocol != partition.Protocol {
 		return cfg, fmt.Errorf("protocol %d stands there, this program has %d: %w", w.Protocol, partition.Protocol, partition.ErrConfig)
 	}

@@ -151,7 +151,8 @@ func TestNoFieldIsForgotten(t *testing.T) {
 		reflect.TypeFor[machine.Chair]():         5,
 		reflect.TypeFor[machine.RollMember]():    2,
 		reflect.TypeFor[partition.Member]():      7, // Seat is that of the roll's chairs
-		reflect.TypeFor[partition.Config]():      5,
+		reflect.TypeFor[partition.Config]():      6,
+		reflect.TypeFor[partition.Drain]():       3,
 		reflect.TypeFor[partition.Requirement](): 4,
 	} {
 		if n := v.NumField(); n != fields {

@@ -45,7 +45,7 @@ type Abilities struct {
 
 // Run checks every clause against a harness of its own.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, c := range slices.Concat(clockClauses, syncClauses, grantClauses, rollClauses, graceClauses, hintClauses, barrierClauses, pauseClauses) {
+	for _, c := range slices.Concat(clockClauses, syncClauses, grantClauses, rollClauses, graceClauses, hintClauses, barrierClauses, pauseClauses, drainClauses) {
 		t.Run(c.says, func(t *testing.T) {
 			h := newHarness(t)
 			if missing := c.needs.without(h.Can()); missing != "" {

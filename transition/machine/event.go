@@ -106,6 +106,10 @@ type (
 	Paused struct{}
 	// Resumed says that it no longer is.
 	Resumed struct{}
+	// Dismissed says that the peer is drained: the rolls give it nothing, if anybody else can have it.
+	Dismissed struct{}
+	// Recalled says that it no longer is.
+	Recalled struct{}
 	// Declared says what the peer says of itself from now on, because it changed. Who is
 	// not well keeps its index, claims nothing and hands over what others wait for.
 	Declared struct {
@@ -130,6 +134,8 @@ func (Lapsed) effect()      {}
 func (GraceOpened) effect() {}
 func (Paused) effect()      {}
 func (Resumed) effect()     {}
+func (Dismissed) effect()   {}
+func (Recalled) effect()    {}
 func (Declared) effect()    {}
 func (Left) effect()        {}
 

@@ -215,6 +215,8 @@ func (p *player) answer(fields []string) machine.Answer {
 			a.Sealing = true
 		case "paused":
 			a.Paused = true
+		case "drained":
+			a.Drained = true
 		case "due":
 			a.Due = p.duration(value)
 		case "grace":
@@ -311,6 +313,10 @@ func describe(e machine.Effect) string {
 		return "paused"
 	case machine.Resumed:
 		return "resumed"
+	case machine.Dismissed:
+		return "dismissed"
+	case machine.Recalled:
+		return "recalled"
 	case machine.Declared:
 		return fmt.Sprintf("declared weight %d, well %v", e.Weight, e.Well)
 	case machine.Left:

@@ -34,6 +34,8 @@ const (
 	Restarted Change = "restarted" // the store is another run: a grace begins
 	Rests     Change = "paused"    // nobody is to work under the name
 	GoesOn    Change = "resumed"   // the pause is over
+	Dismissal Change = "drained"   // Peer is to have nothing
+	Recall    Change = "recalled"  // Peer is to have its share again
 )
 
 // An Entry is one step of a ledger's history.
@@ -42,7 +44,7 @@ type Entry struct {
 	Clock   time.Duration // by the clock that leases are counted on; it never jumps
 	What    Change
 	Session partition.Session
-	Peer    string // the peer of Session
+	Peer    string // the peer of Session, or the one that was drained or recalled
 	Other   partition.Session
 	// OtherPeer is the peer of Other.
 	OtherPeer string

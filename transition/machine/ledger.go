@@ -87,6 +87,9 @@ type Answer struct {
 	// Paused says that nobody is to work on anything for now: no claim is granted, and what
 	// the sender has it is to drain and give up.
 	Paused bool
+	// Drained says that the sender is to have nothing until it is recalled. It need not do anything:
+	// the next roll gives its share to others, who ask for it.
+	Drained bool
 }
 
 // Held is a grant of the sender, and whether a live peer waits for it.
@@ -194,6 +197,7 @@ type Seat struct {
 	Peer    string
 	Weight  int
 	Unwell  bool // has its place, and partitions are for others if any of them is well
+	Drained bool // its peer is one of Config.Drained: as if it were unwell
 	Tags    partition.Tags
 	State   State
 	Arrived uint64        // the roll at whose barrier it stands or stood; see Request

@@ -105,6 +105,7 @@ type Machine struct {
 	view       view
 	inGrace    bool
 	paused     bool // as was heard last
+	dismissed  bool // so too: this peer is drained
 	done       bool
 
 	calls   uint64 // the number of the last call

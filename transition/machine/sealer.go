@@ -24,7 +24,7 @@ import (
 // but partitions are for those who work on them. Only where nobody does they are
 // shared out among the members for the index alone, as mere wishes.
 //
-// A partition goes to a member that has the tags it asks for. A member that is unwell
+// A partition goes to a member that has the tags it asks for. A member that is unwell, or drained,
 // keeps its index and gets nothing. Where all are who are eligible for a partition, whoever
 // of them has it keeps it, and otherwise it is nobody's: work that fails everywhere is not
 // moved around, and the tasks of what nobody has do not use up their tries.
@@ -107,10 +107,10 @@ func Claimed(c Census) bool {
 	return false
 }
 
-// Well reports whether somebody takes part who claims partitions and is well.
+// Well reports whether somebody takes part who claims partitions, is well and is not drained.
 func Well(c Census) bool {
 	for _, s := range living(c.Sessions) {
-		if s.Weight > 0 && !s.Unwell {
+		if s.Weight > 0 && s.fit() {
 			return true
 		}
 	}
@@ -129,13 +129,16 @@ func Eligible(c Census, id partition.ID) bool {
 	return false
 }
 
-// takers returns those of present that partitions are for, and those of them that are well.
+// fit reports whether s may take over what others have.
+func (s Seat) fit() bool { return !s.Unwell && !s.Drained }
+
+// takers returns those of present that partitions are for, and those of them that are fit.
 func takers(present map[partition.Session]Seat) (all, fit map[partition.Session]Seat) {
 	all, fit = make(map[partition.Session]Seat), make(map[partition.Session]Seat)
 	for session, seat := range present {
 		if seat.Weight > 0 {
 			all[session] = seat
-			if !seat.Unwell {
+			if seat.fit() {
 				fit[session] = seat
 			}
 		}

@@ -41,6 +41,9 @@ func TestNextRollOfTheUnwell(t *testing.T) {
 		"one is unwell":          {func(s []machine.Seat) { s[1].Unwell = true }, [][]partition.ID{{0, 1, 2}, nil, {3, 4, 5}}},
 		"one is well":            {func(s []machine.Seat) { s[0].Unwell, s[1].Unwell = true, true }, [][]partition.ID{nil, nil, {0, 1, 2, 3, 4, 5}}},
 		"nobody is well":         {func(s []machine.Seat) { s[0].Unwell, s[1].Unwell, s[2].Unwell = true, true, true }, [][]partition.ID{{0, 1}, {2, 3}, {4, 5}}},
+		"one is drained":         {func(s []machine.Seat) { s[1].Drained = true }, [][]partition.ID{{0, 1, 2}, nil, {3, 4, 5}}},
+		"one is neither":         {func(s []machine.Seat) { s[0].Drained, s[1].Unwell = true, true }, [][]partition.ID{nil, nil, {0, 1, 2, 3, 4, 5}}},
+		"all are drained":        {func(s []machine.Seat) { s[0].Drained, s[1].Drained, s[2].Drained = true, true, true }, [][]partition.ID{{0, 1}, {2, 3}, {4, 5}}},
 		"one has weight 4":       {func(s []machine.Seat) { s[0].Weight = 4 }, [][]partition.ID{{0, 1, 3, 5}, {2}, {4}}},
 		"for the index, and ill": {func(s []machine.Seat) { s[0].Weight, s[1].Unwell, s[2].Unwell = 0, true, true }, [][]partition.ID{nil, {2, 3}, {4, 5}}},
 	} {
@@ -64,6 +67,34 @@ func TestNextRollOfTheUnwell(t *testing.T) {
 	c := moody(func(s []machine.Seat) { s[0].Unwell, s[1].Unwell, s[2].Lease = true, true, -1 })
 	if next, _, _ := machine.NextRoll(c, partition.Sticky{}); !slices.EqualFunc(shares(next), [][]partition.ID{{0, 1}, {2, 3}}, slices.Equal[[]partition.ID]) {
 		t.Errorf("of the dead among the unwell: %v", shares(next))
+	}
+}
+
+// A drain is told to the peer, once, and changes nothing of what it does: the rolls do.
+func TestADrainIsTold(t *testing.T) {
+	m := machine.New(machine.Config{Session: "s", Times: times}, 1)
+	now := machine.Instant(1)
+	var told []machine.Effect
+	ev := machine.Event(machine.Ticked{})
+	for _, drained := range []bool{false, true, true, false, false, true} {
+		for answered := false; !answered; now = now.Add(time.Second) {
+			for _, e := range m.Step(now, ev) {
+				if s, ok := e.(machine.Sync); ok {
+					answered = true
+					told = append(told, m.Step(now, machine.Synced{Call: s.Call, Answer: machine.Answer{
+						Drained: drained, Line: &machine.Line{Version: 1, Replicas: 1, Partitions: []partition.ID{3}},
+					}})...)
+				}
+			}
+		}
+	}
+	told = slices.DeleteFunc(told, func(e machine.Effect) bool {
+		s, is := e.(machine.Sync)
+		return is && slices.Equal(s.Request.Claim, []partition.ID{3}) || e == nil
+	})
+	adopt, rest := told[0], told[1:]
+	if _, ok := adopt.(machine.Adopt); !ok || !slices.Equal(rest, []machine.Effect{machine.Dismissed{}, machine.Recalled{}, machine.Dismissed{}}) {
+		t.Errorf("told %v, %v", adopt, rest)
 	}
 }
 

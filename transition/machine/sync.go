@@ -177,6 +177,14 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 			m.soonest(m.now)
 		}
 	}
+	if a.Drained != m.dismissed { // what comes of it is for the rolls
+		m.dismissed = a.Drained
+		if m.dismissed {
+			*out = append(*out, Dismissed{})
+		} else {
+			*out = append(*out, Recalled{})
+		}
+	}
 	if a.Line != nil && a.Line.Version > m.view.version {
 		m.rolled(a.Line, out)
 	}

@@ -72,6 +72,7 @@ var (
 	_ transition.Timed        = (*Ledger)(nil)
 	_ transition.Laid         = (*Ledger)(nil)
 	_ transition.Pauser       = (*Ledger)(nil)
+	_ transition.Drainer      = (*Ledger)(nil)
 )
 
 // As returns another handle to the same store, as a peer with its own
@@ -117,6 +118,29 @@ func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	l.shared.tell(l.shared.store.Pause(p))
+	return nil
+}
+
+// Drain implements transition.Drainer.
+func (l *Ledger) Drain(ctx context.Context, d partition.Drain) error {
+	if err := errors.Join(ctx.Err(), d.Check()); err != nil {
+		return err
+	}
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	hints, err := l.shared.store.Drain(d)
+	l.shared.tell(hints)
+	return err
+}
+
+// Recall implements transition.Drainer.
+func (l *Ledger) Recall(ctx context.Context, peer string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	l.shared.tell(l.shared.store.Recall(peer))
 	return nil
 }
 

@@ -325,7 +325,7 @@ func (s *Store) enter(c Call, r machine.Request) machine.State {
 	now := old
 	now.peer, now.weight, now.unwell, now.state = r.Peer, max(r.Weight, 0), r.Unwell, max(old.state, r.State, machine.Live)
 	now.tags, now.strategy = r.Tags, r.Strategy
-	other := old.weight != now.weight || old.unwell != now.unwell || old.tags != now.tags
+	other := old.weight != now.weight || old.unwell != now.unwell || old.tags != now.tags || known && s.drains(old.peer) != s.drains(now.peer)
 	if (old.state == machine.Live) != (now.state == machine.Live) || now.state == machine.Live && other {
 		s.memberChange(s.clock) // who is there, or what of the work is for whom
 	}
@@ -381,7 +381,7 @@ func (s *Store) yield(id partition.ID, h *Hints) {
 }
 
 func (s *Store) answer(c Call, r machine.Request) machine.Answer {
-	a := machine.Answer{Count: s.count, Expiry: s.expiry(), Longest: duration(s.longest), Paused: s.paused()}
+	a := machine.Answer{Count: s.count, Expiry: s.expiry(), Longest: duration(s.longest), Paused: s.paused(), Drained: s.drains(r.Peer)}
 	for _, id := range s.held(r.Session) {
 		g := s.grants[id]
 		a.Mine = append(a.Mine, machine.Held{
@@ -481,6 +481,45 @@ func (s *Store) Pause(p partition.Pause) Hints {
 	return Hints{All: true}
 }
 
+// Drain says that a peer is to have nothing, and Recall that it is to have its share again. A roll that goes by
+// it is due where the peer is there. Said again they change nothing; like [Store.Require] they leave the clock alone.
+func (s *Store) Drain(d partition.Drain) (Hints, error) {
+	if s.drains(d.Peer) {
+		return Hints{}, nil
+	}
+	all, err := partition.WithDrain(s.config.Drained, d)
+	if err != nil {
+		return Hints{}, err
+	}
+	return s.drain(all, machine.Entry{What: machine.Dismissal, Peer: d.Peer}), nil
+}
+
+// Recall is described at [Store.Drain].
+func (s *Store) Recall(peer string) Hints {
+	if !s.drains(peer) {
+		return Hints{}
+	}
+	return s.drain(partition.WithoutDrain(s.config.Drained, peer), machine.Entry{What: machine.Recall, Peer: peer})
+}
+
+func (s *Store) drain(all []partition.Drain, e machine.Entry) Hints {
+	s.config.Drained = all
+	for _, seat := range s.sessions {
+		if seat.peer == e.Peer && seat.state == machine.Live {
+			s.memberChange(s.clock)
+			break
+		}
+	}
+	s.told(e)
+	s.keep()
+	return Hints{All: true}
+}
+
+func (s *Store) drains(peer string) bool {
+	_, drains := s.config.Drains(peer)
+	return drains
+}
+
 func (s *Store) paused() bool { return s.config.Paused != partition.Pause{} }
 
 // ReadConfig is transition.ConfigReader.ReadConfig.
@@ -516,6 +555,7 @@ func (s *Store) Census(c Call) (machine.Census, error) {
 			Peer:    seat.peer,
 			Weight:  seat.weight,
 			Unwell:  seat.unwell,
+			Drained: s.drains(seat.peer),
 			Tags:    seat.tags,
 			State:   seat.state,
 			Arrived: seat.arrived,

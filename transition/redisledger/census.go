@@ -31,7 +31,13 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	if c.Config, err = l.ReadConfig(ctx); err != nil {
 		return c, err
 	}
-	return c, readCensus(&c, reply)
+	if err = readCensus(&c, reply); err != nil {
+		return c, err
+	}
+	for i := range c.Sessions {
+		_, c.Sessions[i].Drained = c.Config.Drains(c.Sessions[i].Peer)
+	}
+	return c, nil
 }
 
 // ReadConfig implements transition.ConfigReader. It is one HGETALL, whatever the numbers of
@@ -41,33 +47,33 @@ func (l *Ledger) ReadConfig(ctx context.Context) (partition.Config, error) {
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
 		c := l.cfg.Config
-		c.Requires, c.Paused, err = l.kept(ctx)
-		return c, err
+		return c, l.kept(ctx, &c)
 	case err != nil:
 		return l.cfg.Config, fmt.Errorf("redisledger: %s: %w", l.name, err) // it says what to do
 	}
 	return stands, l.differs(stands)
 }
 
-// kept returns what partitions ask for, and whether the name is paused, as it is kept beside the
-// configuration, in case that is lost: see recall and remind of ledger.lua.
-func (l *Ledger) kept(ctx context.Context) (requires []partition.Requirement, p partition.Pause, err error) {
-	kept, err := l.client.HMGet(ctx, l.keys[1], "requires", "paused", "raw").Result()
+// kept reads into c what partitions ask for, whether the name is paused and who is drained, as it is kept
+// beside the configuration, in case that is lost: see recall and remind of ledger.lua.
+func (l *Ledger) kept(ctx context.Context, c *partition.Config) error {
+	kept, err := l.client.HMGet(ctx, l.keys[1], "requires", "paused", "raw", "drained").Result()
 	if err != nil {
-		return nil, p, l.explain(ctx, "config", err)
+		return l.explain(ctx, "config", err)
 	}
-	var words [3]string
+	var words [4]string
 	for i, w := range kept {
 		words[i], _ = w.(string) // nil: it is not there
 	}
 	_, asked, _ := strings.Cut(words[0], " ") // behind the protocol
-	if requires, err = redisconfig.ParseRequires(asked); err != nil {
-		return nil, p, fmt.Errorf("redisledger: %s: %w", l.name, err)
+	if c.Requires, err = redisconfig.ParseRequires(asked); err != nil {
+		return fmt.Errorf("redisledger: %s: %w", l.name, err)
 	}
 	if words[1] != "" && words[1] != "0" {
-		p = partition.ParsePause(words[2]) // since when is lost: what remind will write, at the latest
+		c.Paused = partition.ParsePause(words[2]) // since when is lost: what remind will write, at the latest
 	}
-	return requires, p, nil
+	c.Drained = partition.ParseDrains(words[3])
+	return nil
 }
 
 // readCensus reads the reply of census.lua into c.

@@ -18,6 +18,7 @@
 --   forgot    the store had no memory of the name, or half of one
 --   restarted the store is another run
 --   paused, resumed   the name
+--   drained, recalled a peer, of no session
 -- cost of telling: one LPUSH and one LTRIM for each call that changes something.
 
 local KEPT, GRANTS = 2000, 64 -- entries; grants in one entry

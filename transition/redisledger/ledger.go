@@ -41,9 +41,9 @@ type Config struct {
 	// transition.ErrRenewed. One that does nothing else does not wait. The data under
 	// the partitions is not covered. Default 0.
 	//
-	// Init, Require, Grow and Pause do not wait. A replica has taken over all that came before what it
+	// Init, Require, Grow, Pause and Drain do not wait. A replica has taken over all that came before what it
 	// has, so no grant or roll that counts was made by what they said and a fail-over forgets.
-	// If it forgets them before that, a name is as if not made, and a requirement or a pause has
+	// If it forgets them before that, a name is as if not made, and a requirement, a pause or a drain has
 	// to be said again; that the broker has more partitions is said again by those who see it.
 	WaitReplicas int
 }

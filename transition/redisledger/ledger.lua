@@ -25,7 +25,8 @@
 --              the history: 1 restarted, 2 forgot) run (id of the server's run) since (TIME of
 --              the last doubt about the store's memory; greater with each) requires (protocol
 --              and requirements of the configuration) paused (the number of the pause that the
---              configuration says; 0: none)
+--              configuration says; 0: none) drained (the peers that are, as the configuration says: since when
+--              in ms, id and why, with tabs between them, one a line)
 -- sessions     session -> state weight stamp held peer
 -- leases       session by the clock at which its lease ends
 -- roll         session -> index: partitions,  session.peer -> weight up|down peer,
@@ -47,6 +48,7 @@ local meta, touched = {}, false
 local run, since
 local requires -- protocol and requirements: nil where nobody looked, false where the configuration has none
 local pausing -- since when and why the name is paused: the same
+local drained -- the peers that are: the same
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
 local rows, changed = {}, {}
 local opened = false -- the barrier before the newest roll, by this call
@@ -116,9 +118,9 @@ local function shut() return graceful() or meta.paused > 0 end
 -- agree compares the configuration, or writes it where there is none. It returns nil
 -- or the reply that refuses the caller. To be called before anything is changed.
 local function agree()
-	local protocol, total, hash, units, asked, said = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires', 'paused'))
+	local protocol, total, hash, units, asked, said, out = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires', 'paused', 'drained'))
 	requires = asked and (protocol or '') .. ' ' .. asked
-	pausing = said
+	pausing, drained = said, out
 	if not total then
 		redis.call('HSET', KEYS[1], 'protocol', string.match(ARGV[7], '^%d+'), 'total', ARGV[8], 'hash', ARGV[9],
 			'units', ARGV[10], 'unitnames', ARGV[11])
@@ -286,11 +288,19 @@ local function overdue()
 	return not graceful() and #redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. str(meta.clock), 'LIMIT', 0, 1) > 0
 end
 
--- recall keeps what partitions ask of their owners beside the configuration too: with that key lost they
--- would go to anybody. It may be long, so that it is read by no quiet Sync and written only where it differs.
+-- recall keeps what partitions ask of their owners, and who is drained, beside the configuration too: with that key
+-- lost they would go to anybody. It may be long, so that it is read by no quiet Sync and written only where it differs.
 local function recall()
+	if requires == nil and drained == nil then return end
+	local kept, out = unpack(redis.call('HMGET', KEYS[2], 'requires', 'drained'))
+	if drained and drained ~= out then
+		redis.call('HSET', KEYS[2], 'drained', drained)
+	elseif drained == false and out and out ~= '' then
+		redis.call('HSET', KEYS[1], 'drained', out)
+		drained = out
+		moved(meta.clock) -- the roll may have been made without
+	end
 	if requires == nil then return end
-	local kept = redis.call('HGET', KEYS[2], 'requires')
 	local protocol, asked = string.match(kept or '', '^(%d+) (.+)$')
 	if requires and requires ~= kept then
 		redis.call('HSET', KEYS[2], 'requires', requires)
@@ -308,6 +318,18 @@ local function remind()
 	elseif pausing == false and meta.paused > 0 then
 		redis.call('HSET', KEYS[1], 'paused', str(meta.raw))
 	end
+end
+
+-- drainedOf returns the id of the peer that a line of drained is about.
+local function drainedOf(line) return string.match(line, '^[^\t]*\t([^\t]+)') end
+
+-- drains reports whether a peer with that id is to have nothing.
+local function drains(peer)
+	if not drained or drained == '' then return false end
+	for line in string.gmatch(drained, '[^\n]+') do
+		if drainedOf(line) == peer then return true end
+	end
+	return false
 end
 
 -- begin reads the store's state, advances its clock, looks whether its memory can be

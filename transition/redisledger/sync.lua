@@ -14,7 +14,7 @@
 --         26 its strategy, or ''
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
 --         its peers go from roll to roll in another way; or
---         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0,
+--         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0, drained: 1 or 0,
 --          mine: p@e p@e* ... (* somebody live waits), ascending
 --          [, version, membership, replicas, line: 'index: partitions' or '']}
 -- cost    ~15 commands, one HMGET over the partitions listed, one HSET or HDEL for each
@@ -86,6 +86,7 @@ if (was == 'live') ~= (now == 'live') or (now == 'live' and says) then moved(met
 if now ~= 'gone' or was == 'expired' then
 	redis.call('ZADD', KEYS[4], str(meta.clock + tonumber(ARGV[1])), me)
 end
+if was == 'live' and now == 'live' and mine.peer ~= ARGV[16] and drains(mine.peer) ~= drains(ARGV[16]) then moved(meta.clock) end
 if now ~= was or mine.weight ~= ARGV[15] or mine.peer ~= ARGV[16] then
 	mine.state, mine.weight, mine.peer = now, ARGV[15], ARGV[16]
 	touch(me)
@@ -287,6 +288,7 @@ end
 local answer = {'full', stamp(me), times()}
 answer[#answer + 1] = awaited(view)
 answer[#answer + 1] = meta.paused > 0 and '1' or '0'
+answer[#answer + 1] = drains(mine.peer) and '1' or '0'
 answer[#answer + 1] = table.concat(list, ' ')
 if version > view then
 	answer[#answer + 1] = str(version)

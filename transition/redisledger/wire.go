@@ -132,6 +132,7 @@ func answer(reply []string) (stamp string, a machine.Answer, err error) {
 	p.times(&a)
 	a.Behind = int(p.number())
 	a.Paused = p.number() > 0
+	a.Drained = p.number() > 0
 	for _, w := range strings.Fields(p.next()) {
 		g, wanted := strings.CutSuffix(w, "*")
 		grant, err := partition.ParseGrant(g)

@@ -68,12 +68,12 @@ func TestNonsenseIsRefused(t *testing.T) {
 			t.Errorf("session %q was read as %q %+v", s, state, seat)
 		}
 	}
-	good := []string{"full", "stamp", "7", "", "1", "0", "10000", "0", "0", "1@2 3@4*", "9", "8", "2", "0: 1"}
+	good := []string{"full", "stamp", "7", "", "1", "0", "10000", "0", "0", "0", "1@2 3@4*", "9", "8", "2", "0: 1"}
 	if stamp, a, err := answer(good); err != nil || stamp != "stamp" || len(a.Mine) != 2 || !a.Mine[1].Wanted || a.Line.Index != 0 {
 		t.Fatalf("%q was read as %q %+v, error %v", good, stamp, a, err)
 	}
 	for i := range good {
-		if i == 10 {
+		if i == 11 {
 			continue // without a line that is a whole answer
 		}
 		if _, a, err := answer(good[:max(i, 1)]); err == nil {

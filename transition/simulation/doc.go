@@ -34,6 +34,7 @@
 //	P  then nothing moves
 //	M  a roll moves the least possible
 //	B  with the barrier nobody works under one roll while another works under another
+//	O  a drained peer is left with nothing that anybody else can have, and gains nothing
 //	R  while the name is paused nothing begins, and what runs ends
 //	H  with the barrier work goes on again within a bound, however often rolls come
 package simulation

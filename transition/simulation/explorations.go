@@ -27,6 +27,7 @@ func Explorations() []Exploration {
 		{Name: "require", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Require: 2, Leave: 1}},
 		{Name: "mood", Peers: 2, Partitions: 1, From: settled, For: 6 * time.Second, Faults: 2, Budget: Budget{Mood: 2}},
 		{Name: "rest", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Rest: 2, Leave: 1}},
+		{Name: "drain", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Drain: 2, Leave: 1}},
 		{Name: "data", Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Lost: 2, Hurry: 1}},
 
 		{Name: "barrier-join-leave", Barrier: true, Peers: 1, Partitions: 2, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
@@ -38,6 +39,8 @@ func Explorations() []Exploration {
 		{Name: "barrier-data", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Lost: 1, Require: 1}},
 
 		{Name: "barrier-rest", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 2 * time.Second, Faults: 2, Budget: Budget{Rest: 2, Leave: 1}},
+
+		{Name: "barrier-drain", Barrier: true, Peers: 2, Partitions: 1, From: settled, For: 3 * time.Second / 2, Faults: 2, Budget: Budget{Drain: 2}},
 
 		{Name: "barrier-3peers", Large: true, Barrier: true, Peers: 2, Partitions: 2, From: settled, For: 3 * time.Second, Faults: 2, Budget: Budget{Joined: 1, Leave: 1}},
 		{Name: "large-join-leave", Large: true, Peers: 1, Partitions: 1, From: settled, For: 5 * time.Second, Faults: 3, Budget: Budget{Joined: 1, Leave: 1, Lose: 1}},
@@ -58,6 +61,7 @@ func Explorations() []Exploration {
 		{Name: "large-memloss-lost", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Forget: 1, Lost: 1, Hurry: 1}},
 		{Name: "large-rest-late", Large: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Rest: 2, Late: 1, Leave: 1, Crash: 1}},
 		{Name: "large-rest-pause", Large: true, Peers: 2, Partitions: 1, From: settled, For: lapse, Faults: 2, Budget: Budget{Rest: 1, Pause: 1}},
+		{Name: "large-drain-late", Large: true, Peers: 2, Partitions: 1, From: settled, For: 4 * time.Second, Faults: 3, Budget: Budget{Drain: 2, Late: 1, Leave: 1, Crash: 1}},
 		{Name: "large-3peers-2part", Large: true, Peers: 3, Partitions: 2, From: settled, For: 4 * time.Second, Faults: 2, Budget: Budget{Leave: 1, Crash: 1, Late: 1}},
 	}
 }

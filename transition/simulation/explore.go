@@ -37,8 +37,9 @@ type Budget struct {
 	Crash, Pause, Cut, Lose, Late, Twice    int
 	Restart, Setback, Forget, Leave, Joined int
 	// Hurry is a Leave at once, Lost is data that forgets who works on it, Mood another health,
-	// Require another thing that partition 0 asks for, and Rest a pause of the name or its end.
-	Hurry, Lost, Mood, Require, Rest int
+	// Require another thing that partition 0 asks for, Rest a pause of the name or its end, and Drain
+	// that of a peer.
+	Hurry, Lost, Mood, Require, Rest, Drain int
 }
 
 // Explored says what an exploration has seen. Ends are histories that were followed
@@ -373,6 +374,10 @@ func (m *moment) faultsNow() []move {
 			func(n *moment) { n.w.feel(n.w.peers[i], n.w.peers[i].unwell) })...)
 		if p.stopping {
 			continue
+		}
+		if !m.w.store.down {
+			all = append(all, m.spend(func(b *Budget) *int { return &b.Drain }, fmt.Sprintf("%v is drained, or recalled", p),
+				func(n *moment) { n.w.dismiss(n.w.peers[i]) })...)
 		}
 		leave := func(now bool) func(*moment) {
 			return func(n *moment) {

@@ -71,6 +71,7 @@ func (w *World) fault() {
 		}},
 		{m.Requires, w.require},
 		{m.Rests, w.rest},
+		{m.Drains, func() { w.onePeer(1, w.dismiss) }},
 		{m.Reshares, func() { w.onePeer(1, w.reshare) }},
 		{m.Renames, func() {
 			w.onePeer(1, func(p *peer) {
@@ -193,6 +194,24 @@ func (w *World) rest() {
 	w.restAt = w.now
 	w.say("the name is paused: %v", p != partition.Pause{})
 	w.hint(w.store.Pause(p))
+}
+
+// dismiss drains p, or recalls it.
+func (w *World) dismiss(p *peer) {
+	if w.store.down {
+		return
+	}
+	if state, _ := w.store.State(); slices.ContainsFunc(state.Config.Drained, func(d partition.Drain) bool { return d.Peer == p.name }) {
+		w.say("%v is recalled", p)
+		w.hint(w.store.Recall(p.name))
+		return
+	}
+	w.say("%v is drained", p)
+	hints, err := w.store.Drain(partition.Drain{Peer: p.name, Since: time.UnixMilli(1)})
+	if err != nil {
+		w.violate("L", "%v cannot be drained: %v", p, err)
+	}
+	w.hint(hints)
 }
 
 // reshare lets p seal a roll for the members of the newest.

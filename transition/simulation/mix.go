@@ -36,6 +36,7 @@ type Mix struct {
 	Weighs, Moods                                         int // another weight; unwell, or well again
 	Requires, Reshares                                    int // partitions ask for other tags; one seals for the same members
 	Rests                                                 int // the name is paused, or resumed
+	Drains                                                int // one peer is drained, or recalled
 	Renames, Losses, Hurries                              int // another id; the data forgets who works; stops at once
 	Restarts, Setbacks, Forgets, Disasters, Outages       int
 	// Backups lets the store fall back by up to a minute, not by seconds.
@@ -165,6 +166,19 @@ func Mixes() []Mix {
 		base("barrier-rests", func(m *Mix) {
 			m.Barrier, m.Rests, m.Disturbed, m.Handler = true, 4, 0.2, 3*time.Second
 			m.Crashes, m.Pauses, m.Restarts, m.Setbacks, m.Losses = 1, 1, 1, 1, 1
+		}),
+		base("drains", func(m *Mix) {
+			m.Drains, m.Handler, m.Every = 6, 3*time.Second, 3*time.Second
+		}),
+		base("drains-lossy", func(m *Mix) {
+			m.Drains, m.Tagged, m.Disturbed, m.Handler = 6, true, lossy, 4*time.Second
+			m.BornDead, m.Crashes, m.Pauses, m.Cuts, m.Jumps = 1, 2, 2, 1, 1
+			m.Restarts, m.Setbacks, m.Forgets, m.Outages, m.Requires, m.Moods, m.Losses, m.Hurries, m.Renames = 1, 1, 1, 1, 1, 1, 1, 1, 1
+			m.Every = 3 * time.Second
+		}),
+		base("barrier-drains", func(m *Mix) {
+			m.Barrier, m.Drains, m.Disturbed, m.Handler = true, 5, 0.2, 3*time.Second
+			m.Crashes, m.Pauses, m.Restarts, m.Setbacks, m.Losses, m.Rests = 1, 1, 1, 1, 1, 1
 		}),
 		base("barrier", func(m *Mix) {
 			m.Barrier, m.Leaves = true, 3

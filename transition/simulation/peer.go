@@ -265,7 +265,7 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 	case machine.Paused, machine.Resumed:
 		_, p.rests = e.(machine.Paused)
 		w.say("%v knows that the name is paused: %v", p, p.rests)
-	case machine.GraceOpened, machine.Overdue, machine.Declared:
+	case machine.GraceOpened, machine.Overdue, machine.Declared, machine.Dismissed, machine.Recalled:
 	}
 }
 

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -123,8 +124,11 @@ func (w *World) misplaced(alive []*peer, census machine.Census, promised map[par
 	}
 	for _, id := range w.config.IDs() {
 		p := promised[id]
-		if p == nil && !w.mix.Views && !machine.Eligible(census, id) {
-			continue // nobody has what it asks for
+		if p == nil && !w.mix.Views && len(takers(census, id)) == 0 {
+			continue // nobody has what it asks for, or whoever has is drained
+		}
+		if seat, _ := seatOf(census, p); seat.Drained && len(takers(census, id)) > 0 {
+			return fmt.Sprintf("partition %d is promised to %v, which is drained", id, p)
 		}
 		if p == nil {
 			return fmt.Sprintf("partition %d is promised to nobody", id)
@@ -137,6 +141,26 @@ func (w *World) misplaced(alive []*peer, census machine.Census, promised map[par
 		}
 	}
 	return ""
+}
+
+// takers are the live sessions that id can go to.
+func takers(c machine.Census, id partition.ID) (all []partition.Session) {
+	claimed := machine.Claimed(c)
+	for _, s := range c.Sessions {
+		if s.State == machine.Live && s.Lease >= 0 && (s.Weight > 0 || !claimed) && !s.Unwell && !s.Drained && s.Tags.Has(c.Config.Asks(id)) {
+			all = append(all, s.Session)
+		}
+	}
+	return all
+}
+
+// seatOf returns the seat of p, if it has one.
+func seatOf(c machine.Census, p *peer) (machine.Seat, bool) {
+	i := slices.IndexFunc(c.Sessions, func(s machine.Seat) bool { return p != nil && s.Session == p.session })
+	if i < 0 {
+		return machine.Seat{}, false
+	}
+	return c.Sessions[i], true
 }
 
 // bySession returns the one of peers that has that session, or nil.

@@ -157,6 +157,7 @@ func (w *World) sealOnTop(p *peer, ev event) {
 	if !w.mix.Barrier && !w.mix.Mingled && len(ev.census.Config.Requires) == 0 { // other strategies move what they move
 		w.checkLeast(*ev.census, next)
 	}
+	w.checkDrained(*ev.census, next)
 	w.send(p, event{kind: kSeal, peer: p.place, call: ev.call, roll: &next})
 }
 

@@ -182,6 +182,23 @@ func (w *World) paused() time.Duration {
 	return w.restAt
 }
 
+// checkDrained is O: a drained peer is given nothing that anybody else can have, and nothing that it did not have.
+func (w *World) checkDrained(c machine.Census, next machine.Roll) {
+	for _, m := range next.Members {
+		if _, drains := c.Config.Drains(m.Peer); !drains {
+			continue
+		}
+		for _, id := range m.Partitions {
+			had := slices.ContainsFunc(c.Roll.Members, func(was machine.RollMember) bool {
+				return (was.Session == m.Session || was.Peer == m.Peer) && slices.Contains(was.Partitions, id)
+			}) || slices.ContainsFunc(c.Grants, func(g machine.Ownership) bool { return g.Session == m.Session && g.Grant.ID == id })
+			if len(takers(c, id)) > 0 || !had {
+				w.violate("O", "%s is drained, and partition %d is given to it", m.Peer, id)
+			}
+		}
+	}
+}
+
 // checkLeast is M: as many partitions stay as can stay if all shares are even to
 // one by weight. It is a matter of counting, done in another way than the strategy's:
 // try every choice of who gets one more. Where nobody is well everything stays.

@@ -28,6 +28,7 @@ type standing struct {
 	Partitions int      `json:"partitions"`
 	Peers      *int     `json:"peers"` // that live; null: nothing is known of peers in this store
 	Paused     bool     `json:"paused,omitempty"`
+	Drained    []string `json:"drained,omitempty"` // ids of peers, whether they are there or not
 	Ingress    []string `json:"ingress"`
 	Trouble    string   `json:"trouble,omitempty"` // why no more is known
 }
@@ -96,6 +97,9 @@ func (s standing) row(table io.Writer) {
 	if s.Paused {
 		peers += " (paused)"
 	}
+	if n := len(s.Drained); n > 0 {
+		peers += fmt.Sprintf(" (%d drained)", n)
+	}
 	if s.Trouble != "" {
 		beside = oneLine(s.Trouble)
 	}
@@ -125,6 +129,10 @@ func (at *stand) stands(ctx context.Context, name string, within time.Duration) 
 			}
 		}
 		s.Peers, s.Paused = &live, census.Config.Paused != partition.Pause{}
+		cfg = census.Config
+	}
+	for _, d := range cfg.Drained {
+		s.Drained = append(s.Drained, d.Peer)
 	}
 	return s, nil
 }

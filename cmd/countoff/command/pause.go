@@ -59,7 +59,7 @@ It ends when nothing of NAME runs any more, or with 1 after --wait: the pause st
 			if wait == 0 {
 				return nil
 			}
-			if err := still(ctx, ledger, wait, cmd.ErrOrStderr()); err != nil {
+			if err := still(ctx, ledger, wait, cmd.ErrOrStderr(), working); err != nil {
 				return fmt.Errorf("%s is paused, but %w", args[0], err)
 			}
 			fmt.Fprintln(out, "nothing of it runs")
@@ -104,8 +104,9 @@ func (at *stand) pause(ctx context.Context, name string, p partition.Pause) (tra
 	return ledger, before, pauser.Pause(ctx, p)
 }
 
-// still waits until nobody works, and says now and then who does.
-func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, out io.Writer) error {
+// still waits until nobody of those works whom look finds at work, and says now and then who does. What
+// stays as it is is not waited for.
+func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, out io.Writer, look func(machine.Census) (works string, stays bool)) error {
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	farther := farther{out: out, said: time.Now()}
@@ -114,9 +115,12 @@ func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, ou
 		if err != nil {
 			return fmt.Errorf("%s: %w", works, err)
 		}
-		works = working(coverage.Heard(census))
-		if works == "" {
+		var stays bool
+		if works, stays = look(coverage.Heard(census)); works == "" {
 			return nil
+		}
+		if stays {
+			return exit.With(exit.Failed, errors.New(works))
 		}
 		farther.say("%s", works)
 		select {
@@ -129,9 +133,9 @@ func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, ou
 	}
 }
 
-// working says who still has partitions, "" if nobody who lives has. In a grace some may
+// working says who still has partitions, "" if nobody who lives has; that never stays. In a grace some may
 // work whom the store has forgotten: they say so before its end, or their leases are over then.
-func working(c machine.Census) string {
+func working(c machine.Census) (works string, stays bool) {
 	c = c.Apart()
 	peers := make(map[partition.Session]string)
 	for _, s := range c.Sessions {
@@ -151,9 +155,9 @@ func working(c machine.Census) string {
 	}
 	switch {
 	case len(all) == 0 && c.Grace > 0:
-		return fmt.Sprintf("the store is new, restarted or forgot: who works has %v to say so again", c.Grace.Round(time.Millisecond))
+		return fmt.Sprintf("the store is new, restarted or forgot: who works has %v to say so again", c.Grace.Round(time.Millisecond)), false
 	case len(all) == 0:
-		return ""
+		return "", false
 	}
-	return "partitions and ingress lists that are still worked on: " + strings.Join(all, ", ")
+	return "partitions and ingress lists that are still worked on: " + strings.Join(all, ", "), false
 }

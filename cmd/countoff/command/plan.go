@@ -28,6 +28,7 @@ them now, and how many partitions do not pause. It changes nothing.
   countoff plan mail-sender --peers 12                 that many instead of those there are
   countoff plan mail-sender --leave pod-3 --leave pod-4
   countoff plan mail-sender --leave pod-3 --peers 5    five when that one has been replaced
+  countoff plan mail-sender --drain pod-3              what countoff drain would move
 
 Where fewer are wanted, those with the highest indexes leave. Newcomers are like the last of
 the peers that claims partitions, with its weight and tags. All of it is one change: peers that
@@ -40,8 +41,8 @@ that count off in another way (--indexer interval) would do, it cannot tell.`,
 			if wants && change.Peers < 1 {
 				errs = append(errs, fmt.Errorf("--peers %d: want at least 1", change.Peers))
 			}
-			if !wants && len(change.Leave) == 0 {
-				errs = append(errs, errors.New("nothing changes: give --peers, --leave or both"))
+			if !wants && len(change.Leave)+len(change.Drain) == 0 {
+				errs = append(errs, errors.New("nothing changes: give --peers, --leave or --drain"))
 			}
 			if strategy != "" {
 				var err error
@@ -79,6 +80,7 @@ that count off in another way (--indexer interval) would do, it cannot tell.`,
 	}
 	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many take part then")
 	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
+	cmd.Flags().StringArrayVar(&change.Drain, "drain", nil, "id of a peer that is drained; may be given more than once")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, elsewhere, gained, left, in_flight, work_units, drain_ms")
 	return cmd

@@ -83,7 +83,7 @@ func Root(stores Stores) *cobra.Command {
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
 	cmd.AddCommand(namesCommand(stores), statusCommand(stores), watchCommand(stores), dashboardCommand(stores), indexCommand(stores), initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(),
 		enqueueCommand(), deadCommand(), delayedCommand(), versionCommand())
-	cmd.AddCommand(historyCommand(stores), explainCommand(stores), planCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), pauseCommand(stores), resumeCommand(stores), jobsCommand())
+	cmd.AddCommand(historyCommand(stores), explainCommand(stores), planCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), pauseCommand(stores), resumeCommand(stores), drainCommand(stores), recallCommand(stores), jobsCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
 }

@@ -265,6 +265,10 @@ func tellTrouble(out io.Writer, e framework.Event) {
 			say("paused: what runs is ended, and nothing begins until it is resumed (countoff resume)")
 		case transition.Resumed:
 			say("resumed")
+		case transition.Dismissed:
+			say("drained: its units go to others until it is recalled (countoff recall)")
+		case transition.Recalled:
+			say("recalled")
 		case transition.GraceOpened:
 			say("the store is new, restarted or forgot: nobody gains a unit for %v", e.Left.Round(time.Millisecond))
 		}

@@ -176,6 +176,21 @@ func TestName(t *testing.T) {
 			}
 		}
 	}
+	for peer, told := range map[string]struct {
+		severity doctor.Severity
+		word     string
+	}{
+		"peer-aa": {doctor.Note, "peer-aa has nothing, since "},
+		"nobody":  {doctor.Warning, "(its disk is slow), and does not take part"},
+	} {
+		if err := pauser.Drain(t.Context(), partition.Drain{Peer: peer, Since: time.Now(), Why: "its disk is slow"}); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, examine(t, client, name), "drained", told.severity, told.word)
+		if err := pauser.Recall(t.Context(), peer); err != nil {
+			t.Fatal(err)
+		}
+	}
 	join("bb", "peer-bb", "theirs", 5*time.Second)
 	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 4}); err == nil {
 		t.Fatal("accepted")

@@ -36,7 +36,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(keys, queues, wrong(s.Findings), troubled(s.Units), deserted(s))
+	all := slices.Concat(keys, queues, wrong(s.Findings), troubled(s.Units), drained(s.Drained), deserted(s))
 	return append(append(all, times(census, s.Config.Total)...), summary(s)), nil
 }
 
@@ -101,7 +101,7 @@ func wrong(findings []status.Finding) []Finding {
 		status.Unread: {Severity: Danger, Risk: "its tasks are not worked on, and producers are refused",
 			Do: "start the node that has its keys, or let a replica take its place; a key of another type: rename or delete it"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
-			Do: "/readyz and the logs of the peers say what they lack"},
+			Do: "/readyz and the logs of the peers say what they lack; those that are drained: countoff recall"},
 		coverage.Paused: {Severity: Warning, Risk: "its tasks wait until it is resumed",
 			Do: "if nobody needs the pause any more: countoff resume"},
 	}
@@ -119,6 +119,22 @@ func wrong(findings []status.Finding) []Finding {
 		all = append(all, a)
 	}
 	return all
+}
+
+// drained tells of peers that are to have nothing, lest they are forgotten.
+func drained(all []status.Drained) (found []Finding) {
+	for _, d := range all {
+		f := Finding{Check: "drained", Severity: Note, What: fmt.Sprintf("%s has nothing, since %s", d.Peer, d.Since.UTC().Format(time.RFC3339))}
+		if d.Why != "" {
+			f.What += fmt.Sprintf(" (%s)", d.Why)
+		}
+		if !d.Present {
+			f.Severity, f.What = Warning, f.What+", and does not take part"
+			f.Risk, f.Do = "whoever comes under that id gets nothing, and nobody remembers why", "if nobody is to come under it, or to work then: countoff recall"
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 // claim is what a partition costs a slow store in the call that claims it: twice what it cost in

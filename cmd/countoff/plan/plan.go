@@ -17,6 +17,7 @@ import (
 type Change struct {
 	Peers int      // how many there are to be; 0: as many as are left
 	Leave []string // ids of peers that leave
+	Drain []string // ids of peers that are drained
 	// Strategy is how the peers share out. Nil: as they say of themselves.
 	Strategy partition.Strategy
 }
@@ -88,7 +89,8 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 		Peers: []Peer{}, Moves: []Move{}, Gained: []partition.ID{}, Left: []partition.ID{},
 	}
 	leaving, joining, err := change.of(there)
-	if err != nil {
+	draining, errDrain := named(there, change.Drain)
+	if err = errors.Join(err, errDrain); err != nil {
 		return Plan{}, err
 	}
 	p.Then = len(there) - len(leaving) + len(joining)
@@ -99,6 +101,9 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 	for i, seat := range future.Sessions {
 		if slices.Contains(leaving, seat.Session) {
 			future.Sessions[i].State = machine.Leaving
+		}
+		if slices.Contains(draining, seat.Session) {
+			future.Sessions[i].Drained = true
 		}
 	}
 	future.Grace, future.Membership = 0, c.Roll.Membership+1
@@ -116,7 +121,7 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 	}
 	for _, seat := range there {
 		p.DrainMS = max(p.DrainMS, seat.Terms.Drain.Milliseconds())
-		p.Barrier = p.Barrier || seat.Arrived > 0 && len(leaving)+len(joining) > 0
+		p.Barrier = p.Barrier || seat.Arrived > 0 && len(leaving)+len(joining)+len(draining) > 0
 	}
 	p.compare(c, future.Sessions, leaving, then)
 	p.cost(c, s)
@@ -172,19 +177,7 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 
 // of says who of there leaves and who comes. Where fewer are wanted than there are, the highest indexes leave.
 func (change Change) of(there []machine.Seat) (leaving []partition.Session, joining []machine.Seat, err error) {
-	var errs []error
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(change.Leave))) {
-		found := false
-		for _, seat := range there {
-			if seat.Peer == id {
-				leaving, found = append(leaving, seat.Session), true
-			}
-		}
-		if !found {
-			errs = append(errs, fmt.Errorf("plan: %q does not take part", id))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if leaving, err = named(there, change.Leave); err != nil {
 		return nil, nil, err
 	}
 	left := slices.DeleteFunc(slices.Clone(there), func(s machine.Seat) bool { return slices.Contains(leaving, s.Session) })
@@ -209,6 +202,22 @@ func (change Change) of(there []machine.Seat) (leaving []partition.Session, join
 		joining = append(joining, seat)
 	}
 	return leaving, joining, nil
+}
+
+// named returns those of there that have one of ids.
+func named(there []machine.Seat, ids []string) (sessions []partition.Session, err error) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		found := false
+		for _, seat := range there {
+			if seat.Peer == id {
+				sessions, found = append(sessions, seat.Session), true
+			}
+		}
+		if !found {
+			err = errors.Join(err, fmt.Errorf("plan: %q does not take part", id))
+		}
+	}
+	return sessions, err
 }
 
 // compare notes what is another's then.

@@ -370,3 +370,29 @@ func TestWorkUnitsMove(t *testing.T) {
 		t.Errorf("the plan is\n%s", text)
 	}
 }
+
+// A plan with a drained peer is what the roll does then, and those that are drained already stay so.
+func TestDrain(t *testing.T) {
+	c := fleet(t, 12, partition.Sticky{}, "ann", "bob", "carl")
+	p, err := Of(c, looks(c), Change{Drain: []string{"bob"}})
+	if err != nil || p.Now != 3 || p.Then != 3 || len(p.Moves) != 4 || p.Stay != 8 || slices.ContainsFunc(p.Moves, func(m Move) bool { return m.From != "bob" }) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	drained := c
+	drained.Membership++
+	drained.Sessions = slices.Clone(c.Sessions)
+	drained.Sessions[1].Drained = true
+	then := owners(settled(t, drained, partition.Sticky{}))
+	for _, m := range p.Moves {
+		if then[m.ID] != m.To {
+			t.Errorf("partition %v is to go to %s, and goes to %s", m.ID, m.To, then[m.ID])
+		}
+	}
+	drained = settled(t, drained, partition.Sticky{})
+	if p, err = Of(drained, looks(drained), Change{Drain: []string{"carl"}}); err != nil || slices.ContainsFunc(p.Moves, func(m Move) bool { return m.To != "ann" }) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err = Of(c, looks(c), Change{Drain: []string{"nope"}}); err == nil || !strings.Contains(err.Error(), `"nope"`) {
+		t.Errorf("who is not there: %v", err)
+	}
+}

@@ -28,6 +28,7 @@ var metrics = []metric{
 		sample(up, "")
 	}},
 	{"peers", "Peers that take part.", known(func(v *view, sample func(int, string)) { sample(v.Present(), "") })},
+	{"drained", "Peers that are drained, whether they take part or not.", known(func(v *view, sample func(int, string)) { sample(len(v.status.Drained), "") })},
 	{"partitions", "Partitions by state: owned, moving, opening, unowned, double.", known(func(v *view, sample func(int, string)) {
 		states := v.States()
 		for _, state := range []string{status.Owned, status.Moving, status.Opening, status.Unowned, status.Double} {

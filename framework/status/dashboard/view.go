@@ -27,6 +27,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"printable": partitionmap.Printable,
 	"state":     partitionmap.State,
 	"barrier":   partitionmap.Barrier,
+	"drained":   partitionmap.Drained,
 }).ParseFS(files, "page.gohtml"))
 
 // A view is what there is to show of one look at a name. It does not change.

@@ -71,6 +71,7 @@ func (m *Map) rest(s status.Status) []string {
 		}
 		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s%s", t.Pending, t.InFlight, t.Delayed, dead, but))
 	}
+	lines = append(lines, Drained(s)...)
 	if s.TakeoverMS > 0 && s.Config.Paused == (partition.Pause{}) { // nobody takes over from anybody while it is
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
 	}
@@ -226,8 +227,30 @@ func lease(left time.Duration) string {
 	return Seconds(left)
 }
 
-// State is that of the peer, or that a live one is unwell.
+// Drained says which peers are, since when and why.
+func Drained(s status.Status) (lines []string) {
+	const most = 8
+	for i, d := range s.Drained {
+		if i == most {
+			return append(lines, fmt.Sprintf("  drained  %d more: countoff status %s --json", len(s.Drained)-most, s.Name))
+		}
+		line := fmt.Sprintf("  drained  %s, since %s", Column(d.Peer, 0, mostID), d.Since.UTC().Format(time.RFC3339))
+		if d.Why != "" {
+			line += fmt.Sprintf(" (%s)", d.Why)
+		}
+		if !d.Present {
+			line += ", and does not take part"
+		}
+		lines = append(lines, fmt.Sprintf("%s: countoff recall %s %s gives it its share back", line, s.Name, d.Peer))
+	}
+	return lines
+}
+
+// State is that of the peer, or that a live one is drained or unwell.
 func State(p status.Peer) string {
+	if p.Drained && p.State == status.Live {
+		return "drained"
+	}
 	if p.Unwell && p.State == status.Live {
 		return "unwell"
 	}

@@ -3,8 +3,10 @@ package partitionmap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/countoff/countoff/framework/status"
@@ -443,5 +445,28 @@ func TestLongAndWideIDsBreakNoTable(t *testing.T) {
 	}
 	if s.Partitions[1].Owner = "a pod of 36 columns 東京-7d9f8b6c5-x"; !strings.Contains(strings.Join(Table(s, true), "\n"), s.Partitions[1].Owner) {
 		t.Error("an id for which there is room is cut")
+	}
+}
+
+// Who is drained is told, also if it is not there, and of many the first.
+func TestDrained(t *testing.T) {
+	t.Parallel()
+	since := time.UnixMilli(1_790_000_000_000)
+	s := status.Status{Name: "n", Drained: []status.Drained{{Peer: "ann", Since: since, Why: "its disk is slow", Present: true}, {Peer: "bob", Since: since}}}
+	want := []string{
+		"  drained  ann, since 2026-09-21T14:13:20Z (its disk is slow): countoff recall n ann gives it its share back",
+		"  drained  bob, since 2026-09-21T14:13:20Z, and does not take part: countoff recall n bob gives it its share back",
+	}
+	if got := Drained(s); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for range 10 {
+		s.Drained = append(s.Drained, s.Drained[1])
+	}
+	if got := Drained(s); len(got) != 9 || got[8] != "  drained  4 more: countoff status n --json" {
+		t.Errorf("%q", got)
+	}
+	if got := State(status.Peer{State: status.Live, Drained: true, Unwell: true}) + State(status.Peer{State: status.Expired, Drained: true}); got != "drained"+status.Expired {
+		t.Errorf("%q", got)
 	}
 }

@@ -126,6 +126,10 @@ func Sentence(e machine.Entry, what string) string {
 		return "the name was paused: each peer ends what runs, and gives up what it has"
 	case machine.GoesOn:
 		return "the name was resumed"
+	case machine.Dismissal:
+		return fmt.Sprintf("%s was drained: others take over what it has", e.Peer)
+	case machine.Recall:
+		return fmt.Sprintf("%s was recalled: it gets its share", e.Peer)
 	}
 	return strings.TrimSpace(string(e.What) + " " + e.Peer + " " + what)
 }

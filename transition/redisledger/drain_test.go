@@ -1,0 +1,105 @@
+package redisledger_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/transition/machine"
+	"github.com/countoff/countoff/transition/redisledger"
+)
+
+var out = partition.Drain{Peer: "ann", Since: rest.Since, Why: "its disk is slow"}
+
+// A peer may be drained before anybody comes, and stays so although either of the two keys is lost that say so;
+// a roll that may have been made without is due again.
+func TestADrainOutlivesALostKey(t *testing.T) {
+	for _, lost := range []string{"config", "meta"} {
+		t.Run(lost, func(t *testing.T) {
+			s, _ := miniStage(t)
+			cfg := partition.Config{Total: 4}
+			l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+			if err := l.Drain(t.Context(), out); !errors.Is(err, redisconfig.ErrNone) {
+				t.Errorf("of a name that nobody made: %v", err)
+			}
+			if _, err := redisconfig.Agree(t.Context(), s.client, s.name, cfg); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Drain(t.Context(), out); err != nil {
+				t.Fatal(err)
+			}
+			r := machine.Request{Session: session(1), Peer: "ann", Weight: 1}
+			if !mustSync(t, l, r).Drained {
+				t.Fatal("the first peer of a name is drained, and not told")
+			}
+			for mustSync(t, l, r).Grace > 0 {
+				s.Advance(someTiming.ClockStep())
+			}
+			c, err := l.Census(t.Context())
+			next, _, due := machine.NextRoll(c, partition.Sticky{})
+			if err = errors.Join(err, l.Seal(t.Context(), next)); err != nil || !due {
+				t.Fatal(due, err)
+			}
+			if mustSync(t, l, r).Sealing {
+				t.Fatal("another roll is due")
+			}
+			if n := s.client.Del(t.Context(), "{"+s.name+"}:"+lost).Val(); n != 1 {
+				t.Fatal("nothing was lost")
+			}
+			drained := func(want []partition.Drain) {
+				t.Helper()
+				if c, err := l.Census(t.Context()); err != nil || !slices.Equal(c.Config.Drained, want) || len(c.Sessions) > 0 && c.Sessions[0].Drained != (want != nil) {
+					t.Errorf("the census says %+v, %+v, %v", c.Config.Drained, c.Sessions, err)
+				}
+			}
+			drained([]partition.Drain{out})
+			a := mustSync(t, l, r)
+			if !a.Drained || lost == "config" && !a.Sealing {
+				t.Errorf("told to be drained: %v, a roll is due: %v", a.Drained, a.Sealing)
+			}
+			drained([]partition.Drain{out})
+			if err := l.Recall(t.Context(), "ann"); err != nil {
+				t.Fatal(err)
+			}
+			if mustSync(t, l, r).Drained {
+				t.Error("it is recalled, and told that it is drained")
+			}
+			s.client.Del(t.Context(), "{"+s.name+"}:config")
+			drained(nil)
+			if mustSync(t, l, r).Drained {
+				t.Error("with the configuration lost, who was recalled is drained again")
+			}
+			drained(nil)
+		})
+	}
+}
+
+// Quiet peers stay quiet while somebody is drained.
+func TestADrainLeavesTheQuietQuiet(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	if _, err := redisledger.Init(t.Context(), s.client, s.name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	for i, peer := range []string{"ann", "bob"} {
+		mustSync(t, l, machine.Request{Session: session(i), Peer: peer, Weight: 1})
+	}
+	if err := l.Drain(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	h := &traffic{}
+	s.client.AddHook(h)
+	for _, want := range []string{"say full say full", "same same", "same same"} {
+		for i, peer := range []string{"ann", "bob"} {
+			if got := mustSync(t, l, machine.Request{Session: session(i), Peer: peer, Weight: 1}).Drained; got != (peer == "ann") {
+				t.Errorf("%s is told to be drained: %v", peer, got)
+			}
+		}
+		if _, _, _, answers := h.took(); answers != want {
+			t.Errorf("the scripts answered %q, want %q", answers, want)
+		}
+	}
+}
