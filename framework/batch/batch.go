@@ -263,12 +263,14 @@ func (g *gatherer) run(lead *entry, b *batch) {
 	// If the function ends its goroutine that is the one of the first entry: the others, in goroutines of
 	// their own, must hear of it.
 	errs := slices.Repeat([]error{errGoexit}, len(tasks))
+	gone := true
 	defer func() {
 		stop()
-		g.finish(b, errs)
+		g.finish(b, errs, gone)
 		b.end(nil)
 	}()
 	g.work(b.ctx, tasks, errs)
+	gone = false
 }
 
 var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goexit)")
@@ -276,18 +278,27 @@ var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goe
 // work does tasks and puts into errs what each came to. When all of them fail together it looks for the one that is to
 // blame: it begins anew with the first alone, and takes twice as many each time that goes well, as TCP does after a loss
 // (RFC 5681, slow start). Where the first two of a batch fail, each alone, it is not they: the rest fails with them, unasked.
+// Once ctx has ended nothing is called any more.
 func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []error) {
 	size, went, failed := len(tasks), false, 0
 	for len(tasks) > 0 {
+		if ctx.Err() != nil {
+			copy(errs, slices.Repeat([]error{context.Cause(ctx)}, len(errs)))
+			return
+		}
 		n := min(size, len(tasks))
 		err := g.call(ctx, tasks[:n])
 		_, told := errors.AsType[*eachError](err)
 		asked, _ := sources.Asked(err)
 		switch {
 		case err == nil || told:
-			went, size = true, 2*n
-			copy(errs, each(err, n))
-		case ctx.Err() != nil || asked == sources.Retry || n == 1 && asked == 0 && failed == 1 && !went:
+			of := each(err, n)
+			copy(errs, of)
+			went, size = went || slices.Contains(of, nil), 2*n
+		case n > 1 && ctx.Err() != nil || asked == sources.Retry || n == 1 && asked == 0 && failed == 1 && !went:
+			if asked == sources.Dead {
+				err = fmt.Errorf("%v", err) //nolint:errorlint // whose it is nobody finds out any more
+			}
 			copy(errs, slices.Repeat([]error{err}, len(errs)))
 			return
 		case n > 1:
@@ -304,23 +315,43 @@ func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []err
 	}
 }
 
-// call calls the function. A panic is an error.
+// call calls the function.
 func (g *gatherer) call(ctx context.Context, tasks []*framework.Task) error {
-	do := framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error { return g.do(ctx, slices.Clone(tasks)) })
-	return framework.Chain(do, framework.Recover()).Handle(ctx, tasks[0])
+	err := tried(func() error { return g.do(ctx, slices.Clone(tasks)) })
+	of, told := errors.AsType[*eachError](err)
+	if !told {
+		return err
+	}
+	errs := slices.Clone(of.errs)
+	for i, err := range errs {
+		errs[i] = tried(func() error { return err })
+	}
+	return &eachError{errs}
+}
+
+// tried returns what do does. A panic is an error, and so is one of the error: its methods are code of the application
+// too, and those of a nil pointer panic.
+func tried(do func() error) error {
+	h := framework.HandlerFunc(func(context.Context, *framework.Task) error {
+		err := do()
+		_ = failed(err)
+		return err
+	})
+	return framework.Chain(h, framework.Recover()).Handle(context.Background(), nil)
 }
 
 // finish tells the entries of b what they came to.
 //
 // If its context ended since others must end, because they were lost or their drain was over, what was not done of the
-// rest is first in the next batch: somebody else's end is no failure of theirs.
-func (g *gatherer) finish(b *batch, errs []error) {
+// rest is first in the next batch: somebody else's end is no failure of theirs. But for the first where its goroutine,
+// which would run that batch, is gone.
+func (g *gatherer) finish(b *batch, errs []error, gone bool) {
 	ended := b.ctx.Err() != nil && interrupted(context.Cause(b.ctx))
 	var again []*entry
 	g.mu.Lock()
 	for i, e := range b.entries {
 		e.in = nil
-		if ended && e.ctx.Err() == nil && failed(errs[i]) {
+		if ended && e.ctx.Err() == nil && failed(errs[i]) && !(gone && i == 0) {
 			again = append(again, e)
 			continue
 		}
@@ -332,10 +363,10 @@ func (g *gatherer) finish(b *batch, errs []error) {
 	g.mu.Unlock()
 }
 
-// failed reports whether err says no more than that the task was not done.
+// failed reports whether err says no more than that the task was not done, or not before the context ended.
 func failed(err error) bool {
 	asked, _ := sources.Asked(err)
-	return asked == 0
+	return asked == 0 || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || interrupted(err)
 }
 
 // interrupted reports whether a run that ended by cause is no try of its task.

@@ -171,6 +171,20 @@ func TestNobodyIsToBlame(t *testing.T) {
 	})
 }
 
+// TestOneThatKnowsItHelpsNobody: that the function could say so of it alone is no sign that the database is there.
+func TestOneThatKnowsItHelpsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(_ context.Context, ids []string) error {
+			if slices.Equal(ids, []string{"b"}) {
+				return batch.Each([]error{framework.Dead(errors.New("no JSON"))})
+			}
+			return errors.New("away")
+		})
+		x.all(t.Context(), "a", "b", "c", "d", "e", "f", "g")
+		x.wantRuns("a", "b c d e f g", "b", "c d", "c", "d")
+	})
+}
+
 // TestDeadIsOfOneAlone: a function that says so of a batch does not mean all of it.
 func TestDeadIsOfOneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -306,6 +320,78 @@ func TestWhatWasDoneIsDone(t *testing.T) {
 	})
 }
 
+// lostMeanwhile has a batch of b, c, d and one whose partition is lost in the middle of the call that begins so long after that of a.
+func (x *hands) lostMeanwhile(after time.Duration) {
+	lost, lose := context.WithCancelCause(x.t.Context())
+	x.all(x.t.Context(), "a", "b", "c", "d")
+	x.all(lost, "lost")
+	time.Sleep(after + 500*time.Millisecond)
+	lose(framework.ErrLost)
+	x.wg.Wait()
+}
+
+// TestWhatIsSaidAtTheEnd: what a function says as others end it is no verdict of those beside them.
+func TestWhatIsSaidAtTheEnd(t *testing.T) {
+	badRow := framework.Dead(errors.New("bad row"))
+	over := func(say func(err error, n int) error) func(context.Context, []string) error {
+		return func(ctx context.Context, ids []string) error {
+			if ctx.Err() == nil {
+				return nil
+			}
+			return say(fmt.Errorf("insert: %w", ctx.Err()), len(ids))
+		}
+	}
+	for name, c := range map[string]struct {
+		after time.Duration
+		then  func(ctx context.Context, ids []string) error
+		want  []string
+	}{
+		"Dead of all":       {time.Second, over(func(error, int) error { return badRow }), []string{"a", "b c d lost", "b c d"}},
+		"Dead of the end":   {time.Second, over(func(err error, _ int) error { return framework.Dead(err) }), []string{"a", "b c d lost", "b c d"}},
+		"RetryAfter of it":  {time.Second, over(func(err error, _ int) error { return framework.RetryAfter(time.Hour, err) }), []string{"a", "b c d lost", "b c d"}},
+		"Dead of each, too": {time.Second, over(func(err error, n int) error { return batch.Each(slices.Repeat([]error{framework.Dead(err)}, n)) }), []string{"a", "b c d lost", "b c d"}},
+		"Dead of one": {2 * time.Second, func(_ context.Context, ids []string) error {
+			if slices.Contains(ids, "b") {
+				return badRow
+			}
+			return nil
+		}, []string{"a", "b c d lost", "b", "c d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newHands(t, batch.Config{}, c.then)
+				x.lostMeanwhile(c.after)
+				x.wantRuns(c.want...)
+				for _, id := range []string{"c", "d"} {
+					x.wantEnd(id, done)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingBeginsAfterTheEnd: of a batch that is called in parts, by a function that does not look at its context.
+func TestNothingBeginsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, nil)
+		x.h = must(t, func(ctx context.Context, tasks []*framework.Task) error {
+			if ctx.Err() != nil {
+				t.Errorf("%s is begun after %v", tasks[0].ID, context.Cause(ctx))
+			}
+			time.Sleep(time.Second)
+			if len(tasks) == 4 {
+				return errors.New("one of them")
+			}
+			return nil
+		})
+		x.lostMeanwhile(2 * time.Second)
+		for _, id := range []string{"b", "c", "d"} {
+			x.wantEnd(id, done)
+		}
+		x.wantEnd("lost", func(err error) bool { return errors.Is(err, framework.ErrLost) })
+	})
+}
+
 // TestTheTimeIsOver: that the batch took too long is a failed try of all of it.
 func TestTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -379,6 +465,56 @@ func TestTheFunctionGoesAway(t *testing.T) {
 			x.wantEnd(id, func(err error) bool { return err != nil && strings.Contains(err.Error(), "Goexit") })
 		}
 		x.wantEnd("d", done)
+	})
+}
+
+// TestTheFunctionGoesAwayAtTheEnd: with the goroutine that would have the next batch.
+func TestTheFunctionGoesAwayAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(ctx context.Context, _ []string) error {
+			if ctx.Err() != nil {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		x.lostMeanwhile(time.Second)
+		x.all(t.Context(), "next")
+		x.wantRuns("a", "b c d lost", "c d", "next")
+		for _, id := range []string{"c", "d", "next"} {
+			x.wantEnd(id, done)
+		}
+	})
+}
+
+type emptyError struct{ err error }
+
+func (e *emptyError) Error() string { return e.err.Error() }
+func (e *emptyError) Unwrap() error { return e.err }
+
+// TestANilPointerIsAnError: whose methods panic, which holds up nobody.
+func TestANilPointerIsAnError(t *testing.T) {
+	panicked := func(err error) bool { _, is := errors.AsType[*framework.PanicError](err); return is }
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, refuse(func(string) error { return (*emptyError)(nil) }, "b"))
+		x.all(t.Context(), "a", "b", "c", "d")
+		x.wantRuns("a", "b c d", "b", "c", "d")
+		x.wantEnd("b", panicked)
+		x.wantEnd("d", done)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, func(ctx context.Context, ids []string) error {
+			errs := slices.Repeat([]error{ctx.Err()}, len(ids))
+			if ids[0] == "b" {
+				errs[0] = (*emptyError)(nil)
+			}
+			return batch.Each(errs)
+		})
+		x.lostMeanwhile(time.Second)
+		x.all(t.Context(), "next")
+		x.wantRuns("a", "b c d lost", "b c d", "next")
+		x.wantEnd("b", panicked)
+		x.wantEnd("c", done)
+		x.wantEnd("next", done)
 	})
 }
 
