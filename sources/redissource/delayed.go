@@ -3,10 +3,13 @@ package redissource
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,13 +20,7 @@ import (
 //go:embed delayed.lua
 var delayedSource string
 
-//go:embed delayed_of.lua
-var delayedOfSource string
-
-var (
-	delayedScript   = redis.NewScript(delayedSource)
-	delayedOfScript = redis.NewScript(delayedOfSource)
-)
+var delayedScript = redis.NewScript(delayedSource)
 
 // A Delayed is a task that waits for its time: it is scheduled, or, where a later task may pass it, for its
 // next try.
@@ -61,7 +58,9 @@ func DelayedTasks(ctx context.Context, client redis.UniversalClient, name string
 		n, err := counts[i].Result()
 		if n > 0 && more {
 			take := func(z redis.Z) bool {
-				more = each(readDelayed(p, z))
+				if d := readDelayed(p, z); id == "" || d.ID == id {
+					more = each(d)
+				}
 				return more
 			}
 			if id == "" {
@@ -92,15 +91,21 @@ func eachDelayed(ctx context.Context, client redis.UniversalClient, key string, 
 	})
 }
 
-// delayedOf looks for those of an ID.
+// delayedOf looks for those of an ID. The server compares: of others it copies nothing. Where a scan goes on only the node
+// knows that began it.
 func delayedOf(ctx context.Context, client redis.UniversalClient, key, id string, take func(redis.Z) bool) error {
+	pattern := headPattern(appendString(nil, id))
 	seen := map[string]bool{} // a scan may tell of one twice
-	for cursor := "0"; ; {
-		found, err := delayedOfScript.Run(ctx, client, []string{key}, cursor, scanPage, string(appendString(nil, id))).StringSlice()
+	for cursor := uint64(0); ; {
+		var scan *redis.ScanCmd
+		if err := redisconfig.FromMaster(ctx, client, func(c redis.Cmdable) { scan = c.ZScan(ctx, key, cursor, pattern, scanPage) }); err != nil {
+			return err
+		}
+		found, next, err := scan.Result()
 		if err != nil {
 			return err
 		}
-		for pair := range slices.Chunk(found[1:], 2) {
+		for pair := range slices.Chunk(found, 2) {
 			due, err := strconv.ParseFloat(pair[1], 64)
 			if err != nil {
 				return fmt.Errorf("the time of %q: %w", pair[0], err)
@@ -110,10 +115,29 @@ func delayedOf(ctx context.Context, client redis.UniversalClient, key, id string
 			}
 			seen[pair[0]] = true
 		}
-		if cursor = found[0]; cursor == "0" {
+		if cursor = next; cursor == 0 {
 			return nil
 		}
 	}
+}
+
+// headPattern is a pattern of envelopes whose ID stands there as head. Any byte may stand in place of one that is no
+// text, as the length of a long one: not every store takes such a pattern.
+func headPattern(head []byte) string {
+	pattern := []byte("??")
+	for len(head) > 0 {
+		r, n := utf8.DecodeRune(head)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			pattern = append(pattern, '?')
+		case strings.ContainsRune(`*?[]\`, r):
+			pattern = append(pattern, '\\', head[0])
+		default:
+			pattern = append(pattern, head[:n]...)
+		}
+		head = head[n:]
+	}
+	return string(append(pattern, '*'))
 }
 
 // scanPage is how many delayed tasks the store looks at in one call.
@@ -164,7 +188,8 @@ func (d Delayed) take(ctx context.Context, client redis.UniversalClient, name, n
 
 // Cancel takes back the tasks of an ID that wait for their time, so that they never run, and returns how many. key is that of
 // the message; without one all partitions are looked through. None is no error: then the task is due, has run, or was never there;
-// or the store has heard of this call twice, since its answer was lost. See the function [Cancel].
+// or the store has heard of this call twice, since its answer was lost. See the function [Cancel]. The error wraps partition.ErrConfig
+// also once the number of partitions has changed: the tasks are where this producer does not look.
 func (p *Producer) Cancel(ctx context.Context, key, id string) (int, error) {
 	m := Message{ID: id, Key: key}
 	if id == "" {
@@ -197,5 +222,20 @@ func (p *Producer) Cancel(ctx context.Context, key, id string) (int, error) {
 			n++
 		}
 	}
-	return n, err
+	return n, errors.Join(err, p.unmoved(ctx))
+}
+
+// unmoved returns an error if what was enqueued before now may be, or have been, moved to other partitions.
+func (p *Producer) unmoved(ctx context.Context) error {
+	now, err := redisconfig.Read(ctx, p.client, p.name)
+	switch {
+	case errors.Is(err, redisconfig.ErrNone): // nothing is there
+		return nil
+	case err != nil:
+		return fmt.Errorf("redissource: cancel: %w", err)
+	case now.Total != p.config.Total:
+		return fmt.Errorf("redissource: cancel: %s has %d partitions now, this producer counts %d: make a new one: %w",
+			p.name, now.Total, p.config.Total, partition.ErrConfig)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -228,6 +229,59 @@ func TestNoDelayedTaskIsTakenInAResize(t *testing.T) {
 	}
 	if left := delayedIn(t, p, ""); len(left) != 1 {
 		t.Error(named(left))
+	}
+}
+
+// TestNoTaskIsMissedInAResize: who looks where a task was before says that it does not know, and not that there is none.
+func TestNoTaskIsMissedInAResize(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t, redistest.New(t), redistest.Name(t), ProducerConfig{Partitions: 1})
+	enqueue(t, p, Message{ID: "later", Key: "ann", Delay: time.Hour})
+	unknown := func(want string) {
+		t.Helper()
+		for _, key := range []string{"ann", ""} {
+			if n, err := p.Cancel(t.Context(), key, "later"); n != 0 || !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %d, %v", key, n, err)
+			}
+		}
+	}
+	broken, idle := errors.New("broken off"), func(context.Context) error { return nil }
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := Resize(ctx, p.client, p.name, 8, ResizeConfig{Idle: idle, Tell: func(at Resized, _ bool) {
+		if at.Delayed > 0 {
+			cancel(broken)
+		}
+	}})
+	if err == nil || len(delayedIn(t, p, "")) != 0 {
+		t.Fatal(err)
+	}
+	unknown("countoff resize")
+	if _, err := Resize(t.Context(), p.client, p.name, 8, ResizeConfig{Idle: idle}); err != nil {
+		t.Fatal(err)
+	}
+	unknown("has 8 partitions now, this producer counts 1")
+	if n, err := newProducer(t, p.client, p.name, ProducerConfig{}).Cancel(t.Context(), "ann", "later"); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+// TestWhoLooksForAnIDLeavesPayloadsAlone: a server that copied those of all others would be held up by it.
+func TestWhoLooksForAnIDLeavesPayloadsAlone(t *testing.T) {
+	t.Parallel()
+	client := redistest.Single(t, redistest.Server(t).Client())
+	p := newProducer(t, client, redistest.Name(t), ProducerConfig{Partitions: 1})
+	payload := make([]byte, 256<<10)
+	for i := range 128 {
+		enqueue(t, p, Message{ID: fmt.Sprint("task ä ", i), Payload: payload, Delay: time.Hour})
+	}
+	if n, err := p.Cancel(t.Context(), "", "task ä 1"); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	info := client.InfoMap(t.Context()).Val()
+	for _, bytes := range []string{info["Memory"]["used_memory_lua"], info["Stats"]["total_net_output_bytes"]} {
+		if n, err := strconv.Atoi(bytes); n > 8<<20 || err != nil {
+			t.Errorf("%s bytes were copied", bytes)
+		}
 	}
 }
 
