@@ -51,7 +51,12 @@ func DelayedTasks(ctx context.Context, client redis.UniversalClient, name string
 		keys[i] = KeysOf(name, p).Delayed
 	}
 	counts := make([]*redis.IntCmd, len(ids))
-	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { counts[i] = pipe.ZCard(ctx, keys[i]) })
+	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
+		if id != "" { // a script is the master's, and so is what shares its pipeline: a replica that lags knows of no such task
+			pipe.Eval(ctx, "return 0", keys[i:i+1])
+		}
+		counts[i] = pipe.ZCard(ctx, keys[i])
+	})
 	var away unanswered
 	more := true
 	for i, p := range ids {

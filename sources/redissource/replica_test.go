@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition/redistest"
 )
@@ -30,6 +31,14 @@ func TestNothingIsReadFromAReplicaThatLags(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.arrived(1)
+	})
+	t.Run("a task that is cancelled", func(t *testing.T) {
+		_, client := redistest.Lagging(t)
+		p := newProducer(t, client, redistest.Name(t), ProducerConfig{Partitions: 4})
+		enqueue(t, p, Message{ID: "later", Delay: time.Hour})
+		if n, err := p.Cancel(t.Context(), "", "later"); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
 	})
 	t.Run("what a resize moves", func(t *testing.T) {
 		store, client := redistest.Lagging(t)
