@@ -31,11 +31,15 @@ type found struct {
 }
 
 // ask finds out, as often as it takes or until a stop ends ctx, after which it may have found
-// nothing. An error does not pass by itself.
+// nothing. An error does not pass by itself. What panics is asked again.
 func (q question) ask(ctx context.Context) (found, error) {
 	var again backoff
 	for {
-		f, err := q.once(ctx)
+		var f found
+		err := <-apart("the source or the control", func() (err error) {
+			f, err = q.once(ctx)
+			return err
+		})
 		_, control := errors.AsType[*controlError](err)
 		switch {
 		case err == nil, control, errors.Is(err, partition.ErrConfig):

@@ -30,7 +30,7 @@ func Chain(h Handler, m ...Middleware) Handler {
 	return h
 }
 
-// A PanicError is the error that a panic of a handler, a health check, a job or a list of units counts as.
+// A PanicError is the error that a panic of a handler, a health check, a job, a source or a list of units counts as.
 type PanicError struct {
 	What  string // what panicked, as in "the health check"; empty: the handler
 	Value any    // what it panicked with

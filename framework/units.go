@@ -56,7 +56,8 @@ type UnitHandler func(ctx context.Context, u Unit) error
 // A UnitSource says which units there are.
 type UnitSource interface {
 	// Layout is what all peers of the name agree on: how many shares the units are
-	// granted in. It is asked once at each start.
+	// granted in. It is asked once at each start, and again after an error or a panic, which
+	// is told as StartFailed.
 	Layout(ctx context.Context) (partition.Config, error)
 	// Units returns all units, in any order. Those named twice are one; what
 	// partition.CheckUnit or the hash of the layout refuses is nobody's, and told as

@@ -574,6 +574,53 @@ func TestAListThatPanics(t *testing.T) {
 	}
 }
 
+// So it is where a peer begins: it tries again, and can be stopped meanwhile.
+func TestAStartThatPanics(t *testing.T) {
+	for what, misdeed := range map[string]func(){"a panic": func() { panic("no column of that name") }, "the end of its goroutine": runtime.Goexit} {
+		for where, misdo := range map[string]func(*framework.UnitsConfig, *town, func()){
+			"the layout": func(c *framework.UnitsConfig, w *town, do func()) {
+				c.Source = layoutOf{w, func() error { do(); return nil }}
+			},
+			"the control": func(c *framework.UnitsConfig, _ *town, do func()) {
+				of := c.Control
+				c.Control = func(layout partition.Config) (transition.Ledger, partition.Indexer, error) { do(); return of(layout) }
+			},
+		} {
+			t.Run(what+" of "+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newTown(t, "a")
+					var wrong atomic.Bool
+					wrong.Store(true)
+					var told atomic.Int32
+					ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+						misdo(c, w, func() {
+							if wrong.Load() {
+								misdeed()
+							}
+						})
+						c.Observer = framework.ObserverFunc(func(e framework.Event) {
+							if _, ok := e.(framework.StartFailed); ok {
+								told.Add(1)
+							}
+						})
+					})
+					time.Sleep(20 * time.Second)
+					if told.Load() < 2 || ann.Ready() == nil {
+						t.Errorf("told %d times that it does not begin, want each try; ready says %v", told.Load(), ann.Ready())
+					}
+					w.leave(ann)
+					if err := ann.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					wrong.Store(false)
+					until(t, time.Minute, func() bool { return len(ann.Owned()) == 1 })
+					w.leave(ann)
+				})
+			})
+		}
+	}
+}
+
 // A stop writes the table as well, and ends whatever becomes of that.
 func TestATableThatPanicsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
