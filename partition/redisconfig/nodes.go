@@ -61,24 +61,39 @@ var errRing = errors.New("a *redis.Ring sends the keys of a server that is away 
 
 // Fits refuses a client of a kind that cannot be worked with. It asks nobody.
 func Fits(client redis.Cmdable) error {
-	if _, ring := client.(*redis.Ring); ring {
+	if _, ring := client.(interface{ Options() *redis.RingOptions }); ring { // or what embeds one
 		return errRing
 	}
 	return nil
 }
 
-// Shown refuses a client that hides whose it is, as a struct does that embeds a redis.UniversalClient,
-// if it is one of a cluster: what has to be said to each server, or to a certain one, would be said to any.
-// A server that does not answer, or may not, keeps nobody from going on.
-func Shown(ctx context.Context, client redis.UniversalClient) error {
+// Tells refuses a client that does not tell which server it asks, as a struct that embeds a redis.UniversalClient:
+// what is to be said to a certain one, as WAIT, it might say to another. It asks nobody.
+func Tells(client redis.UniversalClient) error {
 	switch client.(type) {
 	case *redis.ClusterClient, interface{ Options() *redis.Options }:
+		return nil
+	}
+	return fmt.Errorf("a %T does not say which server it asks: give a *redis.Client or a *redis.ClusterClient", client)
+}
+
+// Shown refuses a client that hides whose it is if it is one of a cluster of several: what has to be said to each
+// server, or to a certain one, would be said to any. It asks what a client of a cluster asks, and so may ask.
+// A server that does not answer keeps nobody from going on, as one that is no cluster's does not.
+func Shown(ctx context.Context, client redis.UniversalClient) error {
+	if Tells(client) == nil {
 		return nil
 	}
 	if err := Fits(client); err != nil {
 		return err
 	}
-	if client.ClusterInfo(ctx).Err() == nil { // a server that is alone refuses it
+	masters := make(map[string]bool)
+	for _, slots := range client.ClusterSlots(ctx).Val() {
+		if len(slots.Nodes) > 0 {
+			masters[slots.Nodes[0].ID+slots.Nodes[0].Addr] = true
+		}
+	}
+	if len(masters) > 1 {
 		return fmt.Errorf("a %T hides that it is a client of a cluster, whose servers cannot be asked one by one: give the *redis.ClusterClient itself", client)
 	}
 	return nil

@@ -18,7 +18,8 @@ func TestRingIsRefused(t *testing.T) {
 	defer ring.Close()
 	_, agreed := redisconfig.Lists.Agree(t.Context(), ring, "mail", partition.Config{})
 	_, names := redisconfig.Names(t.Context(), ring)
-	for what, err := range map[string]error{"a client": redisconfig.Fits(ring), "a peer": agreed, "names": names} {
+	embedded := redisconfig.Fits(struct{ *redis.Ring }{ring})
+	for what, err := range map[string]error{"a client": redisconfig.Fits(ring), "what embeds one": embedded, "a peer": agreed, "names": names} {
 		if err == nil || !strings.Contains(err.Error(), "give a *redis.Client") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -33,11 +34,16 @@ func TestNamesOfAHiddenCluster(t *testing.T) {
 	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	names, err := redisconfig.Names(t.Context(), redistest.Hidden(client))
+	names, err := redisconfig.Names(t.Context(), redistest.Hidden(client, 2))
 	if err == nil || !strings.Contains(err.Error(), "give the *redis.ClusterClient itself") {
 		t.Errorf("%q, %v", names, err)
 	}
 	if _, err := redisconfig.Names(t.Context(), client); err != nil {
 		t.Errorf("by the client itself: %v", err)
+	}
+	for masters := range 2 { // none where the server is no cluster's, and one that has all slots is all there is
+		if _, err := redisconfig.Names(t.Context(), redistest.Hidden(client, masters)); err != nil {
+			t.Errorf("of %d masters: %v", masters, err)
+		}
 	}
 }

@@ -3,8 +3,10 @@ package redistest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -152,14 +154,28 @@ func Careful(client *redis.Client) redis.UniversalClient { return careful{client
 
 type careful struct{ *redis.Client }
 
-// Hidden returns client as one in a struct that embeds it, of which nobody sees whose it is. It says that it
-// is a cluster's, as those are of most use to who hides them.
-func Hidden(client redis.UniversalClient) redis.UniversalClient { return hidden{client} }
+// Hidden returns client as one in a struct that embeds it, of which nobody sees whose it is. It says that the slots
+// are on so many masters.
+func Hidden(client redis.UniversalClient, masters int) redis.UniversalClient {
+	return hidden{client, masters}
+}
 
-type hidden struct{ redis.UniversalClient }
+type hidden struct {
+	redis.UniversalClient
+	masters int
+}
 
-func (hidden) ClusterInfo(context.Context) *redis.StringCmd {
-	return redis.NewStringResult("cluster_state:ok\r\n", nil)
+func (h hidden) ClusterSlots(ctx context.Context) *redis.ClusterSlotsCmd {
+	cmd := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
+	if h.masters == 0 {
+		cmd.SetErr(errors.New("ERR This instance has cluster support disabled"))
+	}
+	var all []redis.ClusterSlot
+	for n := range h.masters {
+		all = append(all, redis.ClusterSlot{Start: n, End: n, Nodes: []redis.ClusterNode{{ID: strconv.Itoa(n)}}})
+	}
+	cmd.SetVal(append(all, all...)) // each has several ranges
+	return cmd
 }
 
 // Another returns another client, with connections of its own, of the server or the

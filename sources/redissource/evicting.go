@@ -21,7 +21,7 @@ func evicting(ctx context.Context, client redis.UniversalClient) error {
 	defer done()
 	var mu sync.Mutex
 	var found []string
-	_ = redisconfig.EachMaster(ctx, client, func(ctx context.Context, node redis.UniversalClient, where string) error {
+	look := func(ctx context.Context, node redis.UniversalClient, where string) error {
 		info, err := node.InfoMap(ctx, "memory").Result()
 		policy := info["Memory"]["maxmemory_policy"]
 		if err != nil || policy == "" || policy == "noeviction" || info["Memory"]["maxmemory"] == "0" {
@@ -31,7 +31,10 @@ func evicting(ctx context.Context, client redis.UniversalClient) error {
 		defer mu.Unlock()
 		found = append(found, policy+where)
 		return nil
-	})
+	}
+	if redisconfig.EachMaster(ctx, client, look) != nil {
+		_ = look(ctx, client, "") // of a cluster that is hidden any server is better than none
+	}
 	if len(found) == 0 {
 		return nil
 	}

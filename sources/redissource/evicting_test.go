@@ -32,6 +32,9 @@ func TestWarnsOfEviction(t *testing.T) {
 	if layouts(); len(told) != 1 || !strings.Contains(told[0].Error(), "allkeys-lru") || !strings.Contains(told[0].Error(), "noeviction, and") {
 		t.Errorf("of one that evicts it says %v", told)
 	}
+	if err := evicting(t.Context(), redistest.Hidden(p.Client(), 2)); err == nil {
+		t.Error("of one of a cluster that is hidden it says nothing")
+	}
 	p.Config("maxmemory-policy", "volatile-lru")
 	if layouts(); len(told) != 1 || !strings.Contains(told[0].Error(), "what expires") || strings.Contains(told[0].Error(), "ledger") {
 		t.Errorf("of one that evicts what expires it says %v", told)

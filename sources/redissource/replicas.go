@@ -121,8 +121,7 @@ func (p *pusher) wait(node redis.UniversalClient) []any {
 	return []any{"wait", p.replicas, max(1, most.Milliseconds())} // 0 has no end
 }
 
-// supported refuses what cannot be worked with or be waited for. A client that does not tell its server might
-// say WAIT to another one.
+// supported refuses what cannot be worked with or be waited for.
 func (p *pusher) supported() error {
 	if err := redisconfig.Fits(p.client); err != nil {
 		return fmt.Errorf("redissource: %w", err)
@@ -130,13 +129,10 @@ func (p *pusher) supported() error {
 	if p.replicas < 0 {
 		return fmt.Errorf("redissource: Replicas %d: want 0 or more", p.replicas)
 	}
-	switch p.client.(type) {
-	case *redis.ClusterClient, interface{ Options() *redis.Options }:
-		return nil
-	}
 	if p.replicas > 0 {
-		return fmt.Errorf("redissource: Replicas %d: a %T does not say which server it asks: give a *redis.Client or a *redis.ClusterClient",
-			p.replicas, p.client)
+		if err := redisconfig.Tells(p.client); err != nil {
+			return fmt.Errorf("redissource: Replicas %d: %w", p.replicas, err)
+		}
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func TestReplicasThatCannotBe(t *testing.T) {
 		want     string
 	}{
 		{mini, -1, "redissource: MaxBacklog -1: want 0 or more\nredissource: Replicas -1: want 0 or more"},
-		{redistest.Hidden(mini), 1, "give a *redis.Client or a *redis.ClusterClient"},
+		{redistest.Hidden(mini, 0), 1, "give a *redis.Client or a *redis.ClusterClient"},
 		{ring, 0, "redissource: a *redis.Ring sends the keys"},
 		{refuses, 1, "Replicas 1: WAIT is refused: NOPERM"},
 		{mini, 2, "Replicas 2: the server has 0 that answer: start more, or ask for fewer"},

@@ -345,8 +345,8 @@ func TestNothingIsDoneToAHiddenCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := redistest.Keys(t, client, "*"+name+"*")
-	_, destroyed := Destroy(ctx, redistest.Hidden(client), name)
-	_, resized := Resize(ctx, redistest.Hidden(client), name, 8, ResizeConfig{Idle: func(context.Context) error { return nil }})
+	_, destroyed := Destroy(ctx, redistest.Hidden(client, 2), name)
+	_, resized := Resize(ctx, redistest.Hidden(client, 2), name, 8, ResizeConfig{Idle: func(context.Context) error { return nil }})
 	for what, err := range map[string]error{"destroy": destroyed, "resize": resized} {
 		if err == nil || !strings.Contains(err.Error(), "redissource: "+what+" "+name+": a redistest.hidden hides") {
 			t.Errorf("%s: %v", what, err)
