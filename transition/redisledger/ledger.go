@@ -39,7 +39,8 @@ type Config struct {
 	// nothing; with too few replicas nobody gains or gives up anything, and who works
 	// goes on: a Sync renews the lease all the same, and returns an error that wraps
 	// transition.ErrRenewed. One that does nothing else does not wait. The data under
-	// the partitions is not covered. Default 0.
+	// the partitions is not covered. The client has to tell its server, as a *redis.Client and a
+	// *redis.ClusterClient do, and what embeds the former. Default 0.
 	//
 	// Init, Require, Grow, Pause and Drain do not wait. A replica has taken over all that came before what it
 	// has, so no grant or roll that counts was made by what they said and a fail-over forgets.
@@ -66,15 +67,7 @@ type Ledger struct {
 func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error) {
 	cfg.Config = cfg.Config.WithDefaults()
 	cfg.Timing = cfg.Timing.WithDefaults()
-	var errReplicas error
-	if cfg.WaitReplicas < 0 {
-		errReplicas = fmt.Errorf("redisledger: wait for %d replicas: must not be negative", cfg.WaitReplicas)
-	}
-	var errClient error
-	if client == nil {
-		errClient = errors.New("redisledger: no Redis client: redisurl.OpenControl makes one")
-	}
-	if err := errors.Join(errClient, partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate(), errReplicas); err != nil {
+	if err := errors.Join(fits(client, cfg.WaitReplicas), partition.CheckName(name), cfg.Config.Validate(), cfg.Timing.Validate()); err != nil {
 		return nil, err
 	}
 	k := keys(name)
@@ -85,6 +78,25 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error)
 		keys:   k,
 		doubts: newDoubts(client, k[0]),
 	}, nil
+}
+
+// fits refuses a client that cannot be worked with, or not be had wait for so many replicas.
+func fits(client redis.UniversalClient, replicas int) error {
+	if client == nil {
+		return errors.New("redisledger: no Redis client: redisurl.OpenControl makes one")
+	}
+	if err := redisconfig.Fits(client); err != nil {
+		return fmt.Errorf("redisledger: %w", err)
+	}
+	if replicas < 0 {
+		return fmt.Errorf("redisledger: wait for %d replicas: must not be negative", replicas)
+	}
+	if replicas > 0 {
+		if err := redisconfig.Tells(client); err != nil {
+			return fmt.Errorf("redisledger: wait for %d replicas: %w", replicas, err)
+		}
+	}
+	return nil
 }
 
 // Sync implements transition.Ledger. A session is named by letters and digits, and tags are

@@ -98,7 +98,7 @@ func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []st
 // connections wait for an answer. One that they break off says nothing of the lease.
 func (l *Ledger) patience(master redis.UniversalClient) time.Duration {
 	most := l.cfg.Timing.CallTimeout()
-	if c, ok := master.(*redis.Client); ok && c.Options().ReadTimeout > 0 {
+	if c, ok := master.(interface{ Options() *redis.Options }); ok && c.Options().ReadTimeout > 0 {
 		most = min(most, c.Options().ReadTimeout)
 	}
 	return max(most/2, time.Millisecond) // 0 has no end

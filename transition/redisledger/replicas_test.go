@@ -29,8 +29,35 @@ func TestWaitEndsBeforeTheConnection(t *testing.T) {
 	cfg := redisledger.Config{Timing: transition.Timing{Lease: time.Minute}, WaitReplicas: 1}
 	makeName(t, client, name, cfg.Config)
 	r := transition.Request{Session: "aa", Peer: "a", State: machine.Live, Claim: []partition.ID{0}}
-	if _, err := newLedger(t, client, name, cfg).Sync(t.Context(), r); !errors.Is(err, transition.ErrRenewed) {
-		t.Errorf("without a replica: %v", err)
+	for _, client := range []redis.UniversalClient{client, redistest.Careful(client)} { // and what embeds one
+		if _, err := newLedger(t, client, name, cfg).Sync(t.Context(), r); !errors.Is(err, transition.ErrRenewed) {
+			t.Errorf("%T, without a replica: %v", client, err)
+		}
+	}
+}
+
+// A client of a cluster in a struct would say WAIT to any of its servers, and peers go on by what no replica
+// has. A Ring would keep the ledger elsewhere while a server is away.
+func TestClientsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	_, mini := redistest.Mini(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	for _, c := range []struct {
+		client   redis.UniversalClient
+		replicas int
+		want     string
+	}{
+		{redistest.Hidden(mini, 0), 0, ""},
+		{redistest.Hidden(mini, 0), 1, "redisledger: wait for 1 replicas: a redistest.hidden does not say which server it asks"},
+		{mini, 1, ""},
+		{ring, 0, "redisledger: a *redis.Ring sends the keys"},
+		{nil, 1, "redisledger: no Redis client"},
+	} {
+		_, err := redisledger.New(c.client, "mail", redisledger.Config{WaitReplicas: c.replicas})
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%T and %d replicas: %v, want %q", c.client, c.replicas, err, c.want)
+		}
 	}
 }
 
