@@ -84,7 +84,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	m := &mover{
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
 		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
-		replicated: make(map[redis.UniversalClient]bool), tell: cfg.Tell,
+		replicated: make(map[*redis.Client]bool), tell: cfg.Tell,
 	}
 	if begun.Mover == "" {
 		// A peer that began before the name was closed lives now, and one that begins

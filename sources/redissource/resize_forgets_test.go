@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
@@ -215,13 +216,40 @@ func TestResizeWaitsForReplicas(t *testing.T) {
 func TestKeptIsWhatStands(t *testing.T) {
 	t.Parallel()
 	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
-	m := &mover{client: client, name: name, replicated: make(map[redis.UniversalClient]bool), tell: func(Resized, bool) {}}
+	m := &mover{client: client, name: name, replicated: make(map[*redis.Client]bool), tell: func(Resized, bool) {}}
 	config := kept{key: redisconfig.Key(name)}
 	if err := m.kept(ctx, config); !errors.Is(err, sources.ErrForgot) {
 		t.Errorf("of a name that is gone: %v", err)
 	}
 	client.HSet(ctx, config.key, "total", 1)
-	if err := m.kept(ctx, config); err != nil {
-		t.Error(err)
+	for _, m.client = range []redis.UniversalClient{client, redistest.Hidden(client, 0)} {
+		if err := m.kept(ctx, config); err != nil {
+			t.Errorf("%T: %v", m.client, err)
+		}
+	}
+}
+
+// A struct that embeds a client has its connections: a replica is not waited for longer than they wait for an answer.
+func TestResizeWaitsNoLongerThanItsConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "--repl-diskless-sync-delay", "0")
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	replica := redistest.Server(t, "--replicaof", host+" "+port)
+	ctx, name := t.Context(), redistest.Name(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 900 * time.Millisecond})
+	defer client.Close()
+	eventually(t, func() bool { return strings.Contains(client.Info(ctx, "replication").Val(), "state=online") })
+	config, told := kept{key: redisconfig.Key(name)}, false
+	client.HSet(ctx, config.key, "total", 1)
+	replica.Pause()
+	defer replica.Resume()
+	m := &mover{client: redistest.Careful(client), name: name, replicated: make(map[*redis.Client]bool), tell: func(_ Resized, waits bool) {
+		if waits {
+			told = true
+			replica.Resume()
+		}
+	}}
+	if err := m.kept(ctx, config); err != nil || !told {
+		t.Errorf("%v, that it waits was told: %v", err, told)
 	}
 }

@@ -60,22 +60,21 @@ func slotMoves(err error) bool {
 
 // keptNow asks those servers that have the keys as far as the client knows.
 func (m *mover) keptNow(ctx context.Context, all []kept) error {
-	nodes := make(map[redis.UniversalClient][]kept)
+	nodes := make(map[*redis.Client][]kept) // nil: the client, which may be a struct that is no key of a map
 	for _, k := range all {
-		node := m.client
-		if cluster, ok := node.(*redis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(ctx, k.key)
-			if err != nil {
+		var master *redis.Client
+		if cluster, ok := m.client.(*redis.ClusterClient); ok {
+			var err error
+			if master, err = cluster.MasterForKey(ctx, k.key); err != nil {
 				return err
 			}
-			node = master
 		}
-		nodes[node] = append(nodes[node], k)
+		nodes[master] = append(nodes[master], k)
 	}
-	for node, list := range nodes {
+	for master, list := range nodes {
 		for passed := false; !passed; {
 			var err error
-			if passed, err = m.keptBy(ctx, node, list); err != nil {
+			if passed, err = m.keptBy(ctx, master, list); err != nil {
 				return err
 			}
 		}
@@ -84,7 +83,11 @@ func (m *mover) keptNow(ctx context.Context, all []kept) error {
 }
 
 // keptBy asks one server, and reports whether a replica knows, or there is none.
-func (m *mover) keptBy(ctx context.Context, node redis.UniversalClient, all []kept) (bool, error) {
+func (m *mover) keptBy(ctx context.Context, master *redis.Client, all []kept) (bool, error) {
+	node := m.client
+	if master != nil {
+		node = master
+	}
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "replication")
 	cmds := make([]*redis.Cmd, len(all))
@@ -95,11 +98,11 @@ func (m *mover) keptBy(ctx context.Context, node redis.UniversalClient, all []ke
 		}
 		cmds[i] = resizeKeptScript.queue(ctx, pipe, true, keys, []any{last, k.token})
 	}
-	waits := m.replicated[node]
+	waits := m.replicated[master]
 	var wait *redis.Cmd
 	if waits {
 		patience := time.Second // less than its connections wait for an answer
-		if c, ok := node.(*redis.Client); ok && c.Options().ReadTimeout > 0 {
+		if c, ok := node.(interface{ Options() *redis.Options }); ok && c.Options().ReadTimeout > 0 {
 			patience = min(patience, c.Options().ReadTimeout/2)
 		}
 		wait = pipe.Do(ctx, "wait", 1, max(1, patience.Milliseconds())) // 0 has no end
@@ -113,8 +116,8 @@ func (m *mover) keptBy(ctx context.Context, node redis.UniversalClient, all []ke
 			return false, err
 		}
 	}
-	m.replicated[node] = strings.Contains(info.Val(), "state=online")
-	if !m.replicated[node] {
+	m.replicated[master] = strings.Contains(info.Val(), "state=online")
+	if !m.replicated[master] {
 		return true, nil
 	}
 	if !waits {

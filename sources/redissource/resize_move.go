@@ -64,7 +64,7 @@ type mover struct {
 	tokens   []string
 	marks    map[string]bool
 	// replicated are the servers that had replicas when they were asked last.
-	replicated map[redis.UniversalClient]bool
+	replicated map[*redis.Client]bool
 	out        Resized
 	tell       func(at Resized, waits bool)
 }
