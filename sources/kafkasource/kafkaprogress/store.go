@@ -28,6 +28,9 @@ const (
 	// turns is how many partitions are opened at once, or regained. A broker answers one request of a client after
 	// the other: of a thousand that begin together none would be done within patience, and all begin again.
 	turns = 32
+	// turnFor is how long one keeps its turn from others: who waits for a broker that hangs is not to hold up the
+	// partitions of those that answer.
+	turnFor = 3 * time.Second
 	// firstUse is how long brokers may take to make what they keep transactions in.
 	firstUse = time.Second
 )
@@ -194,11 +197,16 @@ func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token
 	return o.table.found(time.Now()), nil
 }
 
-// turn waits until there is room for one more that is opened, or regained, until end.
+// turn waits until there is room for one more that is opened, or regained, until end, or for turnFor.
 func (s *Store) turn(ctx context.Context) (end func(), err error) {
 	select {
 	case s.turns <- struct{}{}:
-		return func() { <-s.turns }, nil
+		back := sync.OnceFunc(func() { <-s.turns })
+		late := time.AfterFunc(turnFor, back)
+		return func() {
+			late.Stop()
+			back()
+		}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -80,4 +81,37 @@ func TestOpenersTakeTurns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who waits for a broker that hangs has its turn for a while only, and gives it back once.
+func TestAHangingOpenerHoldsUpNobodyForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, err := NewStore("turns", Config{Topic: "turns", Options: []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends []func()
+		took := func() time.Duration {
+			began := time.Now()
+			end, err := st.turn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, end)
+			return time.Since(began)
+		}
+		for range 2 * turns {
+			took()
+		}
+		if d := took(); d != turnFor {
+			t.Errorf("after those that hang it took %v, want %v", d, turnFor)
+		}
+		for _, end := range ends {
+			end()
+		}
+		if n := len(st.turns); n != 0 {
+			t.Errorf("%d are at it, and none is", n)
+		}
+	})
 }
