@@ -152,6 +152,9 @@ func Conditions(l Look) []Condition {
 			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well, and not drained", true
 		case !granted:
 			c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", due
+			if asks != "" && !machine.Fit(l.Census, id) {
+				c.Text = fmt.Sprintf("it asks for %v, and nobody who has that is well, and not drained", asks)
+			}
 			switch {
 			case len(gate.behind) > 0:
 				c.Explained, c.Bound = true, gate.patience

@@ -557,6 +557,24 @@ func TestNobodyIsWell(t *testing.T) {
 	}
 }
 
+// Where that is so of those only who have what a partition asks for, it is told why nobody has it.
+func TestNobodyWhoHasTheTagsIsWell(t *testing.T) {
+	for name, take := range map[string]func(*machine.Seat){
+		"unwell":  func(s *machine.Seat) { s.Unwell = true },
+		"drained": func(s *machine.Seat) { s.Drained = true },
+	} {
+		l := healthy()
+		l.Census.Config.Requires = []partition.Requirement{{First: 0, Last: 1, Tags: "gpu"}}
+		l.Census.Sessions[0].Tags = "gpu"
+		take(&l.Census.Sessions[0])
+		l.Census.Grants = l.Census.Grants[1:]
+		got := coverage.Judge(l, func(coverage.Condition) time.Duration { return -1 })
+		if len(got) != 1 || got[0].String() != "unowned: partition 0: it asks for gpu, and nobody who has that is well, and not drained" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestMembersForTheIndexAloneCountForNothing(t *testing.T) {
 	alone := machine.Seat{Session: "i", Peer: "index", State: machine.Live, Lease: 1 << 33, Tags: "gpu", Strategy: "other"}
 	kinds := func(l coverage.Look) (all []coverage.Kind) {

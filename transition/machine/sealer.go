@@ -129,6 +129,17 @@ func Eligible(c Census, id partition.ID) bool {
 	return false
 }
 
+// Fit reports whether one of those who are eligible for id is well and not drained.
+func Fit(c Census, id partition.ID) bool {
+	asks := c.Config.Asks(id)
+	for _, s := range living(c.Sessions) {
+		if s.Weight > 0 && s.fit() && s.Tags.Has(asks) {
+			return true
+		}
+	}
+	return false
+}
+
 // fit reports whether s may take over what others have.
 func (s Seat) fit() bool { return !s.Unwell && !s.Drained }
 
