@@ -17,7 +17,7 @@
 //	countoff_rolls_total{consumer,by}                  views seen and rolls sealed by this peer
 //	countoff_index, countoff_replicas{consumer}        of the newest view; index -1: not a member, or stopped
 //	countoff_weight, countoff_unwell{consumer}         what the peer says of itself, once it has changed
-//	countoff_drained{consumer}                         1 while it is drained (countoff drain), once it was
+//	countoff_drained{consumer}                         1 while it is drained (countoff drain), once it was; none once stopped
 //	countoff_handover_pause_seconds{consumer}          given away: from the last start here until the ledger took it back
 //	countoff_open_seconds{consumer}                    gained: from the grant until it is served; the rest of the pause
 //	countoff_takeover_seconds{consumer}                gained: from the view that gave it to us until it is served
@@ -206,6 +206,7 @@ func (o *Observer) consumer(e framework.Event) bool {
 		o.m.index.WithLabelValues(e.Consumer).Set(-1)
 		o.m.replicas.WithLabelValues(e.Consumer).Set(0)
 		o.m.limited.WithLabelValues(e.Consumer).Set(0)
+		o.m.drained.DeleteLabelValues(e.Consumer) // who begins anew while it is drained says so, and nobody that it no longer is
 	case framework.Coordinated:
 		return e.Event == nil || o.coordinated(e.Consumer, e.Event)
 	default:

@@ -276,6 +276,29 @@ func TestWhatIsWrongIsToldByWhoLooks(t *testing.T) {
 
 // Of consumers of one name that are watched one after the other, and of one that is watched twice, one
 // is asked: a second answer would spoil every scrape.
+// A consumer that was stopped while it was drained may begin anew when it no longer is, and hears of nothing then.
+func TestWhoStoppedIsNotDrained(t *testing.T) {
+	r := prometheus.NewRegistry()
+	o, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := func(e transition.Event) { o.Observe(framework.Coordinated{Consumer: "n", Event: e}) }
+	for _, want := range []struct {
+		event transition.Event
+		value float64
+	}{{transition.Dismissed{}, 1}, {transition.Recalled{}, 0}, {transition.Dismissed{}, 1}} {
+		tell(want.event)
+		if got := read(t, r, "drained", "n"); got != want.value {
+			t.Errorf("%T: %v", want.event, got)
+		}
+	}
+	o.Observe(framework.Stopped{Consumer: "n"})
+	if got, found := find(t, r, "drained", "n"); found {
+		t.Errorf("it is stopped, and drained: %v", got)
+	}
+}
+
 func TestAConsumerIsWatchedOnce(t *testing.T) {
 	r := prometheus.NewRegistry()
 	o, err := New(r)
