@@ -59,7 +59,7 @@ PEER is drained all the same.`,
 			if before, stands := census.Config.Drains(d.Peer); stands {
 				fmt.Fprintf(out, "%s was drained already, since %s\n", peer, before.Since.UTC().Format(time.RFC3339))
 			} else {
-				fmt.Fprintf(out, "%[1]s is drained (countoff recall %[2]s %[1]s gives it its share back)\n", peer, args[0])
+				fmt.Fprintf(out, "%s is drained (%s gives it its share back)\n", peer, partitionmap.Printable(partitionmap.Recall(args[0], d.Peer)))
 			}
 			if wait == 0 {
 				return nil

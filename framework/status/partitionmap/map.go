@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -241,9 +242,21 @@ func Drained(s status.Status) (lines []string) {
 		if !d.Present {
 			line += ", and does not take part"
 		}
-		lines = append(lines, fmt.Sprintf("%s: countoff recall %s %s gives it its share back", line, s.Name, d.Peer))
+		lines = append(lines, fmt.Sprintf("%s: %s gives it its share back", line, Recall(s.Name, d.Peer)))
 	}
 	return lines
+}
+
+// plain is what no shell reads as anything else.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,][A-Za-z0-9_./:@%+=,-]*$`)
+
+// Recall is the command that ends a drain, for a shell: an id may have spaces, quotes and the like.
+func Recall(name, peer string) string {
+	if plain.MatchString(name) && plain.MatchString(peer) {
+		return "countoff recall " + name + " " + peer
+	}
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	return "countoff recall -- " + quote(name) + " " + quote(peer)
 }
 
 // State is that of the peer, or that a live one is drained or unwell.

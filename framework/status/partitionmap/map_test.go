@@ -470,3 +470,18 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What is shown can be pasted: an id may have what a shell reads otherwise.
+func TestRecallIsForAShell(t *testing.T) {
+	t.Parallel()
+	for peer, want := range map[string]string{
+		"pod-3":      "countoff recall n pod-3",
+		"ann's disk": `countoff recall -- 'n' 'ann'\''s disk'`,
+		"$HOME":      "countoff recall -- 'n' '$HOME'",
+		"-x":         "countoff recall -- 'n' '-x'",
+	} {
+		if got := Recall("n", peer); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
