@@ -180,7 +180,7 @@ func TestName(t *testing.T) {
 		severity doctor.Severity
 		word     string
 	}{
-		"peer-aa": {doctor.Note, "peer-aa has nothing, since "},
+		"peer-aa": {doctor.Note, "peer-aa is to have nothing, since "},
 		"nobody":  {doctor.Warning, "(its disk is slow), and does not take part"},
 	} {
 		if err := pauser.Drain(t.Context(), partition.Drain{Peer: peer, Since: time.Now(), Why: "its disk is slow"}); err != nil {

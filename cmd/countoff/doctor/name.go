@@ -124,7 +124,7 @@ func wrong(findings []status.Finding) []Finding {
 // drained tells of peers that are to have nothing, lest they are forgotten.
 func drained(all []status.Drained) (found []Finding) {
 	for _, d := range all {
-		f := Finding{Check: "drained", Severity: Note, What: fmt.Sprintf("%s has nothing, since %s", d.Peer, d.Since.UTC().Format(time.RFC3339))}
+		f := Finding{Check: "drained", Severity: Note, What: fmt.Sprintf("%s is to have nothing, since %s", d.Peer, d.Since.UTC().Format(time.RFC3339))}
 		if d.Why != "" {
 			f.What += fmt.Sprintf(" (%s)", d.Why)
 		}
