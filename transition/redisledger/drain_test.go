@@ -76,6 +76,43 @@ func TestADrainOutlivesALostKey(t *testing.T) {
 	}
 }
 
+// What is said stands beside the configuration at once, and what is said while that is lost takes nothing back.
+func TestADrainIsSaidBesideALostKey(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1})
+	bob := partition.Drain{Peer: "bob", Since: rest.Since}
+	lose := func() {
+		t.Helper()
+		if n := s.client.HDel(t.Context(), "{"+s.name+"}:config", "drained").Val(); n != 1 {
+			t.Fatal("nothing was lost")
+		}
+	}
+	for _, step := range []struct {
+		say  func() error
+		want []partition.Drain
+	}{
+		{func() error { return l.Drain(t.Context(), out) }, []partition.Drain{out}},
+		{func() error { return l.Drain(t.Context(), bob) }, []partition.Drain{out, bob}},
+		{func() error { return l.Recall(t.Context(), "bob") }, []partition.Drain{out}},
+		{func() error { return l.Recall(t.Context(), "ann") }, nil},
+	} {
+		if err := step.say(); err != nil {
+			t.Fatal(err)
+		}
+		lose()
+		restarted := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming}) // its first Sync is no quiet one
+		mustSync(t, restarted, machine.Request{Session: session(1), Peer: "ann", Weight: 1})
+		if c, err := l.Census(t.Context()); err != nil || !slices.Equal(c.Config.Drained, step.want) {
+			t.Errorf("%+v is drained, want %+v, %v", c.Config.Drained, step.want, err)
+		}
+		if len(step.want) > 0 {
+			lose()
+		}
+	}
+}
+
 // Quiet peers stay quiet while somebody is drained.
 func TestADrainLeavesTheQuietQuiet(t *testing.T) {
 	s, _ := miniStage(t)

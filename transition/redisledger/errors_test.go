@@ -35,7 +35,7 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// In a full store leases renew, partitions change hands, rolls are sealed and a name is paused.
+// In a full store leases renew, partitions change hands, rolls are sealed, a name is paused and a peer drained.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -75,6 +75,14 @@ func TestFullStore(t *testing.T) {
 		}
 		if got := mustSync(t, l, b); got.Paused != (p == rest) {
 			t.Errorf("after %+v was said, paused is %v", p, got.Paused)
+		}
+	}
+	mine := partition.Drain{Peer: b.Peer, Since: rest.Since}
+	for _, say := range []func() error{
+		func() error { return l.Drain(t.Context(), mine) }, func() error { return l.Recall(t.Context(), mine.Peer) },
+	} {
+		if err := say(); err != nil {
+			t.Error(err)
 		}
 	}
 	_, err = redisledger.Init(t.Context(), client, redistest.Name(t), partition.Config{})
