@@ -149,13 +149,14 @@ func keeps(c machine.Census, peer string) (works string, stays bool) {
 			given[id] = has[m.Session]
 		}
 	}
-	n, left := 0, 0
+	n, left, wanted := 0, 0, false
 	for _, g := range c.Grants {
 		if has[g.Session] {
 			n++
 			if given[g.Grant.ID] {
 				left++
 			}
+			wanted = wanted || machine.Fit(c, g.Grant.ID)
 		}
 	}
 	switch {
@@ -164,7 +165,11 @@ func keeps(c machine.Census, peer string) (works string, stays bool) {
 	case n == 0:
 		return "", false
 	}
-	if left == n && c.Membership == c.Roll.Membership && c.Grace == 0 {
+	sealed := left == n && c.Membership == c.Roll.Membership && c.Grace == 0
+	if sealed && wanted {
+		return fmt.Sprintf("it has its share of %d partitions and ingress lists: a peer whose build does not know of drains sealed the roll; bring all up to date", n), true
+	}
+	if sealed {
 		return fmt.Sprintf("it keeps %d partitions and ingress lists: nobody else who is well, and not drained, may have them", n), true
 	}
 	return fmt.Sprintf("it still has %d partitions and ingress lists (peers that count off in another way than by rolls keep them)", n), false

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,24 @@ func TestDrain(t *testing.T) {
 	s.run("drain n bob --wait 0s")
 	seal()
 	if said := s.fails(exit.Failed, "drain n bob --wait 10m"); !strings.Contains(said, "it keeps 4 partitions and ingress lists: nobody else") {
+		t.Errorf("said %q", said)
+	}
+	// An older build seals the roll for others who come.
+	sync(transition.Request{Session: "cc", Peer: "carl", Weight: 1, State: machine.Live})
+	census, err := l.Census(t.Context())
+	for i := range census.Sessions {
+		census.Sessions[i].Drained = false
+	}
+	next, _, _ := machine.NextRoll(census, partition.Sticky{})
+	if err := errors.Join(err, l.Seal(t.Context(), next)); err != nil {
+		t.Fatal(err)
+	}
+	bob.Claim, bob.Release = nil, nil
+	for _, m := range sync(bob).Mine[2:] {
+		bob.Release = append(bob.Release, m.Grant)
+	}
+	sync(bob)
+	if said := s.fails(exit.Failed, "drain n bob --wait 10m"); !strings.Contains(said, "it has its share of 2 partitions and ingress lists: a peer whose build") {
 		t.Errorf("said %q", said)
 	}
 	if out := s.run("recall n bob"); out != "bob is recalled\n" {
