@@ -25,8 +25,8 @@ type Config struct {
 //
 // Nil says that all are done, and [Each] what each of them came to. After any other error, or a panic, it is
 // called again with fewer of them, until it is known which of them fail alone: the error of that call is what
-// the handler of that task returned (see [framework.Handler]). If none of the first two goes well alone, all fail.
-// RetryAfter is for all of the call. So it should do all or nothing, or what may be done twice.
+// the handler of that task returned (see [framework.Handler]). If none of the first two goes well alone, or
+// later eight one after the other, all that are left fail. RetryAfter is for all of the call. So it should do all or nothing, or what may be done twice.
 //
 // ctx ends when that of one of the tasks does, with the same cause; it carries no values, and its deadline is
 // that of the first of them. The tasks of partitions that are lost, or have no more time to drain, are then
@@ -275,12 +275,15 @@ func (g *gatherer) run(lead *entry, b *batch) {
 
 var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goexit)")
 
+// mostInRow is how many that fail alone, one after the other, are taken to be bad themselves in a batch of which some went well.
+const mostInRow = 8
+
 // work does tasks and puts into errs what each came to. When all of them fail together it looks for the one that is to
 // blame: it begins anew with the first alone, and takes twice as many each time that goes well, as TCP does after a loss
 // (RFC 5681, slow start). Where the first two of a batch fail, each alone, it is not they: the rest fails with them, unasked.
-// Once ctx has ended nothing is called any more.
+// So it does where mostInRow fail alone, one after the other, after others went well. Once ctx has ended nothing is called any more.
 func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []error) {
-	size, went, failed := len(tasks), false, 0
+	size, most, failed := len(tasks), 2, 0
 	for len(tasks) > 0 {
 		if ctx.Err() != nil {
 			copy(errs, slices.Repeat([]error{context.Cause(ctx)}, len(errs)))
@@ -294,8 +297,11 @@ func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []err
 		case err == nil || told:
 			of := each(err, n)
 			copy(errs, of)
-			went, size = went || slices.Contains(of, nil), 2*n
-		case n > 1 && ctx.Err() != nil || asked == sources.Retry || n == 1 && asked == 0 && failed == 1 && !went:
+			size = 2 * n
+			if slices.Contains(of, nil) {
+				most, failed = mostInRow, 0
+			}
+		case n > 1 && ctx.Err() != nil || asked == sources.Retry || n == 1 && asked == 0 && failed == most-1:
 			if asked == sources.Dead {
 				err = fmt.Errorf("%v", err) //nolint:errorlint // whose it is nobody finds out any more
 			}

@@ -185,6 +185,30 @@ func TestOneThatKnowsItHelpsNobody(t *testing.T) {
 	})
 }
 
+// TestTheDatabaseGoesAwayMeanwhile: after a part that went well the others are not asked one by one for long.
+func TestTheDatabaseGoesAwayMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		x := newHands(t, batch.Config{}, func(_ context.Context, ids []string) error {
+			if calls++; calls == 2 || calls > 3 { // the second is a batch with a bad one in it
+				return errors.New("away")
+			}
+			return nil
+		})
+		ids := []string{"first"}
+		for i := range 50 {
+			ids = append(ids, fmt.Sprint(i))
+		}
+		x.all(t.Context(), ids...)
+		x.wg.Wait()
+		x.wantEnd("0", done)
+		x.wantEnd("49", func(err error) bool { return err != nil && err.Error() == "away" })
+		if want := 2 + 1 + 1 + 8; calls != want {
+			t.Errorf("%d calls, want %d", calls, want)
+		}
+	})
+}
+
 // TestDeadIsOfOneAlone: a function that says so of a batch does not mean all of it.
 func TestDeadIsOfOneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
