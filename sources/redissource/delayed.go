@@ -44,7 +44,7 @@ type Delayed struct {
 // DelayedTasks calls each for the delayed tasks of the partitions ids of name, the first to be due first
 // within each partition, until each returns false; with an ID for those that have it, in no order. Tasks that come or go meanwhile
 // may be missed or told twice. Partitions that cannot be read are an error after all others. Nodes of a cluster have half
-// of the time of ctx to say whether there are any. To look for an ID costs the store some 0.4 ms for each thousand delayed tasks.
+// of the time of ctx to say whether there are any. To look for an ID costs the store some 0.8 ms for each thousand delayed tasks.
 func DelayedTasks(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, id string, each func(Delayed) bool) error {
 	keys := make([]string, len(ids))
 	for i, p := range ids {
