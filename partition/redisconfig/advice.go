@@ -77,7 +77,7 @@ func Advice(err error) string {
 	var dial *net.OpError
 	switch {
 	case Forbidden(err):
-		return "the user of the URL lacks a right: docs/operations.md lists them"
+		return "the user of the URL lacks a right: docs/stores.md lists them"
 	case redis.IsAuthError(err): // some servers have their own words
 		return credentials
 	case strings.Contains(err.Error(), "WRONGTYPE"): // ... or put them before it

@@ -495,9 +495,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		{refusal("OOM command not allowed when used memory > 'maxmemory'."), true, true, "maxmemory"},
 		{refusal("MISCONF Redis is configured to save RDB snapshots"), true, true, "free its disk"},
-		{refusal("ERR The user executing the script can't publish to the channel mentioned in the command script: 1, on @user_script:9."), true, true, "docs/operations.md"},
-		{refusal("ERR ACL failure in script: User peer has no permissions to run the 'rpush' command"), true, true, "docs/operations.md"},
-		{refusal("NOPERM User x has no permissions"), true, true, "docs/operations.md"},
+		{refusal("ERR The user executing the script can't publish to the channel mentioned in the command script: 1, on @user_script:9."), true, true, "docs/stores.md"},
+		{refusal("ERR ACL failure in script: User peer has no permissions to run the 'rpush' command"), true, true, "docs/stores.md"},
+		{refusal("NOPERM User x has no permissions"), true, true, "docs/stores.md"},
 		{refusal("WRONGTYPE Operation against a key"), true, true, "another program"},
 		{refusal("ERR unknown command"), true, true, "rename-command"},
 		{refusal("READONLY You can't write against a read only replica."), false, false, "master"},

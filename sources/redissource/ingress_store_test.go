@@ -404,7 +404,7 @@ func TestIngressOnCluster(t *testing.T) {
 	}
 }
 
-// So it is for the user of docs/operations.md, who may not ask for the run id: where nothing tells
+// So it is for the user of docs/stores.md, who may not ask for the run id: where nothing tells
 // what was lost, each opening begins an era.
 func TestIngressFailOverWithoutInfo(t *testing.T) {
 	t.Parallel()

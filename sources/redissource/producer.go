@@ -36,7 +36,7 @@ type ProducerConfig struct {
 	// Replicas is how many replicas must have a message before it counts as enqueued. It is
 	// waited for as long as Timeout, each time with the push repeated, and told by a
 	// ReplicasError. It costs a WAIT for what travels together. A server that has fewer when the
-	// producer is made is refused. What a fail-over forgets all the same is in docs/operations.md.
+	// producer is made is refused. What a fail-over forgets all the same is in docs/stores.md.
 	// Default 0: the master's answer is enough.
 	Replicas int
 }

@@ -182,7 +182,7 @@ func TestWhoIsToldToEndDoesNotWait(t *testing.T) {
 	}
 }
 
-// Who has the rights that docs/operations.md gives to those who only look may do that, is refused
+// Who has the rights that docs/stores.md gives to those who only look may do that, is refused
 // nothing on the way, and changes nothing.
 func TestWhoOnlyLooks(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestWhoOnlyLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile("../../../docs/operations.md")
+	page, err := os.ReadFile("../../../docs/stores.md")
 	if err != nil {
 		t.Fatal(err)
 	}

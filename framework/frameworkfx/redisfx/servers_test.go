@@ -34,12 +34,12 @@ import (
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
-// permissions is what docs/operations.md gives to a user of countoff, for names that
+// permissions is what docs/stores.md gives to a user of countoff, for names that
 // begin with NAME.
 const permissions = "~{NAME* ~NAME* &{NAME* +@all -@admin -@dangerous"
 
 // A peer works over TLS with an authority of its own, as a user who may do no more than the
-// operations page says; INFO is not among it.
+// stores page says; INFO is not among it.
 func TestTLSAndLeastPermissions(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t)
