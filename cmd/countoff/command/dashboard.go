@@ -26,11 +26,10 @@ func dashboardCommand(stores Stores) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "dashboard [NAME...]",
-		Short: "the same in a browser: a live map, for all names or those that are given",
+		Short: "show names in a browser, live: all, or those that are given",
 		Long: `Serves a page with the live map of each name, its peers, what waits where, what is wrong
-and what happened; with the same as JSON, as text and as metrics of Prometheus. It only
-reads. Whoever reaches the address sees it: give a login, or leave the address at this
-machine.
+and what happened; and the same as JSON, as text and as metrics of Prometheus. It only
+reads. Anybody who reaches the address sees it: set a login, or listen at this machine only.
 
   countoff dashboard                                  all names of the store
   countoff dashboard mail-sender                      one, and no other
@@ -84,8 +83,8 @@ machine.
 		}),
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8470", "the address to serve at; port 0 is any free one")
-	cmd.Flags().StringVar(&login, "login", "", "ask for user:password; over networks put TLS before it. The variable keeps it from the list of processes")
-	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look, at least 100ms; nobody is asked while no page is open")
+	cmd.Flags().StringVar(&login, "login", "", "ask every visitor for user:password; on a network put TLS before it. The variable keeps it out of the list of processes")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look, at least 100ms; the store is not asked while no page is open")
 	flagenv.Bind(cmd.Flags(), "COUNTOFF_DASHBOARD_", nil)
 	return cmd
 }

@@ -30,15 +30,16 @@ import (
 func deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "what could not be done: list, show, requeue, drop",
-		Long: `Dead letters are tasks whose handler gave up or whose tries are over, whole, with the
-reason. They stay until somebody takes them away. An ID is that of the task, or
-what list prints for what has none, as in 3/17-9f86d081. A line of an ingress list that was
-no task is requeued to its list: peers that read it in another way by now find it there.
+		Short: "list, show, requeue or drop dead letters",
+		Long: `Dead letters are tasks whose handler gave up, or whose tries are used up. Each is kept whole, with the
+reason, until you requeue or drop it.
 
-The dead letters of a name that works a topic of Kafka are on a topic too: --kafka says
-where. They are listed one by one, and requeued or dropped all together, since a topic is
-passed in its order. Times are in UTC, as those of countoff history.`,
+An ID is that of the task, or, for a letter without one, what list prints for it, as in 3/17-9f86d081.
+A line of an ingress list that was no task is requeued to its list, for peers that can read it by now.
+Times are in UTC, as those of countoff history.
+
+The dead letters of a name that works a topic of Kafka are on a topic too: say where with --kafka.
+They are listed one by one, but requeued or dropped all together, since a topic is read in its order.`,
 		Args: cobra.NoArgs,
 		// Without it cobra looks at no argument: a command that is none would print this help, and end with 0.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -110,7 +111,7 @@ func deadListCommand() *cobra.Command {
 	var topic deadTopic
 	cmd := &cobra.Command{
 		Use:   "list NAME",
-		Short: "dead letters by partition, oldest first",
+		Short: "list dead letters by partition, oldest first",
 		Args:  cobra.ExactArgs(1),
 		RunE: onStore(brief, func(*cobra.Command, []string) error {
 			if limit < 0 {
@@ -129,7 +130,7 @@ func deadListCommand() *cobra.Command {
 			return l.end(redissource.DeadLetters(ctx, client, args[0], ids, l.add))
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many; 0: all")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	topic.bind(cmd)
 	return cmd
@@ -149,7 +150,7 @@ func deadShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME ID",
-		Short: "one dead letter, whole",
+		Short: "show one dead letter, whole",
 		Args:  cobra.ExactArgs(2),
 		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			found, missing := pick(ctx, client, args[0], args[1:], false)

@@ -20,10 +20,10 @@ import (
 func delayedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delayed",
-		Short: "what waits for its time: list, run, cancel",
-		Long: `Delayed tasks are those that were scheduled, and, without a key or where a later task of the
-key may pass them, those that wait for their next try. Once one is due it is in the log of its partition, and
-can be taken back no more. Times are in UTC, by the store's clock.
+		Short: "list, run or cancel tasks that wait for their time",
+		Long: `Delayed tasks are those that were scheduled and, without a key or if a later task of the key may
+overtake them, those that wait for their next try. Once a task is due it is in the log of its partition, and
+cannot be taken back. Times are in UTC, by the store's clock.
 
 Several tasks may have one ID: run and cancel take all of them.`,
 		Args: cobra.NoArgs,
@@ -70,7 +70,7 @@ func delayedListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list NAME [ID]",
-		Short: "delayed tasks by partition, the first to be due first; or those of an ID",
+		Short: "list delayed tasks by partition, the first to be due first; or those of an ID",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: onStore(brief, func(*cobra.Command, []string) error {
 			if limit < 0 {
@@ -90,7 +90,7 @@ func delayedListCommand() *cobra.Command {
 			return l.end(redissource.DelayedTasks(ctx, client, args[0], ids, id, l.add))
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many; 0: all")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }

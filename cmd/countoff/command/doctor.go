@@ -18,11 +18,12 @@ func doctorCommand(stores Stores) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor NAME",
-		Short: "what of the store or the name may cost tasks or time, and what to do",
-		Long: `Examines the store (version, persistence, memory, replicas, clock, cluster) and the name
-in it (coverage, peers that were refused, two deployments, the peers' times, queues of
-asynq that nobody fills, and who else consumes them). It changes nothing. It ends with 7
-if something is a danger, with --strict also for a warning.`,
+		Short: "find what may cost tasks or time, in the store and in NAME, and say what to do",
+		Long: `Examines the store (version, persistence, memory, replicas, clock, cluster) and NAME in it (coverage,
+peers that were refused, two deployments, the peers' times, queues of asynq that no program fills, and
+other consumers of them). It changes nothing.
+
+It ends with 7 if a finding is a danger, with --strict also if one is a warning.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			of := func(ctx context.Context) (status.Place, error) { return at.of(ctx, args[0]) }
@@ -52,6 +53,6 @@ if something is a danger, with --strict also for a warning.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line: check, severity, what, risk, do, node")
-	cmd.Flags().BoolVar(&strict, "strict", false, "warnings too are a failure")
+	cmd.Flags().BoolVar(&strict, "strict", false, "end with 7 for a warning, too")
 	return cmd
 }

@@ -23,17 +23,18 @@ func drainCommand(stores Stores) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME PEER",
-		Short: "let the others take over what PEER has, until it is recalled",
-		Long: `The other peers of NAME take over the partitions, ingress lists and units of PEER as in any hand-over:
-what runs ends first, and nothing is lost, doubled or out of order. The process of PEER lives on, ready, with its
-session and its index, and gets nothing before countoff recall NAME PEER. What nobody else may have it keeps.
+		Short: "make the other peers take over everything that PEER has, until it is recalled",
+		Long: `The other peers of NAME take over the partitions, ingress lists and units of PEER, as in any hand-over:
+what runs ends first, and nothing is lost, doubled or out of order. The process of PEER lives on, ready,
+with its session and its index, and gets nothing until countoff recall NAME PEER. It keeps what no other
+peer may have.
 
-PEER is an id as countoff status shows it. It stands with the name and goes by the id, whoever restarts: a
-process that comes back under the id is drained too, and so are all that share it. For one
-that is not there yet give --force.
+PEER is an id as countoff status shows it. The drain is recorded with the name, for the id: it outlives
+restarts, a process that comes back under the id is drained too, and so are all that share the id. If no
+such peer is there yet, give --force.
 
-It ends when PEER has nothing any more, or with 1 after --wait, or at once if nobody else may have the rest:
-PEER is drained all the same.`,
+The command ends when PEER has nothing any more; with 1 after --wait, or at once if no other peer may
+have the rest. PEER is drained all the same.`,
 		Example: `  countoff drain mail-sender pod-3 --why "its disk is slow, ask ann"
   countoff recall mail-sender pod-3`,
 		Args: cobra.ExactArgs(2),
@@ -71,16 +72,16 @@ PEER is drained all the same.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&d.Why, "why", "", "for people: it is shown with the peer")
+	cmd.Flags().StringVar(&d.Why, "why", "", "the reason, for people: it is shown with the peer")
 	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long the hand-over may take; 0: do not wait for it")
-	cmd.Flags().BoolVar(&force, "force", false, "also if nobody with that id takes part")
+	cmd.Flags().BoolVar(&force, "force", false, "also if no peer with that id takes part")
 	return cmd
 }
 
 func recallCommand(stores Stores) *cobra.Command {
 	return &cobra.Command{
 		Use:   "recall NAME PEER",
-		Short: "give PEER, which was drained, its share back",
+		Short: "end the drain of PEER: it gets a share again",
 		Args:  cobra.ExactArgs(2),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			_, drainer, census, err := at.drainer(ctx, args[0])

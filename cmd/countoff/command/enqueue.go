@@ -87,12 +87,12 @@ func enqueueCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.ID, "id", "", "task id (default: a new one)")
-	f.BoolVar(&unique, "unique", false, "enqueue only if no unique task of this id, and of this key, waits or runs")
-	f.StringVar(&m.Type, "type", "", "task type, picks the handler")
+	f.BoolVar(&unique, "unique", false, "enqueue only if no unique task with this id and this key waits or runs")
+	f.StringVar(&m.Type, "type", "", "task type: picks the handler")
 	f.StringVar(&m.Key, "key", "", "key: partition and order (default: any partition, no order)")
 	f.DurationVar(&m.Delay, "delay", 0*time.Second, "handle it this much later")
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
-	f.IntVar(&cfg.Replicas, "replicas", 0, "replicas of the master that must have it before it counts")
+	f.IntVar(&cfg.Replicas, "replicas", 0, "how many replicas must have it before it counts as enqueued")
 	f.IntVar(&cfg.Partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
 	return cmd
 }

@@ -20,17 +20,16 @@ func epochsCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "epochs NAME --masters URL,URL,URL",
-		Short: "the masters that witness the epochs of a name: what they hold, what is at risk, and setting them up",
-		Long: `Shows the number that a majority of the masters holds, and what of each of them may make it
-forget. Three or five masters, independent of each other, let epochs rise even if the store of
-the ledger is lost; peers are told the same URLs (redisfx.Config.Epochs).
+		Short: "show, check or set up the masters that witness the epochs of NAME",
+		Long: `Three or five masters, independent of each other, let epochs rise even if the store of the ledger is
+lost. Give peers the same URLs (redisfx.Config.Epochs).
 
---admit sets up masters that are empty: all in the beginning, which must answer; later one
+Without --admit it shows the number that a majority of the masters holds, and what may make each of them
+forget it. --admit sets up masters that are empty: at first all of them, which must all answer; later one
 that has lost its memory, or a new one, for which a majority must answer.
 
 It looks at the masters alone: --redis, --ledger and --timeout are refused.
-
-Exit code 7 says that something is at risk, 3 that less than a majority answers.`,
+Exit code 7 means that something is at risk, 3 that less than a majority answers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
 			var errs []error

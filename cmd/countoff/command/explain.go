@@ -15,9 +15,9 @@ func explainCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain NAME KEY",
-		Short: "where a key is, whose, why, and what waits before it",
-		Long: `Says for one key what countoff status and history say for all, and looks at what of it is
-open. Times are in UTC.`,
+		Short: "say where a key is, which peer owns it and why, and what waits before it",
+		Long: `Says for one key what countoff status and history say for all, and looks at the open tasks of
+the key. Times are in UTC.`,
 		Args: cobra.ExactArgs(2),
 		RunE: onLedger(stores, brief, func(_ *cobra.Command, args []string) error { return keyFault(args[1]) }, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			place, err := at.of(ctx, args[0])

@@ -26,9 +26,9 @@ func historyCommand(stores Stores) *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "who got what, from whom and why; who owned a key at a time",
-		Long: `Prints the last changes of who owns what, oldest first. The store keeps the last
-2,000, a call of a peer that changes several partitions being one.
+		Short: "list which peer got what, from which peer and why; or who owned a key at a time",
+		Long: `Prints the last changes of ownership, oldest first. The store keeps the last 2,000; one call of a
+peer that changes several partitions counts as one.
 
   countoff history mail-sender                       everything
   countoff history mail-sender --key ann@example.com  of the partition of a key
@@ -102,9 +102,9 @@ func historyCommand(stores Stores) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().StringVar(&at, "at", "", "who owned it at this time: RFC 3339, or a duration ago as in 90s")
-	cmd.Flags().StringVar(&key, "key", "", "of the partition of this key")
-	cmd.Flags().Int32Var(&id, "partition", 0, "of this partition")
-	cmd.Flags().IntVarP(&n, "lines", "n", machine.HistoryKept, "the last so many")
+	cmd.Flags().StringVar(&key, "key", "", "only the partition of this key")
+	cmd.Flags().Int32Var(&id, "partition", 0, "only this partition")
+	cmd.Flags().IntVarP(&n, "lines", "n", machine.HistoryKept, "the last n changes")
 	cmd.MarkFlagsMutuallyExclusive("key", "partition")
 	return cmd
 }

@@ -22,21 +22,19 @@ func indexCommand(stores Stores) *cobra.Command {
 	var lease time.Duration
 	cmd := &cobra.Command{
 		Use:   "index NAME",
-		Short: "count off under NAME and print the bare pair: index replicas",
+		Short: "count off under NAME and print the pair: index replicas",
 		Long: `Counts off under NAME and prints "index replicas", 0-based, for scripts that share
 work by themselves:
 
   read -r index replicas < <(countoff index nightly-report)
 
-The process is a member while it runs: without --follow it leaves once it knows
-its place, and gives up after --timeout if the store does not answer (exit code 3).
-With --follow it stays and prints a line at each change. Where it has no place any more,
-since the store has not answered until its lease may be over and others count without it,
-the line is "-1 0": stop there, until the next line has a place again.
+The process is a member while it runs. Without --follow it leaves once it knows its place, and gives up
+after --timeout if the store does not answer (exit code 3). With --follow it stays and prints a line at
+each change. The line "-1 0" means that it has no place any more: the store has not answered, its lease may
+be over, and others may count without it. Stop then, until the next line has a place again.
 
-It takes a place and serves no partition: where consumers work under NAME it counts
-among their replicas, and the partitions stay theirs. NAME must be known: countoff init
-makes one.`,
+It takes a place and serves no partition: if consumers work under NAME it counts among their replicas,
+and the partitions stay theirs. NAME must exist: countoff init makes one.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, endless, func(*cobra.Command, []string) error {
 			if lease <= 0 {
@@ -75,7 +73,7 @@ makes one.`,
 	}
 	cmd.Flags().BoolVar(&follow, "follow", false, "stay, and print a line at each change")
 	cmd.Flags().StringVar(&peer, "id", "", "peer id, shown in status (default the host's name and the process id)")
-	cmd.Flags().DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
+	cmd.Flags().DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a silent peer; the same for all peers of NAME")
 	return cmd
 }
 

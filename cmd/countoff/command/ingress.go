@@ -20,11 +20,12 @@ func ingressCommand() *cobra.Command {
 	var none bool
 	cmd := &cobra.Command{
 		Use:   "ingress NAME [LIST]...",
-		Short: "which ingress lists NAME has, or give it others",
-		Long: `An ingress list is a plain list whose lines its owner moves to the partitions. All peers of
-a name have the same ones. Named here, the lists take the place of those that stand: stop all
-peers first, it is refused while any live, and start them with the new lists. What is in a
-list that goes stays there.`,
+		Short: "show which ingress lists NAME has, or replace them",
+		Long: `An ingress list is a plain list whose owner moves its lines to the partitions. All peers of a name have
+the same ones.
+
+Without LIST it shows them. The lists that are given replace all that there are: stop all peers first (it is
+refused while any is alive), and start them with the new lists. What is in a list that goes stays there.`,
 		Example: `  countoff ingress mail-sender
   countoff ingress mail-sender mail-sender:inbox mail-sender:bulk
   countoff ingress mail-sender --none`,

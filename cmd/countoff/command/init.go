@@ -22,9 +22,10 @@ func initCommand(stores Stores) *cobra.Command {
 	var asks []string
 	cmd := &cobra.Command{
 		Use:   "init NAME",
-		Short: "make NAME in a store that is known to be new, so that its first peers begin at once",
-		Long: `Writes what all peers and producers of NAME agree on, and its ledger. Without it the first
-peers wait one lease: a store that holds nothing may be one that forgot.
+		Short: "make NAME beforehand, so that its first peers begin at once",
+		Long: `Writes the ledger of NAME, and what all of its peers and producers agree on. Without it the first peers
+wait one lease, since a store that holds nothing may be one that has lost its data: use it for a store that
+is known to be new.
 
 Peers with ingress lists must find the same ones here: mail-sender's is NAME:inbox.`,
 		Example: `  countoff init mail-sender --partitions 64 --unit mail-sender:inbox`,
@@ -75,10 +76,10 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 			return nil
 		}),
 	}
-	cmd.Flags().IntVar(&cfg.Total, "partitions", partition.DefaultTotal, "shares of the work")
-	cmd.Flags().StringVar(&hash, "hash", string(partition.XXHash64), "how a key finds its partition: xxhash64, id for decimal numbers, or murmur2 as Kafka's producers")
+	cmd.Flags().IntVar(&cfg.Total, "partitions", partition.DefaultTotal, "number of partitions")
+	cmd.Flags().StringVar(&hash, "hash", string(partition.XXHash64), "which hash sends a key to its partition: xxhash64, id for decimal numbers, or murmur2 as Kafka's producers use")
 	cmd.Flags().StringArrayVar(&cfg.Units, "unit", nil, "an ingress list that is granted beside the partitions; may be given several times")
-	cmd.Flags().StringArrayVar(&asks, "require", nil, "tags that partitions ask of their owners, as in 0-15=gpu,eu; may be given several times (see countoff require)")
+	cmd.Flags().StringArrayVar(&asks, "require", nil, "tags that partitions require of their owners, as in 0-15=gpu,eu; may be given several times (see countoff require)")
 	return cmd
 }
 

@@ -27,11 +27,11 @@ func jobsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "jobs NAME",
-		Short: "periodic jobs: schedules, last and next ticks",
+		Short: "list periodic jobs: schedules, last and next ticks",
 		Long: `Lists the periodic jobs that peers of NAME have had, as the store knows them.
 
-An entry that no peer has any more stays in the list, and its next tick lies in the
-past: --forget ENTRY removes it. An entry that peers do have begins anew then.`,
+An entry that no peer has any more stays in the list, with its next tick in the past: --forget ENTRY
+removes it. An entry that peers still have begins anew then.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onStore(brief, func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("forget") && forget == "" {

@@ -37,10 +37,10 @@ func namesCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "names",
-		Short: "which names stand in the store, and how many peers of each live",
-		Long: `Lists the names of task processings in the store. It walks through all of its keys, a
-thousand a call, which disturbs nobody. Names whose record of who holds what stands elsewhere
-are listed where their tasks are: with "?" for their peers, unless --ledger says where.`,
+		Short: "list the names in the store, and how many peers of each are alive",
+		Long: `Lists the names in the store. It walks through all of its keys, a thousand a call, which disturbs
+nothing. Names whose ledger is elsewhere are listed where their tasks are: with "?" for their peers, unless
+--ledger says where.`,
 		Args: cobra.NoArgs,
 		RunE: onLedger(stores, long, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, _ []string) error {
 			timeout, err := cmd.Flags().GetDuration("timeout")

@@ -28,13 +28,16 @@ func pauseCommand(stores Stores) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause NAME",
-		Short: "let nobody work under NAME until it is resumed",
-		Long: `Each peer of NAME ends what runs, settles it and gives up what it has, within its drain; nothing is
-lost, and nothing is begun. Peers stay, with their indexes, and may come and go meanwhile; producers
-go on, and their tasks wait. Periodic jobs do not tick, units of work stop, ingress lists are left as they are.
-It stands with the name, whoever restarts, until countoff resume NAME: each peer then has what it had.
+		Short: "stop all work under NAME until it is resumed",
+		Long: `Each peer of NAME lets running handlers end, settles them and gives up what it has, within its drain.
+Nothing is lost, and nothing new begins. Peers stay, with their indexes, and may come and go meanwhile.
+Producers go on, and their tasks wait. Periodic jobs do not tick, work units stop, and ingress lists are left
+as they are.
 
-It ends when nothing of NAME runs any more, or with 1 after --wait: the pause stands all the same.`,
+The pause is recorded with the name and outlives restarts, until countoff resume NAME: then each peer has
+again what it had.
+
+The command ends when nothing of NAME runs any more, or with 1 after --wait. NAME is paused all the same.`,
 		Example: `  countoff pause mail-sender --why "the database moves, ask ann"
   countoff resume mail-sender`,
 		Args: cobra.ExactArgs(1),
@@ -66,8 +69,8 @@ It ends when nothing of NAME runs any more, or with 1 after --wait: the pause st
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&p.Why, "why", "", "for people: it is shown with the pause")
-	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long handlers that run may take to end; 0: do not wait for them")
+	cmd.Flags().StringVar(&p.Why, "why", "", "the reason, for people: it is shown with the pause")
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long running handlers may take to end; 0: do not wait for them")
 	return cmd
 }
 

@@ -20,20 +20,19 @@ func planCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "plan NAME",
-		Short: "which partitions would move with more peers or fewer; changes nothing",
-		Long: `Says what a change of who takes part would move, with the function by which the peers
-themselves share out: which partitions and ingress lists, from whom to whom, what runs in
-them now, and how many partitions do not pause. It changes nothing.
+		Short: "show which partitions would move with more or fewer peers; changes nothing",
+		Long: `Says what a change of the peers would move: which partitions and ingress lists, between which peers, what
+runs in them now, and how many partitions do not pause. It uses the function by which the peers themselves
+share out, and changes nothing.
 
-  countoff plan mail-sender --peers 12                 that many instead of those there are
+  countoff plan mail-sender --peers 12                 12 peers instead of those there are
   countoff plan mail-sender --leave pod-3 --leave pod-4
-  countoff plan mail-sender --leave pod-3 --peers 5    five when that one has been replaced
+  countoff plan mail-sender --leave pod-3 --peers 5    five once that one has been replaced
   countoff plan mail-sender --drain pod-3              what countoff drain would move
 
-Where fewer are wanted, those with the highest indexes leave. Newcomers are like the last of
-the peers that claims partitions, with its weight and tags. All of it is one change: peers that
-come and go one after the other may move more. It goes by rolls: what peers
-that count off in another way (--indexer interval) would do, it cannot tell.`,
+If fewer are wanted, those with the highest indexes leave. Newcomers are like the last of the peers that
+claims partitions, with its weight and tags. All of it is one change: peers that come and go one after the
+other may move more. It goes by rolls, so it cannot tell what peers with --indexer interval would do.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
 			var errs []error
@@ -78,7 +77,7 @@ that count off in another way (--indexer interval) would do, it cannot tell.`,
 			return nil
 		}),
 	}
-	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many take part then")
+	cmd.Flags().IntVar(&change.Peers, "peers", 0, "how many peers there would be")
 	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
 	cmd.Flags().StringArrayVar(&change.Drain, "drain", nil, "id of a peer that is drained; may be given more than once")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")

@@ -25,15 +25,17 @@ func requireCommand(stores Stores) *cobra.Command {
 	var list string
 	cmd := &cobra.Command{
 		Use:   "require NAME [PARTITIONS=TAG,...]...",
-		Short: "say which tags the partitions of NAME ask of their owners, or show it",
-		Long: `Partitions, ingress lists and work units that ask for tags are shared out among the peers
-that have all of them; what nobody is eligible for is told as none-eligible. A work unit
-that is in the list of NAME ({NAME}:units, or the key --units) asks by its partition, and what is
-in that asks with it. A name that is neither an ingress list nor in that list is refused. What is said
-takes the place of all that was said before, and counts at once, while peers work.
+		Short: "set which tags the partitions of NAME require of their owners, or show them",
+		Long: `Partitions, ingress lists and work units that require tags are shared out among the peers that have all
+of them. If no peer is eligible for one, that is reported as none-eligible.
 
-Builds that do not know of tags are refused from then on, peers and producers: bring all
-up to date first. With --none nothing asks for anything, and they are let in again.`,
+What is given replaces all that was required before, and holds at once, while peers work. --none removes
+all requirements. A work unit in the list of NAME ({NAME}:units, or the key --units) requires tags by its
+partition, together with every unit in that. A word that is neither an ingress list nor in that list is
+refused.
+
+Builds that do not know of tags are refused from then on, peers and producers: upgrade all of them first.
+With --none they are let in again.`,
 		Example: `  countoff require mail-sender 0-15=gpu mail-sender:inbox=eu,fast
   countoff require mail-sender
   countoff require mail-sender --none`,
@@ -71,7 +73,7 @@ up to date first. With --none nothing asks for anything, and they are let in aga
 		}),
 	}
 	cmd.Flags().StringVar(&list, "units", "", "key of the list of work units, as of countoff run (default {NAME}:units)")
-	cmd.Flags().BoolVar(&none, "none", false, "nothing asks for anything")
+	cmd.Flags().BoolVar(&none, "none", false, "remove all requirements")
 	return cmd
 }
 

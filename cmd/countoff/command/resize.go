@@ -25,10 +25,10 @@ func resizeCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "resize NAME --partitions N",
-		Short: "move the tasks of NAME to another number of partitions, those of a key in order",
-		Long: `Moves waiting, delayed and dead tasks to the partitions where their keys belong then. Stop
-all peers first: it is refused while any live. From its begin to its end nobody can
-work under the name; broken off, it goes on where it was when it is called again.`,
+		Short: "change the number of partitions of NAME: its tasks move, those of a key in order",
+		Long: `Moves pending, delayed and dead tasks to the partitions where their keys then belong. Stop all peers
+first: it is refused while any is alive. From begin to end no peer can work under the name. If it is
+interrupted, call it again: it goes on from where it was.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onlyInRedis("stop all peers, move the tasks to a name with another number of partitions by a consumer that enqueues them there, and destroy the old one", onStore(long, func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("partitions") {
@@ -59,8 +59,8 @@ work under the name; broken off, it goes on where it was when it is called again
 			return nil
 		})),
 	}
-	cmd.Flags().IntVar(&partitions, "partitions", 0, "how many there are to be")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move, and say what would be in its way, but for live peers")
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "the new number of partitions")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move, and say what would be in the way apart from live peers")
 	return cmd
 }
 
@@ -108,11 +108,10 @@ func destroyCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "destroy NAME --yes",
-		Short: "remove NAME with all its tasks; refused while peers live under it",
-		Long: `Removes the ledger of NAME, its configuration and all its tasks, waiting, delayed and
-dead. Ingress lists and lists of units stay: they are their producers'. Queues of asynq
-stay with all their tasks: asynq queue rm --force QUEUE removes one. It looks at every key
-of the store.`,
+		Short: "remove NAME with all its tasks; refused while peers are alive under it",
+		Long: `Removes the ledger of NAME, its configuration and all its tasks: pending, delayed and dead. Ingress lists
+and lists of units stay, since they belong to their producers. Queues of asynq stay with all their tasks:
+asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,
 		Args: cobra.ExactArgs(1),
 		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis alone", onStore(long, func(*cobra.Command, []string) error {
 			if !yes {
@@ -148,7 +147,7 @@ of the store.`,
 			return nil
 		})),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "yes, remove it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the removal")
 	return cmd
 }
 

@@ -59,15 +59,14 @@ func peerFault(id string) error {
 func Root(stores Stores) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "countoff",
-		Short: "who takes part in a task processing, who owns what, what waits",
-		Long: `countoff shows and tends the names of task processings in Redis.
+		Short: "shows and controls the services that share work through countoff",
+		Long: `countoff shows and controls the services that share work through countoff. A NAME is that of one service,
+under which its peers and producers meet in Redis.
 
-  countoff names                       which there are
+  countoff names                       which names there are
   countoff status mail-sender          peers, partitions and what they hold
-  countoff watch mail-sender           the same, live
-  countoff dashboard                   the same in a browser, of all names
-  countoff dead list mail-sender       what could not be done, and why
-  countoff delayed list mail-sender    what waits for its time
+  countoff doctor mail-sender          what is at risk, and what to do
+  countoff dead list mail-sender       tasks that failed for good, and why
 
 ` + exit.Help,
 		// Sub-commands inherit it: variables count before anything runs.
@@ -79,11 +78,28 @@ func Root(stores Stores) *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
-	cmd.PersistentFlags().String("ledger", besideTasks, "where the record of who holds what stands: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; without --redis only the record is looked at then")
+	cmd.PersistentFlags().String("ledger", besideTasks, "where the ledger is, the record of who holds what: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; then without --redis only the ledger is looked at")
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")
-	cmd.AddCommand(namesCommand(stores), statusCommand(stores), watchCommand(stores), dashboardCommand(stores), indexCommand(stores), initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(),
-		enqueueCommand(), deadCommand(), delayedCommand(), versionCommand())
-	cmd.AddCommand(historyCommand(stores), explainCommand(stores), planCommand(stores), doctorCommand(stores), epochsCommand(), runCommand(), requireCommand(stores), pauseCommand(stores), resumeCommand(stores), drainCommand(stores), recallCommand(stores), jobsCommand())
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Look:", []*cobra.Command{
+			namesCommand(stores), statusCommand(stores), watchCommand(stores), dashboardCommand(stores), explainCommand(stores),
+			historyCommand(stores), planCommand(stores), jobsCommand(), doctorCommand(stores),
+		}},
+		{"Tasks:", []*cobra.Command{enqueueCommand(), deadCommand(), delayedCommand()}},
+		{"Control who works:", []*cobra.Command{pauseCommand(stores), resumeCommand(stores), drainCommand(stores), recallCommand(stores), requireCommand(stores)}},
+		{"Set up and change a name:", []*cobra.Command{initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(), epochsCommand()}},
+		{"Take part:", []*cobra.Command{runCommand(), indexCommand(stores)}},
+	} {
+		cmd.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.title
+			cmd.AddCommand(c)
+		}
+	}
+	cmd.AddCommand(versionCommand())
 	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
 }

@@ -45,32 +45,33 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "run --name NAME [flags] -- COMMAND [ARGUMENT...]", // behind the dashes all is the command's
 		DisableFlagsInUseLine: true,
-		Short:                 "hold a seat among the peers of NAME for a command, and hand it its units",
-		Long: `Takes part under NAME and runs COMMAND with the units that this peer owns: entries of the set
-or list {NAME}:units, each of which one peer has. It is started with the first of them. What
-comes and goes is told on its input:
+		Short:                 "take part under NAME for a command in any language, and hand it the units that this peer owns",
+		Long: `Takes part under NAME and runs COMMAND with the units that this peer owns. The units are the entries of the
+set or list {NAME}:units, each owned by one peer. COMMAND is started with the first unit. Changes are written
+to its input:
 
   place INDEX REPLICAS      where this peer stands
   added TOKEN UNIT          the unit is the command's
-  moved TOKEN UNIT          another peer is to have it
+  moved TOKEN UNIT          another peer is to own it
   removed TOKEN UNIT        it is not in the list any more
 
-When a unit leaves, --signal is sent too; nobody else begins with it before the command has
-answered on file descriptor 3 with the line
+When a unit leaves, the command also gets --signal. No other peer begins with the unit before the command
+has ended, or has answered on file descriptor 3 with the line
 
   released TOKEN UNIT
 
-or has ended. One that has not answered within --drain is ended. COUNTOFF_UNITS and
-COUNTOFF_TOKENS list what the command has at its start, one a line, COUNTOFF_INDEX and
-COUNTOFF_REPLICAS say where it stands. A command that ends because of the signal, or is
-ended, is started again with what is left: so one that knows of nothing but COUNTOFF_UNITS is
-served as well, best with --notify change.
+A command that has not answered within --drain is terminated. A command that ends because of the signal, or
+is terminated, is started again with what is left.
 
-With --health this peer is well as long as CMD ends with 0: a new peer takes nothing before
-the first time; one that is not well keeps its seat and hands its units to those that are.
+COUNTOFF_UNITS and COUNTOFF_TOKENS list what the command has at its start, one a line; COUNTOFF_INDEX and
+COUNTOFF_REPLICAS say where the peer stands. So a command that reads nothing but COUNTOFF_UNITS works as
+well, best with --notify change.
 
-If the ownership may be over the command gets SIGTERM and soon after SIGKILL, with all that
-it has started, also when this program is killed or stands still.`,
+With --health this peer is well as long as CMD ends with 0. A new peer takes nothing before the first 0. An
+unwell peer keeps its seat and hands its units to peers that are well.
+
+If the ownership may be over, the command and all that it has started get SIGTERM and soon after SIGKILL,
+also if this program is killed or suspended.`,
 		Example: `  countoff run --name crawler --notify change -- sh -c 'for u in $COUNTOFF_UNITS; do watch-site "$u" & done; wait'`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    onlyInRedis("units are shared out beside their list", run.run),
@@ -91,20 +92,20 @@ type runFlags struct {
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&r.name, "name", "", "what the peers share")
-	f.StringVar(&r.id, "id", "", "peer id: the same gets the same units again (default the host's name, with the process id or the beginning of the session if that is taken)")
+	f.StringVar(&r.name, "name", "", "the name that the peers share")
+	f.StringVar(&r.id, "id", "", "peer id: a peer with the same id gets the same units again (default the host's name, with the process id or the beginning of the session if that is taken)")
 	f.StringVar(&r.list, "units", "", "key of the list of units (default {NAME}:units)")
-	f.StringVar(&r.signal, "signal", "HUP", "what the command is sent when a unit leaves: HUP, INT, TERM, QUIT or none")
-	f.StringVar(&r.notify, "notify", "leave", "leave: the signal says that a unit leaves; change: also that one has come")
-	f.DurationVar(&r.drain, "drain", 25*time.Second, "how long the command may take to release a unit, and in all at the end, before it is ended")
-	f.DurationVar(&r.lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers of NAME")
-	f.IntVar(&r.partitions, "partitions", 0, "shares that the units are granted in; the same for all peers of NAME (default what stands under NAME, else 256)")
+	f.StringVar(&r.signal, "signal", "HUP", "signal to the command when a unit leaves: HUP, INT, TERM, QUIT or none")
+	f.StringVar(&r.notify, "notify", "leave", "leave: signal when a unit leaves; change: also when one has come")
+	f.DurationVar(&r.drain, "drain", 25*time.Second, "how long the command may take to release a unit, and to stop as a whole, before it is terminated")
+	f.DurationVar(&r.lease, "lease", 10*time.Second, "how long others wait for a silent peer; the same for all peers of NAME")
+	f.IntVar(&r.partitions, "partitions", 0, "number of partitions in which units are granted; the same for all peers of NAME (default what NAME has, else 256)")
 	f.IntVar(&r.weight, "weight", 1, "share of the units relative to the other peers")
-	f.StringSliceVar(&r.tags, "tags", nil, "what this peer has, as in gpu,eu: units that ask for tags go to peers that have them (countoff require)")
-	f.BoolVar(&r.even, "even", false, "share units out evenly, to one, though one that comes or goes may move another; the same for all peers of NAME")
-	f.StringVar(&r.health.Command, "health", "", "shell command that ends with 0 while this peer is well, as in 'test -w /data'; one that is not gives its units away and keeps its seat")
-	f.DurationVar(&r.health.Every, "health-interval", 0, "pause between two runs of it (default a fifth of the lease)")
-	f.DurationVar(&r.health.Timeout, "health-timeout", 5*time.Second, "how long a run may take; longer is not well")
+	f.StringSliceVar(&r.tags, "tags", nil, "tags of this peer, as in gpu,eu: units that require tags go to peers that have them (countoff require)")
+	f.BoolVar(&r.even, "even", false, "shares differ by one unit at most, but a unit that comes or goes may move another; the same for all peers of NAME")
+	f.StringVar(&r.health.Command, "health", "", "shell command that ends with 0 while this peer is well, as in 'test -w /data'; an unwell peer gives its units away and keeps its seat")
+	f.DurationVar(&r.health.Every, "health-interval", 0, "pause between two health checks (default a fifth of the lease)")
+	f.DurationVar(&r.health.Timeout, "health-timeout", 5*time.Second, "how long a health check may take; longer is a failure")
 }
 
 // timing is that of the peer: in a stop the command may take as long as to release a unit, and be ended then.

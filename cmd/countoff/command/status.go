@@ -21,7 +21,7 @@ func statusCommand(stores Stores) *cobra.Command {
 	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "peers, index, lease left; partitions with owner@epoch and what they hold",
+		Short: "show peers, index, lease left; partitions with owner@epoch and what they hold",
 		Args:  cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			s, err := at.read(ctx, args[0])
@@ -40,7 +40,7 @@ func statusCommand(stores Stores) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, "+
 		"findings; barrier while one is closed, drained where peers are, table of work units, tasks_unknown where only the record was looked at, or the store has nothing of a topic")
-	cmd.Flags().BoolVar(&all, "all", false, "list also empty partitions that are owned, and those of nobody where they are more than 16")
+	cmd.Flags().BoolVar(&all, "all", false, "list also empty partitions that are owned, and those without an owner if they are more than 16")
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func watchCommand(stores Stores) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "watch NAME",
-		Short: "what status shows, live, until interrupted",
+		Short: "show what status shows, live, until interrupted",
 		Args:  cobra.ExactArgs(1),
 		RunE: onLedger(stores, endless, func(*cobra.Command, []string) error {
 			if every < fastest {

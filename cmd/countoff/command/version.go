@@ -14,7 +14,7 @@ import (
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "version of the program and of the protocol it speaks",
+		Short: "print the version of the program and of the protocol it speaks",
 		Args:  cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			out := printing(cmd)

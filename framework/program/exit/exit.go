@@ -37,7 +37,7 @@ const (
 // Help lists the codes for the help of a program.
 const Help = `Exit codes: 0 done; 1 failed, stderr says why; 2 a flag, variable or argument is
 wrong; 3 Redis cannot be reached or refuses us; 4 the name is in use with another
-configuration; 5 refused while peers live under the name; 6 stopped before
+configuration; 5 refused while peers are alive under it; 6 stopped before
 everything was handed over, enqueued or done; 7 the demo's numbers do not hold, or
 doctor or epochs found a danger.`
 
