@@ -29,8 +29,8 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mail-sender",
 		Short: "sends queued mails by peers that come and go",
-		Long: `mail-sender sends the mails of a queue in Redis over SMTP. Mails to one recipient leave
-in order and never two at once, whatever peers come, leave or die.
+		Long: `mail-sender sends the mails of a queue in Redis over SMTP. Mails to one recipient are sent
+in order and never two at once, whichever peers come, leave or die.
 
 Without a command it runs the demo.
 

@@ -67,7 +67,7 @@ kills a peer, as kill -9 does. Then it counts.`,
 	f.StringVar(&cfg.Topic, "topic", "orders", "topic of the orders; created if it is not there")
 	f.StringVar(&cfg.Name, "name", "orders", "name of the task processing")
 	f.IntVar(&cfg.Partitions, "partitions", 6, "of the topic")
-	f.DurationVar(&cfg.Lease, "lease", 3*time.Second, "how long others wait for a peer they hear nothing of")
+	f.DurationVar(&cfg.Lease, "lease", 3*time.Second, "how long others wait for a silent peer")
 	f.IntVar(&load.Customers, "customers", load.Customers, "how many customers order")
 	f.IntVar(&load.Each, "each", load.Each, "how many orders each of them has")
 	return cmd

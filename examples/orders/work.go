@@ -58,7 +58,7 @@ func workCommand() *cobra.Command {
 	f.StringVar(&name, "name", "orders", "name of the task processing; all its peers share it")
 	f.StringVar(&id, "id", "", "peer id (default the host's name)")
 	f.IntVar(&concurrency, "concurrency", 16, "orders being worked at once")
-	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of; the same for all peers")
+	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a silent peer; the same for all peers")
 	f.DurationVar(&cfg.Source.Look, "look", 10*time.Second, "how often the topic is asked whether it has grown, and where it ends, for countoff status")
 	f.DurationVar(&takes, "takes", 20*time.Millisecond, "how long an order takes")
 	f.BoolVar(&withStdin, "exit-with-stdin", false, "stop at once when stdin ends")

@@ -53,7 +53,7 @@ only if each site was visited by one owner at a time, and the table said by whom
 	f := cmd.Flags()
 	f.StringVar(&cfg.File, "sites", "", "file with the sites, one a line (default: two dozen that come with it)")
 	f.StringVar(&cfg.Redis, "redis", "", "use this Redis (default: one inside the process)")
-	f.DurationVar(&cfg.Lease, "lease", 3*time.Second, "how long others wait for a peer they hear nothing of")
+	f.DurationVar(&cfg.Lease, "lease", 3*time.Second, "how long others wait for a silent peer")
 	f.BoolVar(&plain, "plain", false, "lines instead of a live table")
 	f.BoolVar(&asJSON, "json", false, "the last line is the report as one JSON object")
 	return cmd

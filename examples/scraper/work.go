@@ -82,7 +82,7 @@ func workCommand() *cobra.Command {
 	f.StringVar(&redis, "redis", "redis://127.0.0.1:6379", "the store")
 	f.StringVar(&name, "name", "scraper", "what the peers share")
 	f.StringVar(&id, "id", "", "peer id (default the host's name)")
-	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a peer they hear nothing of")
+	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a silent peer")
 	f.DurationVar(&every, "every", time.Minute, "how often a site is visited")
 	f.BoolVar(&withStdin, "exit-with-stdin", false, "stop at once when stdin ends")
 	_ = f.MarkHidden("exit-with-stdin") // for the demo, whose peers must not outlive it

@@ -93,7 +93,7 @@ func enqueueCommand() *cobra.Command {
 	f.DurationVar(&m.Delay, "delay", 0*time.Second, "handle it this much later")
 	f.BoolVar(&lines, "lines", false, "each line of stdin is a payload of its own")
 	f.IntVar(&cfg.Replicas, "replicas", 0, "how many replicas must have it before it counts as enqueued")
-	f.IntVar(&cfg.Partitions, "partitions", 0, "written under a new name (default 256); must be the same where the name exists")
+	f.IntVar(&cfg.Partitions, "partitions", 0, "number of partitions of a new name (default 256); must be the same if the name exists")
 	return cmd
 }
 
