@@ -5,7 +5,7 @@
 // grant to its release. There are memsource in memory, redissource over Redis lists,
 // kafkasource over a topic, asynqsource over queues of asynq, and the one you write.
 // docs/sources.md does that step by step, and examples/filesource is its result. Package
-// jobs is what periodic tasks are. A list of long-running work, as unitsource has, is no
+// jobs describes periodic tasks. A list of long-running work, as in unitsource, is not a
 // Source: see framework.UnitSource.
 //
 // # How to write a source
@@ -41,6 +41,6 @@
 // that out and say so.
 //
 // A source does not retry on its own what it could report, does not log, and starts
-// no goroutine that its streams' Close does not wait for. Who made the client closes
-// it. Package sourcetest has a test for each of these sentences.
+// no goroutine that its streams' Close does not wait for. The client is closed by the program
+// that made it. Package sourcetest has a test for each of these sentences.
 package sources

@@ -1,6 +1,6 @@
-// Command countoff shows and tends the names of task processings in Redis: who takes
-// part, who owns which partition, what waits, what died. `countoff --help` lists its
-// commands.
+// Command countoff shows and controls the services that share work through countoff: their
+// peers, which of them owns which partition, what waits, what failed. `countoff --help` lists
+// its commands.
 package main
 
 import (

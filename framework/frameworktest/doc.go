@@ -1,4 +1,4 @@
-// Package frameworktest is for the tests of handlers: a fleet of peers in one
+// Package frameworktest helps to test handlers: it runs a fleet of peers in one
 // process, over a source and a ledger in memory.
 //
 //	func TestOrder(t *testing.T) {

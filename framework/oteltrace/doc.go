@@ -1,5 +1,6 @@
-// Package oteltrace is tracing by OpenTelemetry: a span for each run of a handler, as a child of
-// what enqueued its task. It is a module of its own, so that who does not trace does not depend on it.
+// Package oteltrace traces handlers with OpenTelemetry: a span for each run of a handler, as a child of
+// the span that enqueued its task. It is a module of its own, so that programs that do not trace do not
+// depend on OpenTelemetry.
 //
 // A producer puts its context into the headers of the task, and the consumer takes it out of them:
 //
@@ -16,5 +17,5 @@
 //
 // The names are those of the semantic conventions for messaging
 // (https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/). Keys and payloads are in no
-// span: they may be of persons.
+// span, since they may be personal data.
 package oteltrace

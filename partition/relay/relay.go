@@ -1,5 +1,5 @@
-// Package relay is for conformance suites, which call what others have written and cannot know whether it
-// returns: a call runs in a goroutine of its own, and how it ends is told where it was made.
+// Package relay calls, for conformance suites, code that may never return: a call runs in a goroutine of its
+// own, and how it ends is reported where it was made.
 package relay
 
 import (

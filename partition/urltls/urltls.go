@@ -1,11 +1,10 @@
-// Package urltls is what a URL says of TLS, in the same words for every store:
+// Package urltls reads the TLS settings of a URL, the same for every store:
 //
 //	ca    file of the authorities to trust instead of the system's, in PEM
 //	cert  file of a certificate of our own, with key, the file of its private key
 //	name  the name in the server's certificate, if that is not the host's
 //
-// It is for whoever opens a store by a URL: packages redisurl, kafkasource, etcdledger and
-// natscounter do.
+// Packages redisurl, kafkasource, etcdledger and natscounter use it.
 package urltls
 
 import (

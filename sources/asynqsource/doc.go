@@ -1,5 +1,5 @@
-// Package asynqsource makes queues of github.com/hibiken/asynq a source: who has tasks,
-// options, handlers and tools of asynq keeps them, and gains one owner for each queue,
+// Package asynqsource is a source over queues of github.com/hibiken/asynq: programs keep
+// their tasks, options, handlers and tools of asynq, and gain one owner for each queue,
 // order per key, hand-over in milliseconds and a fence.
 //
 // One idea: asynq takes its Redis client as an interface, so a stock asynq.Server can

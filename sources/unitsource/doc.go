@@ -7,6 +7,6 @@
 //	redis-cli SADD '{crawler}:units' https://example.com
 //	redis-cli SREM '{crawler}:units' https://example.com
 //
-// It is no queue: nothing is taken out of it. framework.Units follows it and runs a handler
-// for each unit that this peer owns; docs/units.md has the whole.
+// It is not a queue: nothing is taken out of it. framework.Units follows it and runs a handler
+// for each unit that this peer owns; docs/units.md tells the rest.
 package unitsource

@@ -1,4 +1,4 @@
-// Package explain says of one key where it is, whose, why, and what it waits for: key,
+// Package explain says of one key where it is, which peer owns it and why, and what it waits for: key,
 // hash, partition, owner, the moves that led there, what stands before it.
 package explain
 

@@ -1,5 +1,5 @@
-// Package plan says what a change of the number of peers would move, before anybody makes it. It shares out
-// with the very function that the peers do, over who would be there then.
+// Package plan says what a change of the number of peers would move, before it is made. It shares out
+// with the function of the peers themselves, over those that would be there then.
 package plan
 
 import (

@@ -1,5 +1,5 @@
-// Package exit is what programs end with, so that scripts and people can tell why
-// without reading logs.
+// Package exit has the exit codes of the programs, so that scripts and people can tell why
+// one ended without reading logs.
 package exit
 
 import (

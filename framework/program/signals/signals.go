@@ -1,5 +1,5 @@
-// Package signals is for programs that are stopped by SIGINT or SIGTERM, or because their terminal
-// was closed, and in which a second signal says more than the first.
+// Package signals turns SIGINT, SIGTERM and a closed terminal into the end of a context, for
+// programs in which a second signal says more than the first.
 package signals
 
 import (

@@ -1,5 +1,5 @@
-// Package controltest checks that the ledger of a room of frameworkfx waits for no connection that
-// tasks hold.
+// Package controltest checks that the ledger of a package under frameworkfx waits for no connection
+// that tasks hold.
 package controltest
 
 import (

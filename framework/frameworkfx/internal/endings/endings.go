@@ -1,6 +1,6 @@
-// Package endings ends what a constructor has opened for an application that never starts: fx
-// stops only what it has started. And it refuses to start again what was stopped: fx would, but makes
-// nothing anew.
+// Package endings closes what a constructor has opened for an application that never starts, since fx
+// stops only what it has started. It also refuses to start again what was stopped, since fx would
+// make nothing anew.
 package endings
 
 import (

@@ -1,4 +1,4 @@
-// Package fences shows those who watch over the coverage of a name what stands at its data.
+// Package fences reads which owners a name's data admits, for the watch over its coverage.
 package fences
 
 import (

@@ -1,4 +1,4 @@
-// Package redisclient is where the rooms of frameworkfx have their Redis clients from.
+// Package redisclient makes the Redis clients of the packages under frameworkfx.
 package redisclient
 
 import (

@@ -1,5 +1,5 @@
-// Package shape tells what fx can take as a constructor: of another it would tell its own
-// workings, or call it while the application is built.
+// Package shape checks that a value is one that fx can take as a constructor. With another, fx would
+// report an error in its own terms, or call it while the application is built.
 package shape
 
 import "reflect"

@@ -1,6 +1,6 @@
-// Package prompt has calls of the Kafka client end with their context. The client's own look at it
-// between two attempts, and not while a connection is made: a broker that takes one and never
-// answers holds them for ten seconds, and the next broker for as long.
+// Package prompt makes calls of the Kafka client end with their context. The client itself looks at it
+// between two attempts, but not while a connection is made: a broker that accepts one and never
+// answers holds a call for ten seconds, and the next broker for as long.
 package prompt
 
 import (
