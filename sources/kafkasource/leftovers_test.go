@@ -381,7 +381,7 @@ func TestLeftoversThatWait(t *testing.T) {
 		t.Fatalf("%d wait, %v, %v", len(corpses), store.said, err)
 	}
 	st := newStream(src, g, tok, f, records, corpses)
-	src.mirror.add(st)
+	src.mirror.add(st, false)
 	if err := src.reader.add(s.soon(), st, f.Base); err != nil {
 		t.Fatal(err)
 	}

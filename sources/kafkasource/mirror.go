@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type mirror struct {
 	open  map[*stream]struct{}
 	final map[int32]word      // of streams that were closed, not committed yet
 	last  map[int32]committed // as committed last
+	fresh map[int32]bool      // nobody had opened it before: the group stands where others left it until the first commit
 	soon  chan struct{}       // holds a value if there is something final
 	quit  context.CancelFunc  // ends the goroutine; nil: there is none
 	ended chan struct{}
@@ -48,7 +50,7 @@ type mirror struct {
 func newMirror(s *Source) mirror {
 	return mirror{
 		source: s, patience: mirrorTimeout, open: make(map[*stream]struct{}), final: make(map[int32]word), last: make(map[int32]committed),
-		soon: make(chan struct{}, 1),
+		fresh: make(map[int32]bool), soon: make(chan struct{}, 1),
 	}
 }
 
@@ -80,10 +82,14 @@ func ofAnother(o kadm.OffsetResponse, life string) bool {
 	return was != "" && life != "" && was != life
 }
 
-func (m *mirror) add(s *stream) {
+// add takes in s; begun says that its partition was opened before.
+func (m *mirror) add(s *stream, begun bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open[s] = struct{}{}
+	if !begun {
+		m.fresh[int32(s.Grant.ID)] = true
+	}
 	if m.quit == nil {
 		var ctx context.Context
 		ctx, m.quit = context.WithCancel(context.Background())
@@ -164,9 +170,9 @@ func (m *mirror) commit(at map[int32]word) {
 	if len(at) == 0 || m.source.cfg.Group == NoGroup {
 		return
 	}
-	ahead, err := m.ahead(at)
-	if ahead != nil {
-		m.source.warn(ahead)
+	told, err := m.others(at)
+	for _, news := range told {
+		m.source.warn(news)
 	}
 	if err == nil {
 		err = m.write(context.Background(), at)
@@ -176,41 +182,47 @@ func (m *mirror) commit(at map[int32]word) {
 	}
 }
 
-// ahead looks, before the first commit of a partition, whether the group has come farther than what
-// is to be committed. It has not by what peers say, so it was somebody else, or the store has
-// forgotten: what lies between runs again, and told is to be said before the commit takes the group
-// back. A group that does not answer is not taken back.
-func (m *mirror) ahead(at map[int32]word) (told, err error) {
-	var first []int32
-	m.mu.Lock()
-	for p := range at {
-		if _, said := m.last[p]; !said {
-			first = append(first, p)
-		}
-	}
-	m.mu.Unlock()
-	if len(first) == 0 {
-		return nil, nil
-	}
+// others looks, before a commit, where the group stands, and tells what others have committed since peers last
+// did: the commit takes that back, as the group decides nothing. A group that does not answer is not taken back.
+//
+// A group that is farther when a partition is said for the first time was moved by another consumer, or the store
+// has forgotten: what lies between runs again. Where topics have ids an offset that does not name one is none of
+// ours. It may be from before all peers where nobody had opened the partition; else somebody wants to move them.
+func (m *mirror) others(at map[int32]word) (told []error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
-	group, err := m.source.offsets(ctx)
+	stands, err := m.source.offsets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(first)
-	var where []string
-	for _, p := range first {
-		if o, ok := group[p]; ok && o.At > at[p].at && !ofAnother(o, at[p].life) {
-			where = append(where, fmt.Sprintf("%d at %d instead of %d", p, o.At, at[p].at))
+	var farther, moved []string
+	m.mu.Lock()
+	for _, p := range slices.Sorted(maps.Keys(at)) {
+		o, known := stands[p]
+		is := at[p]
+		last, said := m.last[p]
+		where := fmt.Sprintf("%d at %d instead of %d", p, o.At, is.at)
+		switch {
+		case !known || o.At < 0 || o.At == is.at || said && o.At == last.at || ofAnother(o, is.life):
+		case !said && o.At > is.at:
+			farther = append(farther, where)
+		case is.life != "" && kafkaprogress.Life(o.Metadata) == "" && !m.fresh[p]:
+			moved = append(moved, where)
 		}
 	}
-	if where == nil {
-		return nil, nil
+	m.mu.Unlock()
+	group, name := m.source.cfg.Group, m.source.name
+	if farther != nil {
+		told = append(told, fmt.Errorf("kafkasource: group %s was farther than the store knows, in partition %s: what lies between runs again. "+
+			"Another consumer has worked with the group since, or the store has forgotten; before peers follow such a consumer, run countoff destroy %s",
+			group, strings.Join(farther, ", "), name))
 	}
-	return fmt.Errorf("kafkasource: group %s was farther than the store knows, in partition %s: what lies between runs again. "+
-		"Another consumer has worked with the group since, or the store has forgotten; before peers follow such a consumer, run countoff destroy %s",
-		m.source.cfg.Group, strings.Join(where, ", "), m.source.name), nil
+	if moved != nil {
+		told = append(told, fmt.Errorf("kafkasource: group %s was set by somebody else, in partition %s: that moves nobody, and peers commit again what the store knows. "+
+			"To move them stop all, run countoff destroy %s, set the group, and start them",
+			group, strings.Join(moved, ", "), name))
+	}
+	return told, nil
 }
 
 // write commits.
@@ -236,6 +248,7 @@ func (m *mirror) write(ctx context.Context, at map[int32]word) error {
 	defer m.mu.Unlock()
 	for p, w := range at {
 		m.last[p] = committed{w, now}
+		delete(m.fresh, p)
 	}
 	return nil
 }

@@ -164,6 +164,67 @@ func TestAGroupThatWentOn(t *testing.T) {
 	}
 }
 
+// What a person sets under peers that work, or between two of them, moves nobody, and is told once. Where the
+// group stood before the first peer is no news, nor is what peers have said.
+func TestAGroupThatIsSet(t *testing.T) {
+	s := newStage(t, 2)
+	s.push(0, "t", 6)
+	set := func(at int64) {
+		t.Helper()
+		var o kadm.Offsets
+		o.AddOffset(s.topic, 0, at, -1)
+		if err := s.admin.CommitAllOffsets(s.soon(), s.name, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var warned []error
+	peer := func() *Source {
+		return s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	}
+	told := func(when, where string, commits func()) {
+		t.Helper()
+		warned = nil
+		commits()
+		if where == "" && len(warned) != 0 {
+			t.Errorf("%s: warned of %v, want nothing", when, warned)
+		}
+		if where != "" && (len(warned) != 1 || !strings.Contains(warned[0].Error(), "in partition "+where+":") ||
+			!strings.Contains(warned[0].Error(), "countoff destroy "+s.name)) {
+			t.Errorf("%s: warned of %v, want of %s", when, warned, where)
+		}
+	}
+	set(1)
+	src := peer()
+	st := s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 2)...)
+	says := func() { src.mirror.commit(src.mirror.news()) }
+	told("behind a consumer before it", "", says)
+	s.settle(st, sources.Done, s.take(st, 1)...)
+	told("with news", "", says)
+	set(4)
+	told("with nothing new", "", says)
+	set(0)
+	told("set back", "0 at 0 instead of 4", says)
+	if at := s.committed(s.name, 0); at != 4 {
+		t.Errorf("the group stands at %d, want 4", at)
+	}
+	set(6)
+	told("set forth", "0 at 6 instead of 4", says)
+	told("said again", "", says)
+	told("the last word", "", func() { s.close(st) })
+
+	set(0)
+	src = peer()
+	st = s.open(src, 0)
+	told("set back while nobody worked", "0 at 0 instead of 4", says)
+	if got := s.take(st, 1); string(got[0].Payload) != "t4" {
+		t.Errorf("it goes on with %q, want t4", got[0].Payload)
+	}
+	other := s.open(peer(), 1)
+	told("where the group has nothing", "", func() { s.close(other) })
+	s.close(st)
+}
+
 // As long as the group does not say how far it was, nothing takes it back.
 func TestAGroupThatDoesNotSayWhereItWas(t *testing.T) {
 	s := newStage(t, 1)
