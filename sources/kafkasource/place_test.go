@@ -189,6 +189,10 @@ func TestOvertaken(t *testing.T) {
 	if !errors.Is(err, sources.ErrForgot) {
 		t.Errorf("fetch: %v, want ErrForgot", err)
 	}
+	if says := err.Error(); strings.Contains(says, sources.ErrForgot.Error()) || strings.Contains(says, "\n") ||
+		!strings.Contains(says, "topic "+s.topic) || !errors.Is(err, kerr.OffsetOutOfRange) {
+		t.Errorf("it says %q, want that it is the topic that has not got it", says)
+	}
 	if err := opened.Close(s.soon()); err != nil {
 		t.Error(err)
 	}

@@ -3,10 +3,13 @@ package kafkasource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/countoff/countoff/sources"
 )
 
 // A reader polls the client for all open streams. What is consumed changes only
@@ -257,3 +260,17 @@ func gone(err error) bool {
 	return errors.Is(err, kerr.OffsetOutOfRange) || errors.Is(err, kerr.UnknownTopicID) ||
 		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.As(err, &cut)
 }
+
+// A goneError is sources.ErrForgot of a stream whose topic has not got what it was reading any more.
+type goneError struct {
+	topic string
+	err   error // what the broker says
+}
+
+func (e *goneError) Error() string {
+	return fmt.Sprintf("the topic %s has not got any more what is to be read next: %v; who opens the partition now looks where it goes on", e.topic, e.err)
+}
+
+func (e *goneError) Is(target error) bool { return target == sources.ErrForgot }
+
+func (e *goneError) Unwrap() error { return e.err }

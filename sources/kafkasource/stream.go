@@ -2,7 +2,6 @@ package kafkasource
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -168,7 +167,7 @@ func (s *stream) readFailed(err error) {
 	defer s.Mu.Unlock()
 	if gone(err) {
 		s.gone = true
-		s.End(errors.Join(sources.ErrForgot, err))
+		s.End(&goneError{s.source.cfg.Topic, err})
 		return
 	}
 	s.readErr = explain(err)
