@@ -127,7 +127,7 @@ func (g *grave) ready(ctx context.Context) (int32, error) {
 	}
 	t, err := s.describe(ctx, s.cfg.DeadTopic, kadm.OpWrite)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		if err = g.create(ctx); err == nil {
+		if err = g.create(ctx, s.admin.CreateTopics); err == nil {
 			t, err = g.known(ctx)
 		}
 	}
@@ -156,10 +156,25 @@ func (g *grave) known(ctx context.Context) (kmsg.MetadataResponseTopic, error) {
 // knownAfter is how soon it is asked again whether a topic is known.
 const knownAfter = 20 * time.Millisecond
 
+// A creation makes topics, or only asks whether they could be made.
+type creation func(ctx context.Context, partitions int32, replicas int16, configs map[string]*string, topics ...string) (kadm.CreateTopicResponses, error)
+
+// foresee tells if the brokers refuse to make the dead topic, which is not there: the first letter would be told that.
+// A controller that does not answer says nothing.
+func (g *grave) foresee(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
+	defer cancel()
+	err := g.create(ctx, g.source.admin.ValidateCreateTopics)
+	if refusal := (*kerr.Error)(nil); errors.As(err, &refusal) && !refusal.Retriable {
+		g.source.warn(fmt.Errorf("kafkasource: dead topic %s is not there and cannot be made, so that the first dead letter keeps what ends after it from being settled: create it: %w",
+			g.source.cfg.DeadTopic, explain(err)))
+	}
+}
+
 // create makes the dead topic like the topic: as many partitions, so that a letter
 // stays in its own, as many replicas, and room for the largest record and what a letter adds.
 // Letters are kept until somebody takes them away.
-func (g *grave) create(ctx context.Context) error {
+func (g *grave) create(ctx context.Context, say creation) error {
 	s := g.source
 	live, err := s.topic(ctx)
 	if err != nil {
@@ -180,7 +195,7 @@ func (g *grave) create(ctx context.Context) error {
 	}
 	create := func(replicas int16) error {
 		made, err := prompt.Call(ctx, func() (kadm.CreateTopicResponses, error) {
-			return s.admin.CreateTopics(ctx, int32(len(live.Partitions)), replicas, configs, s.cfg.DeadTopic)
+			return say(ctx, int32(len(live.Partitions)), replicas, configs, s.cfg.DeadTopic)
 		})
 		return cmp.Or(err, made.Error())
 	}

@@ -287,6 +287,44 @@ func TestADeadTopicThatKeepsNotAll(t *testing.T) {
 	}
 }
 
+// A dead topic that is not there, and that the brokers would not make, is told of at the start, and not by the first
+// letter. A broker that is not the controller at the moment says nothing of that.
+func TestADeadTopicThatCouldNotBeMade(t *testing.T) {
+	for _, c := range []struct {
+		err  *kerr.Error
+		told bool
+	}{{nil, false}, {kerr.TopicAuthorizationFailed, true}, {kerr.PolicyViolation, true}, {kerr.NotController, false}} {
+		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
+			s := newStage(t, 1)
+			if s.broker.Cluster == nil {
+				t.Skip("a broker that can be told to refuse")
+			}
+			s.broker.Cluster.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				req := r.(*kmsg.CreateTopicsRequest)
+				if !req.ValidateOnly {
+					t.Errorf("a start makes %s", req.Topics[0].Topic)
+				}
+				if c.err == nil {
+					return nil, nil, false
+				}
+				reply := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+				topic := kmsg.NewCreateTopicsResponseTopic()
+				topic.Topic, topic.ErrorCode = req.Topics[0].Topic, c.err.Code
+				reply.Topics = append(reply.Topics, topic)
+				return reply, nil, true
+			})
+			var warned []error
+			if _, err := s.source(Config{Warn: func(err error) { warned = append(warned, err) }}).Layout(s.soon()); err != nil {
+				t.Fatal(err)
+			}
+			if told := len(warned) == 1 && errors.Is(warned[0], c.err) && strings.Contains(warned[0].Error(), s.topic+".dead is not there"); told != c.told || len(warned) > 1 {
+				t.Errorf("warned of %v, told: %v, want %v", warned, told, c.told)
+			}
+		})
+	}
+}
+
 // A dead topic has as many replicas in sync as its topic, and whoever comes after another peer that has made it takes it as it is.
 func TestADeadTopicIsMadeOnce(t *testing.T) {
 	s := newStage(t, 1)
@@ -300,7 +338,7 @@ func TestADeadTopicIsMadeOnce(t *testing.T) {
 	}
 	src := s.source(Config{})
 	for range 2 {
-		if err := src.grave.create(s.soon()); err != nil {
+		if err := src.grave.create(s.soon(), src.admin.CreateTopics); err != nil {
 			t.Error(err)
 		}
 	}

@@ -126,9 +126,20 @@ func (w *walker) walk(ctx context.Context, what string) (err error) {
 	defer w.keeper.Close()
 	w.admin = kadm.NewClient(w.client)
 	if err := w.run(ctx); err != nil {
-		return fmt.Errorf("kafkasource: %s of %s: %w", what, w.cfg.DeadTopic, explain(err))
+		return fmt.Errorf("kafkasource: %s of %s: %w", what, w.cfg.DeadTopic, w.explain(err))
 	}
 	return nil
+}
+
+// explain adds to an error of the broker what to do about it: the rights are not those of a peer.
+func (w *walker) explain(err error) error {
+	switch {
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return fmt.Errorf("%w (the user lacks READ on the group %s, in which it is kept how far letters were passed)", err, w.group)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return fmt.Errorf("%w (the user lacks rights: it needs READ and DESCRIBE on the dead topic, and to requeue WRITE and DESCRIBE on the topic %s)", err, w.cfg.Topic)
+	}
+	return explain(err)
 }
 
 type walker struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -408,6 +409,58 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 	}
 	cancel()
 	<-joined
+}
+
+// Whatever a walk asks the group, a refusal ends it, and names the group and the right: it is not the group of the peers.
+func TestAWalkThatMayNotAskItsGroup(t *testing.T) {
+	if newStage(t, 1).broker.Cluster == nil {
+		t.Skip("a broker that can be told to refuse")
+	}
+	for refused, when := range []string{"who has the claim", "how far others came", "whose the claim is", "whether to say how far it came", "whether to give it up"} {
+		t.Run(when, func(t *testing.T) {
+			s := newStage(t, 1)
+			w := s.walker(s.dead(1), func(*kgo.Record) {})
+			w.claim.every = time.Hour // it does not look
+			w.claim.pause = func(context.Context, time.Duration) error { return nil }
+			asked := 0
+			s.broker.Cluster.ControlKey(int16(kmsg.OffsetFetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				req := r.(*kmsg.OffsetFetchRequest)
+				if req.Groups[0].Group != w.group {
+					return nil, nil, false
+				}
+				if asked++; asked != refused+1 {
+					return nil, nil, false
+				}
+				reply := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+				g := kmsg.NewOffsetFetchResponseGroup()
+				g.Group, g.ErrorCode = w.group, kerr.GroupAuthorizationFailed.Code
+				reply.Groups = append(reply.Groups, g)
+				return reply, nil, true
+			})
+			err := w.walk(s.soon(), "test")
+			if !errors.Is(err, kerr.GroupAuthorizationFailed) || !strings.Contains(err.Error(), "READ on the group "+w.group) || strings.Contains(err.Error(), "mirror") {
+				t.Errorf("it ends with %v, want what the group says", err)
+			}
+		})
+	}
+}
+
+// Who may not write to the topic, or not read the letters, is told which of both it may have to be.
+func TestAWalkThatMayNotReadOrWrite(t *testing.T) {
+	for _, c := range []struct {
+		where string
+		key   kmsg.Key
+	}{{"", kmsg.Produce}, {".dead", kmsg.ListOffsets}} {
+		s := newStage(t, 1)
+		cfg := s.dead(1)
+		s.fault(s.topic+c.where, kerr.TopicAuthorizationFailed, c.key)
+		n, err := Requeue(s.soon(), s.name, cfg, nil)
+		if n != 0 || !errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), "READ and DESCRIBE on the dead topic") ||
+			!strings.Contains(err.Error(), "WRITE and DESCRIBE on the topic "+s.topic+")") {
+			t.Errorf("%d are requeued, %v", n, err)
+		}
+	}
 }
 
 // A consumer with Pass goes on with a key while one of its tasks waits for its retry. What ends the

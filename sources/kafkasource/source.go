@@ -138,8 +138,11 @@ func (s *Source) rights(ctx context.Context) error {
 	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException) {
 		return fmt.Errorf("kafkasource: dead topic %s: %w", s.cfg.DeadTopic, explain(err))
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		s.grave.examine(ctx)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		s.grave.foresee(ctx)
 	}
 	return nil
 }
