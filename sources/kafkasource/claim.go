@@ -105,11 +105,7 @@ func (w *walker) hold(ctx context.Context, at int64) (held context.Context, rele
 			case <-held.Done():
 				return
 			}
-			err := w.mine(held)
-			if errors.Is(err, errClaimed) {
-				return
-			}
-			if err == nil { // else the broker may be away
+			if w.mine(held) == nil { // else the broker may be away, or held has ended
 				_ = w.passed(held, claimPartition, 0)
 			}
 		}

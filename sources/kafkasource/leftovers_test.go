@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -28,9 +29,13 @@ type yesStore struct {
 	Store
 	said   []progress.Request
 	resets []string // base and life of each
+	fails  error    // if set, the answer to what is settled
 }
 
 func (y *yesStore) Settle(_ context.Context, _ partition.Grant, _ partition.Token, r *progress.Request, _ []progress.Content) (progress.Answer, error) {
+	if y.fails != nil {
+		return progress.Answer{}, y.fails
+	}
 	said := *r
 	said.Others = slices.Clone(r.Others)
 	y.said = append(y.said, said)
@@ -296,6 +301,82 @@ func TestTriesOfWhatWasCompactedAway(t *testing.T) {
 	}
 }
 
+// What was carried past the base and cannot be read, or is dead and cannot be said to be, keeps the partition closed:
+// an owner without it would never hand it out.
+func TestLeftoversThatFail(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		lift int64
+		fail func(s *stage, store *yesStore, over func())
+		err  error
+	}{
+		{"they cannot be read", 1, func(s *stage, _ *yesStore, _ func()) { s.fault(s.topic, kerr.TopicAuthorizationFailed, kmsg.Fetch) }, kerr.TopicAuthorizationFailed},
+		{"the end cannot be said", 2, func(_ *stage, store *yesStore, _ func()) { store.fails = errAway }, errAway},
+		{"time is up before the letter is there", 2, func(s *stage, _ *yesStore, over func()) {
+			s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce)
+			over()
+		}, context.Canceled},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newStage(t, 1)
+			s.push(0, "t", 4)
+			s.broker.Create(s.topic+".dead", 1)
+			src := s.source(Config{CrashLimit: 2})
+			store := &yesStore{Store: src.store}
+			src.store = store
+			ctx, cancel := context.WithCancel(s.soon())
+			defer cancel()
+			produced := func() {
+				s.broker.Cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+					cancel()
+					return nil, nil, false
+				})
+			}
+			c.fail(s, store, produced)
+			f := progress.Found{Opened: progress.Opened{Base: 3}, Lifted: []int64{c.lift}, Tried: map[int64]progress.Tried{2: {Crashes: 2}}}
+			records, corpses, err := src.leftovers(ctx, partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 0, end: 4}, &f)
+			if !errors.Is(err, c.err) {
+				t.Errorf("%d records and %d that wait, %v, want %v", len(records), len(corpses), err, c.err)
+			}
+		})
+	}
+}
+
+// What lies at the edge of the topic: its first position, of which there is no record, was compacted away; the one that
+// comes next is out of range. A marker is no record.
+func TestLeftoversAtTheEdges(t *testing.T) {
+	s := newStage(t, 1)
+	producer := s.broker.Client(kgo.TransactionalID(s.name))
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.ProduceSync(s.soon(), &kgo.Record{Topic: s.topic, Value: []byte("t0")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.EndTransaction(s.soon(), kgo.TryCommit); err != nil { // its marker is at 1
+		t.Fatal(err)
+	}
+	var told []sources.Buried
+	src := s.source(Config{Buried: func(b sources.Buried) { told = append(told, b) }})
+	src.store = &yesStore{Store: src.store}
+	left := func(pos int64) error {
+		f := progress.Found{Opened: progress.Opened{Base: 2}, Lifted: []int64{pos}}
+		_, _, err := src.leftovers(s.soon(), partition.Grant{Epoch: 1}, partition.Token{Epoch: 1}, bounds{start: 1, end: 2}, &f)
+		return err
+	}
+	if err := left(1); err != nil || len(told) != 1 || told[0].Tasks != 1 || !strings.Contains(told[0].Reason, "is compacted") {
+		t.Errorf("without the first record: told of %+v, %v", told, err)
+	}
+	if r, err := new(walker).back(s.records(s.topic+".dead", 0, 1)[0]); err == nil {
+		t.Errorf("its letter would be requeued, as %+v", r)
+	}
+	for _, pos := range []int64{0, 2} {
+		if r := asRange(left(pos)); r == nil || r.Base != pos {
+			t.Errorf("at %d, where the topic has only 1: %+v, want that it is out of range", pos, r)
+		}
+	}
+}
+
 // What has ended its peers too often waits for a dead topic that takes nothing, and nothing waits for
 // it: the rest is handed out, settled and not done again, and the letter is written when it can be.
 func TestADueLetterKeepsNothingClosed(t *testing.T) {
@@ -374,10 +455,10 @@ func TestLeftoversThatWait(t *testing.T) {
 	f := progress.Found{
 		Opened: progress.Opened{Base: 4, Writes: 7, Gate: 12, Suspects: 12},
 		Lifted: []int64{1, 2, 3},
-		Tried:  map[int64]progress.Tried{2: {Crashes: 2}, 5: {Crashes: 2}, 6: {Crashes: 3}, 11: {Crashes: 2}},
+		Tried:  map[int64]progress.Tried{1: {Crashes: 2}, 3: {Crashes: 2}, 5: {Crashes: 2}, 6: {Crashes: 3}, 11: {Crashes: 2}},
 	}
 	records, corpses, err := src.leftovers(s.soon(), g, tok, bounds{start: 0, end: 12}, &f)
-	if err != nil || len(corpses) != 4 || len(store.said) > 0 {
+	if err != nil || len(corpses) != 5 || len(store.said) > 0 {
 		t.Fatalf("%d wait, %v, %v", len(corpses), store.said, err)
 	}
 	st := newStream(src, g, tok, f, records, corpses)
@@ -386,12 +467,12 @@ func TestLeftoversThatWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for range 7 { // suspects come one by one
+	for range 6 { // suspects come one by one
 		task := s.take(st, 1)
 		got = append(got, string(task[0].Payload))
 		s.settle(st, sources.Done, task...)
 	}
-	if want := "[t1 t3 t4 t7 t8 t9 t10]"; fmt.Sprint(got) != want {
+	if want := "[t2 t4 t7 t8 t9 t10]"; fmt.Sprint(got) != want {
 		t.Errorf("handed out are %v, want %s", got, want)
 	}
 	away.Remove()
@@ -417,11 +498,11 @@ func TestLeftoversThatWait(t *testing.T) {
 			dead = append(dead, v.Position)
 		}
 	}
-	if fmt.Sprint(dead) != "[2 5 6 11]" {
+	if fmt.Sprint(dead) != "[1 3 5 6 11]" {
 		t.Errorf("said to be dead are %v", dead)
 	}
-	for i, l := range s.records(s.topic+".dead", 0, 4) {
-		if want := []string{"t2", "t5", "t6", "t11"}[i]; string(l.Value) != want {
+	for i, l := range s.records(s.topic+".dead", 0, 5) {
+		if want := []string{"t1", "t3", "t5", "t6", "t11"}[i]; string(l.Value) != want {
 			t.Errorf("letter %d is %s, want %s", i, l.Value, want)
 		}
 	}

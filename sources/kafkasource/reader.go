@@ -197,14 +197,12 @@ func (r *reader) poll(ctx context.Context) {
 	var full []int32
 	for _, fetch := range fetches {
 		for i := range fetch.Topics {
-			if t := &fetch.Topics[i]; t.Topic == r.topic {
-				full = r.give(t, full)
-			}
+			full = r.give(&fetch.Topics[i], full)
 		}
 	}
-	fetches.EachError(func(topic string, p int32, err error) {
+	fetches.EachError(func(_ string, p int32, err error) {
 		switch s := r.streams[p]; {
-		case s != nil && topic == r.topic:
+		case s != nil:
 			// The client would ask again at once.
 			full = append(full, p)
 			s.paused()

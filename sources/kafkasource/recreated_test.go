@@ -70,6 +70,22 @@ func TestATopicMadeAnewIsNoticedByALook(t *testing.T) {
 	}
 }
 
+// A broker that does not say which topic it has, as one that has no ids yet, does not make the others' word new.
+func TestABrokerWithoutIDsIsNoNews(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	never := kgo.RetryBackoffFn(func(int) time.Duration { return time.Hour })
+	src := s.source(Config{OutOfRange: Earliest, Look: time.Hour, Options: append(s.broker.Options(), never)})
+	s.push(0, "old", 1)
+	st := s.open(src, 0)
+	s.take(st, 1)
+	src.reader.notice("")
+	src.reader.notice("anew")
+	if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+		t.Errorf("fetch of the topic that is gone: %v, want ErrForgot", err)
+	}
+}
+
 // A broker that has not heard yet that the topic was made anew ends nothing.
 func TestATopicThatWasThereBeforeIsNoNews(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -411,4 +412,76 @@ func (s *stage) records(topic string, id partition.ID, n int) []*kgo.Record {
 		got = append(got, fetches.Records()...)
 	}
 	return got
+}
+
+// Of a partition that has its share, or that cannot be read, nothing more is asked, and the others are read: it would
+// take memory without bounds, or the broker would be asked again at once. It goes on when somebody wants it.
+func TestAPausedPartitionIsNotAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		pause func(s *stage) (goOn func())
+	}{
+		{"it has its share", func(s *stage) func() { return func() {} }},
+		{"it cannot be read", func(s *stage) func() {
+			away := s.broker.Cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: s.topic, Partitions: []int32{0}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+			return func() { away.Remove() }
+		}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newStage(t, 2)
+			if s.broker.Cluster == nil {
+				t.Skip("a broker that tells what it is asked")
+			}
+			var mu sync.Mutex
+			alone := 0 // so often was the other partition asked for without this one
+			s.broker.Cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				asked := make(map[int32]bool)
+				for _, topic := range r.(*kmsg.FetchRequest).Topics {
+					for _, p := range topic.Partitions {
+						asked[p.Partition] = true
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if asked[1] && !asked[0] {
+					alone++
+				}
+				return nil, nil, false
+			})
+			s.push(0, "t", 3)
+			goOn := c.pause(s)
+			src := s.source(Config{Buffer: 1, Check: time.Hour, Options: append(s.broker.Options(), kgo.DisableFetchSessions())})
+			st := s.open(src, 0)
+			s.until("it is paused", func() bool {
+				st.Mu.Lock()
+				defer st.Mu.Unlock()
+				return st.buffer.paused
+			})
+			other := s.open(src, 1)
+			for i := range 3 {
+				mu.Lock()
+				alone = 0
+				mu.Unlock()
+				s.push(1, fmt.Sprint("u", i), 1)
+				s.settle(other, sources.Done, s.take(other, 1)...)
+				s.until("the other is asked for alone", func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return alone > 0
+				})
+			}
+			goOn()
+			s.push(0, "last", 1)
+			var got []sources.Task
+			for len(got) < 4 { // the first may tell why it could not be read
+				tasks, err := st.Fetch(s.soon(), 4)
+				if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
+					t.Fatal(err)
+				}
+				got = append(got, tasks...)
+			}
+			s.want("it goes on to", got[3], "last0")
+		})
+	}
 }
