@@ -203,7 +203,7 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err != nil {
 		return nil, err
 	}
-	begin, begun, err := s.begin(ctx, g.ID, log)
+	begin, err := s.begin(ctx, g.ID, log)
 	if err == nil && begin > log.end {
 		log, err = s.bounds(ctx, int32(g.ID)) // it was said by a peer that has looked since
 	}
@@ -214,6 +214,7 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err != nil {
 		return nil, err
 	}
+	begun := found.Life != ""
 	if err := s.place(ctx, g, tok, log, &found); err != nil {
 		return nil, err
 	}
@@ -230,32 +231,33 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	return st, nil
 }
 
-// begin is the base of a partition that nobody has opened, or says that somebody has: where the group of the
+// begin is the base of a partition that nobody has opened: where the group of the
 // mirror stands, else where the configuration says. What was added to the topic since the name
 // began is read from its beginning: the group has the others, or this source has seen it grow.
-func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (at int64, begun bool, err error) {
-	if begun, err := s.store.Begun(ctx, id); err != nil || begun {
-		return 0, begun, err
+func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64, error) {
+	begun, err := s.store.Begun(ctx, id)
+	if err != nil || begun {
+		return 0, err
 	}
 	if s.cfg.Group != NoGroup {
 		at, others, err := s.committed(ctx, int32(id), log.life)
 		if err != nil {
-			return 0, false, err
+			return 0, err
 		}
 		if at >= 0 {
-			return at, false, nil // out of range or not, place will say
+			return at, nil // out of range or not, place will say
 		}
 		if s.cfg.Start == Latest && !others {
 			err = s.mark(ctx, log.life)
 		}
 		if err != nil || others {
-			return log.start, false, err
+			return log.start, err
 		}
 	}
 	if s.cfg.Start == Latest && !s.grown(id) {
-		return log.stable, false, nil
+		return log.stable, nil
 	}
-	return log.start, false, nil
+	return log.start, nil
 }
 
 // mark commits where all partitions end now, at the first one of a name that begins at the latest. So
