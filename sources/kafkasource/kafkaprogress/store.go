@@ -49,8 +49,9 @@ type Config struct {
 	// offset.metadata.max.bytes. If they take less, less is kept. Default 4,096.
 	Metadata int
 	// Warn is told that the group knows nothing of a partition, which is so the first
-	// time, and after the brokers have forgotten its offset; and once an ownership, that
-	// its progress does not fit in the metadata. It must not block. Default: nobody is
+	// time, and after the brokers have forgotten its offset; that somebody else has set its
+	// offset under an idle owner; and once an ownership, that its progress does not fit in
+	// the metadata. It must not block. Default: nobody is
 	// told.
 	Warn func(error)
 }
@@ -390,9 +391,13 @@ func (s *Store) keep(ctx context.Context, o *owner) error {
 		}
 		if !o.dirty && time.Since(o.kept) < refresh {
 			// Stable: a commit that was answered shows only after a moment otherwise.
-			t, _, err := s.read(ctx, o.grant.ID, true)
+			t, at, err := s.read(ctx, o.grant.ID, true)
 			if err == nil {
 				err = o.judge(t)
+			}
+			if err == nil && t == nil && at >= 0 {
+				s.warn("%s/%v: somebody else has set the group %s at %d under its owner, who says again what it knows: to move peers stop all of them before",
+					s.cfg.Topic, o.grant.ID, s.cfg.Group, at)
 			}
 			if err != nil || !o.dirty {
 				return err

@@ -423,7 +423,8 @@ func TestPlainCommit(t *testing.T) {
 			}
 		}
 		plain(40)
-		st := s.store()
+		var warned []error
+		st := s.store(func(c *Config) { c.Warn = func(err error) { warned = append(warned, err) } })
 		if fences, err := st.Fences(s.ctx, []partition.ID{1}); err != nil || len(fences) != 0 {
 			t.Errorf("the fences are %v, %v, want that nothing is known", fences, err)
 		}
@@ -441,14 +442,24 @@ func TestPlainCommit(t *testing.T) {
 				t.Errorf("%s: the group stands at %d, want 40", what, at)
 			}
 		}
+		idle("its own")
+		if len(warned) > 0 {
+			t.Errorf("warned of %v, want nothing", warned)
+		}
 		plain(20)
 		idle("another's commit")
+		if len(warned) != 1 || !strings.Contains(warned[0].Error(), s.topic+"/1: ") || !strings.Contains(warned[0].Error(), "at 20 ") {
+			t.Errorf("warned of %v, want of where somebody has set it", warned)
+		}
 		var set kadm.TopicsSet
 		set.Add(s.topic, 1)
 		if done, err := admin.DeleteOffsets(s.ctx, s.name, set); err != nil || done.Error() != nil {
 			t.Fatal(err, done.Error())
 		}
 		idle("an offset that was deleted")
+		if len(warned) != 1 {
+			t.Errorf("warned of %v, want nothing more", warned)
+		}
 		if err := st.Close(s.ctx, g, tok); err != nil {
 			t.Fatal(err)
 		}
