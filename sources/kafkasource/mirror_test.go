@@ -152,7 +152,7 @@ func TestAGroupThatWentOn(t *testing.T) {
 	for range 2 { // a new owner repeats what it says
 		src.mirror.commit(src.mirror.news())
 	}
-	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "in partition 0 at 3 instead of 2, 2 at 4 instead of 2:") ||
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "farther than the store knows, in partition 0 at 3 instead of 2, 2 at 4 instead of 2:") ||
 		!strings.Contains(warned[0].Error(), "countoff destroy "+s.name) {
 		t.Errorf("warned of %v, want of the two partitions, once", warned)
 	}

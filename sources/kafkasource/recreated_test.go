@@ -76,14 +76,19 @@ func TestABrokerWithoutIDsIsNoNews(t *testing.T) {
 	s := newStage(t, 1)
 	never := kgo.RetryBackoffFn(func(int) time.Duration { return time.Hour })
 	src := s.source(Config{OutOfRange: Earliest, Look: time.Hour, Options: append(s.broker.Options(), never)})
-	s.push(0, "old", 1)
 	st := s.open(src, 0)
-	s.take(st, 1)
+	lost := func() {
+		t.Helper()
+		if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
+			t.Errorf("fetch of the topic that is gone: %v, want ErrForgot", err)
+		}
+	}
+	src.reader.notice("another")
+	lost()
+	st = s.open(src, 0)
 	src.reader.notice("")
 	src.reader.notice("anew")
-	if _, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {
-		t.Errorf("fetch of the topic that is gone: %v, want ErrForgot", err)
-	}
+	lost()
 }
 
 // A broker that has not heard yet that the topic was made anew ends nothing.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -50,7 +51,7 @@ func TestAStoreOfAnotherName(t *testing.T) {
 func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
-	src := s.source(Config{})
+	src := s.source(Config{Mirror: time.Hour}) // which looks before it commits
 	s.worked(src, 0, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
