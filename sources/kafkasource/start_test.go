@@ -51,8 +51,7 @@ func TestAStoreOfAnotherName(t *testing.T) {
 func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
-	src := s.source(Config{Mirror: time.Hour}) // which looks before it commits
-	s.worked(src, 0, 1)
+	s.worked(s.source(Config{}), 0, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
 	}
@@ -62,6 +61,7 @@ func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {
 		asked.Add(1)
 		return nil, nil, false
 	})
+	src := s.source(Config{Mirror: time.Hour}) // it looks before it commits
 	s.want("the next owner", s.take(s.open(src, 0), 1)[0], "t1")
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the group was asked %d times", n)
