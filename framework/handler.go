@@ -42,6 +42,33 @@ type Handler interface {
 	Handle(ctx context.Context, t *Task) error
 }
 
+// Owned reports whether the task of the handler that was given ctx, or one made of it, is known to be this peer's at
+// this moment. A process that was suspended goes on in the middle of its handlers, a moment before it finds out that
+// their contexts have to end: ask before each step that could harm another owner. Of any other ctx it reports whether
+// that has not ended. It costs some 100 ns, and may be called concurrently.
+func Owned(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	valid, of := ctx.Value(tenureKey{}).(func(time.Time) bool)
+	return !of || valid(time.Now())
+}
+
+// A tenure is the context of a lane's handlers, and whether the lease stands that they run under.
+type tenure struct {
+	context.Context
+	valid func(time.Time) bool
+}
+
+type tenureKey struct{}
+
+func (t tenure) Value(key any) any {
+	if key == (tenureKey{}) {
+		return t.valid
+	}
+	return t.Context.Value(key)
+}
+
 // A HandlerFunc is a function as a [Handler].
 type HandlerFunc func(ctx context.Context, t *Task) error
 

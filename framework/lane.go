@@ -44,13 +44,15 @@ type lane struct {
 // store only with a loss, handlers with a loss or the end of the drain time.
 type contexts struct {
 	fetching, calls, handlers context.Context
+	given                     tenure // handlers as handlers get it
 	stopFetching, stopCalls   context.CancelFunc
 	stopHandlers              context.CancelCauseFunc
 }
 
-func newContexts() contexts {
+func newContexts(valid func(time.Time) bool) contexts {
 	var c contexts
 	c.handlers, c.stopHandlers = context.WithCancelCause(context.Background())
+	c.given = tenure{Context: c.handlers, valid: valid}
 	c.calls, c.stopCalls = context.WithCancel(context.Background())
 	c.fetching, c.stopFetching = context.WithCancel(c.calls)
 	return c

@@ -200,6 +200,36 @@ func TestConfigurationOfAnotherEndsTheConsumer(t *testing.T) {
 	})
 }
 
+// A handler that goes on after its lease is told so when it asks, before its context ends.
+func TestOwned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []bool
+		var b *bench
+		b = newBench(t, benchConfig{Config: Config{HandlerTimeout: time.Second}}, func(ctx context.Context, _ *Task) error {
+			type key struct{}
+			ctx = context.WithValue(ctx, key{}, 1)
+			told = append(told, Owned(ctx))
+			b.gate.invalid.Store(true)
+			told = append(told, Owned(ctx), ctx.Err() == nil)
+			b.gate.invalid.Store(false)
+			<-ctx.Done()
+			told = append(told, Owned(ctx))
+			return nil
+		})
+		defer b.stop()
+		b.push(task("a", 0))
+		b.drain(b.grantAndWork(0))
+		if want := []bool{true, false, true, false}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		before := Owned(ctx)
+		if cancel(); !before || Owned(ctx) {
+			t.Errorf("of a context of nobody's: %v, %v", before, Owned(ctx))
+		}
+	})
+}
+
 func TestNothingStartsWithoutALease(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -16,7 +16,7 @@ func (p *pool) Serve(g partition.Grant) {
 		pool:  p,
 		where: Where{Consumer: p.name, Grant: g},
 		token: partition.Token{Epoch: g.Epoch, Session: p.session},
-		ctxs:  newContexts(),
+		ctxs:  newContexts(p.gate.Valid),
 		wake:  make(chan struct{}, 1),
 		sheet: newSheet(),
 		times: times{granted: time.Now()},

@@ -90,7 +90,7 @@ func (p *pool) run(l *lane, t *Task, now time.Time, v *verdict) time.Time {
 		v.refused = true
 		return time.Now()
 	}
-	err := p.call(l.ctxs.handlers, t, v)
+	err := p.call(l.ctxs.given, t, v)
 	return p.judge(l, t, err, now, v)
 }
 

@@ -517,7 +517,7 @@ func TestTheTextOfAnErrorIsMadeOnce(t *testing.T) {
 	p := &pool{crew: crew{cfg: Config{}.WithDefaults(), gate: &fakeGate{}, random: func() float64 { return 0.5 }}}
 	made := 0
 	p.handler = HandlerFunc(func(context.Context, *Task) error { return costlyError{&made} })
-	l := &lane{pool: p, ctxs: newContexts()}
+	l := &lane{pool: p, ctxs: newContexts(p.gate.Valid)}
 	var v verdict
 	p.run(l, &Task{Key: "a", Delivery: &Delivery{Attempt: 1}}, time.Now(), &v)
 	if made != 1 || v.outcome != sources.Retry || v.reason != "costly" {

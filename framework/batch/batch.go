@@ -55,7 +55,7 @@ func New(cfg Config, do Func) (framework.Handler, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &gatherer{cfg: cfg, do: do}, nil
+	return &gatherer{cfg: cfg, do: do, owned: framework.Owned}, nil
 }
 
 // JSON is a Func of one that wants the payloads decoded: vs[i] is of tasks[i]. A payload that cannot be decoded into a
@@ -125,8 +125,9 @@ func each(err error, n int) []error {
 // A gatherer is the handler. Each call of Handle is an entry; the first of a batch runs it, for all
 // of them, in the goroutine of its call.
 type gatherer struct {
-	cfg Config
-	do  Func
+	cfg   Config
+	do    Func
+	owned func(context.Context) bool
 
 	mu      sync.Mutex
 	waiting []*entry // the oldest first
@@ -269,7 +270,7 @@ func (g *gatherer) run(lead *entry, b *batch) {
 		g.finish(b, errs, gone)
 		b.end(nil)
 	}()
-	g.work(b.ctx, tasks, errs)
+	g.work(b, tasks, errs)
 	gone = false
 }
 
@@ -281,11 +282,12 @@ const mostInRow = 8
 // work does tasks and puts into errs what each came to. When all of them fail together it looks for the one that is to
 // blame: it begins anew with the first alone, and takes twice as many each time that goes well, as TCP does after a loss
 // (RFC 5681, slow start). Where the first two of a batch fail, each alone, it is not they: the rest fails with them, unasked.
-// So it does where mostInRow fail alone, one after the other, after others went well. Once ctx has ended nothing is called any more.
-func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []error) {
+// So it does where mostInRow fail alone, one after the other, after others went well. Once the context of b has ended, or is to, nothing is called any more.
+func (g *gatherer) work(b *batch, tasks []*framework.Task, errs []error) {
+	ctx := b.ctx
 	size, most, failed := len(tasks), 2, 0
 	for len(tasks) > 0 {
-		if ctx.Err() != nil {
+		if g.over(b) {
 			copy(errs, slices.Repeat([]error{context.Cause(ctx)}, len(errs)))
 			return
 		}
@@ -319,6 +321,15 @@ func (g *gatherer) work(ctx context.Context, tasks []*framework.Task, errs []err
 		}
 		tasks, errs = tasks[n:], errs[n:]
 	}
+}
+
+// over reports whether the context of b has ended. A process that was suspended past its lease may go on here before
+// anybody has ended it: then that is due, and nothing begins meanwhile, since what b has may be another's.
+func (g *gatherer) over(b *batch) bool {
+	if slices.ContainsFunc(b.entries, func(e *entry) bool { return e.ctx.Done() != nil && !g.owned(e.ctx) }) {
+		<-b.ctx.Done()
+	}
+	return b.ctx.Err() != nil
 }
 
 // call calls the function.

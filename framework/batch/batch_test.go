@@ -416,6 +416,32 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 	})
 }
 
+// TestNothingBeginsWithoutALease: a process that was suspended for longer than its lease goes on before the contexts of
+// its handlers end.
+func TestNothingBeginsWithoutALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lapsed := false // what it guards is asked and set while nothing else runs
+		x := newHands(t, batch.Config{Size: 3}, func(ctx context.Context, ids []string) error {
+			if len(ids) == 3 {
+				lapsed = true
+				return errors.New("one of them")
+			}
+			return ctx.Err()
+		})
+		batch.Ask(x.h, func(context.Context) bool { return !lapsed })
+		lost, lose := context.WithCancelCause(t.Context())
+		x.all(lost, "a", "b", "c", "d", "e")
+		time.Sleep(time.Minute)
+		lose(framework.ErrLost)
+		x.wantRuns("a", "b c d") // and neither b alone nor e
+		for _, id := range []string{"b", "c", "d", "e"} {
+			x.wantEnd(id, func(err error) bool { return errors.Is(err, framework.ErrLost) })
+		}
+		x.all(context.WithoutCancel(lost), "f") // nobody will end it
+		x.wantRuns("a", "b c d", "f")
+	})
+}
+
 // TestTheTimeIsOver: that the batch took too long is a failed try of all of it.
 func TestTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
