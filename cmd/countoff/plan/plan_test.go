@@ -172,6 +172,10 @@ func TestWhatCannotBePlanned(t *testing.T) {
 	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "of their own") {
 		t.Errorf("a strategy of the peers' own: %v", err)
 	}
+	c.Sessions[0].Strategy = partition.Even{}.Name()
+	if _, err := Of(c, looks(c), Change{Drain: []string{"bob"}}); err == nil || !strings.Contains(err.Error(), "--even") || strings.Contains(err.Error(), "want one of") {
+		t.Errorf("units that are shared out evenly: %v", err)
+	}
 	c.Sessions[0].Strategy = ""
 	s := looks(c)
 	s.TasksUnknown = true
