@@ -493,6 +493,38 @@ func TestWhoWaitsCanBeEnded(t *testing.T) {
 	})
 }
 
+// An ending context has ended, which its Done has not said yet.
+type ending struct {
+	context.Context
+	ended bool
+}
+
+func (c *ending) Err() error {
+	if c.ended {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// TestWhoIsEndedMeanwhile: a task whose time is over while it waits, and that is about to go, ends no batch.
+func TestWhoIsEndedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late, end := context.WithCancelCause(t.Context())
+		ctx := &ending{Context: late}
+		x := newHands(t, batch.Config{}, func(c context.Context, _ []string) error {
+			ctx.ended = true
+			return c.Err()
+		})
+		x.all(t.Context(), "a")
+		x.all(ctx, "late")
+		x.all(t.Context(), "b")
+		time.Sleep(time.Minute)
+		end(framework.ErrTimeout)
+		x.wantRuns("a", "b")
+		x.wantEnd("b", done)
+	})
+}
+
 // TestTheFunctionPanics: that is an error as others are.
 func TestTheFunctionPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -167,9 +167,12 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 		strategy, err = partition.StrategyByName("")
 		return strategy, true, err
 	case 1:
-		if names[0] == (partition.Even{}).Name() {
+		switch names[0] {
+		case partition.Even{}.Name():
 			return nil, false, errors.New("plan: the peers share units out evenly (--even), by what came first, so who gets which cannot be told: " +
 				"those of a peer that leaves or is drained move, one that comes gets its share, and nothing else moves")
+		case partition.First{}.Name():
+			return partition.First{}, false, nil
 		}
 		if strategy, err = partition.StrategyByName(names[0]); err != nil {
 			err = fmt.Errorf("plan: the peers share out by a strategy of their own, %q, so it cannot be told; with --strategy: what would move with one that countoff has", names[0])

@@ -172,6 +172,10 @@ func TestWhatCannotBePlanned(t *testing.T) {
 	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "of their own") {
 		t.Errorf("a strategy of the peers' own: %v", err)
 	}
+	c.Sessions[0].Strategy = partition.First{}.Name()
+	if p, err := Of(c, looks(c), Change{Drain: []string{"ann"}}); err != nil || len(p.Moves) == 0 {
+		t.Errorf("a job with a home: %v, %+v", err, p)
+	}
 	c.Sessions[0].Strategy = partition.Even{}.Name()
 	if _, err := Of(c, looks(c), Change{Drain: []string{"bob"}}); err == nil || !strings.Contains(err.Error(), "--even") || strings.Contains(err.Error(), "want one of") {
 		t.Errorf("units that are shared out evenly: %v", err)
