@@ -239,6 +239,30 @@ func TestPageOfAPausedName(t *testing.T) {
 	}
 }
 
+// A drained peer may have been forgotten: the page of its name tells of it, and so does the list of all.
+func TestDrainedPeers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var st store
+		cfg := st.config()
+		read := cfg.Read
+		cfg.Read = func(ctx context.Context, name string) (status.Status, error) {
+			s, err := read(ctx, name)
+			if name == "billing" {
+				s.Drained = []status.Drained{{Peer: "p1", Since: time.Now(), Why: "<slow>"}, {Peer: "gone", Since: time.Now()}}
+			}
+			return s, err
+		}
+		b := newBoard(t, cfg)
+		if _, page := get(t, b, "/?name=billing"); !strings.Contains(page, "(&lt;slow&gt;), and does not take part: countoff recall billing p1 ") || !strings.Contains(page, "countoff recall billing gone ") {
+			t.Errorf("the page is\n%s", page)
+		}
+		if _, page := get(t, b, "/"); strings.Count(page, "(2 drained)") != 1 || strings.Count(page, "drained") != 1 {
+			t.Errorf("the list is\n%s", page)
+		}
+	})
+}
+
 // However many look, the store is asked once each second, and not at all when they have gone.
 func TestLooksAreShared(t *testing.T) {
 	t.Parallel()
