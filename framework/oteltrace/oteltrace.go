@@ -103,5 +103,5 @@ func Middleware(name string, cfg Config) framework.Middleware {
 // interrupted reports whether what ended ctx has the task run again without counting as a failure.
 func interrupted(ctx context.Context) bool {
 	cause := context.Cause(ctx)
-	return errors.Is(cause, framework.ErrHandedOver) || errors.Is(cause, framework.ErrLost)
+	return errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped)
 }

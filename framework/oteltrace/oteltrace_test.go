@@ -85,19 +85,20 @@ func TestStatus(t *testing.T) {
 		ends func(context.Context, *framework.Task) error
 		want codes.Code
 	}{
-		"done":        {func(context.Context, *framework.Task) error { return nil }, codes.Unset},
-		"dead":        {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
-		"handed over": {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
-		"lost":        {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
-		"timed out":   {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Error},
-		"panics":      {func(context.Context, *framework.Task) error { panic("no") }, codes.Error},
+		"done":       {func(context.Context, *framework.Task) error { return nil }, codes.Unset},
+		"dead":       {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
+		"drain over": {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"stopped":    {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"lost":       {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"timed out":  {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Error},
+		"panics":     {func(context.Context, *framework.Task) error { panic("no") }, codes.Error},
 	} {
 		t.Run(what, func(t *testing.T) {
 			spans, cfg := recorded()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			if cause := map[string]error{
-				"handed over": framework.ErrLeaving, "lost": framework.ErrLost, "timed out": framework.ErrTimeout,
+				"drain over": framework.ErrDrainOver, "stopped": framework.ErrStopped, "lost": framework.ErrLost, "timed out": framework.ErrTimeout,
 			}[what]; cause != nil {
 				cancel(fmt.Errorf("it ends: %w", cause))
 			}
@@ -109,6 +110,28 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A run that is cut short by a hand-over is no error, and the next owner's is the one that counts.
+func TestAHandOverIsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans, cfg := recorded()
+		f := frameworktest.New(t, frameworktest.Config{})
+		slow := framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		ann := f.Start("ann", framework.Chain(slow, oteltrace.Middleware("mails", cfg)))
+		f.WaitReady(time.Minute)
+		f.Push(framework.Task{ID: "a", Key: "k"})
+		time.Sleep(time.Second)
+		f.Start("ben", framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil }))
+		ann.Stop()
+		f.Wait(time.Hour)
+		if ended := spans.Ended(); len(ended) != 1 || ended[0].Status().Code != codes.Unset || len(ended[0].Events()) != 1 {
+			t.Errorf("%+v", ended)
+		}
+	})
 }
 
 // Without anything set up nothing travels and nothing is added.
