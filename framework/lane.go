@@ -44,7 +44,7 @@ type lane struct {
 // store only with a loss, handlers with a loss or the end of the drain time.
 type contexts struct {
 	fetching, calls, handlers context.Context
-	given                     tenure // handlers as handlers get it
+	given                     context.Context // handlers, as they get it
 	stopFetching, stopCalls   context.CancelFunc
 	stopHandlers              context.CancelCauseFunc
 }
