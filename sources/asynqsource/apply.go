@@ -118,6 +118,9 @@ func (s *stream) applyTaken(t *trip, now time.Time) error {
 		ends = n < t.most
 	}
 	flags := number(reply, 2)
+	if flags&4 != 0 && s.source.cfg.Plain == Refuse {
+		poke(s.source.doubt)
+	}
 	s.atEnd, s.paused = ends, flags&1 != 0
 	look := now.Add(lookEvery)
 	switch {

@@ -15,8 +15,8 @@
 // need none.
 //
 // The promise holds only if every consumer of these queues is countoff's. A plain
-// asynq.Server asks no fence; it is looked for at the start and every minute, see
-// [PlainPolicy].
+// asynq.Server asks no fence; it is looked for at the start, every minute, and when
+// somebody else has taken a task, see [PlainPolicy].
 //
 // # What is relied on in asynq
 //

@@ -113,14 +113,15 @@ func (w within) Get(_ context.Context, key string) *redis.StringCmd {
 	return w.UniversalClient.Get(w.ctx, key)
 }
 
-// watch looks for plain servers until ctx ends. While there is one, and the policy is to
-// refuse, streams fetch nothing.
+// watch looks for plain servers until ctx ends, now and then and in doubt. While there is one, and
+// the policy is to refuse, streams fetch nothing.
 func (s *Source) watch(ctx context.Context, total int) {
 	tick := time.NewTicker(plainEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+		case <-s.doubt:
 		case <-ctx.Done():
 			return
 		}

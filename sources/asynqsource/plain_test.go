@@ -133,6 +133,38 @@ func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 	})
 }
 
+// What is active and its owner did not take a plain server has taken, as a rule: one is looked for at once, and
+// not when the minute is over, in which each task that it takes is run here as well.
+func TestWhatSomebodyElseHasTakenIsADoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &store{UniversalClient: client, name: "n"}
+		st := s.open(t, src, 0, 1)
+		key := queuestat.AllServers + ":{plain}"
+		s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{"q"}, time.Now()), 0)
+		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
+			t.Fatal(err)
+		}
+		s.LMove(t.Context(), keysOf("q").pending, keysOf("q").active, "RIGHT", "LEFT")
+		if _, err := st.Fetch(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var plain *PlainError
+		if err := st.Trouble(); !errors.As(err, &plain) || plain.Plain.ID != "plain" {
+			t.Errorf("beside a plain server that takes tasks it says %v", err)
+		}
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What a plain server runs is not given back, to be run beside it, by who opens a queue: neither while one is known
 // to be there nor after a time in which nothing was open, as a pause, and nobody looked.
 func TestWhatAPlainServerRunsIsLeftToIt(t *testing.T) {

@@ -44,6 +44,7 @@ type Source struct {
 	looked  time.Time          // when one was looked for last
 
 	opening chan struct{} // taken while the first to open something looks for plain servers
+	doubt   chan struct{} // somebody has taken a task, perhaps a plain server
 
 	life   sync.Mutex // held while the first stream comes or the last one goes
 	live   int        // streams
@@ -60,6 +61,7 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	return &Source{
 		client: client, name: name, cfg: cfg, mark: queuestat.Mark(name),
 		library: new(library), streams: make(map[string]*stream), opening: make(chan struct{}, 1),
+		doubt: make(chan struct{}, 1),
 	}, nil
 }
 

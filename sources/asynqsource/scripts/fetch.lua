@@ -8,7 +8,8 @@
 --       for long enough, and tries of tasks that are gone  7 prefix of groups
 --       8 about the most bytes of messages to take: at least one task comes
 -- Result  {1, ms until the next delayed task (-1: none, -2: not asked),
---          1 (paused) + 2 (more is due at once), id, message, pending since, ..}; of a
+--          1 (paused) + 2 (more is due at once), or 4 (these were active, unknown to the
+--          owner), id, message, pending since, ..}; of a
 --          task that has tries, store's clock in ms and tries follow the third, after spaces
 --       | {0}  not admitted  | {2}  active has less than the owner knows
 -- Cost  O(taken)
@@ -47,7 +48,8 @@ end
 local have = redis.call('LLEN', active)
 if have < known then return {2} end
 if have > known then
-  -- The reply that brought these was lost, or another stream of this token had them.
+  -- The reply that brought these was lost, another stream of this token had them, or a plain server has taken them.
+  out[3] = 4
   local ids = redis.call('LRANGE', active, 0, have - known - 1)
   for i = #ids, 1, -1 do
     if not tell(ids[i]) then
