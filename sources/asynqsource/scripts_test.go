@@ -169,6 +169,13 @@ func TestOpenGivesBack(t *testing.T) {
 				"t:b [msg:B:+its peer crashed 2 times while it ran alone state:archived]",
 			},
 		},
+		"it died while one ran alone, once too often, that waited for nothing": { // who runs it again does so without the former crashes
+			[]string{"hset fence t 4:w e 4 n 7 a b", "hset tries b 5|1|0|why"}, 2, "[1 8 [a] [b its peer crashed 2 times while it ran alone]]",
+			[]string{
+				"fence [a: e:5 n:8 t:5:x]", "archived [b:1700000000.000]", "suspects [a]", "pending [e d c a]",
+				"t:b [msg:B:+its peer crashed 2 times while it ran alone state:archived]",
+			},
+		},
 		"what ran alone once too often was deleted by hand": {
 			[]string{"hset fence t 4:w e 4 n 7 a b", "del t:b"}, 2, "[1 8 [a] []]",
 			[]string{"fence [a: e:5 n:8 t:5:x]", "suspects [a]"},
