@@ -37,6 +37,7 @@ type Engine struct {
 	asked  time.Time     // when that was last so
 	quit   chan struct{} // nil while the server is down; closed when it is to stop
 	server *asynq.Server
+	free   func() // of what it listens by
 	watch  sync.WaitGroup
 }
 
@@ -152,9 +153,10 @@ func (e *Engine) start(queues []string) error {
 	cfg.Concurrency = mostRuns     // nothing must wait between the consumer's question and the start
 	e.hook(&cfg)
 	quit := make(chan struct{})
-	server := asynq.NewServerFromRedisClient(&view{UniversalClient: e.source.client, source: e.source, engine: e}, cfg)
+	v, free := e.source.newView(e)
+	server := asynq.NewServerFromRedisClient(v, cfg)
 	e.mu.Lock()
-	e.quit, e.server = quit, server
+	e.quit, e.server, e.free = quit, server, free
 	e.mu.Unlock()
 	if err := server.Start(asynq.HandlerFunc(e.process)); err != nil {
 		return fmt.Errorf("asynqsource: start asynq's server: %w", err)
@@ -166,10 +168,11 @@ func (e *Engine) start(queues []string) error {
 // stop shuts the server down. Nothing runs any more.
 func (e *Engine) stop() {
 	e.mu.Lock()
-	server := e.server
+	server, free := e.server, e.free
 	close(e.quit)
 	e.mu.Unlock()
 	server.Shutdown()
+	free()
 	e.watch.Wait()
 }
 

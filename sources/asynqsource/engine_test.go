@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
@@ -440,4 +441,44 @@ func TestTheConsumerSaysHowManyRun(t *testing.T) {
 		info, err := s.inspector().GetQueueInfo(QueueOf(s.name, 0))
 		return err == nil && info.Size == 0
 	})
+}
+
+// asynq takes it for a message, and ends the process, that the client under it is closed: what it hears of cancelled
+// tasks comes by another.
+func TestAClosedClientIsNoWordForAsynq(t *testing.T) {
+	t.Parallel()
+	for what, other := range map[string]redis.UniversalClient{
+		"a server": redistest.Server(t).Client(), "a cluster": redistest.Cluster(t),
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			client := redistest.Another(t, other)
+			src, err := New(client, redistest.Name(t), Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, leave := src.newView(nil)
+			defer leave()
+			const channel = "asynq:cancel"
+			heard := v.Subscribe(t.Context(), channel)
+			defer heard.Close()
+			if _, err := heard.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Publish(t.Context(), channel, "id").Err(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case m := <-heard.Channel():
+				if m == nil || m.Payload != "id" {
+					t.Errorf("its client is closed, and it hears %v", m)
+				}
+			case <-time.After(wait):
+				t.Error("it hears nothing")
+			}
+		})
+	}
 }

@@ -161,31 +161,45 @@ func TestLargeVerdictsTravelAFewAtATime(t *testing.T) {
 	}
 }
 
-// A queue of which thousands were archived on one day, 90 days ago: asynq's own script would fail on the next one,
-// with the task in its hands, and leave it neither here nor there.
+// A queue of which thousands were archived on one day: 90 days later asynq's own script would fail on the next one,
+// with the task in its hands, and leave it neither here nor there. Before that nothing goes.
 func TestAnArchiveThatIsOverAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return errors.New("no") })
-	k, day := keysOf(st.queue), float64(time.Now().AddDate(0, 0, -100).Unix())
-	days := make([]redis.Z, 10_050)
-	for i := range days {
-		days[i] = redis.Z{Score: day, Member: fmt.Sprintf("%06d", i)}
-	}
-	s.ZAdd(t.Context(), k.archived, days...)
-	s.HSet(t.Context(), k.task+"000000", "msg", "x", "state", "archived")
-	if o, _ := sources.Asked(e.Handle(t.Context(), task)); o != sources.Dead {
-		t.Fatalf("the verdict is %v", o)
-	}
-	if err := st.Settle(t.Context(), sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
-		t.Fatal(err)
-	}
-	info, err := s.inspector().GetTaskInfo(st.queue, task.ID)
-	if err != nil || info.State != asynq.TaskStateArchived || info.LastErr != "no" {
-		t.Errorf("the dead letter is %+v, %v", info, err)
-	}
-	if n := s.ZCard(t.Context(), k.archived).Val(); n != 1 || s.Exists(t.Context(), k.task+"000000").Val() != 0 {
-		t.Errorf("%d tasks are archived, want the new one", n)
+	for what, c := range map[string]struct {
+		ago, many int // days, tasks
+		left      int64
+	}{
+		"over":                   {100, 10_050, 0},
+		"some thousands, recent": {80, 3_000, 3_000},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return errors.New("no") })
+			k, day := keysOf(st.queue), float64(time.Now().AddDate(0, 0, -c.ago).Unix())
+			days := make([]redis.Z, c.many)
+			for i := range days {
+				days[i] = redis.Z{Score: day, Member: fmt.Sprintf("%06d", i)}
+			}
+			s.ZAdd(t.Context(), k.archived, days...)
+			s.HSet(t.Context(), k.task+"000000", "msg", "x", "state", "archived")
+			if o, _ := sources.Asked(e.Handle(t.Context(), task)); o != sources.Dead {
+				t.Fatalf("the verdict is %v", o)
+			}
+			if err := st.Settle(t.Context(), sources.Settlement{Task: task, Outcome: sources.Dead, Attempt: 1, Reason: "no"}); err != nil {
+				t.Fatal(err)
+			}
+			info, err := s.inspector().GetTaskInfo(st.queue, task.ID)
+			if err != nil || info.State != asynq.TaskStateArchived || info.LastErr != "no" {
+				t.Errorf("the dead letter is %+v, %v", info, err)
+			}
+			if n := s.ZCard(t.Context(), k.archived).Val(); n != c.left+1 {
+				t.Errorf("%d tasks are archived, want the new one and %d", n, c.left)
+			}
+			if there := s.Exists(t.Context(), k.task+"000000").Val() == 1; there != (c.left > 0) {
+				t.Errorf("that the first is kept is %v", there)
+			}
+		})
 	}
 }
 

@@ -24,6 +24,36 @@ type view struct {
 	redis.UniversalClient
 	source *Source
 	engine *Engine
+	apart  redis.UniversalClient // hears of cancelled tasks
+}
+
+// newView returns the view of e, and what frees it.
+func (s *Source) newView(e *Engine) (v *view, free func()) {
+	apart, free := s.apart()
+	return &view{UniversalClient: s.client, source: s, engine: e, apart: apart}, free
+}
+
+// apart returns a client of the same servers, and what closes it: the caller's, where its kind is not known.
+func (s *Source) apart() (client redis.UniversalClient, leave func()) {
+	switch c := s.client.(type) {
+	case interface{ Options() *redis.Options }:
+		o := *c.Options()
+		o.PoolSize, o.MinIdleConns = 1, 0
+		own := redis.NewClient(&o)
+		return own, func() { own.Close() }
+	case *redis.ClusterClient:
+		o := *c.Options()
+		o.MinIdleConns = 0
+		own := redis.NewClusterClient(&o)
+		return own, func() { own.Close() }
+	}
+	return s.client, func() {}
+}
+
+// Subscribe listens by a client that nobody else closes: where the one under it is closed, asynq takes the end of what
+// it hears for a message, and ends the process.
+func (v *view) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return v.apart.Subscribe(ctx, channels...)
 }
 
 var (
