@@ -106,7 +106,7 @@ func TestFetchTakes(t *testing.T) {
 		},
 		"the reply of before was lost": {
 			[]string{fence, "rpush pending d", "rpush active c b a z", "zadd lease 1 a 1 b 1 c 1 z", task("a"), task("c"), task("d")}, 2, 1, "1", 100,
-			"[1 -2 0 a Aa 1a c Cc 1c]",
+			"[1 -2 4 a Aa 1a c Cc 1c]",
 			[]string{
 				ours, "pending [d]", "active [c a z]", "lease [a:1.000 c:1.000 z:1.000]", "t:a [msg:Aa state:active]", "t:c [msg:Cc state:active]",
 				"t:d [msg:Dd pending_since:1d state:pending]",

@@ -432,7 +432,7 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	if got := s.fetch(1, 0, "1", 1); !strings.HasPrefix(got, "[1 -2 0 b B  ") || !strings.HasSuffix(got, " 1 0 0 why]") {
 		t.Errorf("fetch: %s", got)
 	}
-	if got := s.fetch(1, 0, "0", 1); !strings.HasPrefix(got, "[1 -2 0 b B  ") || !strings.HasSuffix(got, " 1 0 0 why]") {
+	if got := s.fetch(1, 0, "0", 1); !strings.HasPrefix(got, "[1 -2 4 b B  ") || !strings.HasSuffix(got, " 1 0 0 why]") {
 		t.Errorf("fetch again, since the answer was lost: %s", got)
 	}
 	if got := s.settle("8", "7", "", "0"); got != "[1]" {
