@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -81,6 +82,43 @@ func TestRightThatAScriptLacksIsTold(t *testing.T) {
 	var refused redis.Error
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "lacks a right") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A task that is taken from where it is stays taken if the script fails behind that: who may take it and
+// not push it is told so, and takes nothing.
+func TestNobodyTakesWhatHeMayNotPush(t *testing.T) {
+	t.Parallel()
+	ctx, server, name := t.Context(), redistest.Server(t), redistest.Name(t)
+	admin := redistest.Single(t, server.Client())
+	user := aclUser(t, server, "~{"+name+"*", "+@all", "-rpush")
+	k := KeysOf(name, 0)
+	task := string(appendEnvelope(nil, &envelope{id: "a"}))
+	admin.ZAdd(ctx, k.Delayed, redis.Z{Score: 1e15, Member: task})
+	admin.RPush(ctx, k.Dead, appendLetter(nil, &letter{reason: "why", body: task}))
+
+	told := func(what string, took bool, err error) {
+		t.Helper()
+		if took || err == nil || !strings.Contains(err.Error(), "lacks a right") {
+			t.Errorf("%s: took %v, %v; want that a right is lacking", what, took, err)
+		}
+	}
+	if err := DelayedTasks(ctx, user, name, []partition.ID{0}, "", func(d Delayed) bool {
+		took, err := RunNow(ctx, user, name, d)
+		told("run now", took, err)
+		return true
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := DeadLetters(ctx, user, name, []partition.ID{0}, func(d DeadLetter) bool {
+		took, err := Requeue(ctx, user, name, d)
+		told("requeue", took, err)
+		return true
+	}); err != nil {
+		t.Error(err)
+	}
+	if delayed, dead := admin.ZCard(ctx, k.Delayed).Val(), admin.LLen(ctx, k.Dead).Val(); delayed != 1 || dead != 1 {
+		t.Errorf("%d delayed tasks and %d dead letters are left, want both", delayed, dead)
 	}
 }
 

@@ -9,6 +9,7 @@
 local owner = redis.pcall('HGET', KEYS[3], 't')
 if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return 2 end
 if ARGV[2] ~= '' then -- a letter that is taken stays so if the script fails after it
+  if redis.acl_check_cmd and not redis.acl_check_cmd('RPUSH', KEYS[2], '') then return redis.error_reply('NOPERM to RPUSH ' .. KEYS[2]) end
   for i, want in ipairs({'list', 'list', 'hash'}) do
     local kind = redis.call('TYPE', KEYS[i]).ok
     if kind ~= want and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. want) end
