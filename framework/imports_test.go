@@ -69,7 +69,7 @@ var rooms = map[string][]string{
 	"transition/ledgertest":         {"partition", "partition/relay", "transition", "transition/machine"},
 	"transition/simulation":         {"partition", "transition", "transition/machine", "transition/memledger"},
 	"transition/quorum":             {"partition", "transition", "transition/machine"},
-	"transition/quorum/redisquorum": {"partition", "partition/redisurl", "transition/quorum", goRedis},
+	"transition/quorum/redisquorum": {"partition", "partition/redisconfig", "partition/redisurl", "transition/quorum", goRedis},
 	"transition/redisledger":        {"partition", "partition/redisconfig", "transition", "transition/machine", goRedis},
 
 	"sources":                       {"partition"},
@@ -81,7 +81,7 @@ var rooms = map[string][]string{
 	"sources/memsource":             {"partition", "sources"},
 	"sources/jobs":                  {"partition", "sources", "sources/jobs/ticks", cron},
 	"sources/jobs/ticks":            {},
-	"sources/redisprogress":         {"partition", "sources", "sources/logstream", "sources/progress", goRedis},
+	"sources/redisprogress":         {"partition", "partition/redisconfig", "sources", "sources/logstream", "sources/progress", goRedis},
 	"sources/redissource": {"partition", "partition/redisconfig", "sources", "sources/jobs", "sources/logstream", "sources/progress",
 		"sources/redisprogress", xxhash, goRedis},
 	"sources/kafkasource":                 {"partition", "partition/urltls", "sources", "sources/kafkasource/internal/prompt", "sources/kafkasource/kafkaprogress", "sources/logstream", "sources/progress", franzGo},

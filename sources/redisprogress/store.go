@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
 )
@@ -37,6 +38,9 @@ type Store struct {
 func NewStore(client redis.UniversalClient, name string) (*Store, error) {
 	if err := partition.CheckName(name); err != nil {
 		return nil, err
+	}
+	if err := redisconfig.Fits(client); err != nil {
+		return nil, fmt.Errorf("redisprogress: %w", err)
 	}
 	return &Store{client: client, name: name}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -350,4 +351,14 @@ func TestFullStore(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What a Ring has of a name is elsewhere once a server is away.
+func TestRingIsRefused(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	if _, err := redisprogress.NewStore(ring, "mail"); err == nil || !strings.Contains(err.Error(), "give a *redis.Client") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition/quorum"
 )
@@ -48,6 +49,9 @@ var _ quorum.Register = (*Register)(nil)
 func New(client redis.UniversalClient, name, place string) (*Register, error) {
 	if err := partition.CheckName(name); err != nil {
 		return nil, err
+	}
+	if err := redisconfig.Fits(client); err != nil {
+		return nil, fmt.Errorf("redisquorum: %w", err)
 	}
 	return &Register{client: client, key: Key(name), place: place}, nil
 }

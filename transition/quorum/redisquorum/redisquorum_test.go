@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/partition/redistest"
@@ -231,4 +232,14 @@ func BenchmarkNext(b *testing.B) {
 		verdict = 1
 	}
 	b.ReportMetric(verdict, "ok(≥5k/s)")
+}
+
+// What a Ring has of a name is elsewhere once a server is away.
+func TestRingIsRefused(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	if _, err := redisquorum.New(ring, "mail", "a"); err == nil || !strings.Contains(err.Error(), "give a *redis.Client") {
+		t.Errorf("got %v", err)
+	}
 }
