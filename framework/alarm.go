@@ -169,9 +169,14 @@ func (p *pool) ring(l *lane, now time.Time, all []news) []news {
 	if come(l.times.stuck, now) {
 		l.times.stuck = time.Time{}
 		for r := range l.runs {
-			if !r.alarmed && r.running() != nil {
-				all = l.tell(all, r.stuck(now, context.Cause(l.ctxs.handlers)))
+			if r.alarmed || r.handling.Err() == nil || r.running() == nil {
+				continue
 			}
+			if end := r.cancelled.Add(p.cfg.Timing.CancelGrace); l.ctxs.handlers.Err() == nil && end.After(now) {
+				l.times.stuck = earlier(l.times.stuck, end)
+				continue
+			}
+			all = l.tell(all, r.stuck(now, context.Cause(r.handling)))
 		}
 	}
 	p.changed(l)

@@ -131,6 +131,40 @@ func (b *book) finish(i slot, now time.Time) {
 	b.admit(next, now)
 }
 
+// waiting goes over those that are not with a worker.
+func (b *book) waiting(yield func(slot) bool) {
+	for i := range b.entries.all {
+		if e := &b.entries.all[i]; e.task != nil && !e.active && !yield(slot(i+1)) {
+			return
+		}
+	}
+}
+
+// withdraw removes i, which is not with a worker, from where it waits. What waits behind it goes on.
+func (b *book) withdraw(i slot, now time.Time) {
+	e := b.entries.at(i)
+	if e.keyed {
+		if first := b.keys.find(e.task.Key, e.hash, &b.entries); first != i {
+			f := b.entries.at(first)
+			b.entries.unlink(&f.waiting, i)
+			if f.parked {
+				b.asleep--
+			}
+			b.drop(i)
+			return
+		}
+	}
+	if e.parked {
+		heap.Remove(&b.parked, slices.IndexFunc(b.parked, func(p parked) bool { return p.slot == i }))
+		e.parked = false
+		b.asleep -= 1 + e.waiting.n
+	} else {
+		b.entries.unlink(&b.ready, i)
+	}
+	b.active++ // as if a worker had it
+	b.finish(i, now)
+}
+
 // park keeps i for a later try, as the task again, which nobody else has: nothing of its key starts before.
 func (b *book) park(i slot, again *Task, now, due time.Time) {
 	b.active--

@@ -115,6 +115,19 @@ func TestBookKeepsTheOrderOfKeysAndItsCounts(t *testing.T) {
 				}
 				b.back(e)
 			},
+			"withdraw": func(t *rapid.T) {
+				all := slices.Collect(b.waiting)
+				if len(all) == 0 {
+					t.Skip("nothing waits")
+				}
+				e := rapid.SampledFrom(all).Draw(t, "slot")
+				if key, id := task(e).Key, task(e).ID; key == "" {
+					loose--
+				} else {
+					added[key] = slices.DeleteFunc(added[key], func(other string) bool { return other == id })
+				}
+				b.withdraw(e, now)
+			},
 			"time passes": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "s")) * time.Second)
 				b.unpark(now)

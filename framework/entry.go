@@ -122,6 +122,25 @@ func (s *entries) pushFront(q *queue, i slot) {
 	q.n++
 }
 
+// unlink takes i out of the queue, wherever it is.
+func (s *entries) unlink(q *queue, i slot) {
+	before := slot(0)
+	for j := q.head; j != i; j = s.at(j).next {
+		before = j
+	}
+	next := s.at(i).next
+	if before == 0 {
+		q.head = next
+	} else {
+		s.at(before).next = next
+	}
+	if q.tail == i {
+		q.tail = before
+	}
+	s.at(i).next = 0
+	q.n--
+}
+
 func (s *entries) pop(q *queue) slot {
 	i := q.head
 	if i == 0 {

@@ -231,6 +231,14 @@ type (
 		Consumer string
 		sources.Buried
 	}
+	// Cancelled: somebody wants Task out of the way, and why. If it Runs, the context of its handler
+	// has ended, and Handled tells what came of it; otherwise it is a dead letter without another run.
+	Cancelled struct {
+		Where
+		Task *Task // must not be changed
+		Why  string
+		Runs bool
+	}
 	// Settled: the source has answered for what became of this many tasks.
 	Settled struct {
 		Where
@@ -364,6 +372,7 @@ func (JobTicked) event()      {}
 func (JobsFailed) event()     {}
 func (Handled) event()        {}
 func (Buried) event()         {}
+func (Cancelled) event()      {}
 func (Settled) event()        {}
 func (SettleFailed) event()   {}
 func (Halted) event()         {}
@@ -387,7 +396,7 @@ func Events() []Event {
 		Started{}, StartFailed{}, Warned{}, Stopping{}, Stopped{}, Coordinated{}, Miscounted{}, Checked{},
 		MajorityMissed{}, MajorityBack{}, Limited{}, Unlimited{}, Uncovered{}, Covered{}, Relieved{},
 		Opened{}, OpenFailed{}, Fetched{}, FetchFailed{}, Blocked{}, Unblocked{}, JobTicked{}, JobsFailed{},
-		Handled{}, Buried{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
+		Handled{}, Buried{}, Cancelled{}, Settled{}, SettleFailed{}, Halted{}, Resumed{},
 		Draining{}, DrainOverdue{}, CloseFailed{}, Drained{}, Lost{}, Dropped{}, HandlerStuck{},
 		UnitStarted{}, UnitEnded{}, UnitsChanged{}, UnitsTroubled{},
 	}

@@ -27,14 +27,16 @@ type Moment = sources.Moment
 // dead letter. A panic counts as an error.
 //
 // ctx ends when the partition is lost ([ErrLost]), its drain time is over ([ErrDrainOver]), the
-// process stops hard ([ErrStopped]) or the handler's own time is over ([ErrTimeout]):
-// context.Cause(ctx) says which. The handler must then return within the cancel grace; one that
-// does not may run beside the next owner's. Without a handler timeout ctx does not end when
-// Handle returns: what a handler has begun with it, it must end itself.
+// process stops hard ([ErrStopped]), the task is cancelled ([ErrCancelled]) or the handler's own
+// time is over ([ErrTimeout]): context.Cause(ctx) says which. The handler must then return within
+// the cancel grace; one that does not may run beside the next owner's. Without a handler timeout
+// ctx does not end when Handle returns: what a handler has begun with it, it must end itself. It
+// may end with that of a later task, which it is as well.
 //
 // After ErrLost and ErrStopped nothing that Handle returns counts. After ErrDrainOver nil and
 // Dead do, unless Dead wraps an error of the context. Otherwise the task stays where it is, for
-// the next owner, and the run does not count as a try.
+// the next owner, and the run does not count as a try. After ErrCancelled nil counts, and any
+// error makes the task a dead letter.
 //
 // What a handler writes elsewhere should carry t.Token, whose epoch only rises, so that the place
 // it writes to can refuse a late writer. The task must not be changed.
@@ -117,6 +119,9 @@ var (
 	ErrDrainOver = errors.New("the drain time is over")
 	// ErrStopped means that the consumer was stopped hard. What the handler still does is void.
 	ErrStopped = errors.New("the consumer was stopped")
+	// ErrCancelled means that somebody wants the task out of the way: countoff cancel. It becomes
+	// a dead letter whatever error the handler returns.
+	ErrCancelled = errors.New("the task was cancelled")
 	// ErrTimeout means that the handler's own time is over.
 	ErrTimeout = errors.New("the handler's time is over")
 )

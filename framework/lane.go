@@ -33,11 +33,15 @@ type lane struct {
 	stream sources.Stream // nil until it is open; then it does not change
 	first  *run           // of those that workers have of it; see runs
 	behind *lane          // who is next in the pool's line
-	book   book
-	sheet  sheet
-	pace   pace
-	phase  phase
-	times  times
+	// handlings are those that no run has.
+	handlings []*handling
+	unwanted  map[string]string // tasks to be cancelled: ID -> why; never changed
+
+	book  book
+	sheet sheet
+	pace  pace
+	phase phase
+	times times
 }
 
 // contexts are those of a lane: fetching ends with a drain or a loss, calls of the
@@ -107,6 +111,9 @@ func (l *lane) open() sources.Stream {
 			took := time.Since(l.times.granted)
 			l.pool.mu.Unlock()
 			l.pool.observe(Opened{Where: l.where, Took: took})
+			if c, can := s.(sources.Cancelable); can {
+				c.Cancelled(l.ctxs.fetching, func(why map[string]string) []string { return l.pool.cancel(l, why) })
+			}
 			return s
 		}
 		if l.ctxs.fetching.Err() != nil {

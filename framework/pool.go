@@ -132,8 +132,13 @@ func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 		return
 	}
 	l.book.grow(len(tasks))
+	unwanted := false
 	for i := range tasks {
+		unwanted = unwanted || len(l.unwanted) > 0 && l.unwantedOf(&tasks[i])
 		l.book.add(&tasks[i], now)
+	}
+	if unwanted {
+		p.bury(l, now)
 	}
 	p.changed(l)
 }

@@ -41,6 +41,9 @@ type run struct {
 	long    bool         // counted in the pool's long
 	listed  bool         // in the pool's longs
 	alarmed bool         // the one that runs was reported as stuck
+
+	handling  *handling // nil: the worker has nothing
+	cancelled time.Time // when the one that runs was; zero: it was not
 }
 
 type runTask struct {
@@ -63,6 +66,7 @@ func (t *runTask) clear() {
 // begin makes r a run of the first n of its tasks. The caller holds mu.
 func (p *pool) begin(r *run, l *lane, n int, now time.Time) {
 	r.lane, r.from, r.began, r.n, r.booked, r.alarmed = l, now, now, n, 0, false
+	r.handling, r.cancelled = l.handling(), time.Time{}
 	if r.after = l.first; r.after != nil {
 		r.after.before = r
 	}
@@ -91,7 +95,8 @@ func (p *pool) end(r *run) {
 	} else {
 		r.lane.first = r.after
 	}
-	r.lane, r.before, r.after = nil, nil, nil
+	r.lane.leave(r.handling)
+	r.lane, r.before, r.after, r.handling = nil, nil, nil, nil
 }
 
 // runs goes over those of l, in no order: what a lane asks of its runs does not get dearer
@@ -113,7 +118,7 @@ func (p *pool) do(r *run, l *lane, n int) (began, ended time.Time) {
 			break
 		}
 		t := &r.tasks[i]
-		ended = p.run(l, t.task, ended, &t.verdict)
+		ended = p.run(r.handling, l, t.task, ended, &t.verdict)
 		t.verdict.at = ended.Sub(r.from)
 		refused := t.verdict.refused
 		r.ended.Store(int32(i + 1)) // from here on it is no longer ours

@@ -94,13 +94,13 @@ func (l *lane) due() bool {
 		l.book.active == 0 && l.book.ready.n == 0
 }
 
-// note writes down what became of t and sees to it that the source is told.
-func (l *lane) note(t *runTask) {
+// note writes down what became of t, which has run attempt times, and sees to it that the source is told.
+func (l *lane) note(t *runTask, attempt int) {
 	e, v := l.book.entries.at(t.slot), &t.verdict
 	s := l.sheet.line(e, l.pace.ahead)
 	// The plain fields first: when garbage is collected a pointer is read before it is written, and
 	// memory that was never touched costs two faults when it is read first, one when it is written.
-	s.Outcome, s.Attempt, s.Delay = v.outcome, t.task.Attempt, v.delay
+	s.Outcome, s.Attempt, s.Delay = v.outcome, attempt, v.delay
 	s.Task = t.task
 	if v.reason != s.Reason {
 		s.Reason = v.reason

@@ -228,7 +228,7 @@ func TestALaneWithLittleLeftFetchesAtOnce(t *testing.T) {
 // settlement looks again then, not when the first of them has ended.
 func TestALaneThatHandsOutItsLastFetchesAtOnce(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook()}
+	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook(), ctxs: newContexts()}
 	p := &pool{runs: make([]run, 2), line: line{first: l, last: l}}
 	l.pool = p
 	l.pace.ahead, l.phase.hungry, l.sheet.waiting = 100, true, true
@@ -256,7 +256,7 @@ func TestALineIsAsNew(t *testing.T) {
 	} {
 		l.book = newBook()
 		task := &Task{Delivery: &Delivery{Attempt: 1}}
-		l.note(&runTask{slot: l.book.entries.take(task), task: task, verdict: v})
+		l.note(&runTask{slot: l.book.entries.take(task), task: task, verdict: v}, 1)
 		batch := l.sheet.take(math.MaxInt64)
 		want := sources.Settlement{Task: batch[0].Task, Outcome: v.outcome, Attempt: 1, Delay: v.delay, Reason: v.reason}
 		if len(batch) != 1 || batch[0] != want {

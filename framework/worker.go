@@ -75,7 +75,7 @@ func (p *pool) abandoned(r *run) {
 		p.mu.Unlock()
 	}()
 	if v.outcome == 0 {
-		p.judge(l, t.task, errGoexit, began, v)
+		p.judge(r.handling, l, t.task, errGoexit, began, v)
 	}
 }
 
@@ -85,13 +85,13 @@ func (p *pool) abandoned(r *run) {
 // The question comes last before the start, and the answer counts suspend: a
 // process that was stopped past its lease and goes on finds here that nothing may
 // start, before anybody has told it so.
-func (p *pool) run(l *lane, t *Task, now time.Time, v *verdict) time.Time {
+func (p *pool) run(ctx context.Context, l *lane, t *Task, now time.Time, v *verdict) time.Time {
 	if !p.gate.Valid(now) || !p.gate.Has(l.where.Grant.ID) || l.ctxs.handlers.Err() != nil || l.unanswered(now) {
 		v.refused = true
 		return time.Now()
 	}
-	err := p.call(l.ctxs.given, t, v)
-	return p.judge(l, t, err, now, v)
+	err := p.call(ctx, t, v)
+	return p.judge(ctx, l, t, err, now, v)
 }
 
 // call calls the handler with its context. A panic is an error.
@@ -118,8 +118,9 @@ func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 //
 // A run that was ended from outside is no failure of the task, so it costs no try.
 // After a loss nothing can be said about it any more; when the drain time is over
-// what the handler did count as done or given up still can.
-func (p *pool) judge(l *lane, t *Task, err error, began time.Time, v *verdict) (ended time.Time) {
+// what the handler did count as done or given up still can. A run whose task was cancelled is the
+// last one.
+func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began time.Time, v *verdict) (ended time.Time) {
 	ended = time.Now()
 	if err != nil {
 		v.err = err
@@ -129,10 +130,17 @@ func (p *pool) judge(l *lane, t *Task, err error, began time.Time, v *verdict) (
 	if l.ctxs.handlers.Err() != nil {
 		cause = context.Cause(l.ctxs.handlers)
 	}
+	var unwanted error
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrCancelled) {
+		unwanted = context.Cause(ctx)
+	}
 	switch {
 	case cause != nil && !errors.Is(cause, ErrDrainOver):
 	case asked == sources.Done:
 		v.outcome = sources.Done
+	case unwanted != nil:
+		v.outcome, v.reason = sources.Dead, ""
+		v.err = cancelledWith(unwanted, err)
 	case cause != nil && (asked != sources.Dead || cancelled(err)):
 	case asked == sources.Dead:
 		v.outcome = sources.Dead
@@ -187,12 +195,15 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 		l.phase.shed++
 		l.book.finish(t.slot, now)
 	default:
-		l.note(t)
+		l.note(t, t.task.Attempt)
 		if v.outcome == sources.Retry {
 			if l.over() {
 				l.phase.shed++ // the next owner tries again
 			}
 			l.book.park(t.slot, again(t.task, v.reason), now, now.Add(v.delay))
+			if l.unwantedOf(t.task) {
+				p.bury(l, now)
+			}
 		} else {
 			l.book.finish(t.slot, now)
 		}

@@ -519,7 +519,7 @@ func TestTheTextOfAnErrorIsMadeOnce(t *testing.T) {
 	p.handler = HandlerFunc(func(context.Context, *Task) error { return costlyError{&made} })
 	l := &lane{pool: p, ctxs: newContexts(p.gate.Valid)}
 	var v verdict
-	p.run(l, &Task{Key: "a", Delivery: &Delivery{Attempt: 1}}, time.Now(), &v)
+	p.run(l.ctxs.handlers, l, &Task{Key: "a", Delivery: &Delivery{Attempt: 1}}, time.Now(), &v)
 	if made != 1 || v.outcome != sources.Retry || v.reason != "costly" {
 		t.Errorf("made %d times for %v, which says %q", made, v.outcome, v.reason)
 	}

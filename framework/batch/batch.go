@@ -29,7 +29,7 @@ type Config struct {
 // later eight one after the other, all that are left fail. RetryAfter is for all of the call. So it should do all or nothing, or what may be done twice.
 //
 // ctx ends when that of one of the tasks does, with the same cause; it carries no values, and its deadline is
-// that of the first of them. The tasks of partitions that are lost, or have no more time to drain, are then
+// that of the first of them. The tasks that are cancelled, or of partitions that are lost or have no more time to drain, are then
 // judged as any are; the others, if they were not done, are in the next batch, and it costs them no try.
 type Func func(ctx context.Context, tasks []*framework.Task) error
 
@@ -386,7 +386,8 @@ func failed(err error) bool {
 	return asked == 0 || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || interrupted(err)
 }
 
-// interrupted reports whether a run that ended by cause is no try of its task.
+// interrupted reports whether what ended by cause ended for the sake of one task, or of a partition: it is no try of others.
 func interrupted(cause error) bool {
-	return errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped)
+	return errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped) ||
+		errors.Is(cause, framework.ErrCancelled)
 }

@@ -279,7 +279,7 @@ func TestErrorsOfAnotherNumber(t *testing.T) {
 
 // TestThePartitionOfOneIsLost: the batch ends, and those of other partitions are done in the next, without a try.
 func TestThePartitionOfOneIsLost(t *testing.T) {
-	for _, cause := range []error{framework.ErrLost, framework.ErrDrainOver, framework.ErrStopped} {
+	for _, cause := range []error{framework.ErrLost, framework.ErrDrainOver, framework.ErrStopped, framework.ErrCancelled} {
 		synctest.Test(t, func(t *testing.T) {
 			x := newHands(t, batch.Config{}, succeed)
 			lost, lose := context.WithCancelCause(t.Context())

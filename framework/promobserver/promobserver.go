@@ -1,7 +1,7 @@
 // Package promobserver counts what happens to consumers for Prometheus.
 //
 //	countoff_tasks_total{consumer,partition,outcome}   runs of handlers: done, retry, requeue, dead, interrupted
-//	countoff_buried_total{consumer}                    tasks that became dead letters and that no handler was given
+//	countoff_buried_total{consumer}                    tasks that became dead letters without a run: that no handler was given, or that were cancelled while they waited
 //	countoff_fetched_total{consumer,partition}         tasks that came in
 //	countoff_handler_seconds{consumer,outcome}         how long handlers take
 //	countoff_settle_seconds{consumer}                  how long the source takes to answer for a batch
@@ -98,6 +98,10 @@ func (o *Observer) tasks(e framework.Event) bool {
 		o.ObserveHandled(e)
 	case framework.Buried:
 		o.m.buried.WithLabelValues(e.Consumer).Add(float64(e.Tasks))
+	case framework.Cancelled:
+		if !e.Runs { // what runs is told of when it ends
+			o.m.buried.WithLabelValues(e.Consumer).Inc()
+		}
 	case framework.Settled:
 		o.of(e.Consumer).settle.Observe(e.Took.Seconds())
 	case framework.HandlerStuck:

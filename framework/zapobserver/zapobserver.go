@@ -156,6 +156,12 @@ func (o *observer) tasks(e framework.Event) bool {
 	case framework.Buried:
 		o.at(zapcore.ErrorLevel, "dead letters that no handler was given", framework.Where{Consumer: e.Consumer, Grant: e.Grant},
 			zap.Int("tasks", e.Tasks), zap.String("first_id", e.ID), zap.Int64("first_position", e.Position), zap.String("first_reason", e.Reason))
+	case framework.Cancelled:
+		what := "cancelled: a dead letter without another run"
+		if e.Runs {
+			what = "cancelled: the context of its handler has ended"
+		}
+		o.at(zapcore.WarnLevel, what, e.Where, append(task(e.Task), zap.String("why", e.Why))...)
 	case framework.JobTicked:
 		level := zapcore.DebugLevel
 		if e.Passed {

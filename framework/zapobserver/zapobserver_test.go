@@ -70,6 +70,8 @@ func TestLevels(t *testing.T) {
 		{"failed", framework.Handled{Task: task, Outcome: sources.Retry, Err: errors.New("451")}, zapcore.WarnLevel},
 		{"dead", framework.Handled{Task: task, Outcome: sources.Dead, Err: errors.New("550")}, zapcore.ErrorLevel},
 		{"dead by itself", framework.Buried{Buried: sources.Buried{Tasks: 2, Reason: "no"}}, zapcore.ErrorLevel},
+		{"cancelled", framework.Cancelled{Task: task, Why: "a test"}, zapcore.WarnLevel},
+		{"cancelled while it runs", framework.Cancelled{Task: task, Runs: true}, zapcore.WarnLevel},
 		{"interrupted", framework.Handled{Task: task, Err: context.Canceled}, zapcore.WarnLevel},
 		{"the store is away", framework.SettleFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
 		{"the partition is another's", framework.SettleFailed{Err: sources.ErrFenced}, zapcore.ErrorLevel},

@@ -13,7 +13,7 @@ import (
 )
 
 func breaches() []breach {
-	return slices.Concat(fetchBreaches(), fenceBreaches(), settleBreaches(), ownerBreaches(), faultBreaches())
+	return slices.Concat(fetchBreaches(), fenceBreaches(), settleBreaches(), cancelBreaches(), ownerBreaches(), faultBreaches())
 }
 
 func fetchBreaches() []breach {

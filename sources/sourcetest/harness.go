@@ -30,6 +30,9 @@ type Harness struct {
 	// was written in between is lost, as in a fail-over to a replica that lags.
 	// Nil: the store cannot be set back.
 	Snapshot func(ctx context.Context) (restore func(ctx context.Context) error, err error)
+	// Cancel has the tasks ids cancelled from outside; why is what owners are told of each. Nil: nobody
+	// can, and the streams need not be a sources.Cancelable.
+	Cancel func(ctx context.Context, why string, ids ...string) error
 	// PushesStay says that Snapshot does not take back what was pushed, since tasks
 	// lie elsewhere than what is done of them.
 	PushesStay bool

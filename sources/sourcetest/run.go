@@ -108,6 +108,7 @@ func clauses() []clause {
 		{"closing is no crash", closeIsNoCrash},
 		{"a closed stream does nothing", closedStream},
 		{"a close whose context has ended leaves the fence", closeSaysNothing},
+		{"what is to be cancelled is heard until it is over", cancelledIsHeard},
 		{noGoroutine, closeLeavesNoGoroutine},
 
 		{"a crash loses nothing", crashLosesNothing},
