@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,7 +28,7 @@ func ops() func(redis.Cmder) sourcetest.Op {
 			return sourcetest.Fetch
 		case c.Name() == "hgetall":
 			return sourcetest.Open
-		case c.Name() != "evalsha" && c.Name() != "eval":
+		case c.Name() != "evalsha" && c.Name() != "eval", strings.HasSuffix(fmt.Sprint(args[3]), ":cancel"):
 		case fmt.Sprint(args[2]) == "6":
 			return sourcetest.Open
 		case fmt.Sprint(args[2]) == "1" && strings.HasSuffix(fmt.Sprint(args[3]), ":fence"):
@@ -99,6 +100,9 @@ func contract(t *testing.T) sourcetest.Harness {
 			return list, err
 		},
 		Buried: buried,
+		Cancel: func(ctx context.Context, why string, ids ...string) error {
+			return GiveCancel(ctx, admin, name, why, time.Hour, ids...)
+		},
 		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
 			return snapshot(ctx, admin, KeysOf(name, 0))
 		},

@@ -167,21 +167,24 @@ func readDelayed(id partition.ID, z redis.Z) Delayed {
 // runs or has run, or if somebody else has taken it. What is taken away holds its ID no longer. The error wraps partition.ErrConfig
 // while the number of partitions is being changed. A fail-over of the store may forget it: the task then runs after all.
 func Cancel(ctx context.Context, client redis.UniversalClient, name string, d Delayed) (bool, error) {
-	return d.take(ctx, client, name, "0")
+	return d.take(ctx, client, name, "drop", "")
 }
 
 // RunNow puts d at the end of its partition's log, and reports whether it did, as [Cancel] does, with its errors.
 func RunNow(ctx context.Context, client redis.UniversalClient, name string, d Delayed) (bool, error) {
-	return d.take(ctx, client, name, "1")
+	return d.take(ctx, client, name, "now", "")
 }
 
-func (d Delayed) take(ctx context.Context, client redis.UniversalClient, name, now string) (bool, error) {
+func (d Delayed) take(ctx context.Context, client redis.UniversalClient, name, what, letter string) (bool, error) {
 	k := KeysOf(name, d.Partition)
 	keys := []string{k.Delayed, k.Pending, k.Fence, k.Fence}
+	if letter != "" {
+		keys[1] = k.Dead
+	}
 	if d.lock != "" {
 		keys[3] = k.Unique(d.ID)
 	}
-	n, err := delayedScript.Run(ctx, client, keys, d.element, now, d.lock).Int()
+	n, err := delayedScript.Run(ctx, client, keys, d.element, what, d.lock, letter).Int()
 	if err != nil {
 		return false, fmt.Errorf("redissource: delayed task %s of %s: %w", d.ID, name, redisconfig.Explain(err))
 	}

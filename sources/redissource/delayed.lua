@@ -1,14 +1,15 @@
--- Takes a task that is not due from where it waits, and puts it at the end of the log, or only takes it
--- away, with its lock. Said again it changes nothing: the task is not there.
+-- Takes a task that is not due from where it waits, and puts it at the end of the log or among the dead
+-- letters, or only takes it away, with its lock. Said again it changes nothing: the task is not there.
 --
--- KEYS  1 delayed  2 pending  3 fence  4 its lock (without one: fence again)
--- ARGV  1 the envelope  2 '1' to put it at the end, '0' to drop it  3 value of its lock; '' = it has none
+-- KEYS  1 delayed  2 pending, or dead  3 fence  4 its lock (without one: fence again)
+-- ARGV  1 the envelope  2 'now' to put it at the end, 'dead' to bury it, 'drop'  3 value of its lock; '' = it has none
+--       4 to bury it: the letter
 -- Result  1 done, 0 there is no such task, 2 a resize has the partition, which counts what is delayed by its place
 -- Cost  O(log of the delayed); as one it runs in a full store
 local owner = redis.pcall('HGET', KEYS[3], 't')
 if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return 2 end
-local now = ARGV[2] == '1'
-if now then -- a task that is taken stays so if the script fails after it
+local now, dead = ARGV[2] == 'now', ARGV[2] == 'dead'
+if now or dead then -- a task that is taken stays so if the script fails after it
   if redis.acl_check_cmd and not redis.acl_check_cmd('RPUSH', KEYS[2], '') then return redis.error_reply('NOPERM to RPUSH ' .. KEYS[2]) end
   for i, want in pairs({[2] = 'list', [3] = 'hash'}) do
     local kind = redis.call('TYPE', KEYS[i]).ok
@@ -21,7 +22,10 @@ if now then
   if redis.call('HDEL', KEYS[3], 'w') == 1 then
     redis.pcall('PUBLISH', string.gsub(KEYS[3], 'fence$', 'bell'), '')
   end
-elseif ARGV[3] ~= '' and redis.pcall('GET', KEYS[4]) == ARGV[3] then
+  return 1
+end
+if dead then redis.call('RPUSH', KEYS[2], ARGV[4]) end
+if ARGV[3] ~= '' and redis.pcall('GET', KEYS[4]) == ARGV[3] then
   redis.call('DEL', KEYS[4])
 end
 return 1

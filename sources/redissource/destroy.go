@@ -44,6 +44,11 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	if err != nil {
 		return removed, err
 	}
+	n, err := client.Del(ctx, CancelKey(name)).Result()
+	if err != nil {
+		return removed, err
+	}
+	removed += int(n)
 	for _, tag := range ingressTags(lists) {
 		n, err := client.Del(ctx, tag+":fence", tag+":plan").Result()
 		if err != nil {

@@ -320,7 +320,8 @@ func TestDestroy(t *testing.T) {
 		client.Set(ctx, k, "v", 0)
 	}
 	client.HSet(ctx, "{"+inbox+"}:fence", "t", "1:s")
-	if n, err := Destroy(ctx, client, w.name); err != nil || n < 8 {
+	give(t, client, w.name, "a")
+	if n, err := Destroy(ctx, client, w.name); err != nil || n < 9 {
 		t.Errorf("%d, %v", n, err)
 	}
 	left := redistest.Keys(t, client, "*"+w.name+"*")

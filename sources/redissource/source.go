@@ -99,7 +99,7 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 		return nil, err
 	}
 	s := &Source{client: client, name: name, cfg: cfg, jobs: all}
-	s.waker.client = client
+	s.waker.client, s.waker.cancels = client, newCancels(client, name)
 	return s, nil
 }
 

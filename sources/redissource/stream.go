@@ -184,6 +184,7 @@ func (s *stream) Close(ctx context.Context) error {
 	first := s.Stop()
 	s.Wait(ctx)
 	if first {
+		s.source.waker.cancels.remove(s)
 		s.source.waker.remove(s)
 	}
 	return s.Finish(ctx)

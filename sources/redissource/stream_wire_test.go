@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +46,8 @@ func (w *wire) do(cmds []redis.Cmder, send func() error) error {
 	w.mu.Lock()
 	on := w.on
 	w.mu.Unlock()
-	if name := cmds[len(cmds)-1].Name(); on == nil || name != "evalsha" && name != "eval" {
+	last := cmds[len(cmds)-1]
+	if name := last.Name(); on == nil || name != "evalsha" && name != "eval" || strings.HasSuffix(fmt.Sprint(last.Args()[3]), ":cancel") {
 		return send()
 	}
 	err := on(cmds, send)

@@ -43,7 +43,8 @@ const (
 //
 // It runs while a stream is open.
 type waker struct {
-	client redis.UniversalClient
+	client  redis.UniversalClient
+	cancels *cancels
 
 	mu      sync.Mutex
 	streams map[string][]*stream // by the bell's channel
@@ -92,6 +93,10 @@ func nudge(c chan struct{}) {
 
 // ring wakes the streams of a bell, with what it says.
 func (w *waker) ring(bell, says string) {
+	if bell == w.cancels.key {
+		nudge(w.cancels.kick)
+		return
+	}
 	w.mu.Lock()
 	streams := slices.Clone(w.streams[bell])
 	w.mu.Unlock()
@@ -104,7 +109,10 @@ func (w *waker) ring(bell, says string) {
 func (w *waker) bells() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	want := make(map[string]bool, len(w.streams))
+	want := make(map[string]bool, len(w.streams)+1)
+	if len(w.streams) > 0 {
+		want[w.cancels.key] = true
+	}
 	for bell := range w.streams {
 		want[bell] = true
 	}
@@ -122,6 +130,7 @@ func (w *waker) run(ctx context.Context, kick, ended chan struct{}) {
 	defer close(ended)
 	var sweeper sync.WaitGroup
 	sweeper.Go(func() { w.sweepEach(ctx) })
+	sweeper.Go(func() { w.cancels.run(ctx) })
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		w.subscribe(ctx, kick)

@@ -1,0 +1,173 @@
+package redissource
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/sources"
+)
+
+const (
+	// cancelsEvery is how often what is to be cancelled is read although nobody said that it has changed: a
+	// channel may be forbidden, and what was said on it is lost with its connection.
+	cancelsEvery = time.Minute
+	// cancelsAgain is how long after a reading that failed.
+	cancelsAgain = 2 * time.Second
+)
+
+// cancels are what is to be cancelled of a name, as one peer knows it, and the streams that hear of it. They are one
+// for the name, and not of its partitions: who gives an ID does not know which one the task is in.
+type cancels struct {
+	client redis.UniversalClient
+	key    string
+	kick   chan struct{}
+	some   atomic.Bool // something stands: asked with each settlement
+
+	reading sync.Mutex // one at a time, so that an older answer never comes later
+
+	mu      sync.Mutex // held while streams are told, so that one hears of one change at a time
+	known   bool       // read since the waker runs
+	orders  map[string]Cancellation
+	why     map[string]string // what streams are told
+	streams map[*stream]func(map[string]string) []string
+}
+
+func newCancels(client redis.UniversalClient, name string) *cancels {
+	return &cancels{
+		client: client, key: CancelKey(name), kick: make(chan struct{}, 1),
+		streams: map[*stream]func(map[string]string) []string{},
+	}
+}
+
+// run reads what stands whenever somebody says that it has changed. ctx ends with the last stream.
+func (c *cancels) run(ctx context.Context) {
+	defer func() {
+		c.mu.Lock()
+		c.known = false
+		c.mu.Unlock()
+	}()
+	timer := time.NewTimer(cancelsEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.kick:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(c.read(ctx))
+	}
+}
+
+// read reads what stands, tells the streams and writes down what runs. It returns how long that is good for.
+func (c *cancels) read(ctx context.Context) time.Duration {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	all, now, err := readCancels(ctx, c.client, c.key)
+	if err != nil {
+		return cancelsAgain
+	}
+	orders, why := wanted(all)
+	for o, where := range c.tell(orders, why) {
+		_ = markCancel(ctx, c.client, c.key, o, CancelRuns, where) // for people
+	}
+	return max(min(firstEnd(orders).Sub(now), cancelsEvery), time.Millisecond)
+}
+
+// tell tells the streams of what has changed and returns what runs, and where, of which nothing is written yet.
+func (c *cancels) tell(orders map[string]Cancellation, why map[string]string) map[Cancellation]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = true
+	changed := !maps.Equal(why, c.why)
+	c.orders, c.why = orders, why
+	c.some.Store(len(orders) > 0)
+	runs := map[Cancellation]string{}
+	if !changed {
+		return runs
+	}
+	for s, tell := range c.streams {
+		for _, id := range tell(why) {
+			if o := orders[id]; o.State != CancelRuns || o.Where != s.Grant.String() {
+				runs[o] = s.Grant.String()
+			}
+		}
+	}
+	return runs
+}
+
+// add has tell hear of what stands, from now on.
+func (c *cancels) add(ctx context.Context, s *stream, tell func(map[string]string) []string) {
+	c.mu.Lock()
+	known := c.known
+	c.mu.Unlock()
+	if !known {
+		c.first(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[s] = tell
+	tell(c.why)
+}
+
+// first reads what stands, unless somebody else just has. If it cannot, run does so: a store that does not
+// tell is no reason to leave a partition alone.
+func (c *cancels) first(ctx context.Context) {
+	c.reading.Lock()
+	c.mu.Lock()
+	known := c.known
+	c.mu.Unlock()
+	c.reading.Unlock()
+	if !known && c.read(ctx) == cancelsAgain {
+		nudge(c.kick)
+	}
+}
+
+func (c *cancels) remove(s *stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, s)
+}
+
+// ended writes down of tasks that were settled that they are to be cancelled no more.
+func (c *cancels) ended(ctx context.Context, s *stream, done []sources.Settlement) {
+	if !c.some.Load() {
+		return
+	}
+	for i := range done {
+		d := &done[i]
+		state := CancelDone
+		switch d.Outcome {
+		case sources.Dead:
+			state = CancelDead
+		case sources.Done:
+		default:
+			continue
+		}
+		c.mu.Lock()
+		o, is := c.orders[d.Task.ID]
+		c.mu.Unlock()
+		if is {
+			_ = markCancel(ctx, c.client, c.key, o, state, s.Grant.String()) // else it ends by itself
+		}
+	}
+}
+
+// Cancelled implements [sources.Cancelable].
+func (s *stream) Cancelled(ctx context.Context, tell func(why map[string]string) (running []string)) {
+	s.source.waker.cancels.add(ctx, s, tell)
+}
+
+// Settle says what became of tasks, and then what became of cancellations.
+func (s *stream) Settle(ctx context.Context, done ...sources.Settlement) error {
+	err := s.Stream.Settle(ctx, done...)
+	if err == nil {
+		s.source.waker.cancels.ended(ctx, s, done)
+	}
+	return err
+}
