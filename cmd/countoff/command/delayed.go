@@ -25,7 +25,8 @@ func delayedCommand() *cobra.Command {
 overtake them, those that wait for their next try. Once a task is due it is in the log of its partition, and
 cannot be taken back. Times are in UTC, by the store's clock.
 
-Several tasks may have one ID: run and cancel take all of them.`,
+Several tasks may have one ID: run and cancel take all of them. What is due or runs, and what is to be a dead
+letter, countoff cancel takes out of the way.`,
 		Args: cobra.NoArgs,
 		// Without it cobra looks at no argument: a command that is none would print this help, and end with 0.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -135,6 +136,18 @@ func delayedTakeCommand(use, short, done string, take func(context.Context, redi
 func takeDelayed(ctx context.Context, client redis.UniversalClient, name, id string, ids []partition.ID,
 	take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error),
 ) (int, error) {
+	n, missing := eachDelayed(ctx, client, name, id, ids, take)
+	if n == 0 && missing == nil {
+		return 0, fmt.Errorf("no task of %s that waits for its time is called %s: it is due or done, or never was: see countoff delayed list %s",
+			name, partitionmap.Printable(id), name)
+	}
+	return n, missing
+}
+
+// eachDelayed does take with all tasks of an ID, and returns with how many it did something.
+func eachDelayed(ctx context.Context, client redis.UniversalClient, name, id string, ids []partition.ID,
+	take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error),
+) (int, error) {
 	var found []redissource.Delayed
 	missing := redissource.DelayedTasks(ctx, client, name, ids, id, func(d redissource.Delayed) bool {
 		found = append(found, d)
@@ -149,10 +162,6 @@ func takeDelayed(ctx context.Context, client redis.UniversalClient, name, id str
 		if ok {
 			n++
 		}
-	}
-	if n == 0 && missing == nil {
-		return 0, fmt.Errorf("no task of %s that waits for its time is called %s: it is due or done, or never was: see countoff delayed list %s",
-			name, partitionmap.Printable(id), name)
 	}
 	return n, missing
 }

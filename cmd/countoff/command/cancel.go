@@ -1,0 +1,264 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/partitionmap"
+	"github.com/countoff/countoff/framework/status/past"
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/redissource"
+)
+
+// A canceller is what the command cancel was told.
+type canceller struct {
+	why         string
+	lasts, wait time.Duration
+	undo, json  bool
+}
+
+func cancelCommand() *cobra.Command {
+	var c canceller
+	cmd := &cobra.Command{
+		Use:   "cancel NAME [ID...]",
+		Short: "take tasks out of the way, wherever they are, as dead letters; or list what is to be cancelled",
+		Long: `A task that is cancelled becomes a dead letter, whole, which countoff dead lists, puts to the end again or
+drops; the later tasks of its key go on.
+
+  it runs          the context of its handler ends, with framework.ErrCancelled as the cause. Whatever error the
+                   handler returns, there is no other try; what it did all the same is done. One that ignores its
+                   context goes on, and its key waits for it: the log of its peer says so
+  it waits         for its next try, behind another of its key, for a worker, or for its time: at once
+  nobody has it    when it is read, within --for. Nobody can tell that a task was never there
+
+It takes what all peers know of: those whose build is older do nothing about it. A task that was done or has become
+a dead letter before is left as it is, and so is a later one that is given its ID. For the units of countoff run, the
+topics of Kafka and the queues of asynq there is no such thing: asynq task cancel is asynq's own.
+
+countoff delayed cancel throws scheduled tasks away instead, and leaves no dead letter.
+
+Without an ID it lists what is to be cancelled, and what was within its --for. It ends with 1 if after --wait not all
+is over: what is left stands all the same, until --for is over or --undo takes it back.`,
+		Example: `  countoff cancel mail-sender 0191c0de-77 --why "hangs since the deploy, ask ann"
+  countoff cancel mail-sender
+  countoff cancel mail-sender 0191c0de-77 --undo`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: onStore(long, func(_ *cobra.Command, args []string) error { return c.fault(args[1:]) },
+			func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+				name, ids := args[0], args[1:]
+				if err := cancels(ctx, client, name); err != nil {
+					return err
+				}
+				switch {
+				case len(ids) == 0:
+					return c.list(ctx, client, cmd, name)
+				case c.undo:
+					return c.takeBack(ctx, client, cmd, name, ids)
+				}
+				return c.give(ctx, client, cmd, name, ids)
+			}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.why, "why", "", "who wants it and why: the reason of the dead letter")
+	f.DurationVar(&c.lasts, "for", time.Hour, "how long it stands for a task that nobody has met, at most 168h")
+	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long to wait for the tasks to be out of the way; 0: not at all")
+	f.BoolVar(&c.undo, "undo", false, "take back what is to be cancelled and was not yet")
+	f.BoolVar(&c.json, "json", false, "list: one JSON object a line")
+	return cmd
+}
+
+func (c *canceller) fault(ids []string) error {
+	var errs []error
+	if len(ids) > 0 || c.undo {
+		errs = append(errs, redissource.CheckCancel(c.why, c.lasts, ids...))
+	}
+	if c.wait < 0 {
+		errs = append(errs, fmt.Errorf("--wait %v: want 0 or more", c.wait))
+	}
+	if c.json && len(ids) > 0 {
+		errs = append(errs, errors.New("--json lists what is to be cancelled: give no ID"))
+	}
+	return errors.Join(errs...)
+}
+
+const notOfATopic = "its tasks cannot be cancelled from outside"
+
+// cancels is an error where tasks of name cannot be cancelled.
+func cancels(ctx context.Context, client redis.UniversalClient, name string) error {
+	if err := listsOnly(ctx, client, name, notOfATopic,
+		"cancel a handler with asynq's own: asynq task cancel ID"); err != nil {
+		return err
+	}
+	if _, err := redisconfig.Read(ctx, client, name); err != nil {
+		return err
+	}
+	kind, err := redisconfig.KindOf(ctx, client, name)
+	switch {
+	case err != nil:
+		return err
+	case kind == redisconfig.Topic:
+		return exit.With(exit.Config, fmt.Errorf("%s works a topic of Kafka: %s", name, notOfATopic))
+	case kind == redisconfig.Units:
+		return exit.With(exit.Config, fmt.Errorf("%s has units of work, which are no tasks: take a unit off its list", name))
+	}
+	return nil
+}
+
+// give cancels tasks and waits until they are out of the way.
+func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) error {
+	if err := redissource.GiveCancel(ctx, client, name, c.why, c.lasts, ids...); err != nil {
+		return err
+	}
+	given, err := redissource.Cancellations(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	// In this order: what is due by now its owner cancels when it reads it.
+	for _, id := range ids {
+		if err := c.buryDelayed(ctx, client, name, id, given); err != nil {
+			return fmt.Errorf("%w (what owners hold is cancelled all the same)", err)
+		}
+	}
+	all, err := c.follow(ctx, client, cmd, name, ids)
+	if err != nil {
+		return err
+	}
+	out, left := cmd.OutOrStdout(), []error(nil)
+	for _, id := range ids {
+		said, over := told(name, id, all[id])
+		if over || c.wait == 0 {
+			fmt.Fprintln(out, said)
+			continue
+		}
+		left = append(left, errors.New(said))
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return exit.With(exit.Failed, errors.Join(append(left, fmt.Errorf("it stands until %s: countoff cancel %s lists it, and --undo takes it back",
+		date(time.Now().Add(c.lasts)), name))...))
+}
+
+// buryDelayed makes dead letters of the delayed tasks of an ID, which no owner holds.
+func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClient, name, id string, given []redissource.Cancellation) error {
+	parts, err := everywhere(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	reason := framework.ErrCancelled.Error()
+	if c.why != "" {
+		reason += ": " + c.why
+	}
+	bury := func(ctx context.Context, client redis.UniversalClient, name string, d redissource.Delayed) (bool, error) {
+		return redissource.BuryDelayed(ctx, client, name, d, reason)
+	}
+	n, err := eachDelayed(ctx, client, name, id, parts, bury)
+	if i := slices.IndexFunc(given, func(g redissource.Cancellation) bool { return g.ID == id }); n > 0 && i >= 0 {
+		err = errors.Join(err, redissource.CancelledDelayed(ctx, client, name, given[i]))
+	}
+	return err
+}
+
+// follow waits until all of it is over, for as long as it may, and returns how far each is.
+func (c *canceller) follow(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
+	late := time.NewTimer(c.wait)
+	defer late.Stop()
+	farther := farther{out: cmd.ErrOrStderr(), said: time.Now()}
+	for {
+		stands, err := redissource.Cancellations(ctx, client, name)
+		if err != nil {
+			return nil, err
+		}
+		all := make(map[string]redissource.Cancellation)
+		for _, s := range stands {
+			all[s.ID] = s
+		}
+		left := 0
+		for _, id := range ids {
+			if _, over := told(name, id, all[id]); !over {
+				left++
+			}
+		}
+		if left == 0 {
+			return all, nil
+		}
+		farther.say("%d of %d are not out of the way yet", left, len(ids))
+		select {
+		case <-time.After(stillEach):
+		case <-late.C:
+			return all, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// told says how far a cancellation is, and whether it is over.
+func told(name, id string, c redissource.Cancellation) (said string, over bool) {
+	id = partitionmap.Printable(id)
+	switch c.State {
+	case redissource.CancelDead:
+		return fmt.Sprintf("%s is cancelled: it is a dead letter (countoff dead list %s)", id, name), true
+	case redissource.CancelDone:
+		return fmt.Sprintf("%s is done: its handler did it all the same", id), true
+	case redissource.CancelRuns:
+		return fmt.Sprintf("%s runs in %s: its handler was told and has not returned, and its key waits for it", id, c.Where), false
+	case redissource.CancelWaits:
+		return fmt.Sprintf("%s was met by nobody yet: it is not read yet, its owner's build is older, or there is no such task any more", id), false
+	}
+	return fmt.Sprintf("%s was taken back, or its time is over", id), true
+}
+
+func (c *canceller) takeBack(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) error {
+	states, err := redissource.UndoCancel(ctx, client, name, ids...)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		said := map[redissource.CancelState]string{
+			redissource.CancelWaits: "is not to be cancelled any more",
+			redissource.CancelRuns:  "is not to be cancelled any more, but the context of its handler has ended",
+			redissource.CancelDead:  "is a dead letter already",
+			redissource.CancelDone:  "is done already",
+			"":                      "was not to be cancelled",
+		}[states[i]]
+		fmt.Fprintln(cmd.OutOrStdout(), partitionmap.Printable(id), said)
+	}
+	return nil
+}
+
+// A cancellation is what --json prints of one.
+type cancellation struct {
+	ID    string                  `json:"id"`
+	State redissource.CancelState `json:"state"`
+	Since *time.Time              `json:"since"`
+	Until *time.Time              `json:"until"`
+	Grant string                  `json:"grant"` // whose owner has met it; empty: none has
+	Why   string                  `json:"why"`
+}
+
+func (c *canceller) list(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string) error {
+	all, err := redissource.Cancellations(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	l := newList(cmd, 0, c.json, "nothing is to be cancelled", "ID\tSTATE\tSINCE\tUNTIL\tGRANT\tWHY",
+		func(c redissource.Cancellation) []string {
+			return []string{c.ID, string(c.State), date(c.Since), date(c.Until), c.Where, short(oneLine(c.Why))}
+		},
+		func(c redissource.Cancellation) any {
+			return cancellation{c.ID, c.State, past.Known(c.Since), past.Known(c.Until), c.Where, c.Why}
+		})
+	for _, one := range all {
+		l.add(one)
+	}
+	return l.end(nil)
+}
