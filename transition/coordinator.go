@@ -58,9 +58,6 @@ type Config struct {
 	// ledger. Another one knows nothing of its peers but how many they are: with it Weight,
 	// Tags, Unwell and Barrier are refused, and what asks for tags is asked for by nobody.
 	Indexer partition.Indexer
-	// Policy says what becomes of a drain that takes longer than Timing.Drain.
-	// Default machine.Hold.
-	Policy machine.Policy
 	// Observer is told what happens, in order and from one goroutine at a time. It
 	// must be fast and must not call Run. Optional.
 	Observer func(Event)
@@ -75,8 +72,6 @@ var (
 	ErrLapsed = errors.New("the lease may have run out")
 	// ErrTaken means that the ledger has given the partition to another peer.
 	ErrTaken = errors.New("the ledger does not list the grant any more")
-	// ErrDrainOver means that a drain took longer than Timing.Drain and was abandoned.
-	ErrDrainOver = errors.New("the drain took too long")
 	// ErrShutdown means that the peer leaves and has no time left to drain.
 	ErrShutdown = errors.New("the peer leaves at once")
 )
@@ -344,7 +339,6 @@ func (c *Coordinator) machineConfig() machine.Config {
 		Tags:         c.cfg.Tags,
 		Unwell:       c.cfg.Unwell,
 		Times:        c.cfg.Timing.Times(),
-		Policy:       c.cfg.Policy,
 		Viewed:       c.cfg.Indexer != nil,
 		ClaimNothing: !c.claims,
 		Barrier:      c.cfg.Barrier,

@@ -121,8 +121,6 @@ func (c *Coordinator) abort(e machine.Abort, cause error) {
 		cause = ErrLapsed
 	case machine.NotMine:
 		cause = ErrTaken
-	case machine.DrainOver:
-		cause = ErrDrainOver
 	case machine.ShutdownOver:
 		cause = ErrShutdown
 	case machine.DataLost: // the tenant said why

@@ -31,20 +31,9 @@ func (m *Machine) halt(v partition.View, out *[]Effect) {
 			m.drain(p, out)
 		}
 	}
-	if m.idle() {
+	if m.working == 0 {
 		m.soonest(m.now)
 	}
-}
-
-// idle reports whether nothing runs here, but for what a drain gave up that was to be
-// abandoned.
-func (m *Machine) idle() bool {
-	for i := range m.parts {
-		if p := &m.parts[i]; p.phase != none && p.ended < p.epoch {
-			return false
-		}
-	}
-	return true
 }
 
 // arrive notes at which roll this peer stands, before it says so. The first is one that
@@ -52,7 +41,7 @@ func (m *Machine) idle() bool {
 func (m *Machine) arrive() {
 	b := &m.barrier
 	b.counted = b.counted || m.view.index >= 0
-	if m.cfg.Barrier && b.counted && m.idle() {
+	if m.cfg.Barrier && b.counted && m.working == 0 {
 		b.arrived = m.view.version
 	}
 }

@@ -147,7 +147,6 @@ const (
 	LeaseLapsed  Cause = iota + 1 // the lease may have run out
 	NotMine                       // the ledger does not list the grant any more
 	DataLost                      // the data refused or forgot this peer
-	DrainOver                     // the drain took too long and the policy is Abandon
 	ShutdownOver                  // the shutdown took too long, or was to be at once
 )
 
@@ -159,8 +158,6 @@ func (c Cause) String() string {
 		return "not mine"
 	case DataLost:
 		return "data lost"
-	case DrainOver:
-		return "drain over"
 	case ShutdownOver:
 		return "shutdown over"
 	}

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts; read the diff 
 // says why, one that begins with > is what happens, the rest is what the machine
 // does about it:
 //
-//	> config policy=abandon viewed claim-nothing unwell barrier short-shutdown
+//	> config viewed claim-nothing unwell barrier short-shutdown
 //	> 5s                   let time pass until then, in steps as Wake wants them
 //	> 5s count=9 mine=1@7  the same, and every Sync gets this answer at once, unseen
 //	> at 5s hint           what happens at 5s, before the machine has looked at its clock
@@ -91,7 +91,6 @@ func play(t *testing.T, script string) string {
 			fmt.Fprintln(&p.out, line)
 			fields := strings.Fields(line[2:])
 			if fields[0] == "config" {
-				cfg.Policy = map[bool]machine.Policy{true: machine.Abandon}[slices.Contains(fields, "policy=abandon")]
 				cfg.Viewed = slices.Contains(fields, "viewed")
 				cfg.ClaimNothing = slices.Contains(fields, "claim-nothing")
 				cfg.Unwell = slices.Contains(fields, "unwell")

@@ -38,19 +38,6 @@ type Times struct {
 	CancelGrace time.Duration // a handler returns after its context ended
 }
 
-// A Policy says what becomes of a drain that takes longer than Times.Drain.
-type Policy uint8
-
-// The policies.
-const (
-	// Hold keeps the partition, renews the lease and waits.
-	Hold Policy = iota
-	// Abandon aborts the drain and gives the partition up once the cancel grace is
-	// over, whether its handlers returned or not. It is the one way to run a task
-	// twice without a crash.
-	Abandon
-)
-
 // unknownCrowd is how many are reckoned with at most where no roll says how many there are.
 const unknownCrowd = 1000
 
@@ -64,7 +51,6 @@ type Config struct {
 	// Unwell begins as a peer that is not well: see Health.
 	Unwell bool
 	Times  Times
-	Policy Policy
 	// Viewed means that the wishes come from Viewed events. Otherwise they come
 	// from the ledger's rolls.
 	Viewed bool

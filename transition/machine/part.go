@@ -32,9 +32,6 @@ type part struct {
 	wanted bool
 	// overdueAt is when a drain takes too long; 0: not draining, or said already.
 	overdueAt Instant
-	// abandonAt is when a drain that is to be abandoned is aborted, and then when it
-	// is given up; 0: it is not to be.
-	abandonAt Instant
 }
 
 func (p *part) grant() partition.Grant { return partition.Grant{ID: p.id, Epoch: p.epoch} }
@@ -118,7 +115,7 @@ func (m *Machine) drained(g partition.Grant) {
 		return
 	}
 	p.giveUp(p.epoch)
-	p.phase, p.epoch, p.overdueAt, p.abandonAt = none, 0, 0, 0
+	p.phase, p.epoch, p.overdueAt = none, 0, 0
 	m.working--
 	m.soonest(m.pace.drains.next(m.now, drainSpacing))
 }
@@ -156,42 +153,23 @@ func (m *Machine) review(out *[]Effect) {
 	}
 }
 
-// overdue says which drains take too long, and abandons them if that is the policy.
-// The tenant ends the contexts of handlers when the drain time is over; they have
-// the cancel grace to return and to be settled, and then once more to notice that
-// they are aborted.
+// overdue says which drains take too long. It gives none of them up: the tenant ends the
+// contexts of their handlers, and the partition is held, and its lease renewed, until they
+// have returned.
 func (m *Machine) overdue(out *[]Effect) {
-	grace := m.cfg.Times.CancelGrace
 	for i := range m.parts {
-		p := &m.parts[i]
-		if p.overdueAt != 0 && m.now >= p.overdueAt {
+		if p := &m.parts[i]; p.overdueAt != 0 && m.now >= p.overdueAt {
 			p.overdueAt = 0
 			*out = append(*out, Overdue{p.grant()})
-			if m.cfg.Policy == Abandon {
-				p.abandonAt = m.now.Add(grace)
-			}
 		}
-		if p.abandonAt == 0 || m.now < p.abandonAt {
-			continue
-		}
-		if p.phase == draining {
-			m.abort(p, DrainOver, out)
-			p.abandonAt = m.now.Add(grace)
-			continue
-		}
-		p.abandonAt = 0
-		p.giveUp(p.epoch)
-		m.soonest(m.now)
 	}
 }
 
 func (m *Machine) overdueWake() Instant {
 	var at Instant
 	for i := range m.parts {
-		for _, t := range []Instant{m.parts[i].overdueAt, m.parts[i].abandonAt} {
-			if t != 0 && (at == 0 || t < at) {
-				at = t
-			}
+		if t := m.parts[i].overdueAt; t != 0 && (at == 0 || t < at) {
+			at = t
 		}
 	}
 	return at

@@ -56,7 +56,6 @@ func newRules(t *testing.T, seed uint64) *rules {
 	r.m = machine.New(machine.Config{
 		Session: "s",
 		Times:   times,
-		Policy:  machine.Policy(seed % 2),
 		Viewed:  seed%3 == 0,
 		Seed:    seed,
 	}, r.now)
@@ -226,9 +225,8 @@ func (r *rules) checkRequest(q machine.Request) {
 			r.fail("holds %v, works on %v", g, r.works)
 		}
 	}
-	abandons := r.seed%2 == 1
 	for _, g := range q.Release {
-		if r.works[g.ID] == g.Epoch && (!abandons || !r.aborted[g.ID]) {
+		if r.works[g.ID] == g.Epoch {
 			r.fail("releases %v, which it works on", g)
 		}
 		r.ended[g.ID] = max(r.ended[g.ID], g.Epoch)

@@ -27,8 +27,7 @@ type Mix struct {
 	// Mingled peers share out by strategies of their own, and idlers are among them, who claim
 	// nothing.
 	Mingled bool
-	// Impatient peers give a drain and a shutdown less time than handlers may take; every second
-	// abandons what drains for too long.
+	// Impatient peers give a drain and a shutdown less time than handlers may take.
 	Impatient bool
 
 	// Weights of the faults.

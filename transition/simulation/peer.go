@@ -125,13 +125,10 @@ func (w *World) join(name string, bornDead bool) {
 	if p.idler {
 		p.weight = 0
 	}
-	policy := machine.Hold
 	if w.mix.Impatient {
 		p.timing.Drain, p.timing.Shutdown = 4*time.Second, 6*time.Second
-		policy = machine.Policy(p.place % 2)
 	}
 	p.machine = machine.New(machine.Config{
-		Policy:       policy,
 		ClaimNothing: p.idler,
 		Tags:         p.tags,
 		Session:      p.session,
@@ -239,7 +236,7 @@ func (w *World) effect(p *peer, e machine.Effect, ev machine.Event) {
 	case machine.Abort:
 		w.stats.Aborts++
 		w.say("%v aborts %v: %v", p, e.Grant, e.Cause)
-		if _, lost := ev.(machine.Lost); !lost && e.Cause != machine.DrainOver { // what drains has stopped before
+		if _, lost := ev.(machine.Lost); !lost {
 			w.checkPause(p, e.Grant, e.Cause.String())
 		}
 		w.end(p, e.Grant, w.upTo(p.timing.CancelGrace))
