@@ -52,22 +52,34 @@ They are listed one by one, but requeued or dropped all together, since a topic 
 
 // A deadLetter is what --json prints of one.
 type deadLetter struct {
-	Name       string            `json:"name"` // tells it from others that have its id, or none
-	ID         string            `json:"id"`
-	Type       string            `json:"type"`
-	Key        string            `json:"key"`
-	Partition  partition.ID      `json:"partition"`
-	Position   int64             `json:"position"`
-	Reason     string            `json:"reason"`
-	FirstError string            `json:"first_error"`
-	Attempts   int               `json:"attempts"`
-	Crashes    int               `json:"crashes"`
-	Born       *time.Time        `json:"born"` // null: unknown
-	Died       *time.Time        `json:"died"`
-	Raw        bool              `json:"raw"` // nobody could read it as a task
-	Headers    map[string]string `json:"headers,omitempty"`
-	Payload    string            `json:"payload,omitempty"`
-	Bytes      []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is no text
+	Name       string       `json:"name"` // tells it from others that have its id, or none
+	ID         string       `json:"id"`
+	Type       string       `json:"type"`
+	Key        string       `json:"key"`
+	Partition  partition.ID `json:"partition"`
+	Position   int64        `json:"position"`
+	Reason     string       `json:"reason"`
+	FirstError string       `json:"first_error"`
+	Attempts   int          `json:"attempts"`
+	Crashes    int          `json:"crashes"`
+	Born       *time.Time   `json:"born"` // null: unknown
+	Died       *time.Time   `json:"died"`
+	Raw        bool         `json:"raw"` // nobody could read it as a task
+	content
+}
+
+// content is what a task carries, as --json prints it.
+type content struct {
+	Headers map[string]string `json:"headers,omitempty"`
+	Payload string            `json:"payload,omitempty"`
+	Bytes   []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is no text
+}
+
+func contentOf(headers map[string]string, payload []byte) content {
+	if utf8.Valid(payload) {
+		return content{Headers: headers, Payload: string(payload)}
+	}
+	return content{Headers: headers, Bytes: payload}
 }
 
 func jsonLetter(d redissource.DeadLetter, whole bool) deadLetter {
@@ -75,14 +87,8 @@ func jsonLetter(d redissource.DeadLetter, whole bool) deadLetter {
 		Name: d.Name(), ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Position: d.Position, Reason: d.Reason,
 		FirstError: d.FirstError, Attempts: d.Attempts, Crashes: d.Crashes, Born: past.Known(d.Born), Died: past.Known(d.Died), Raw: d.Raw,
 	}
-	if !whole {
-		return out
-	}
-	out.Headers = d.Headers
-	if utf8.Valid(d.Payload) {
-		out.Payload = string(d.Payload)
-	} else {
-		out.Bytes = d.Payload
+	if whole {
+		out.content = contentOf(d.Headers, d.Payload)
 	}
 	return out
 }

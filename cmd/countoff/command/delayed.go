@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -39,31 +38,23 @@ letter, countoff cancel takes out of the way.`,
 
 // A delayedTask is what --json prints of one.
 type delayedTask struct {
-	ID         string            `json:"id"`
-	Type       string            `json:"type"`
-	Key        string            `json:"key"`
-	Partition  partition.ID      `json:"partition"`
-	Due        *time.Time        `json:"due"`  // null: no time that JSON has
-	Born       *time.Time        `json:"born"` // null: unknown
-	Attempts   int               `json:"attempts"`
-	FirstError string            `json:"first_error"`
-	Raw        bool              `json:"raw"` // nobody can read it as a task
-	Headers    map[string]string `json:"headers,omitempty"`
-	Payload    string            `json:"payload,omitempty"`
-	Bytes      []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is no text
+	ID         string       `json:"id"`
+	Type       string       `json:"type"`
+	Key        string       `json:"key"`
+	Partition  partition.ID `json:"partition"`
+	Due        *time.Time   `json:"due"`  // null: no time that JSON has
+	Born       *time.Time   `json:"born"` // null: unknown
+	Attempts   int          `json:"attempts"`
+	FirstError string       `json:"first_error"`
+	Raw        bool         `json:"raw"` // nobody can read it as a task
+	content
 }
 
 func jsonDelayed(d redissource.Delayed) any {
-	out := delayedTask{
+	return delayedTask{
 		ID: d.ID, Type: d.Type, Key: d.Key, Partition: d.Partition, Due: past.Known(d.Due), Born: past.Known(d.Born), Attempts: d.Attempts,
-		FirstError: d.FirstError, Raw: d.Raw, Headers: d.Headers,
+		FirstError: d.FirstError, Raw: d.Raw, content: contentOf(d.Headers, d.Payload),
 	}
-	if utf8.Valid(d.Payload) {
-		out.Payload = string(d.Payload)
-	} else {
-		out.Bytes = d.Payload
-	}
-	return out
 }
 
 func delayedListCommand() *cobra.Command {
