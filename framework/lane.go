@@ -19,7 +19,7 @@ import (
 // Its own goroutine (live) opens the stream, fetches and at last closes; the
 // workers of the pool run its handlers; a settler exists while there is something
 // to settle. The pool's lock guards what stands below the blank line; nobody holds
-// it while he waits.
+// it while waiting.
 type lane struct {
 	pool  *pool
 	where Where

@@ -1,7 +1,7 @@
 package framework
 
-// A line is lanes in the order in which they have their turn. Who has had his, or has become
-// ready again, goes to its end: were he put anywhere before it, a few lanes with one ready task
+// A line is lanes in the order in which they get their turn. A lane that has had its turn, or
+// has become ready again, goes to the end: anywhere before it, a few lanes with one ready task
 // at a time would be served for ever, and the others never.
 type line struct{ first, last *lane }
 

@@ -46,7 +46,7 @@ func (p Pause) String() string {
 }
 
 // ParsePause reads what [Pause.String] printed. What it does not understand is a pause all the same, since
-// when and why is not known: who cannot read that he must not work does not.
+// when and why unknown: a peer that cannot read whether it may work does not.
 func ParsePause(s string) Pause {
 	if s == "" {
 		return Pause{}

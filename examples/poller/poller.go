@@ -59,9 +59,9 @@ func pass(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx
 }
 
 // one works on a row that nobody has done since it was read, and reports whether this peer has.
-// The epoch makes the table refuse an owner that was replaced and does not know it. He must leave
-// the customer's next rows alone as well: his successor may not have touched them yet, and then
-// nothing refuses him there.
+// The epoch makes the table refuse an owner that was replaced and does not know it. That owner
+// must leave the customer's next rows alone as well: its successor may not have touched them yet,
+// and then nothing refuses it there.
 func one(a *framework.Admission, db *sql.DB, id int64, work func(ctx context.Context, id int64) error) (done bool, err error) {
 	claimed, err := changed(db.ExecContext(a.Context(), `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id))
 	if err != nil || !claimed {

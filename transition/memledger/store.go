@@ -170,8 +170,8 @@ func (s *Store) behind() int {
 	return n
 }
 
-// hear takes in that somebody has such a lease. If the store may have forgotten him, the grace
-// must last for as long as he trusts it.
+// hear takes in that a peer has such a lease. If the store may have forgotten the peer, the
+// grace must last for as long as the peer trusts its lease.
 func (s *Store) hear(lease time.Duration) {
 	if millis(lease) <= s.longest {
 		return

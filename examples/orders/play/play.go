@@ -124,7 +124,7 @@ func (p *Play) start(ctx context.Context) error {
 	return err
 }
 
-// Kafka and Redis are where broker and store listen.
+// Kafka is the URL of the broker.
 func (p *Play) Kafka() string { return p.cfg.Kafka }
 
 // Redis is the URL of the store.

@@ -105,8 +105,8 @@ const ControlClient = `name:"countoff.control"`
 // the application replaces or decorates the first with a client of its own.
 //
 // What go-redis itself logs, for the whole process, is switched off with the first client that
-// is made from a URL: observers are told why it cannot be reached. Who wants it calls
-// redis.SetLogger after that, as in an fx.Invoke, or provides a client of his own.
+// is made from a URL: observers are told why it cannot be reached. To have it, call
+// redis.SetLogger after that, as in an fx.Invoke, or provide a client of your own.
 func Client(url string) fx.Option {
 	return fx.Provide(
 		func(l fx.Lifecycle) (*redisclient.Clients, error) {

@@ -73,7 +73,7 @@ func (c Config) validate() error {
 }
 
 // A Board shows names. It is an [net/http.Handler], for any path: mount it at one that ends with a
-// slash, with [net/http.StripPrefix]. It only reads, and asks nobody who he is: put your own check
+// slash, with [net/http.StripPrefix]. It only reads, and authenticates nobody: put your own check
 // before it where others reach it. It has no goroutines but those of its requests.
 type Board struct {
 	cfg    Config
