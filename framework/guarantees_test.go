@@ -11,7 +11,7 @@ import (
 // Each test that docs/guarantees.md names exists: a promise whose test was renamed
 // or deleted is a wish.
 func TestGuarantees(t *testing.T) {
-	root := filepath.Join("..")
+	root := ".."
 	text, err := os.ReadFile(filepath.Join(root, "docs", "guarantees.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestRateThatCannotBe(t *testing.T) {
 func TestValve(t *testing.T) {
 	v := newValve(Rate{Tasks: 1000}, 10)
 	now := time.Unix(0, 0)
-	later := func(d time.Duration) time.Time { now = now.Add(d); return now }
+	later := func(d time.Duration) { now = now.Add(d) }
 	passes := func(want int) {
 		t.Helper()
 		got := v.most(1<<20, now)

@@ -471,8 +471,8 @@ func TestLogDoesNotAllocate(t *testing.T) {
 			l.Add(r.Read+int64(i), 7)
 		}
 		hand = l.Hand(t0, 100, hand[:0])
-		for i := len(hand) - 1; i >= 0; i-- {
-			l.Settle(hand[i], Done, 1)
+		for _, pos := range slices.Backward(hand) {
+			l.Settle(pos, Done, 1)
 		}
 	}
 	for range 10 {

@@ -119,7 +119,7 @@ func TestNextRoll(t *testing.T) {
 					Partitions: ids,
 				})
 			}
-			for _, s := range strings.Fields(c.sessions) {
+			for s := range strings.FieldsSeq(c.sessions) {
 				seat := machine.Seat{State: machine.Live, Lease: 1}
 				if rest, ok := strings.CutPrefix(s, "-"); ok {
 					s, seat.State = rest, machine.Leaving
@@ -129,7 +129,7 @@ func TestNextRoll(t *testing.T) {
 				seat.Session, seat.Peer = partition.Session(s), peerOf(partition.Session(s))
 				census.Sessions = append(census.Sessions, seat)
 			}
-			for _, line := range strings.Fields(c.grants) {
+			for line := range strings.FieldsSeq(c.grants) {
 				session, ids := readLine(t, line)
 				for _, id := range ids {
 					census.Grants = append(census.Grants, machine.Ownership{

@@ -57,7 +57,7 @@ func parseEntry(line string) (machine.Entry, error) {
 		e.Replicas, err4 = strconv.Atoi(detail[1])
 		err = errors.Join(err, err3, err4)
 	}
-	for _, w := range strings.Fields(f[8]) {
+	for w := range strings.FieldsSeq(f[8]) {
 		g, former, _ := strings.Cut(w, "<")
 		var p machine.Passed
 		var err3, err4 error

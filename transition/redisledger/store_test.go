@@ -190,7 +190,7 @@ func TestUserWithWhatTheAdviceNames(t *testing.T) {
 	_, rules, _ := strings.Cut(err.Error(), "needs, for the keys ")
 	rules = strings.NewReplacer(")", "", " and the channels", "", ", the commands of the ledger's scripts:", "", "{name}", "{"+name+"}").Replace(rules)
 	var words []any
-	for _, w := range strings.Fields(rules) {
+	for w := range strings.FieldsSeq(rules) {
 		words = append(words, w)
 	}
 	acl("peer", words...)

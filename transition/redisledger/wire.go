@@ -133,7 +133,7 @@ func answer(reply []string) (stamp string, a machine.Answer, err error) {
 	a.Behind = int(p.number())
 	a.Paused = p.number() > 0
 	a.Drained = p.number() > 0
-	for _, w := range strings.Fields(p.next()) {
+	for w := range strings.FieldsSeq(p.next()) {
 		g, wanted := strings.CutSuffix(w, "*")
 		grant, err := partition.ParseGrant(g)
 		p.note(err)
