@@ -228,7 +228,7 @@ func TestALaneWithLittleLeftFetchesAtOnce(t *testing.T) {
 // settlement looks again then, not when the first of them has ended.
 func TestALaneThatHandsOutItsLastFetchesAtOnce(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook(), ctxs: newContexts()}
+	l := &lane{wake: make(chan struct{}, 1), sheet: newSheet(), book: newBook(), ctxs: newContexts(func(time.Time) bool { return true })}
 	p := &pool{runs: make([]run, 2), line: line{first: l, last: l}}
 	l.pool = p
 	l.pace.ahead, l.phase.hungry, l.sheet.waiting = 100, true, true
