@@ -30,8 +30,8 @@ func cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel NAME [ID...]",
 		Short: "take tasks out of the way, wherever they are, as dead letters; or list what is to be cancelled",
-		Long: `A task that is cancelled becomes a dead letter, whole, which countoff dead lists, puts to the end again or
-drops; the later tasks of its key go on.
+		Long: `A task that is cancelled becomes a dead letter, whole, which countoff dead lists, requeues or drops; the later
+tasks of its key go on.
 
   it runs          the context of its handler ends, with framework.ErrCancelled as the cause. Whatever error the
                    handler returns, there is no other try; what it did all the same is done. One that ignores its
@@ -39,9 +39,9 @@ drops; the later tasks of its key go on.
   it waits         for its next try, behind another of its key, for a worker, or for its time: at once
   nobody has it    when it is read, within --for. Nobody can tell that a task was never there
 
-It takes what all peers know of: those whose build is older do nothing about it. A task that was done or has become
-a dead letter before is left as it is, and so is a later one that is given its ID. For the units of countoff run, the
-topics of Kafka and the queues of asynq there is no such thing: asynq task cancel is asynq's own.
+Peers of an older build ignore it: upgrade all of them first. A task that was done or has become a dead letter
+before is left as it is, and so is a later one that is given its ID. Only tasks in Redis lists can be cancelled:
+not those of a topic of Kafka, nor units of countoff run; for queues of asynq there is asynq task cancel.
 
 countoff delayed cancel throws scheduled tasks away instead, and leaves no dead letter.
 

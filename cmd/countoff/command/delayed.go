@@ -24,8 +24,8 @@ func delayedCommand() *cobra.Command {
 overtake them, those that wait for their next try. Once a task is due it is in the log of its partition, and
 cannot be taken back. Times are in UTC, by the store's clock.
 
-Several tasks may have one ID: run and cancel take all of them. What is due or runs, and what is to be a dead
-letter, countoff cancel takes out of the way.`,
+Several tasks may have one ID: run and cancel take all of them. To take a task out of the way that is due or
+runs, or to keep it as a dead letter, use countoff cancel.`,
 		Args: cobra.NoArgs,
 		// Without it cobra looks at no argument: a command that is none would print this help, and end with 0.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
