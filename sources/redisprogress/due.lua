@@ -6,9 +6,12 @@
 -- ARGV  1 most to move  2 about the most bytes to move: at least one task goes
 -- Result  {moved, ms until the next one or -1}
 -- Cost  O(moved · log of the delayed); the payloads pass through the script
-redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
 
-local owner = redis.pcall('HGET', KEYS[1], 't')
+-- Not deny-oom: what follows runs in a full store too. And who may not do this fails before the push: each sweep would
+-- push what is due again.
+redis.call('ZREM', KEYS[3], '')
+
+local owner = redis.call('HGET', KEYS[1], 't')
 if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return {0, -1} end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

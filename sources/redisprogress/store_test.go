@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
@@ -360,5 +361,26 @@ func TestRingIsRefused(t *testing.T) {
 	defer ring.Close()
 	if _, err := redisprogress.NewStore(ring, "mail"); err == nil || !strings.Contains(err.Error(), "give a *redis.Client") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Who may push and not take away would push what is due again with each sweep.
+func TestNobodyPushesWhatHeMayNotTake(t *testing.T) {
+	server := redistest.Server(t)
+	s := newStore(t, server.Client(), true)
+	s.must(s.client.Do(s.ctx, "acl", "setuser", "peer", "on", ">secret", "~*", "+@all", "-zrem").Err())
+	s.must(s.client.ZAdd(s.ctx, s.keys.Delayed, redis.Z{Score: 1, Member: "due"}).Err())
+	peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer", Password: "secret", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { peer.Close() })
+	for range 2 {
+		pipe := peer.Pipeline()
+		cmd := s.log(partition.Token{Epoch: 1, Session: "a"}).Move(s.ctx, pipe, 10, true)
+		pipe.Exec(s.ctx) // the command has the error
+		if _, _, err := redisprogress.Moved(cmd); err == nil || !redisconfig.Forbidden(err) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if st := s.State(); len(st.Pending) > 0 || !slices.Equal(st.Delayed, []string{"due"}) {
+		t.Errorf("pending %v, delayed %v", st.Pending, st.Delayed)
 	}
 }
