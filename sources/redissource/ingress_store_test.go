@@ -351,6 +351,11 @@ func TestChangeIngress(t *testing.T) {
 			})
 			return err
 		}
+		for _, to := range [][]string{{b.unit.List, "{" + b.name + "}:config"}, {"{" + b.name + "}:config"}} {
+			if err := change(to...); err == nil || !strings.Contains(err.Error(), "is a hash and no list") {
+				t.Errorf("%q: %v", to, err)
+			}
+		}
 		slept := b.open(1)
 		for _, to := range [][]string{{""}, {stays, stays}, {b.name + ":1"}, {"a}b"}} {
 			if err := change(to...); err == nil {
