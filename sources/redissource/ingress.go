@@ -1,6 +1,7 @@
 package redissource
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -128,6 +132,31 @@ func ingressTags(lists []string) iter.Seq2[string, string] {
 			}
 		}
 	}
+}
+
+// IngressFences returns who may move lines of each of lists now; zero: nobody, or it is not known. The error says
+// of which it is not. It is for people and observers, not for decisions.
+func IngressFences(ctx context.Context, client redis.UniversalClient, lists []string) ([]partition.Token, error) {
+	var at []int
+	var keys []string
+	for i, list := range lists {
+		if tag, err := ingressTag(list); err == nil { // else it has no fence, see ingressTags
+			at, keys = append(at, i), append(keys, tag+":fence")
+		}
+	}
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { pipe.HGet(ctx, keys[i], "t") })
+	fences := make([]partition.Token, len(lists))
+	var errs []error
+	for i, cmds := range asked {
+		token, err := cmds[0].(*redis.StringCmd).Result()
+		if err == nil && token != "" {
+			fences[at[i]], err = partition.ParseToken(token)
+		}
+		if err != nil && !errors.Is(err, redis.Nil) {
+			errs = append(errs, fmt.Errorf("%s: %w", keys[i], redisconfig.Explain(err)))
+		}
+	}
+	return fences, errors.Join(errs...)
 }
 
 // unitNames returns the names of the units.

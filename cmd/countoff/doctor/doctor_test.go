@@ -232,6 +232,58 @@ func TestAnIngressThatIsNoList(t *testing.T) {
 	}
 }
 
+// Two names with one ingress list take it from each other, and each says in the logs of its peers alone that it was fenced.
+func TestAnIngressOfTwoNames(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	cfg := partition.Config{Total: 2, Units: []string{name + ":inbox", "{" + name + "}:bulk"}}
+	l, err := redisledger.New(client, name, redisledger.Config{Config: cfg, Timing: transition.Timing{Lease: 10 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := func(key, token string) {
+		t.Helper()
+		if err := client.HSet(t.Context(), key, "t", token).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quiet := func(when string) {
+		t.Helper()
+		if found := of(examine(t, client, name), "shared-ingress"); len(found) > 0 {
+			t.Errorf("%s: %v", when, found)
+		}
+	}
+	inbox, bulk := "{"+name+":inbox}:fence", "{"+name+"}:bulk:fence"
+	if _, err := redisledger.Init(t.Context(), client, name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	fence(inbox, "7:zz")
+	quiet("nobody has it on record")
+	if _, err := l.Sync(t.Context(), transition.Request{
+		Session: "aa", Peer: "peer-aa", Weight: 1, State: machine.Live, Claim: []partition.ID{partition.FirstUnit, partition.FirstUnit + 1},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for when, token := range map[string]string{"it is its own": "1:aa", "nobody has opened it": ""} {
+		fence(inbox, token)
+		quiet(when)
+	}
+	fence(inbox, "1:zz")
+	wants(t, examine(t, client, name), "shared-ingress", doctor.Danger, name+":inbox")
+	fence(inbox, "9:aa")
+	fence(bulk, "9:zz")
+	wants(t, examine(t, client, name), "shared-ingress", doctor.Danger, "{"+name+"}:bulk")
+	if err := client.Set(t.Context(), bulk, "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "shared-ingress", doctor.Note, "WRONGTYPE")
+	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "critical").Err(); err != nil {
+		t.Fatal(err)
+	}
+	fence(inbox, "9:zz")
+	quiet("they are queues of asynq")
+}
+
 // A queue that is consumed under another name than it is filled under looks like one that has
 // nothing to do.
 func TestQueuesThatNobodyFilled(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
 	"github.com/countoff/countoff/transition/machine"
@@ -28,6 +30,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return keys, err
 	}
+	fences, unread := fencesOf(ctx, client, name, s.Config.Units) // before the census: who has left it by then has left the fence
 	census, err := at.Census(ctx, name)
 	if err != nil {
 		return nil, err
@@ -36,7 +39,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(keys, queues, wrong(s.Findings), troubled(s.Units), drained(s.Drained), deserted(s))
+	all := slices.Concat(keys, queues, unread, taken(s.Config.Units, fences, census), wrong(s.Findings), troubled(s.Units), drained(s.Drained), deserted(s))
 	return append(append(all, times(census, s.Config.Total)...), summary(s)), nil
 }
 
@@ -77,6 +80,43 @@ func troubled(units []status.Unit) []Finding {
 		}
 	}
 	return all
+}
+
+// fencesOf reads whose the ingress lists of name are where their lines are; of queues of asynq ofQueues tells.
+func fencesOf(ctx context.Context, client redis.UniversalClient, name string, lists []string) ([]partition.Token, []Finding) {
+	if client == nil || len(lists) == 0 {
+		return nil, nil
+	}
+	if _, asynq, err := queuestat.Read(ctx, client, name); asynq || err != nil {
+		return nil, nil // an error is told by ofQueues
+	}
+	fences, err := redissource.IngressFences(ctx, client, lists)
+	if err != nil {
+		return fences, []Finding{unknown("shared-ingress", err)}
+	}
+	return fences, nil
+}
+
+// taken tells of ingress lists that are owned on record, and by nobody of the name where their lines are.
+func taken(lists []string, fences []partition.Token, census transition.Census) []Finding {
+	among := func(session partition.Session) bool {
+		return slices.ContainsFunc(census.Sessions, func(s machine.Seat) bool { return s.Session == session })
+	}
+	var shared []string
+	for i, fence := range fences {
+		owned := slices.ContainsFunc(census.Grants, func(g machine.Ownership) bool {
+			return g.Grant.ID == partition.FirstUnit+partition.ID(i) && among(g.Session)
+		})
+		if owned && fence.Session != "" && !among(fence.Session) {
+			shared = append(shared, lists[i])
+		}
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	return []Finding{{Check: "shared-ingress", Severity: Danger, What: "who reads " + some(shared) + " is no peer of this name",
+		Risk: "a list belongs to one name: two names take it from each other, and each routes a part of its lines to its own partitions",
+		Do:   "it heals once a new owner comes to the list; if it stays: countoff names and countoff ingress NAME tell which other name has the list; stop the peers of one and take it out there"}}
 }
 
 // wrong tells what status finds, with what to do about it.
