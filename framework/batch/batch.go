@@ -324,10 +324,15 @@ func (g *gatherer) work(b *batch, tasks []*framework.Task, errs []error) {
 }
 
 // over reports whether the context of b has ended. A process that was suspended past its lease may go on here before
-// anybody has ended it: then that is due, and nothing begins meanwhile, since what b has may be another's.
+// anybody has ended it: nothing begins meanwhile, since what b has may be another's. As a rule the end is due then; but
+// the answer that renews the lease may have come in time, and be taken in just now.
 func (g *gatherer) over(b *batch) bool {
-	if slices.ContainsFunc(b.entries, func(e *entry) bool { return e.ctx.Done() != nil && !g.owned(e.ctx) }) {
-		<-b.ctx.Done()
+	for slices.ContainsFunc(b.entries, func(e *entry) bool { return e.ctx.Done() != nil && !g.owned(e.ctx) }) {
+		select {
+		case <-b.ctx.Done():
+			return true
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	return b.ctx.Err() != nil
 }

@@ -442,6 +442,22 @@ func TestNothingBeginsWithoutALease(t *testing.T) {
 	})
 }
 
+// TestALeaseThatIsRenewed: who asks just as the answer that renews the lease is taken in hears that it does not stand, and
+// nobody ends its context.
+func TestALeaseThatIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{Size: 3}, func(context.Context, []string) error { return nil })
+		asked := 0 // by one batch at a time
+		batch.Ask(x.h, func(context.Context) bool { asked++; return asked > 1 })
+		ctx, lose := context.WithCancelCause(t.Context())
+		x.all(ctx, "a")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		x.wantRuns("a")
+		lose(framework.ErrLost)
+	})
+}
+
 // TestTheTimeIsOver: that the batch took too long is a failed try of all of it.
 func TestTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
