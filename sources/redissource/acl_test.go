@@ -95,7 +95,7 @@ func TestNobodyTakesWhatHeMayNotPush(t *testing.T) {
 	k := KeysOf(name, 0)
 	task := string(appendEnvelope(nil, &envelope{id: "a"}))
 	admin.ZAdd(ctx, k.Delayed, redis.Z{Score: 1e15, Member: task})
-	admin.RPush(ctx, k.Dead, appendLetter(nil, &letter{reason: "why", body: task}))
+	admin.RPush(ctx, k.Dead, encodeLetter(&letter{reason: "why", body: task}))
 
 	told := func(what string, took bool, err error) {
 		t.Helper()

@@ -185,7 +185,7 @@ func BuryDelayed(ctx context.Context, client redis.UniversalClient, name string,
 		e.tries, e.crashes, e.firstError, e.unique = 0, 0, "", false
 		l.body = string(appendEnvelope(nil, &e))
 	}
-	return d.take(ctx, client, name, "dead", string(appendLetter(nil, &l)))
+	return d.take(ctx, client, name, "dead", string(encodeLetter(&l)))
 }
 
 // CancelledDelayed writes down that the task of a cancellation became a dead letter because of [BuryDelayed].

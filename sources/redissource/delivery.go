@@ -55,7 +55,7 @@ func enclose(t *sources.Task, tries int, firstError string, unique bool) []byte 
 // bury makes the dead letter of a task whose run ended with s, after so many attempts.
 func bury(s *sources.Settlement, attempts int, now time.Time) []byte {
 	t := s.Task
-	return appendLetter(nil, &letter{
+	return encodeLetter(&letter{
 		position: int64(t.Receipt), attempts: attempts, crashes: t.Crashes, at: now,
 		reason: s.Reason, firstError: logstream.FirstError(t, s.Reason),
 		body: string(enclose(t, 0, "", false)),
@@ -65,7 +65,7 @@ func bury(s *sources.Settlement, attempts int, now time.Time) []byte {
 // buryUnread makes the dead letter of an element that is not run: nobody can read
 // it, or it crashes its peers.
 func buryUnread(pos int64, element string, t redisprogress.Tried, cause error, raw bool, now time.Time) []byte {
-	return appendLetter(nil, &letter{
+	return encodeLetter(&letter{
 		position: pos, attempts: t.Tries, crashes: t.Crashes, at: now,
 		reason: cause.Error(), firstError: t.FirstError, raw: raw, body: element,
 	})

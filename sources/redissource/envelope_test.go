@@ -156,13 +156,13 @@ var letters = map[string]letter{
 
 func TestLetterGolden(t *testing.T) {
 	for name, l := range letters {
-		golden(t, "letter-"+name, appendLetter(nil, &l))
+		golden(t, "letter-"+name, encodeLetter(&l))
 	}
 }
 
 func TestLetterComesBack(t *testing.T) {
 	for name, l := range letters {
-		raw := string(appendLetter(nil, &l))
+		raw := string(encodeLetter(&l))
 		got, err := parseLetter(raw)
 		if err != nil || !got.at.Equal(l.at) {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -181,14 +181,14 @@ func TestLetterComesBack(t *testing.T) {
 
 func FuzzLetter(f *testing.F) {
 	for _, l := range letters {
-		f.Add(string(appendLetter(nil, &l)))
+		f.Add(string(encodeLetter(&l)))
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		l, err := parseLetter(raw)
 		if err != nil {
 			return
 		}
-		again, err := parseLetter(string(appendLetter(nil, &l)))
+		again, err := parseLetter(string(encodeLetter(&l)))
 		if err != nil || !again.at.Equal(l.at) {
 			t.Fatalf("%+v came back as %+v, %v", l, again, err)
 		}

@@ -187,7 +187,7 @@ func (in *Ingress) route(line string, era, position int64, layout partition.Conf
 	}
 	if err != nil {
 		why := lineReason(in.List, in.Oldest) + err.Error()
-		return routed{to: lostLines, dead: why, body: appendLetter(nil, &letter{
+		return routed{to: lostLines, dead: why, body: encodeLetter(&letter{
 			position: position, at: now, reason: why, raw: true, body: line,
 		})}
 	}

@@ -28,14 +28,14 @@ const (
 	letterRaw     = 1 << 0
 )
 
-// appendLetter appends the encoding of l to dst. The body comes last and has no
+// encodeLetter returns the encoding of l. The body comes last and has no
 // length, so that a script can put a prefix before an envelope it holds.
-func appendLetter(dst []byte, l *letter) []byte {
+func encodeLetter(l *letter) []byte {
 	var flags byte
 	if l.raw {
 		flags |= letterRaw
 	}
-	dst = append(dst, letterVersion, flags)
+	dst := []byte{letterVersion, flags}
 	dst = binary.AppendUvarint(dst, uint64(l.position))
 	dst = binary.AppendUvarint(dst, uint64(l.attempts))
 	dst = binary.AppendUvarint(dst, uint64(l.crashes))
@@ -45,7 +45,7 @@ func appendLetter(dst []byte, l *letter) []byte {
 	return append(dst, l.body...)
 }
 
-// parseLetter reads what appendLetter wrote.
+// parseLetter reads what encodeLetter wrote.
 func parseLetter(s string) (letter, error) {
 	r := reader{s: s}
 	if v := r.byte("version"); r.err == nil && v != letterVersion {

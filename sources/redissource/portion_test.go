@@ -122,7 +122,7 @@ func TestResizeReadsWhatItCan(t *testing.T) {
 		body := appendEnvelope(nil, &e)
 		must(t, client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), body).Err())
 		must(t, client.RPush(ctx, w.keys.Pending, body).Err())
-		must(t, client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
+		must(t, client.RPush(ctx, w.keys.Dead, encodeLetter(&letter{position: int64(i), body: string(body)})).Err())
 		must(t, client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: body}).Err())
 	}
 	if got, err := Resize(ctx, client, w.name, 2, ResizeConfig{Idle: idle}); err != nil ||
@@ -155,7 +155,7 @@ func TestPagesOfDifferentWeight(t *testing.T) {
 			must(t, client.HSet(ctx, w.keys.Lifted, fmt.Sprint(i), appendEnvelope(nil, &large[i])).Err())
 		}
 		must(t, client.RPush(ctx, w.keys.Pending, body).Err())
-		must(t, client.RPush(ctx, w.keys.Dead, appendLetter(nil, &letter{position: int64(i), body: string(body)})).Err())
+		must(t, client.RPush(ctx, w.keys.Dead, encodeLetter(&letter{position: int64(i), body: string(body)})).Err())
 		must(t, client.ZAdd(ctx, w.keys.Delayed, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli() + int64(i)), Member: body}).Err())
 	}
 	must(t, client.HSet(ctx, w.keys.Fence, "b", len(large), "h", len(large)).Err())
