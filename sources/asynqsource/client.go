@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,7 @@ func (c *Client) EnqueueContext(ctx context.Context, key string, task *asynq.Tas
 			return nil, err
 		}
 	}
-	return c.asynq.EnqueueContext(context.WithValue(ctx, markKey{}, key), task, append(opts[:len(opts):len(opts)], asynq.Queue(queue))...)
+	return c.asynq.EnqueueContext(context.WithValue(ctx, markKey{}, key), task, append(slices.Clip(opts), asynq.Queue(queue))...)
 }
 
 // queueAlone returns the queue in which asynq would find the other task that has what opts say that
@@ -156,9 +157,9 @@ func mark(ctx context.Context, args []any) ([]any, error) {
 			continue
 		}
 		if key != "" {
-			message = appendHeader(message[:len(message):len(message)], HeaderKey, key)
+			message = appendHeader(slices.Clip(message), HeaderKey, key)
 		}
-		marked[i] = appendHeader(message[:len(message):len(message)], HeaderBorn, strconv.FormatInt(time.Now().UnixMilli(), 10))
+		marked[i] = appendHeader(slices.Clip(message), HeaderBorn, strconv.FormatInt(time.Now().UnixMilli(), 10))
 		return marked, nil
 	}
 	return nil, errUnmarked

@@ -52,12 +52,13 @@ func (s *Source) check(ctx context.Context) error {
 	if redis.IsOOMError(why) {
 		return nil // a full store takes no canaries, and who starts is to empty it: watch tries again
 	}
-	var m *misfit
-	if errors.As(why, &m) {
-		if err := s.trial(ctx, true); errors.As(err, &m) {
+	if _, misfits := errors.AsType[*misfit](why); misfits {
+		err := s.trial(ctx, true)
+		if _, misfits := errors.AsType[*misfit](err); misfits {
 			return fmt.Errorf("asynqsource: the fence does not hold with this version of asynq or Redis: %w; and without our own scripts: %w (%w)",
 				why, err, partition.ErrConfig)
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 		s.modest.Store(true)
