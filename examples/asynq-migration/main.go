@@ -64,8 +64,7 @@ func run(args []string) int {
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
 	err := exit.From(demo(ctx, *url, *name, os.Stdout))
-	var coded *exit.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*exit.Error](err); ok {
 		fmt.Fprintln(os.Stderr, "asynq-migration:", err)
 		return coded.Code
 	}

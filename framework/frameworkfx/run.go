@@ -34,17 +34,17 @@ const (
 
 // ExitCode returns the exit code for err, of [ExitOK] and the others.
 func ExitCode(err error) int {
-	var wrong *StartError
-	var unheard *transition.UnheardError
-	var stuck *transition.StuckError
+	_, wrong := errors.AsType[*StartError](err)
+	_, unheard := errors.AsType[*transition.UnheardError](err)
+	_, stuck := errors.AsType[*transition.StuckError](err)
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &wrong), errors.Is(err, partition.ErrName), errors.Is(err, transition.ErrTimes), errors.Is(err, transition.ErrLayout):
+	case wrong, errors.Is(err, partition.ErrName), errors.Is(err, transition.ErrTimes), errors.Is(err, transition.ErrLayout):
 		return ExitWrong
 	case errors.Is(err, partition.ErrConfig):
 		return ExitConfig
-	case errors.Is(err, framework.ErrStopped), errors.As(err, &unheard), errors.As(err, &stuck):
+	case errors.Is(err, framework.ErrStopped), unheard, stuck:
 		return ExitHard
 	}
 	return ExitFailed
@@ -82,8 +82,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	stderr = locked
 	p := &process{signals: signals}
 	fail := func(err error) int {
-		var wrong *StartError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*StartError](err); ok {
 			err = wrong // without the way it took through fx
 		}
 		fmt.Fprintln(stderr, err)
@@ -131,13 +130,11 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 // last. What is missing, or there twice, is wrong with what was provided; a constructor may
 // have failed for any reason.
 func wired(err error) error {
-	var wrong *StartError
 	cause := dig.RootCause(err)
-	if errors.As(err, &wrong) || cause.Error() == err.Error() {
+	if _, wrong := errors.AsType[*StartError](err); wrong || cause.Error() == err.Error() {
 		return err
 	}
-	var graph dig.Error
-	if errors.As(cause, &graph) {
+	if _, graph := errors.AsType[dig.Error](cause); graph {
 		if strings.HasPrefix(cause.Error(), "already provided") {
 			cause = around(err, cause)
 		}
