@@ -206,7 +206,7 @@ func parse(raw string) (target, error) {
 		// The error quotes the URL with its password: say what is wanted instead.
 		return target{}, errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
 	}
-	for _, host := range strings.Split(hosts, ",") {
+	for host := range strings.SplitSeq(hosts, ",") {
 		if err := checkPort(host); err != nil {
 			return target{}, err
 		}
@@ -217,7 +217,7 @@ func parse(raw string) (target, error) {
 		return target{}, err
 	}
 	if several {
-		for _, host := range strings.Split(more, ",") {
+		for host := range strings.SplitSeq(more, ",") {
 			if _, _, err := net.SplitHostPort(host); err != nil {
 				host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPort(q))
 			}

@@ -53,7 +53,7 @@ func (s *ingressStream) parsePlan(a []string) (*ingressPlan, error) {
 	var lines, total int64
 	errs := []error{parseInt(&lines, a[0]), parseInt(&p.era, a[2]), parseInt(&total, a[3])}
 	p.lines, p.total = int(lines), int(total)
-	for _, t := range strings.Fields(a[4]) {
+	for t := range strings.FieldsSeq(a[4]) {
 		id, err := strconv.ParseInt(t, 10, 32)
 		errs = append(errs, err)
 		p.targets = append(p.targets, partition.ID(id))
