@@ -81,19 +81,18 @@ func start(cfg Config, env []string, grace time.Duration, validFor func() time.D
 			f.Close()
 		}
 	}()
-	pipe := func() (r, w *os.File, err error) { return os.Pipe() }
-	input, in, err := pipe()
+	input, in, err := os.Pipe()
 	if err != nil {
 		return nil, startFault(err)
 	}
 	files = append(files, input)
-	answers, answer, err := pipe()
+	answers, answer, err := os.Pipe()
 	if err != nil {
 		in.Close()
 		return nil, startFault(err)
 	}
 	files = append(files, answer)
-	orders, control, err := pipe()
+	orders, control, err := os.Pipe()
 	if err != nil {
 		in.Close()
 		answers.Close()
