@@ -381,15 +381,21 @@ func (s *Source) connection(n int) bool {
 func (s *Source) options(ctx context.Context, key string) *redis.Options {
 	switch c := s.client.(type) {
 	case interface{ Options() *redis.Options }:
-		o := *c.Options()
-		return &o
+		return single(c.Options())
 	case *redis.ClusterClient:
 		node, err := c.MasterForKey(ctx, key)
 		if err != nil {
 			return nil
 		}
-		o := *node.Options()
-		return &o
+		return single(node.Options())
 	}
 	return nil
+}
+
+// single are options as of, for a client of one connection. What hears pushes is not shared: it refuses a second
+// client, which panics where maintenance notifications are required.
+func single(of *redis.Options) *redis.Options {
+	o := *of
+	o.PoolSize, o.MinIdleConns, o.PushNotificationProcessor = 1, 0, nil
+	return &o
 }

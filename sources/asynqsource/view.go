@@ -37,9 +37,7 @@ func (s *Source) newView(e *Engine) (v *view, free func()) {
 func (s *Source) apart() (client redis.UniversalClient, leave func()) {
 	switch c := s.client.(type) {
 	case interface{ Options() *redis.Options }:
-		o := *c.Options()
-		o.PoolSize, o.MinIdleConns = 1, 0
-		own := redis.NewClient(&o)
+		own := redis.NewClient(single(c.Options()))
 		return own, func() { own.Close() }
 	case *redis.ClusterClient:
 		o := *c.Options()

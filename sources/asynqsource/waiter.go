@@ -142,7 +142,7 @@ func (w *waiter) connect(ctx context.Context) *redis.Client {
 	if options == nil || !w.source.connection(1) {
 		return nil
 	}
-	options.PoolSize, options.MinIdleConns, options.MaxRetries, options.ConnMaxIdleTime = 1, 0, -1, -1 // the pool does not count a wait as use
+	options.MaxRetries, options.ConnMaxIdleTime = -1, -1 // the pool does not count a wait as use
 	client = redis.NewClient(options)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -110,3 +110,28 @@ func TestAConnectionThatCloseHasNotSeen(t *testing.T) {
 		t.Error("it goes on")
 	}
 }
+
+// A client that requires maintenance notifications is one like others: those made like it, to wait and to hear of
+// cancelled tasks, do not take what hears its pushes for theirs, which ends the process.
+func TestAClientThatRequiresMaintenanceNotifications(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:1"
+	required := &maintnotifications.Config{Mode: maintnotifications.ModeEnabled}
+	for what, client := range map[string]redis.UniversalClient{
+		"a server":  redis.NewClient(&redis.Options{Addr: nowhere, Protocol: 3, MaintNotificationsConfig: required}),
+		"a cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, Protocol: 3, MaintNotificationsConfig: required}),
+	} {
+		src, err := New(client, redistest.Name(t), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, leave := src.newView(nil)
+		leave()
+		if o := src.options(t.Context(), "q"); o != nil {
+			redis.NewClient(o).Close()
+		} else if what == "a server" {
+			t.Error("there is no connection to wait on")
+		}
+		client.Close()
+	}
+}
