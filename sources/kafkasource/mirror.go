@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/kafkasource/internal/prompt"
@@ -41,8 +42,8 @@ type mirror struct {
 	open  map[*stream]struct{}
 	final map[int32]word      // of streams that were closed, not committed yet
 	last  map[int32]committed // as committed last
-	fresh map[int32]bool      // nobody had opened it before: the group stands where others left it until the first commit
-	soon  chan struct{}       // holds a value if there is something final
+	fresh map[int32]bool      // the group stands where others left it before all peers, perhaps: until the first commit
+	soon  chan struct{}       // holds a value if there is something final, or first
 	quit  context.CancelFunc  // ends the goroutine; nil: there is none
 	ended chan struct{}
 }
@@ -82,7 +83,8 @@ func ofAnother(o kadm.OffsetResponse, life string) bool {
 	return was != "" && life != "" && was != life
 }
 
-// add takes in s; begun says that its partition was opened before.
+// add takes in s; begun says that its partition was opened before. If it was not, its first commit does not wait: who
+// follows could not tell where the group stood before all peers from what somebody sets.
 func (m *mirror) add(s *stream, begun bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,6 +97,17 @@ func (m *mirror) add(s *stream, begun bool) {
 		ctx, m.quit = context.WithCancel(context.Background())
 		m.ended = make(chan struct{})
 		go m.run(ctx, m.ended)
+	}
+	if !begun {
+		m.hurry()
+	}
+}
+
+// hurry has what there is committed at once.
+func (m *mirror) hurry() {
+	select {
+	case m.soon <- struct{}{}:
+	default:
 	}
 }
 
@@ -113,10 +126,7 @@ func (m *mirror) remove(ctx context.Context, s *stream) {
 		m.quit = nil
 	}
 	m.mu.Unlock()
-	select {
-	case m.soon <- struct{}{}:
-	default:
-	}
+	m.hurry()
 	if over {
 		select {
 		case <-ended:
@@ -171,23 +181,39 @@ func (m *mirror) commit(at map[int32]word) {
 		return
 	}
 	told, err := m.others(at)
-	for _, news := range told {
-		m.source.warn(news)
-	}
 	if err == nil {
 		err = m.write(context.Background(), at)
+	}
+	if refusal := (*kerr.Error)(nil); errors.As(err, &refusal) {
+		told = nil // nothing was taken back
+		m.refused(at)
+	}
+	for _, news := range told {
+		m.source.warn(news)
 	}
 	if err != nil {
 		m.source.warn(err)
 	}
 }
 
-// others looks, before a commit, where the group stands, and tells what others have committed since peers last
+// refused takes in that the group takes no commit, as while a consumer has it: nor did it, perhaps, of the owner before.
+func (m *mirror) refused(at map[int32]word) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p := range at {
+		if _, said := m.last[p]; !said {
+			m.fresh[p] = true
+		}
+	}
+}
+
+// others looks, before a commit, where the group stands, and returns what others have committed since peers last
 // did: the commit takes that back, as the group decides nothing. A group that does not answer is not taken back.
 //
 // A group that is farther when a partition is said for the first time was moved by another consumer, or the store
 // has forgotten: what lies between runs again. Where topics have ids an offset that does not name one is none of
-// ours. It may be from before all peers where nobody had opened the partition; else somebody wants to move them.
+// ours. It may be from before all peers where no peer has committed the partition, as far as is known; else somebody
+// wants to move them.
 func (m *mirror) others(at map[int32]word) (told []error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()

@@ -2,6 +2,7 @@ package kafkasource
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,26 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
+// first waits until a partition that nobody had opened is committed for the first time, which is at once.
+func (s *stage) first(src *Source, id partition.ID) {
+	s.Helper()
+	s.until("the first commit", func() bool {
+		src.mirror.mu.Lock()
+		defer src.mirror.mu.Unlock()
+		_, said := src.mirror.last[int32(id)]
+		return said
+	})
+}
+
 // An owner that was paused does not say how far it had come before it knows that it is
 // still the owner: its successor may be far ahead.
 func TestMirrorOfAPausedOwner(t *testing.T) {
 	s := newStage(t, 1)
+	s.push(0, "t", 1)
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
 	st := s.open(src, 0)
+	s.first(src, 0)
+	s.settle(st, sources.Done, s.take(st, 1)...)
 	if news := src.mirror.news(); len(news) != 1 {
 		t.Errorf("an owner says %v, want its partition", news)
 	}
@@ -38,7 +53,7 @@ func TestMirrorOfAPausedOwner(t *testing.T) {
 		t.Errorf("an owner that was followed says %v", news)
 	}
 	s.close(st)
-	if at := s.committed(s.name, 0); at != -1 {
+	if at := s.committed(s.name, 0); at != 0 {
 		t.Errorf("the last word of an owner that was followed is %d", at)
 	}
 }
@@ -49,6 +64,7 @@ func TestMirrorRepeatsAtFirst(t *testing.T) {
 	s := newStage(t, 1)
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
 	st := s.open(src, 0)
+	s.first(src, 0)
 	src.mirror.commit(src.mirror.news())
 	if news := src.mirror.news(); len(news) != 1 {
 		t.Errorf("a new owner that has said something says %v, want it again", news)
@@ -96,7 +112,10 @@ func TestMirrorThatIsRefused(t *testing.T) {
 	s := newStage(t, 1)
 	var warned []error
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	s.push(0, "t", 1)
 	st := s.open(src, 0)
+	s.first(src, 0)
+	s.settle(st, sources.Done, s.take(st, 1)...)
 	st.opened = st.opened.Add(-mirrorYoung)
 	member := s.broker.Client(kgo.ConsumerGroup(s.name), kgo.ConsumeTopics(s.topic))
 	polled := make(chan struct{})
@@ -196,6 +215,7 @@ func TestAGroupThatIsSet(t *testing.T) {
 	set(1)
 	src := peer()
 	st := s.open(src, 0)
+	s.first(src, 0)
 	s.settle(st, sources.Done, s.take(st, 2)...)
 	says := func() { src.mirror.commit(src.mirror.news()) }
 	told("behind a consumer before it", "", says)
@@ -294,4 +314,77 @@ func TestMirrorIsTheLowestOpen(t *testing.T) {
 			s.Errorf("attempt %d, want 2", next[0].Attempt)
 		}
 	})
+}
+
+// Where the group stood before the first peer is no news either for who follows a peer that died at once: the first
+// commit of a partition that nobody had opened does not wait.
+func TestAGroupFromBeforeAPeerThatDied(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 6)
+	var o kadm.Offsets
+	o.AddOffset(s.topic, 0, 1, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, o); err != nil {
+		t.Fatal(err)
+	}
+	src := s.source(Config{Mirror: time.Hour})
+	st := s.open(src, 0)
+	s.first(src, 0)
+	s.settle(st, sources.Done, s.take(st, 2)...)
+
+	var warned []error
+	src = s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	st = s.open(src, 0)
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 0 {
+		t.Errorf("warned of %v, want nothing", warned)
+	}
+	s.close(st)
+}
+
+// A consumer that has the group, as one does that was killed, refuses what peers commit. That is told, and once it is
+// over nothing else: where it stood is from before all peers, also for who has followed one of them meanwhile.
+func TestAGroupThatRefusedAtFirst(t *testing.T) {
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to refuse")
+	}
+	s.push(0, "t", 6)
+	var before kadm.Offsets
+	before.AddOffset(s.topic, 0, 1, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, before); err != nil {
+		t.Fatal(err)
+	}
+	refused := true
+	s.broker.Cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.Cluster.KeepControl()
+		if !refused {
+			return nil, nil, false
+		}
+		reply := r.ResponseKind().(*kmsg.OffsetCommitResponse)
+		topic, p := kmsg.NewOffsetCommitResponseTopic(), kmsg.NewOffsetCommitResponseTopicPartition()
+		topic.Topic, topic.TopicID = r.(*kmsg.OffsetCommitRequest).Topics[0].Topic, r.(*kmsg.OffsetCommitRequest).Topics[0].TopicID
+		p.ErrorCode = kerr.UnknownMemberID.Code
+		topic.Partitions = append(topic.Partitions, p)
+		reply.Topics = append(reply.Topics, topic)
+		return reply, nil, true
+	})
+	st := s.open(s.source(Config{Mirror: time.Hour}), 0)
+	s.settle(st, sources.Done, s.take(st, 2)...)
+	s.close(st)
+
+	var warned []error
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
+	st = s.open(src, 0)
+	for range 2 {
+		src.mirror.commit(src.mirror.news())
+	}
+	if len(warned) != 2 || !errors.Is(warned[0], kerr.UnknownMemberID) || !errors.Is(warned[1], kerr.UnknownMemberID) {
+		t.Errorf("warned of %v, want only that the group refuses, twice", warned)
+	}
+	warned, refused = nil, false
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 0 || s.committed(s.name, 0) != 3 {
+		t.Errorf("warned of %v with the group at %d, want nothing, and 3", warned, s.committed(s.name, 0))
+	}
+	s.close(st)
 }
