@@ -113,15 +113,23 @@ func (w within) Get(_ context.Context, key string) *redis.StringCmd {
 	return w.UniversalClient.Get(w.ctx, key)
 }
 
-// watch looks for plain servers until ctx ends, now and then and in doubt. While there is one, and
-// the policy is to refuse, streams fetch nothing.
+// watch looks for plain servers until ctx ends, now and then and in doubt, which may come with each task: of one that
+// is not listed it finds nothing. While there is one, and the policy is to refuse, streams fetch nothing.
 func (s *Source) watch(ctx context.Context, total int) {
 	tick := time.NewTicker(plainEvery)
 	defer tick.Stop()
+	rest := time.NewTimer(lookedFor)
+	defer rest.Stop()
+	doubt := s.doubt // nil: there was a look in doubt a moment ago
 	for {
 		select {
 		case <-tick.C:
-		case <-s.doubt:
+		case <-doubt:
+			doubt = nil
+			rest.Reset(lookedFor)
+		case <-rest.C:
+			doubt = s.doubt
+			continue
 		case <-ctx.Done():
 			return
 		}

@@ -457,3 +457,37 @@ func TestAStoreThatIsAwayHidesNoServer(t *testing.T) {
 		t.Errorf("the store is away, and the refusal is %v", err)
 	}
 }
+
+// One that takes tasks and is not listed, a script perhaps, is looked for once a second, and not with each task.
+func TestDoubtIsNoReasonToLookAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &store{UniversalClient: client, name: "n"}
+		st := s.open(t, src, 0, 1)
+		for range 20 {
+			if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
+				t.Fatal(err)
+			}
+			s.LMove(t.Context(), keysOf("q").pending, keysOf("q").active, "RIGHT", "LEFT")
+			if _, err := st.Fetch(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if len(src.doubt) != 1 {
+			t.Error("it has looked again within a second")
+		}
+		time.Sleep(lookedFor)
+		synctest.Wait()
+		if len(src.doubt) != 0 {
+			t.Error("it has not looked again after a second")
+		}
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
