@@ -217,13 +217,14 @@ func (m *mirror) refused(at map[int32]word) {
 func (m *mirror) others(at map[int32]word) (told []error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
-	stands, err := m.source.offsets(ctx)
+	of := slices.Sorted(maps.Keys(at))
+	stands, err := m.source.offsets(ctx, of...)
 	if err != nil {
 		return nil, err
 	}
 	var farther, moved []string
 	m.mu.Lock()
-	for _, p := range slices.Sorted(maps.Keys(at)) {
+	for _, p := range of {
 		o, known := stands[p]
 		is := at[p]
 		last, said := m.last[p]

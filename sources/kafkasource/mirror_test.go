@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -385,6 +386,52 @@ func TestAGroupThatRefusedAtFirst(t *testing.T) {
 	src.mirror.commit(src.mirror.news())
 	if len(warned) != 0 || s.committed(s.name, 0) != 3 {
 		t.Errorf("warned of %v with the group at %d, want nothing, and 3", warned, s.committed(s.name, 0))
+	}
+	s.close(st)
+}
+
+// Where the group stood before all peers, and where the topic has nothing any more, nobody has set it: it is told once
+// that the topic has not got it.
+func TestAGroupFromBeforeTheTopicBegins(t *testing.T) {
+	s := newStage(t, 1)
+	s.push(0, "t", 6)
+	var before, upto kadm.Offsets
+	before.AddOffset(s.topic, 0, 1, -1)
+	upto.AddOffset(s.topic, 0, 3, -1)
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.admin.DeleteRecords(s.soon(), upto); err != nil {
+		t.Fatal(err)
+	}
+	warned := make(chan error, 8)
+	src := s.source(Config{Mirror: time.Hour, OutOfRange: Earliest, Warn: func(err error) { warned <- err }})
+	st := s.open(src, 0)
+	s.first(src, 0)
+	s.close(st)
+	if err := <-warned; asRange(err) == nil || len(warned) > 0 {
+		t.Errorf("warned of %v, and %d times more, want once that it is out of range", err, len(warned))
+	}
+}
+
+// Of a group of thousands of partitions a peer asks for those that it is about to commit.
+func TestACommitAsksForItsPartitions(t *testing.T) {
+	s := newStage(t, 8)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that tells what it is asked")
+	}
+	src := s.source(Config{Mirror: time.Hour})
+	st := s.open(src, 5)
+	s.first(src, 5)
+	asked := make(chan *kmsg.OffsetFetchRequest, 1)
+	s.broker.Cluster.ControlKey(int16(kmsg.OffsetFetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		asked <- r.(*kmsg.OffsetFetchRequest)
+		return nil, nil, false
+	})
+	src.mirror.commit(src.mirror.news())
+	g := (<-asked).Groups[0]
+	if len(g.Topics) != 1 || fmt.Sprint(g.Topics[0].Partitions) != "[5]" {
+		t.Errorf("it asks for %+v, want partition 5", g.Topics)
 	}
 	s.close(st)
 }

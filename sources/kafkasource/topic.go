@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -134,13 +135,22 @@ func (s *Source) committed(ctx context.Context, p int32, life string) (at int64,
 	return at, others, nil
 }
 
-// offsets returns what the group has committed of the topic; nothing if there is no such group.
-func (s *Source) offsets(ctx context.Context) (map[int32]kadm.OffsetResponse, error) {
-	all, err := prompt.Call(ctx, func() (kadm.OffsetResponses, error) {
-		return s.admin.FetchOffsetsForTopics(ctx, s.cfg.Group, s.cfg.Topic)
-	})
+// offsets returns what the group has committed of those partitions of the topic, without any of all that it knows;
+// nothing if there is no such group.
+func (s *Source) offsets(ctx context.Context, of ...int32) (map[int32]kadm.OffsetResponse, error) {
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = s.cfg.Group
+	if of != nil {
+		t := kmsg.NewOffsetFetchRequestGroupTopic()
+		t.Topic, t.Partitions = s.cfg.Topic, of
+		g.Topics = append(g.Topics, t)
+	}
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Groups = append(req.Groups, g)
+	reply, err := req.RequestWith(ctx, prompt.Client{Client: s.client})
+	at := make(map[int32]kadm.OffsetResponse)
 	if err == nil {
-		err = all.Error()
+		err = s.offsetsIn(reply, at)
 	}
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, nil
@@ -148,7 +158,28 @@ func (s *Source) offsets(ctx context.Context) (map[int32]kadm.OffsetResponse, er
 	if err != nil {
 		return nil, fmt.Errorf("kafkasource: offsets of group %s: %w", s.cfg.Group, explain(err))
 	}
-	return all[s.cfg.Topic], nil
+	return at, nil
+}
+
+func (s *Source) offsetsIn(reply *kmsg.OffsetFetchResponse, at map[int32]kadm.OffsetResponse) error {
+	if len(reply.Groups) != 1 {
+		return errShort
+	}
+	err := kerr.ErrorForCode(reply.Groups[0].ErrorCode)
+	for _, t := range reply.Groups[0].Topics {
+		for _, p := range t.Partitions {
+			err = cmp.Or(err, kerr.ErrorForCode(p.ErrorCode)) // also of a topic whose name is not known: it may be this one
+			if t.Topic != s.cfg.Topic {
+				continue
+			}
+			o := kadm.OffsetResponse{Offset: kadm.Offset{At: p.Offset}}
+			if p.Metadata != nil {
+				o.Metadata = *p.Metadata
+			}
+			at[p.Partition] = o
+		}
+	}
+	return err
 }
 
 // hints say what to do about an error of the broker.
