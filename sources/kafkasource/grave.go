@@ -160,12 +160,13 @@ const knownAfter = 20 * time.Millisecond
 type creation func(ctx context.Context, partitions int32, replicas int16, configs map[string]*string, topics ...string) (kadm.CreateTopicResponses, error)
 
 // foresee tells if the brokers refuse to make the dead topic, which is not there: the first letter would be told that.
-// A controller that does not answer says nothing.
+// A controller that does not answer says nothing, nor does one that cannot be asked without making it.
 func (g *grave) foresee(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
 	err := g.create(ctx, g.source.admin.ValidateCreateTopics)
-	if refusal := (*kerr.Error)(nil); errors.As(err, &refusal) && !refusal.Retriable {
+	cannotAsk := errors.Is(err, kerr.InvalidRequest) || errors.Is(err, kerr.UnsupportedVersion)
+	if refusal := (*kerr.Error)(nil); errors.As(err, &refusal) && !refusal.Retriable && !cannotAsk {
 		g.source.warn(fmt.Errorf("kafkasource: dead topic %s is not there and cannot be made, so that the first dead letter keeps what ends after it from being settled: create it: %w",
 			g.source.cfg.DeadTopic, explain(err)))
 	}

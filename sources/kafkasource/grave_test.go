@@ -288,12 +288,12 @@ func TestADeadTopicThatKeepsNotAll(t *testing.T) {
 }
 
 // A dead topic that is not there, and that the brokers would not make, is told of at the start, and not by the first
-// letter. A broker that is not the controller at the moment says nothing of that.
+// letter. A broker that is not the controller at the moment says nothing of that, nor one that only knows how to make it.
 func TestADeadTopicThatCouldNotBeMade(t *testing.T) {
 	for _, c := range []struct {
 		err  *kerr.Error
 		told bool
-	}{{nil, false}, {kerr.TopicAuthorizationFailed, true}, {kerr.PolicyViolation, true}, {kerr.NotController, false}} {
+	}{{nil, false}, {kerr.TopicAuthorizationFailed, true}, {kerr.PolicyViolation, true}, {kerr.NotController, false}, {kerr.InvalidRequest, false}, {kerr.UnsupportedVersion, false}} {
 		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
 			s := newStage(t, 1)
 			if s.broker.Cluster == nil {
