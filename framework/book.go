@@ -131,9 +131,10 @@ func (b *book) finish(i slot, now time.Time) {
 	b.admit(next, now)
 }
 
-// waiting goes over those that are not with a worker.
+// waiting goes over those that are not with a worker. yield may withdraw them: with the last the book may
+// forget its entries.
 func (b *book) waiting(yield func(slot) bool) {
-	for i := range b.entries.all {
+	for i := 0; i < len(b.entries.all); i++ {
 		if e := &b.entries.all[i]; e.task != nil && !e.active && !yield(slot(i+1)) {
 			return
 		}

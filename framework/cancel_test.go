@@ -437,3 +437,57 @@ func TestWhatIsTakenAlongIsNotCancelled(t *testing.T) {
 		}
 	})
 }
+
+// A lane that has held thousands forgets their memory with the last of them, also when that one is cancelled.
+func TestTheLastOfThousandsIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks = 3 * mostSpare
+		cs := &canceller{}
+		b := newBench(t, benchConfig{Config: Config{Retry: RetryPolicy{Tries: 9, First: time.Hour, Max: time.Hour}}, source: cs.over},
+			func(_ context.Context, task *Task) error {
+				if task.ID == "a-0" || task.Key == "b" {
+					return errGreylisted
+				}
+				return nil
+			})
+		defer b.stop()
+		b.push(task("b", tasks))
+		for i := range tasks {
+			b.push(task("a", i))
+		}
+		g := b.grant(0)
+		time.Sleep(time.Second) // all but two wait behind a-0
+		cs.cancel("a-0")
+		time.Sleep(time.Second) // b waits alone
+		cs.cancel(fmt.Sprintf("b-%d", tasks))
+		time.Sleep(time.Second)
+		b.drain(g)
+		if open, _ := b.store.Pending(0); open != 0 || len(b.dead()) != 2 {
+			t.Errorf("%d are open; dead letters: %q", open, b.dead())
+		}
+	})
+}
+
+// Who is told that his task is cancelled, and then may not start it, does not start it later either.
+func TestCancelledAndRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cs := &canceller{}
+		runs := 0
+		b := newBench(t, benchConfig{source: cs.over}, func(context.Context, *Task) error {
+			runs++
+			return nil
+		})
+		defer b.stop()
+		b.gate.invalid.Store(true)
+		b.gate.asked = sync.OnceFunc(func() { cs.cancel("a-0") })
+		b.push(task("a", 0))
+		g := b.grant(0)
+		synctest.Wait()
+		b.gate.invalid.Store(false)
+		time.Sleep(time.Second)
+		b.drain(g)
+		if got := b.dead(); runs != 0 || !slices.Equal(got, []string{"a-0 after 0: the task was cancelled: a test"}) {
+			t.Errorf("%d runs; dead letters: %q", runs, got)
+		}
+	})
+}

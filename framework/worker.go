@@ -190,6 +190,9 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 		}
 		l.book.back(t.slot)
 		p.unstarted()
+		if l.unwantedOf(t.task) {
+			p.bury(l, now)
+		}
 	case l.phase.lost || v.outcome == 0:
 		// The lane takes nothing more: nothing of the key starts here.
 		l.phase.shed++
