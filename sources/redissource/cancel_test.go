@@ -1,11 +1,14 @@
 package redissource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/logstream"
 )
 
 // states are what stands under name, as "ID state", the oldest first.
@@ -69,6 +73,15 @@ func TestCancellations(t *testing.T) {
 	mark(Cancellation{ID: "a", Since: now.Add(-1)}, CancelDone)
 	if got := states(t, client, name); !slices.Equal(got, []string{"a runs", "b dead"}) {
 		t.Errorf("marked: %q", got)
+	}
+	// Given again it stands as far as it is, from then on and for another reason: who has met it says what becomes of it.
+	mini.SetTime(now.Add(time.Second))
+	if err := GiveCancel(ctx, client, name, "now", time.Hour, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Cancellations(ctx, client, name); err != nil || again[0].ID != "a" || again[0].State != CancelRuns || again[0].Where != "3@7" ||
+		again[0].Why != "now" || !again[0].Since.Equal(now) || !again[0].Until.Equal(now.Add(time.Hour+time.Second)) {
+		t.Errorf("given again: %+v, %v", again, err)
 	}
 	undone, err := UndoCancel(ctx, client, name, "a", "b", "c")
 	if err != nil || !slices.Equal(undone, []CancelState{CancelRuns, CancelDead, ""}) {
@@ -233,6 +246,10 @@ func TestCancellationsAreReadByThemselves(t *testing.T) {
 	if next := c.read(t.Context()); next != cancelsAgain {
 		t.Errorf("if it fails it is read after %v", next)
 	}
+	mini.SetError("NOPERM User peer has no permissions to access one of the keys")
+	if next := c.read(t.Context()); next != cancelsEvery {
+		t.Errorf("if it is forbidden it is read after %v", next)
+	}
 	mini.SetError("")
 	mini.HSet(CancelKey(name), "x", "somebody else's")
 	if all, err := Cancellations(t.Context(), client, name); err != nil || len(all) != 0 {
@@ -282,6 +299,126 @@ func TestBuryDelayed(t *testing.T) {
 	}
 	if n := client.ZCard(ctx, KeysOf(name, 0).Delayed).Val(); n != 1 {
 		t.Errorf("%d delayed tasks are left", n)
+	}
+}
+
+// What was taken back and given anew between two readings is another cancellation, of which nobody was told.
+func TestACancellationGivenAnewIsTold(t *testing.T) {
+	t.Parallel()
+	mini, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	c := newCancels(client, name)
+	told := 0
+	c.streams[&stream{Stream: &logstream.Stream{Grant: partition.Grant{ID: 3, Epoch: 7}}}] = func(why map[string]string) (running []string) {
+		told++
+		return slices.Collect(maps.Keys(why))
+	}
+	for i := range 2 {
+		mini.SetTime(time.Now().Add(time.Duration(i) * time.Second))
+		give(t, client, name, "a")
+		c.read(t.Context())
+		c.read(t.Context())
+		if got := states(t, client, name); told != i+1 || !slices.Equal(got, []string{"a runs"}) {
+			t.Errorf("%d: told %d times, %q", i, told, got)
+		}
+		if _, err := UndoCancel(t.Context(), client, name, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A failer has a script fail as often as it says, before it is sent.
+type failer struct {
+	hash  string
+	fails atomic.Int64
+}
+
+func (f *failer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *failer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *failer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 && args[1] == f.hash && f.fails.Add(-1) >= 0 {
+			cmd.SetErr(errors.New("a test"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Who has settled a task forgets its cancellation at once: its dead letter may be requeued as soon as somebody reads
+// that it is one. No channel has to say so, and it is written down however often that fails.
+func TestWhoSettlesForgetsTheCancellation(t *testing.T) {
+	t.Parallel()
+	server, name, ctx := redistest.Server(t), redistest.Name(t), t.Context()
+	admin := redistest.Single(t, server.Client())
+	user := aclUser(t, server, "~{"+name+"*", "resetchannels", "+@all")
+	f := &failer{hash: cancelMark.Hash()}
+	f.fails.Store(2)
+	user.AddHook(f)
+	give(t, admin, name, "a", "b")
+	if _, err := newProducer(t, user, name, ProducerConfig{Partitions: 1}).Enqueue(ctx, Message{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, user, name, 1)
+	var mu sync.Mutex
+	var last []string
+	s.(sources.Cancelable).Cancelled(ctx, func(why map[string]string) []string {
+		mu.Lock()
+		defer mu.Unlock()
+		last = slices.Sorted(maps.Keys(why))
+		return nil
+	})
+	stands := func(want ...string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(last, want) {
+			t.Errorf("told of %q, want %q", last, want)
+		}
+	}
+	stands("a", "b")
+	tasks, err := s.Fetch(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(ctx, sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	stands("b")
+	late := time.Now().Add(30 * time.Second)
+	for got := states(t, admin, name); !slices.Equal(got, []string{"a dead", "b waits"}); got = states(t, admin, name) {
+		if time.Now().After(late) {
+			t.Fatalf("%q stand", got)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stands("b")
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who may hear the bells of partitions and not of cancellations hears the bells, as before there were any.
+func TestUserWithoutTheChannelOfCancellations(t *testing.T) {
+	t.Parallel()
+	server, name := redistest.Server(t), redistest.Name(t)
+	admin := redistest.Single(t, server.Client())
+	user := aclUser(t, server, "~{"+name+"*", "&{"+name+":*", "+@all")
+	s := opened(t, user, name, 1)
+	bell := KeysOf(name, 0).Bell
+	late := time.Now().Add(30 * time.Second)
+	for n := int64(0); n == 0; n = admin.PubSubNumSub(t.Context(), bell).Val()[bell] {
+		if time.Now().After(late) {
+			t.Fatal("the bell is heard by nobody")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -28,7 +29,8 @@ type cancels struct {
 	kick   chan struct{}
 	some   atomic.Bool // something stands: asked with each settlement
 
-	reading sync.Mutex // one at a time, so that an older answer never comes later
+	reading sync.Mutex      // one at a time, so that an older answer never comes later
+	over    map[string]mark // of cancellations that are over here, by ID, and not written down; guarded by reading
 
 	mu      sync.Mutex // held while streams are told, so that one hears of one change at a time
 	known   bool       // read since the waker runs
@@ -37,9 +39,17 @@ type cancels struct {
 	streams map[*stream]func(map[string]string) []string
 }
 
+// A mark is how far a cancellation is, and where.
+type mark struct {
+	Cancellation
+	state CancelState
+	where string
+}
+
 func newCancels(client redis.UniversalClient, name string) *cancels {
 	return &cancels{
 		client: client, key: CancelKey(name), kick: make(chan struct{}, 1),
+		over:    map[string]mark{},
 		streams: map[*stream]func(map[string]string) []string{},
 	}
 }
@@ -68,13 +78,28 @@ func (c *cancels) run(ctx context.Context) {
 func (c *cancels) read(ctx context.Context) time.Duration {
 	c.reading.Lock()
 	defer c.reading.Unlock()
+	written := c.write(ctx)
 	all, now, err := readCancels(ctx, c.client, c.key)
+	if err != nil && redisconfig.Forbidden(err) {
+		return cancelsEvery
+	}
 	if err != nil {
 		return cancelsAgain
 	}
 	orders, why := wanted(all)
+	for id, m := range c.over {
+		if o, is := orders[id]; !is || !o.Since.Equal(m.Since) {
+			delete(c.over, id)
+			continue
+		}
+		delete(orders, id)
+		delete(why, id)
+	}
 	for o, where := range c.tell(orders, why) {
 		_ = markCancel(ctx, c.client, c.key, o, CancelRuns, where) // for people
+	}
+	if !written {
+		return cancelsAgain
 	}
 	return max(min(firstEnd(orders).Sub(now), cancelsEvery), time.Millisecond)
 }
@@ -84,7 +109,7 @@ func (c *cancels) tell(orders map[string]Cancellation, why map[string]string) ma
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true
-	changed := !maps.Equal(why, c.why)
+	changed := !maps.EqualFunc(orders, c.orders, func(a, b Cancellation) bool { return a.Since.Equal(b.Since) && a.Why == b.Why })
 	c.orders, c.why = orders, why
 	c.some.Store(len(orders) > 0)
 	runs := map[Cancellation]string{}
@@ -141,21 +166,56 @@ func (c *cancels) ended(ctx context.Context, s *stream, done []sources.Settlemen
 	}
 	for i := range done {
 		d := &done[i]
-		state := CancelDone
 		switch d.Outcome {
 		case sources.Dead:
-			state = CancelDead
+			c.end(ctx, d.Task.ID, CancelDead, s.Grant.String())
 		case sources.Done:
-		default:
-			continue
-		}
-		c.mu.Lock()
-		o, is := c.orders[d.Task.ID]
-		c.mu.Unlock()
-		if is {
-			_ = markCancel(ctx, c.client, c.key, o, state, s.Grant.String()) // else it ends by itself
+			c.end(ctx, d.Task.ID, CancelDone, s.Grant.String())
 		}
 	}
+}
+
+// end has the streams forget the cancellation of id, if there is one, and then writes down what became of it: who
+// reads that it is over may give the ID again. If that cannot be written now, run does it.
+func (c *cancels) end(ctx context.Context, id string, state CancelState, where string) {
+	if _, is := c.standing()[id]; !is {
+		return
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	orders := maps.Clone(c.standing())
+	o, is := orders[id]
+	if !is {
+		return
+	}
+	delete(orders, id)
+	why := make(map[string]string, len(orders))
+	for id, o := range orders {
+		why[id] = o.Why
+	}
+	c.tell(orders, why)
+	c.over[id] = mark{o, state, where}
+	if !c.write(ctx) {
+		nudge(c.kick)
+	}
+}
+
+// standing is what stands, which nobody changes.
+func (c *cancels) standing() map[string]Cancellation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.orders
+}
+
+// write writes down what is over, and reports whether it could. The caller holds reading.
+func (c *cancels) write(ctx context.Context) bool {
+	for id, m := range c.over {
+		if markCancel(ctx, c.client, c.key, m.Cancellation, m.state, m.where) != nil {
+			return false
+		}
+		delete(c.over, id)
+	}
+	return true
 }
 
 // Cancelled implements [sources.Cancelable].

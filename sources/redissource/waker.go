@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
 )
 
 //go:embed sweep.lua
@@ -48,6 +50,7 @@ type waker struct {
 
 	mu      sync.Mutex
 	streams map[string][]*stream // by the bell's channel
+	deaf    bool                 // to cancellations: a channel is forbidden, and a refusal is of all that are asked for
 	kick    chan struct{}
 	stop    context.CancelFunc
 	ended   chan struct{}
@@ -58,7 +61,7 @@ func (w *waker) add(s *stream) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.streams) == 0 {
-		w.streams = make(map[string][]*stream)
+		w.streams, w.deaf = make(map[string][]*stream), false
 		ctx, cancel := context.WithCancel(context.Background())
 		w.kick, w.stop, w.ended = make(chan struct{}, 1), cancel, make(chan struct{})
 		go w.run(ctx, w.kick, w.ended)
@@ -110,7 +113,7 @@ func (w *waker) bells() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	want := make(map[string]bool, len(w.streams)+1)
-	if len(w.streams) > 0 {
+	if len(w.streams) > 0 && !w.deaf {
 		want[w.cancels.key] = true
 	}
 	for bell := range w.streams {
@@ -210,6 +213,11 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 				return
 			}
 			continue
+		case redisconfig.Forbidden(err):
+			w.mu.Lock()
+			w.deaf = true
+			w.mu.Unlock()
+			return
 		default:
 			return
 		}
