@@ -121,8 +121,16 @@ func TestOwnersHearOfCancellations(t *testing.T) {
 		stream sources.Stream
 		told   chan map[string]string
 	}
-	open := func(epoch partition.Epoch, running ...string) owner {
-		o := owner{opened(t, client, name, epoch), make(chan map[string]string, 100)}
+	open := func(id partition.ID, epoch partition.Epoch, running ...string) owner {
+		source, err := New(client, name, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := source.Open(ctx, partition.Grant{ID: id, Epoch: epoch}, partition.Token{Epoch: epoch, Session: "aa"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := owner{s, make(chan map[string]string, 100)}
 		o.stream.(sources.Cancelable).Cancelled(ctx, func(why map[string]string) (here []string) {
 			o.told <- why
 			for _, id := range running {
@@ -158,7 +166,8 @@ func TestOwnersHearOfCancellations(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	a := open(1, "runs")
+	a := open(0, 1, "runs")
+	other := open(1, 1) // of another peer
 	if why := <-a.told; len(why) != 1 || why["before"] != "a test, with words" {
 		t.Errorf("told at first: %q", why)
 	}
@@ -203,10 +212,14 @@ func TestOwnersHearOfCancellations(t *testing.T) {
 	}
 	stands("runs dead", "well done")
 	hears(a)
-	if err := a.stream.Close(ctx); err != nil {
-		t.Fatal(err)
+	hears(other, "well")
+	hears(other)
+	for _, o := range []owner{a, other} {
+		if err := o.stream.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
-	b := open(2)
+	b := open(0, 2)
 	if why := <-b.told; len(why) != 0 {
 		t.Errorf("the next owner is told %q", why)
 	}
@@ -365,22 +378,21 @@ func TestWhoSettlesForgetsTheCancellation(t *testing.T) {
 	}
 	s := opened(t, user, name, 1)
 	var mu sync.Mutex
-	var last []string
+	var told []string
 	s.(sources.Cancelable).Cancelled(ctx, func(why map[string]string) []string {
 		mu.Lock()
 		defer mu.Unlock()
-		last = slices.Sorted(maps.Keys(why))
+		told = append(told, strings.Join(slices.Sorted(maps.Keys(why)), " "))
 		return nil
 	})
-	stands := func(want ...string) {
+	wasTold := func(want ...string) {
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
-		if !slices.Equal(last, want) {
-			t.Errorf("told of %q, want %q", last, want)
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
 		}
 	}
-	stands("a", "b")
 	tasks, err := s.Fetch(ctx, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -388,7 +400,7 @@ func TestWhoSettlesForgetsTheCancellation(t *testing.T) {
 	if err := s.Settle(ctx, sources.Settlement{Task: &tasks[0], Outcome: sources.Dead, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
-	stands("b")
+	wasTold("a b", "b")
 	late := time.Now().Add(30 * time.Second)
 	for got := states(t, admin, name); !slices.Equal(got, []string{"a dead", "b waits"}); got = states(t, admin, name) {
 		if time.Now().After(late) {
@@ -396,7 +408,7 @@ func TestWhoSettlesForgetsTheCancellation(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	stands("b")
+	wasTold("a b", "b")
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)
 	}

@@ -68,6 +68,23 @@ func TestCancelSaysWhatItKnows(t *testing.T) {
 	if out := s.run("cancel n b c --undo"); out != "b is a dead letter already\nc is not to be cancelled any more\n" {
 		t.Errorf("%q", out)
 	}
+	// Who is interrupted while he waits is told that it stands.
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.start(ctx, &output{}, "cancel n e --wait 10m") }()
+	wait(t, func() bool { return strings.Contains(s.run("cancel n"), "\ne ") })
+	cancel()
+	if err := <-ended; codeOf(err) != exit.Hard || !strings.Contains(err.Error(), "it stands until 2") {
+		t.Errorf("interrupted: %v", err)
+	}
+	// Who puts a dead letter to the end again wants it to run.
+	s.run("cancel n b d --wait 0s")
+	if out := s.run("dead requeue n b"); !strings.HasSuffix(out, "1 requeued\n") {
+		t.Errorf("%q", out)
+	}
+	if out := s.run("cancel n b d --undo"); out != "b was not to be cancelled\nd is not to be cancelled any more\n" {
+		t.Errorf("%q", out)
+	}
 }
 
 // Of what is no list nothing can be cancelled, and that is said.
