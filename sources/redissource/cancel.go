@@ -75,7 +75,7 @@ type Cancellation struct {
 // GiveCancel lets whoever holds the tasks ids of name take them out of the way: a handler's context ends, and
 // what waits for its turn or its next try, or is read within the time lasts, becomes a dead letter with why as
 // the reason. What waits in a set of delayed tasks no owner holds: see [BuryDelayed]. Owners whose build does
-// not know of it do nothing. It stands, once for each ID, until the task is a dead letter or done, the time is
+// not know of it do nothing. Given again it stands for lasts from then on, for another why. It stands, once for each ID, until the task is a dead letter or done, the time is
 // over or [UndoCancel] takes it back. The errors are [ErrCancellations], and partition.ErrConfig for what
 // cannot be written down.
 func GiveCancel(ctx context.Context, client redis.UniversalClient, name, why string, lasts time.Duration, ids ...string) error {

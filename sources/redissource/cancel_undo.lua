@@ -4,10 +4,13 @@
 -- ARGV  IDs
 -- Result  for each its state before, '' if there was none
 -- Cost  O(ARGV)
-local states = {}
+local states, undone = {}, false
 for i, id in ipairs(ARGV) do
   states[i] = string.match(redis.call('HGET', KEYS[1], id) or '', '^%d+ %d+ (%a+) ') or ''
-  if states[i] == 'waits' or states[i] == 'runs' then redis.call('HDEL', KEYS[1], id) end
+  if states[i] == 'waits' or states[i] == 'runs' then
+    redis.call('HDEL', KEYS[1], id)
+    undone = true
+  end
 end
-redis.pcall('PUBLISH', KEYS[1], '')
+if undone then redis.pcall('PUBLISH', KEYS[1], '') end
 return states

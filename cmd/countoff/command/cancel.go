@@ -128,8 +128,9 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 		}
 	}
 	all, err := c.follow(ctx, client, cmd, name, ids)
+	stands := fmt.Sprintf("it stands until %s: countoff cancel %s lists it, and --undo takes it back", date(time.Now().Add(c.lasts)), name)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (%s)", err, stands)
 	}
 	out, left := cmd.OutOrStdout(), []error(nil)
 	for _, id := range ids {
@@ -143,8 +144,7 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	if len(left) == 0 {
 		return nil
 	}
-	return exit.With(exit.Failed, errors.Join(append(left, fmt.Errorf("it stands until %s: countoff cancel %s lists it, and --undo takes it back",
-		date(time.Now().Add(c.lasts)), name))...))
+	return exit.With(exit.Failed, errors.Join(append(left, errors.New(stands))...))
 }
 
 // buryDelayed makes dead letters of the delayed tasks of an ID, which no owner holds.
@@ -215,6 +215,16 @@ func told(name, id string, c redissource.Cancellation) (said string, over bool) 
 		return fmt.Sprintf("%s was met by nobody yet: it is not read yet, its owner's build is older, or there is no such task any more", id), false
 	}
 	return fmt.Sprintf("%s was taken back, or its time is over", id), true
+}
+
+// requeueWanted requeues a dead letter, and takes back what cancels it: who puts one to the end again wants it to run.
+func requeueWanted(ctx context.Context, client redis.UniversalClient, name string, d redissource.DeadLetter) (bool, error) {
+	if d.ID != "" {
+		if _, err := redissource.UndoCancel(ctx, client, name, d.ID); err != nil && !redisconfig.Forbidden(err) {
+			return false, err
+		}
+	}
+	return redissource.Requeue(ctx, client, name, d)
 }
 
 func (c *canceller) takeBack(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) error {

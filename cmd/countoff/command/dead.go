@@ -45,7 +45,7 @@ They are listed one by one, but requeued or dropped all together, since a topic 
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(deadListCommand(), deadShowCommand(),
-		deadTakeCommand("requeue", "run them again: at the end of their partition, as if for the first time", "requeued", redissource.Requeue, requeueTopic),
+		deadTakeCommand("requeue", "run them again: at the end of their partition, as if for the first time", "requeued", requeueWanted, requeueTopic),
 		deadTakeCommand("drop", "throw them away", "dropped", redissource.Drop, kafkasource.Drop))
 	return cmd
 }

@@ -223,6 +223,7 @@ func TestWhoOnlyLooks(t *testing.T) {
 		}
 	}
 	viewer.run("jobs n")
+	viewer.run("cancel n")
 	for _, line := range []string{"delayed list n", "delayed list n later"} {
 		if out := viewer.run(line); !strings.Contains(out, "\nlater ") {
 			t.Errorf("countoff %s: %s", line, out)
