@@ -340,6 +340,33 @@ func TestACancellationGivenAnewIsTold(t *testing.T) {
 	}
 }
 
+// What a peer knew before it lost its last partition may have been taken back since: it is told to nobody.
+func TestWhatStoodBeforeIsNotTold(t *testing.T) {
+	t.Parallel()
+	mini, client := redistest.Mini(t)
+	name, ctx := redistest.Name(t), t.Context()
+	c := newCancels(client, name)
+	give(t, client, name, "a")
+	c.read(ctx)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	c.run(over)
+	mini.SetError("away")
+	var told []map[string]string
+	s := &stream{Stream: &logstream.Stream{}}
+	c.add(ctx, s, func(why map[string]string) []string {
+		told = append(told, why)
+		return nil
+	})
+	if len(told) != 1 || len(told[0]) != 0 {
+		t.Errorf("told %q", told)
+	}
+	mini.SetError("")
+	if c.read(ctx); len(told) != 2 || len(told[1]) != 1 {
+		t.Errorf("told %q", told)
+	}
+}
+
 // A failer has a script fail as often as it says, before it is sent.
 type failer struct {
 	hash  string

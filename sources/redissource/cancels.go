@@ -136,6 +136,9 @@ func (c *cancels) add(ctx context.Context, s *stream, tell func(map[string]strin
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.known {
+		c.orders, c.why = nil, nil // of when the last stream ended
+	}
 	c.streams[s] = tell
 	tell(c.why)
 }
