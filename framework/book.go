@@ -131,10 +131,12 @@ func (b *book) finish(i slot, now time.Time) {
 	b.admit(next, now)
 }
 
-// waiting goes over those that are not with a worker. yield may withdraw them: with the last the book may
-// forget its entries.
+// waiting goes over those that are not with a worker. yield may withdraw them.
 func (b *book) waiting(yield func(slot) bool) {
-	for i := 0; i < len(b.entries.all); i++ {
+	for i := range b.entries.all {
+		if b.held == 0 {
+			return // drop may have forgotten the entries
+		}
 		if e := &b.entries.all[i]; e.task != nil && !e.active && !yield(slot(i+1)) {
 			return
 		}
