@@ -117,18 +117,8 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	if err := redissource.GiveCancel(ctx, client, name, c.why, c.lasts, ids...); err != nil {
 		return err
 	}
-	given, err := redissource.Cancellations(ctx, client, name)
-	if err != nil {
-		return err
-	}
-	// In this order: what is due by now its owner cancels when it reads it.
-	for _, id := range ids {
-		if err := c.buryDelayed(ctx, client, name, id, given); err != nil {
-			return fmt.Errorf("%w (what owners hold is cancelled all the same)", err)
-		}
-	}
-	all, err := c.follow(ctx, client, cmd, name, ids)
 	stands := fmt.Sprintf("it stands until %s: countoff cancel %s lists it, and --undo takes it back", date(time.Now().Add(c.lasts)), name)
+	all, err := c.carry(ctx, client, cmd, name, ids)
 	if err != nil {
 		return fmt.Errorf("%w (%s)", err, stands)
 	}
@@ -145,6 +135,21 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 		return nil
 	}
 	return exit.With(exit.Failed, errors.Join(append(left, errors.New(stands))...))
+}
+
+// carry does what no owner does, and waits for what owners do. It returns how far each is.
+func (c *canceller) carry(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
+	given, err := redissource.Cancellations(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	// After what owners were told: what is due by now its owner cancels when it reads it.
+	for _, id := range ids {
+		if err := c.buryDelayed(ctx, client, name, id, given); err != nil {
+			return nil, err
+		}
+	}
+	return c.follow(ctx, client, cmd, name, ids)
 }
 
 // buryDelayed makes dead letters of the delayed tasks of an ID, which no owner holds.
