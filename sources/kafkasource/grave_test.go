@@ -290,6 +290,7 @@ func TestADeadTopicThatKeepsNotAll(t *testing.T) {
 // A dead topic that is not there, and that the brokers would not make, is told of at the start, and not by the first
 // letter. A broker that is not the controller at the moment says nothing of that, nor one that only knows how to make it.
 func TestADeadTopicThatCouldNotBeMade(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	for _, c := range []struct {
 		err  *kerr.Error
 		told bool

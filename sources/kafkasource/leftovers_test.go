@@ -380,7 +380,9 @@ func TestLeftoversAtTheEdges(t *testing.T) {
 // What has ended its peers too often waits for a dead topic that takes nothing, and nothing waits for
 // it: the rest is handed out, settled and not done again, and the letter is written when it can be.
 func TestADueLetterKeepsNothingClosed(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	eachStore(t, 1, func(s *stage) {
+		s.Parallel()
 		s.push(0, "poison", 1)
 		var told []sources.Buried
 		var warned atomic.Int32
