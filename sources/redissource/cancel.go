@@ -75,9 +75,9 @@ type Cancellation struct {
 // GiveCancel lets whoever holds the tasks ids of name take them out of the way: a handler's context ends, and
 // what waits for its turn or its next try, or is read within the time lasts, becomes a dead letter with why as
 // the reason. What waits in a set of delayed tasks no owner holds: see [BuryDelayed]. Owners whose build does
-// not know of it do nothing. Given again it stands for lasts from then on, for another why. It stands, once for each ID, until the task is a dead letter or done, the time is
-// over or [UndoCancel] takes it back. The errors are [ErrCancellations], and partition.ErrConfig for what
-// cannot be written down.
+// not know of it do nothing. It stands, once for each ID, until the task is a dead letter or done, the time is
+// over or [UndoCancel] takes it back; given again it stands for lasts from then on, for another why. The errors are
+// [ErrCancellations], those of [CheckCancel] and those of the store.
 func GiveCancel(ctx context.Context, client redis.UniversalClient, name, why string, lasts time.Duration, ids ...string) error {
 	if err := errors.Join(partition.CheckName(name), CheckCancel(why, lasts, ids...)); err != nil {
 		return err
@@ -96,17 +96,17 @@ func GiveCancel(ctx context.Context, client redis.UniversalClient, name, why str
 	return nil
 }
 
-// CheckCancel returns an error that wraps partition.ErrConfig if [GiveCancel] cannot be called so.
+// CheckCancel returns all that is wrong with the arguments of [GiveCancel].
 func CheckCancel(why string, lasts time.Duration, ids ...string) error {
 	var errs []error
 	if len(ids) == 0 || slices.Contains(ids, "") {
-		errs = append(errs, fmt.Errorf("redissource: cancel: want the IDs of tasks: %w", partition.ErrConfig))
+		errs = append(errs, errors.New("redissource: cancel: want the IDs of tasks, none of them empty"))
 	}
 	if len(why) > maxCancelWhy {
-		errs = append(errs, fmt.Errorf("redissource: cancel: %d bytes that say why: want %d at most: %w", len(why), maxCancelWhy, partition.ErrConfig))
+		errs = append(errs, fmt.Errorf("redissource: cancel: %d bytes that say why: want %d at most", len(why), maxCancelWhy))
 	}
 	if lasts < time.Second || lasts > MaxCancelFor {
-		errs = append(errs, fmt.Errorf("redissource: cancel for %v: want 1s to %v: %w", lasts, MaxCancelFor, partition.ErrConfig))
+		errs = append(errs, fmt.Errorf("redissource: cancel for %v: want 1s to %v", lasts, MaxCancelFor))
 	}
 	return errors.Join(errs...)
 }
