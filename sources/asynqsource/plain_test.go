@@ -109,6 +109,15 @@ func TestAPlainServerIsNoticed(t *testing.T) {
 	}
 }
 
+// beside lists a plain server that consumes queue, for an hour, or until gone is called.
+func (s *store) beside(t *testing.T, queue string) (gone func()) {
+	t.Helper()
+	key := queuestat.AllServers + ":{plain}"
+	s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{queue}, time.Now()), 0)
+	s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+	return func() { s.ZRem(t.Context(), queuestat.AllServers, key) }
+}
+
 // While a stream is open plain servers are looked for, whoever runs the handlers.
 func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,9 +128,7 @@ func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 		}
 		s := &store{UniversalClient: client, name: "n"}
 		st := s.open(t, src, 0, 1)
-		key := queuestat.AllServers + ":{plain}"
-		s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{"q"}, time.Now()), 0)
-		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		s.beside(t, "q")
 		time.Sleep(plainEvery + time.Second)
 		var plain *PlainError
 		if err := st.Trouble(); !errors.As(err, &plain) || plain.Plain.ID != "plain" {
@@ -144,9 +151,7 @@ func TestWhatSomebodyElseHasTakenIsADoubt(t *testing.T) {
 		}
 		s := &store{UniversalClient: client, name: "n"}
 		st := s.open(t, src, 0, 1)
-		key := queuestat.AllServers + ":{plain}"
-		s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{"q"}, time.Now()), 0)
-		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		s.beside(t, "q")
 		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
 			t.Fatal(err)
 		}
@@ -179,9 +184,7 @@ func TestWhatAPlainServerRunsIsLeftToIt(t *testing.T) {
 		if err := st.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		key := queuestat.AllServers + ":{plain}"
-		s.Set(t.Context(), key, serverInfo("host", 1, "plain", []string{"q"}, time.Now()), 0)
-		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		gone := s.beside(t, "q")
 		s.LPush(t.Context(), keysOf("q").active, "runs")
 		time.Sleep(lookedFor)
 		refuses := func(when string, id partition.ID, epoch partition.Epoch) {
@@ -198,13 +201,13 @@ func TestWhatAPlainServerRunsIsLeftToIt(t *testing.T) {
 			}
 		}
 		refuses("before anything is open", 0, 2)
-		s.ZRem(t.Context(), queuestat.AllServers, key)
+		gone()
 		time.Sleep(lookedFor)
 		st = s.open(t, src, 1, 3)
 		if err := st.Trouble(); err != nil {
 			t.Errorf("it is gone, and a fetch says %v", err)
 		}
-		s.ZAdd(t.Context(), queuestat.AllServers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: key})
+		s.beside(t, "q")
 		time.Sleep(plainEvery + time.Second)
 		refuses("while it is known", 0, 4)
 		if err := st.Close(t.Context()); err != nil {
