@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 		programs = dir
 		// The tests wait for processes and leases most of the time. -parallel on the
 		// command line goes before this.
-		if err := flag.Set("test.parallel", "8"); err != nil {
+		if err := flag.Set("test.parallel", "12"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -61,7 +61,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := redistest.Server(t)
-	out, code := run(t, "--plain", "--json", "--lease", "5s", "--sites", file, "--redis", "redis://"+server.Addr())
+	out, code := run(t, "--plain", "--json", "--lease", "3s", "--sites", file, "--redis", "redis://"+server.Addr())
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}

@@ -33,6 +33,7 @@ func lettersOf(n int, p int32) (all []*letter) {
 // A dead topic of somebody's own may have fewer partitions than the topic: letters of all find
 // a place, and the largest that the topic takes fits with what a letter adds.
 func TestEachLetterFindsAPlace(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 3)
 	t.Run("in the one that is made", func(t *testing.T) {
 		src := s.source(Config{})
@@ -62,6 +63,7 @@ func TestEachLetterFindsAPlace(t *testing.T) {
 // Letters go in batches that a broker takes, and those before one that is refused are not
 // written again.
 func TestLettersBeforeARefusedOne(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
@@ -102,6 +104,7 @@ func TestLettersBeforeARefusedOne(t *testing.T) {
 // A dead topic that is deleted, to empty it, is made again: nobody could end a task or hand
 // the partition over until the peer was started again.
 func TestADeadTopicThatIsDeletedIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	st := s.open(s.source(Config{}), 0)
@@ -125,6 +128,7 @@ func TestADeadTopicThatIsDeletedIsMadeAgain(t *testing.T) {
 // Brokers hear one after the other of a topic that was just made: it is waited for, and the letter
 // is written.
 func TestADeadTopicIsKnownLate(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
@@ -151,6 +155,7 @@ func TestADeadTopicIsKnownLate(t *testing.T) {
 // What the broker refuses to say is not taken for an answer: where the group stands that a
 // partition goes on from, and where the topic begins and ends.
 func TestARefusedAnswerIsNone(t *testing.T) {
+	t.Parallel()
 	at := func(o int64, code int16) *kmsg.ListOffsetsResponse {
 		return &kmsg.ListOffsetsResponse{Topics: []kmsg.ListOffsetsResponseTopic{{
 			Partitions: []kmsg.ListOffsetsResponseTopicPartition{{Offset: o, ErrorCode: code}},
@@ -223,6 +228,7 @@ func (refusingStore) Reset(context.Context, partition.Grant, partition.Token, in
 // A base that the store has not taken is none: the next owner would begin at the old one, with
 // what is known of positions that are not there.
 func TestAResetThatFails(t *testing.T) {
+	t.Parallel()
 	src := &Source{store: refusingStore{}, cfg: Config{OutOfRange: Latest}}
 	f := progress.Found{Opened: progress.Opened{Base: 1}}
 	if err := src.place(t.Context(), partition.Grant{}, partition.Token{}, bounds{start: 4, end: 8, stable: 8, life: "x"}, &f); !errors.Is(err, errReset) {
@@ -233,6 +239,7 @@ func TestAResetThatFails(t *testing.T) {
 // Letters stay until somebody takes them away, whatever the broker does with topics that say nothing. A
 // broker that bounds it has its way.
 func TestLettersAreKept(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1) // kafkatest makes topics with retention.ms=-1
 	if _, err := s.source(Config{}).grave.ready(s.soon()); err != nil {
 		t.Fatal(err)
@@ -257,6 +264,7 @@ func TestLettersAreKept(t *testing.T) {
 // A dead topic that somebody else has made and that loses letters, or takes not each of them, is told of at the
 // start, and before a letter was lost.
 func TestADeadTopicThatKeepsNotAll(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1) // kafkatest makes topics that take 4 MiB
 	s.broker.Create(s.topic+".dead", 1)
 	told := func() string {
@@ -328,6 +336,7 @@ func TestADeadTopicThatCouldNotBeMade(t *testing.T) {
 
 // A dead topic has as many replicas in sync as its topic, and whoever comes after another peer that has made it takes it as it is.
 func TestADeadTopicIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	two := "2"
 	done, err := s.admin.AlterTopicConfigs(s.soon(), []kadm.AlterConfig{{Name: "min.insync.replicas", Value: &two}}, s.topic)
@@ -354,6 +363,7 @@ func TestADeadTopicIsMadeOnce(t *testing.T) {
 // A broker may bound how long records are kept, and say so by refusing: then the dead topic is made as it allows,
 // and the letter is written.
 func TestADeadTopicThatMayNotKeepForEver(t *testing.T) {
+	t.Parallel()
 	for _, refusal := range []*kerr.Error{kerr.InvalidConfig, kerr.PolicyViolation} {
 		t.Run(refusal.Message, func(t *testing.T) {
 			s := newStage(t, 1)

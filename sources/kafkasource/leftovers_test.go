@@ -51,6 +51,7 @@ func (y *yesStore) Reset(_ context.Context, _ partition.Grant, _ partition.Token
 // first, whether it was carried past the base or not; the rest of what was carried past it
 // comes again.
 func TestLeftovers(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 12)
 	src := s.source(Config{CrashLimit: 2})
@@ -99,6 +100,7 @@ func (d *dials) OnBrokerConnect(kgo.BrokerMetadata, time.Duration, net.Conn, err
 // However many there are, and however far apart, they cost one client: an owner opens with
 // thousands of them behind a key that does not get done.
 func TestLeftoversAreReadByOneClient(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	const n = 12
 	noise := make([]byte, 1<<16) // not to be compressed
@@ -133,6 +135,7 @@ func TestLeftoversAreReadByOneClient(t *testing.T) {
 // What was carried past the base and is not in the topic any more follows the policy: it is
 // refused, or becomes a dead letter without a payload.
 func TestLeftoversThatAreGone(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 5)
 	s.cut(0, 2)
@@ -175,6 +178,7 @@ func TestLeftoversThatAreGone(t *testing.T) {
 // another topic, or of an end that was cut off, is void; what retention has overtaken leaves
 // the rest as it is.
 func TestPlace(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		found  progress.Found
@@ -234,6 +238,7 @@ func (s *stage) compacted() {
 // A record whose key waits for a retry is lifted, a newer one of its key comes, and compaction takes
 // the older: it becomes a dead letter that says so, and its partition is opened.
 func TestALiftedRecordIsCompactedAway(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.compacted()
 	s.push(0, "stays", 1, "q") // the log begins where it did, as Kafka's does
@@ -275,6 +280,7 @@ func TestALiftedRecordIsCompactedAway(t *testing.T) {
 // What is known of the tries of a record that compaction took before it was read again goes with
 // the next owner after the base has passed it.
 func TestTriesOfWhatWasCompactedAway(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.compacted()
 	s.push(0, "stays", 1, "q")
@@ -304,6 +310,7 @@ func TestTriesOfWhatWasCompactedAway(t *testing.T) {
 // What was carried past the base and cannot be read, or is dead and cannot be said to be, keeps the partition closed:
 // an owner without it would never hand it out.
 func TestLeftoversThatFail(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what string
 		lift int64
@@ -345,6 +352,7 @@ func TestLeftoversThatFail(t *testing.T) {
 // What lies at the edge of the topic: its first position, of which there is no record, was compacted away; the one that
 // comes next is out of range. A marker is no record.
 func TestLeftoversAtTheEdges(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	producer := s.broker.Client(kgo.TransactionalID(s.name))
 	if err := producer.BeginTransaction(); err != nil {
@@ -446,6 +454,7 @@ func TestADueLetterKeepsNothingClosed(t *testing.T) {
 // Wherever it lies, below the base or among what is read, what waits for the dead topic is handed to
 // nobody, and is said to be dead once its letter is there.
 func TestLeftoversThatWait(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 12)
 	src := s.source(Config{CrashLimit: 2})

@@ -53,6 +53,7 @@ func (s *stage) consume(seen map[string]int, partitions, n int) {
 // From a consumer group to peers, back to the group, and to peers once more: each goes on where the one before it
 // stood, so that nothing is lost, and only what peers have done behind their lowest open position runs again.
 func TestFromAConsumerGroupAndBack(t *testing.T) {
+	t.Parallel()
 	const partitions, records = 2, 20
 	eachStore(t, partitions, func(s *stage) {
 		for id := range partition.ID(partitions) {

@@ -31,6 +31,7 @@ func (s *stage) first(src *Source, id partition.ID) {
 // An owner that was paused does not say how far it had come before it knows that it is
 // still the owner: its successor may be far ahead.
 func TestMirrorOfAPausedOwner(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
@@ -62,6 +63,7 @@ func TestMirrorOfAPausedOwner(t *testing.T) {
 // An owner repeats itself for a while, since what its predecessor said last may come
 // after it; then only news are told.
 func TestMirrorRepeatsAtFirst(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour})
 	st := s.open(src, 0)
@@ -91,6 +93,7 @@ func TestMirrorRepeatsAtFirst(t *testing.T) {
 
 // Who leaves says at once how far it has come, whether others stay or it is the last.
 func TestMirrorOfWhoLeaves(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	src := s.source(Config{Mirror: time.Hour})
 	for id := range partition.ID(2) {
@@ -110,6 +113,7 @@ func TestMirrorOfWhoLeaves(t *testing.T) {
 // What the group refuses is told, and said again; where nothing is mirrored no group gets
 // anything.
 func TestMirrorThatIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	var warned []error
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
@@ -151,6 +155,7 @@ func TestMirrorThatIsRefused(t *testing.T) {
 // A group that another consumer worked with since is farther than the store knows: what lies between
 // runs again, and who takes it up says so, once.
 func TestAGroupThatWentOn(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 3)
 	for id := range partition.ID(3) {
 		s.push(id, "t", 4)
@@ -187,6 +192,7 @@ func TestAGroupThatWentOn(t *testing.T) {
 // What a person sets under peers that work, or between two of them, moves nobody, and is told once. Where the
 // group stood before the first peer is no news, nor is what peers have said.
 func TestAGroupThatIsSet(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	s.push(0, "t", 6)
 	set := func(at int64) {
@@ -248,6 +254,7 @@ func TestAGroupThatIsSet(t *testing.T) {
 
 // As long as the group does not say how far it was, nothing takes it back.
 func TestAGroupThatDoesNotSayWhereItWas(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
@@ -287,6 +294,7 @@ func TestAGroupThatDoesNotSayWhereItWas(t *testing.T) {
 // The group is told the lowest open position: not the base, which has passed it, and
 // nothing above what was done.
 func TestMirrorIsTheLowestOpen(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		src := s.source(Config{Window: 4})
 		st := s.open(src, 0)
@@ -320,6 +328,7 @@ func TestMirrorIsTheLowestOpen(t *testing.T) {
 // Where the group stood before the first peer is no news either for who follows a peer that died at once: the first
 // commit of a partition that nobody had opened does not wait.
 func TestAGroupFromBeforeAPeerThatDied(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 6)
 	var o kadm.Offsets
@@ -345,6 +354,7 @@ func TestAGroupFromBeforeAPeerThatDied(t *testing.T) {
 // A consumer that has the group, as one does that was killed, refuses what peers commit. That is told, and once it is
 // over nothing else: where it stood is from before all peers, also for who has followed one of them meanwhile.
 func TestAGroupThatRefusedAtFirst(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to refuse")
@@ -393,6 +403,7 @@ func TestAGroupThatRefusedAtFirst(t *testing.T) {
 // Where the group stood before all peers, and where the topic has nothing any more, nobody has set it: it is told once
 // that the topic has not got it.
 func TestAGroupFromBeforeTheTopicBegins(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 6)
 	var before, upto kadm.Offsets
@@ -416,6 +427,7 @@ func TestAGroupFromBeforeTheTopicBegins(t *testing.T) {
 
 // Of a group of thousands of partitions a peer asks for those that it is about to commit.
 func TestACommitAsksForItsPartitions(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 8)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that tells what it is asked")

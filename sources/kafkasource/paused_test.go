@@ -98,6 +98,7 @@ func own(in io.Reader, out io.Writer, args string) error {
 // An owner whose process is stopped, and goes on when another has followed it, settles
 // nothing: the truth stays where its successor has brought it.
 func TestPausedProcess(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		s.push(0, "t", 6)
 		args := ownerOf{Name: s.name, Topic: s.topic, Brokers: s.broker.Seeds()}

@@ -26,6 +26,7 @@ import (
 // A partition that nobody has opened begins where the configuration says, or where
 // the group stands.
 func TestBegin(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		cfg   Config
@@ -60,6 +61,7 @@ func TestBegin(t *testing.T) {
 // A stored position that the topic has not got follows the policy, and somebody is
 // told.
 func TestOutOfRange(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		lose   func(s *stage)
@@ -169,6 +171,7 @@ func (s *stage) anew(partitions int) {
 
 // Retention that overtakes an owner ends its ownership; it does not go on elsewhere.
 func TestOvertaken(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	src := s.source(Config{OutOfRange: Earliest, Buffer: 1})
 	s.push(0, "t", 1)
@@ -202,6 +205,7 @@ func TestOvertaken(t *testing.T) {
 
 // A client that goes on where the topic begins now, without a word, is not followed.
 func TestOvertakenInSilence(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	src := s.source(Config{})
@@ -229,6 +233,7 @@ func TestOvertakenInSilence(t *testing.T) {
 
 // What is wrong with the broker or the topic is said at start.
 func TestStartErrors(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	for _, c := range []struct {
 		name string
@@ -271,6 +276,7 @@ func TestStartErrors(t *testing.T) {
 
 // The options are the caller's, who may give them to several sources at once.
 func TestOptionsStayTheCallers(t *testing.T) {
+	t.Parallel()
 	mine := make([]kgo.Opt, 1, 20)
 	mine[0] = kgo.SeedBrokers("localhost:9092")
 	if n := len(Config{Options: mine}.options()); n < 2 {
@@ -283,6 +289,7 @@ func TestOptionsStayTheCallers(t *testing.T) {
 
 // An interval that is none changes nothing: the store would be asked without a pause.
 func TestCheckEvery(t *testing.T) {
+	t.Parallel()
 	src := newStage(t, 1).source(Config{Check: time.Minute})
 	for _, c := range []struct{ d, want time.Duration }{{0, time.Minute}, {-1, time.Minute}, {time.Hour, time.Hour}} {
 		if src.CheckEvery(c.d); time.Duration(src.check.Load()) != c.want {
@@ -293,6 +300,7 @@ func TestCheckEvery(t *testing.T) {
 
 // A topic that grows is noticed, and its new partitions begin at their beginning.
 func TestGrows(t *testing.T) {
+	t.Parallel()
 	for _, group := range []string{"", NoGroup} {
 		t.Run("group "+group, func(t *testing.T) { grows(newStage(t, 2), group) })
 	}
@@ -330,6 +338,7 @@ func grows(s *stage, group string) {
 // does each when the topic has grown while nobody worked. One that was there when the name began does not,
 // however late it is opened.
 func TestAPartitionThatIsYoungerThanTheName(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	s.push(0, "old", 1)
 	s.push(1, "old", 1)
@@ -350,6 +359,7 @@ func TestAPartitionThatIsYoungerThanTheName(t *testing.T) {
 // Where the partitions end is said of all of them, or the first one is not opened: one without a place of its
 // own would be taken for younger than the name, and all that it had before would run.
 func TestANameDoesNotBeginWithoutAllEnds(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
@@ -380,6 +390,7 @@ func TestANameDoesNotBeginWithoutAllEnds(t *testing.T) {
 // Peers of a name that is new say one after the other where its partitions end. Who looked at one before
 // that was said takes it for what it is: there was more meanwhile.
 func TestAPartitionThatBeganElsewhereMeanwhile(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	src := s.source(Config{Start: Latest, Group: "g-" + s.name})
 	var offsets kadm.Offsets
@@ -408,6 +419,7 @@ func (b begunLate) Begun(ctx context.Context, id partition.ID) (bool, error) {
 // Where the partitions of a new name end is said to the group before one is opened: what is committed
 // later would make those look younger that were not opened yet.
 func TestAGroupThatTakesNoBeginnings(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	s.push(0, "old", 1)
 	s.push(1, "old", 1)
@@ -478,6 +490,7 @@ func (s slowEnds) Ends(ctx context.Context, _ map[partition.ID]int64) error { re
 // That a topic has grown is told with each look, also after it was taken in: a ledger may have
 // forgotten it.
 func TestGrowthIsToldWithEachLook(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	var told []int
 	var warned []error
@@ -521,6 +534,7 @@ func (r *resetting) Reset(_ context.Context, _ partition.Grant, _ partition.Toke
 // A broker without topic ids does not say that a topic is another one, and neither does the
 // first that has them.
 func TestTopicsWithoutIDs(t *testing.T) {
+	t.Parallel()
 	if life := lifeOf([16]byte{}); life != "" {
 		t.Errorf("no id is %q", life)
 	}
@@ -561,6 +575,7 @@ func TestTopicsWithoutIDs(t *testing.T) {
 // Positions are Kafka's: where the fence is lost, what is left of an older life must not pass what was
 // open. The group knows where to go on.
 func TestTheFenceAloneIsLost(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 10)
 	src := s.source(Config{})

@@ -310,6 +310,7 @@ func (o openLate) Open(ctx context.Context, g partition.Grant, tok partition.Tok
 
 // Brokers before 3.1 tell the ids of topics, and not which one a fetch is of: nothing says then that it is another.
 func TestFetchesWithoutIDs(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
 	src := s.source(Config{Options: append(s.broker.Options(), kgo.MaxVersions(kversion.V3_0_0()))})
@@ -322,6 +323,7 @@ func TestFetchesWithoutIDs(t *testing.T) {
 
 // What the topic has not got any more is gone, by whichever of its words the client says so; what may come again is not.
 func TestWhatIsGone(t *testing.T) {
+	t.Parallel()
 	for err, want := range map[error]bool{
 		kerr.OffsetOutOfRange: true, kerr.UnknownTopicID: true, kerr.UnknownTopicOrPartition: true, &kgo.ErrDataLoss{}: true,
 		kerr.NotLeaderForPartition: false, kerr.TopicAuthorizationFailed: false, io.EOF: false,

@@ -22,6 +22,7 @@ import (
 // Dead letters that are requeued come again in their order, as the tasks that they
 // were, and once.
 func TestRequeue(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	src := s.source(Config{})
 	var died []sources.Task
@@ -59,6 +60,7 @@ func TestRequeue(t *testing.T) {
 // How far the letters were passed is of each partition: one is not passed as far as another, with what
 // it gets after that.
 func TestLettersArePassedInEachPartition(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	src := s.source(Config{})
 	streams := []*stream{s.open(src, 0), s.open(src, 1)}
@@ -75,6 +77,7 @@ func TestLettersArePassedInEachPartition(t *testing.T) {
 
 // Dead letters are listed until they were requeued or dropped.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
 	list := func(most int) string {
@@ -134,6 +137,7 @@ func (s *stage) bury(producer *kgo.Client, dead string, offset string, headers .
 // A letter comes back under the id that its record said; what ends a transaction is no
 // letter, nor is what retention has taken waited for.
 func TestLettersInATransaction(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	dead := s.topic + ".dead"
 	s.broker.Create(dead, 1)
@@ -169,6 +173,7 @@ func TestLettersInATransaction(t *testing.T) {
 
 // A record whose header of the id is empty has the id of its place, and comes back under that one.
 func TestALetterWithAnEmptyID(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	dead := s.topic + ".dead"
 	s.broker.Create(dead, 1)
@@ -190,6 +195,7 @@ func TestALetterWithAnEmptyID(t *testing.T) {
 // What is no letter of ours stays, and is said; a walk ends where it was told to, although
 // more came meanwhile.
 func TestLettersOfOthers(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
 	cfg := Config{Topic: s.topic + ".live", DeadTopic: s.topic, Options: s.broker.Options()}
@@ -211,6 +217,7 @@ func TestLettersOfOthers(t *testing.T) {
 // Topics may share a dead topic: the letters of one are listed, requeued and dropped alone, and those
 // of the other are there afterwards.
 func TestTopicsThatShareADeadTopic(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	dead, other := s.broker.Topic(1), *s
 	other.topic, other.name = s.broker.Topic(1), s.name+"-too"
@@ -252,6 +259,7 @@ func TestTopicsThatShareADeadTopic(t *testing.T) {
 // A letter of a partition that the topic has not got any more, since it was made anew with fewer,
 // goes where the records of its key go now, and holds up no other.
 func TestARequeueToATopicThatHasShrunk(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 3)
 	st := s.open(s.source(Config{}), 2)
 	s.push(2, "dan", 2, "dan")
@@ -285,6 +293,7 @@ func TestARequeueToATopicThatHasShrunk(t *testing.T) {
 // What cannot go back is said, and what stands before it is not written again: a foreign
 // record is passed over, and a letter that the topic does not take is tried again.
 func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	dead := s.topic + ".dead"
 	s.broker.Create(dead, 1)
@@ -328,6 +337,7 @@ func TestARequeueThatFailsGoesOnFromThere(t *testing.T) {
 
 // Who interrupts a requeue does not get what it has written a second time.
 func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	dead := s.topic + ".dead"
 	s.broker.Create(dead, 1)
@@ -353,6 +363,7 @@ func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
 // Letters stay for good, and so does how far they were passed. Brokers forget what a group without members has
 // committed after a week, and what was dropped would be there again, and run.
 func TestHowFarLettersWerePassedIsKept(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that shows what it is asked")
@@ -375,6 +386,7 @@ func TestHowFarLettersWerePassedIsKept(t *testing.T) {
 
 // A broker that cannot be asked how long it keeps a commit keeps it as long as others.
 func TestHowFarLettersWerePassedIsKeptSomehow(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	keeper := s.broker.Client()
 	keeper.Close()
@@ -389,6 +401,7 @@ func TestHowFarLettersWerePassedIsKeptSomehow(t *testing.T) {
 
 // What the group refuses is said: the letters would be written once more.
 func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	st := s.open(s.source(Config{}), 0)
 	s.push(0, "t", 1)
@@ -413,6 +426,7 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 
 // Whatever a walk asks the group, a refusal ends it, and names the group and the right: it is not the group of the peers.
 func TestAWalkThatMayNotAskItsGroup(t *testing.T) {
+	t.Parallel()
 	if newStage(t, 1).broker.Cluster == nil {
 		t.Skip("a broker that can be told to refuse")
 	}
@@ -448,6 +462,7 @@ func TestAWalkThatMayNotAskItsGroup(t *testing.T) {
 
 // Who may not write to the topic, or not read the letters, is told which of both it may have to be.
 func TestAWalkThatMayNotReadOrWrite(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		where string
 		key   kmsg.Key
@@ -467,6 +482,7 @@ func TestAWalkThatMayNotReadOrWrite(t *testing.T) {
 // peer then is suspect: it waits until the other is over, is charged when it runs alone, and buried
 // after four deaths, and one more for each that came while the other was out for its retry.
 func TestPoisonBehindWhatIsPassed(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "fails", 1, "a")
 	s.push(0, "poison", 1, "a")
@@ -502,6 +518,7 @@ func TestPoisonBehindWhatIsPassed(t *testing.T) {
 // Two names work one topic, as two consumer groups do. What one of them gave up is its own: the other
 // neither lists nor drops it, and what is requeued is nothing to who was done with it.
 func TestARequeueIsOfOneName(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	other := *s
 	other.name = s.name + "-audit"
@@ -535,6 +552,7 @@ func TestARequeueIsOfOneName(t *testing.T) {
 
 // A letter whose record was gone before it died has nothing to run again. It keeps none of the others.
 func TestALetterWithoutItsRecord(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 40, "k")
 	src := s.source(Config{Window: 4, OutOfRange: Earliest})

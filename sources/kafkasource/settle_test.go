@@ -96,6 +96,7 @@ func TestTasksComeAgainByTheirTime(t *testing.T) {
 // A letter that is on the dead topic is not written again while the store does not hear of
 // its end.
 func TestALetterIsBuriedOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
 	src := s.source(Config{})
@@ -128,6 +129,7 @@ func TestALetterIsBuriedOnce(t *testing.T) {
 // A letter is written when the store has admitted the owner since: not with one that was
 // admitted before it.
 func TestALetterIsNotBuriedUnasked(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	st := s.open(s.source(Config{}), 0)
@@ -141,6 +143,7 @@ func TestALetterIsNotBuriedUnasked(t *testing.T) {
 // An owner that has heard that it was followed buries nothing any more, not even what it
 // was admitted to bury before.
 func TestWhoIsLostBuriesNothing(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	st := s.open(s.source(Config{}), 0)
@@ -189,6 +192,7 @@ func TestAStoreThatIsAwayIsTold(t *testing.T) {
 
 // What the reader has met is told to one Fetch; the next one goes on.
 func TestWhatTheReaderHasMetIsToldOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
 	src := s.source(Config{})
@@ -225,6 +229,7 @@ func TestWhatTheReaderHasMetIsToldOnce(t *testing.T) {
 // A task that gives way comes again, when its time has come, as one that has run once more;
 // only the receipt of that delivery counts, and nothing is left of it when it has ended.
 func TestRedeliveries(t *testing.T) {
+	t.Parallel()
 	var a redeliveries
 	now := time.Now()
 	task := sources.Task{Receipt: 7, Delivery: &sources.Delivery{Attempt: 1, NotBefore: now.Add(time.Hour)}}
@@ -269,6 +274,7 @@ func TestRedeliveries(t *testing.T) {
 
 // What ends a transaction takes a position, and is no task: it is passed.
 func TestMarkersOfTransactions(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	producer := s.broker.Client(kgo.TransactionalID(s.name))
 	if err := producer.BeginTransaction(); err != nil {
@@ -296,6 +302,7 @@ func TestMarkersOfTransactions(t *testing.T) {
 
 // What an earlier owner has done is read again, and is neither handed out nor held.
 func TestWhatIsDoneIsNotHeld(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
 	first := s.open(s.source(Config{}), 0)
@@ -315,6 +322,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 // What is settled a second time changes nothing: not what another verdict says, and what has
 // ended does not come again. A retry must say how often its task has run.
 func TestSettledASecondTime(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
 	st := s.open(s.source(Config{}), 0)
@@ -350,6 +358,7 @@ func TestSettledASecondTime(t *testing.T) {
 
 // What was done in a transaction that was taken back was never there.
 func TestATransactionThatWasTakenBack(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	producer := s.broker.Client(kgo.TransactionalID(s.name))
 	if err := producer.BeginTransaction(); err != nil {
@@ -368,6 +377,7 @@ func TestATransactionThatWasTakenBack(t *testing.T) {
 // An error that quotes a large payload makes no letter that no dead topic takes: that would hold up
 // its partition for ever.
 func TestALongReasonIsCut(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	st := s.open(s.source(Config{}), 0)

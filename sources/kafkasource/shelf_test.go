@@ -101,6 +101,7 @@ func TestTakeAllocations(t *testing.T) {
 // A partition is paused when its share is used up, and not before, and goes on when half of
 // it is free, once.
 func TestBuffer(t *testing.T) {
+	t.Parallel()
 	header := kgo.RecordHeader{Key: "key", Value: make([]byte, 97)}
 	r := &kgo.Record{Key: make([]byte, 100), Value: make([]byte, 572), Headers: []kgo.RecordHeader{header, header}} // 1,000 bytes
 	b := buffer{most: 4000}
@@ -122,6 +123,7 @@ func TestBuffer(t *testing.T) {
 
 // Something to do that comes while the last stream goes is done all the same.
 func TestAnOrderAtTheEnd(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	r := &s.source(Config{}).reader
 	done := make(chan struct{})
@@ -135,6 +137,7 @@ func TestAnOrderAtTheEnd(t *testing.T) {
 
 // However much a peer may read ahead, one partition gets no more of it than it can use.
 func TestMostOfABuffer(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
 	st := s.open(s.source(Config{}), 0)

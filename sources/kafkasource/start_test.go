@@ -30,6 +30,7 @@ func (unreadyStore) Ready(context.Context) error { return errUnready }
 
 // A store that is not ready is told at start, and not when the first partition is opened.
 func TestAStoreThatIsNotReady(t *testing.T) {
+	t.Parallel()
 	src := newStage(t, 1).source(Config{})
 	src.store = unreadyStore{src.store}
 	if l, err := src.Layout(t.Context()); !errors.Is(err, errUnready) {
@@ -39,6 +40,7 @@ func TestAStoreThatIsNotReady(t *testing.T) {
 
 // Two names with their progress in one place would each take the other's tasks for done.
 func TestAStoreOfAnotherName(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	_, err := New(s.name+"-2", s.store(Config{Topic: s.topic, Options: s.broker.Options()}), Config{Topic: s.topic, Options: s.broker.Options()})
 	if !errors.Is(err, partition.ErrName) {
@@ -49,6 +51,7 @@ func TestAStoreOfAnotherName(t *testing.T) {
 // Of a partition that the store knows the group is not asked: one that does not answer, or
 // stands elsewhere, stops and moves nothing.
 func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 3)
 	s.worked(s.source(Config{}), 0, 1)
@@ -71,6 +74,7 @@ func TestTheGroupIsNotAskedForWhatIsKnown(t *testing.T) {
 // A token of another epoch is no right to the partition: what it would install is the fence of
 // another grant.
 func TestATokenOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		src := s.source(Config{})
 		for _, c := range []struct{ grant, token partition.Epoch }{{0, 0}, {1, 2}, {2, 1}} {
@@ -87,6 +91,7 @@ func TestATokenOfAnotherEpoch(t *testing.T) {
 
 // Who comes too late is told of the epoch that stands, by the store's own words.
 func TestARefusalSaysTheEpoch(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		src := s.source(Config{})
 		st := s.open(src, 0)
@@ -102,6 +107,7 @@ func TestARefusalSaysTheEpoch(t *testing.T) {
 // A topic that was made again with fewer partitions has as many as the ledger was told, and who
 // holds one that is not there is told what to do.
 func TestATopicThatShrinks(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 3)
 	src := s.source(Config{OutOfRange: Earliest})
 	if _, err := src.Layout(s.soon()); err != nil {
@@ -124,6 +130,7 @@ func TestATopicThatShrinks(t *testing.T) {
 // To look at a topic does not make it: neither one whose name is wrong, nor the dead topic
 // before there is a letter, which would get the partitions and limits of the broker's defaults.
 func TestLookingMakesNoTopic(t *testing.T) {
+	t.Parallel()
 	s := stageOn(t, kafkatest.Fake(t, kfake.AllowAutoTopicCreation()), 1)
 	for range 2 {
 		if l, err := s.source(Config{Topic: "wrong"}).Layout(s.soon()); !errors.Is(err, kerr.UnknownTopicOrPartition) {
@@ -152,6 +159,7 @@ func TestLookingMakesNoTopic(t *testing.T) {
 
 // A topic of which the broker knows no partition yet is not there.
 func TestATopicWithoutPartitions(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
@@ -184,6 +192,7 @@ func TestATopicWithoutPartitions(t *testing.T) {
 // A position that the broker has not got ends the ownership: the client does not go on elsewhere
 // by itself.
 func TestAPositionThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 2)
 	src := s.source(Config{})
@@ -198,6 +207,7 @@ func TestAPositionThatIsNotThere(t *testing.T) {
 // A letter is as large as the dead topic takes: the client's own limit would keep it from ever
 // being written.
 func TestALargeLetter(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)          // takes records of 4 MiB
 	noise := make([]byte, 3<<20) // not to be compressed
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
@@ -208,6 +218,7 @@ func TestALargeLetter(t *testing.T) {
 
 // What is fetched of a partition at once is bounded by the buffer.
 func TestLimitsOfBytes(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")
@@ -244,6 +255,7 @@ func TestLimitsOfBytes(t *testing.T) {
 // partition, and nobody would be told. So are those that keep letters in the client, send them elsewhere or
 // take them for written before a broker says so, and what is none.
 func TestOptionsThatConsume(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	for name, opt := range map[string]kgo.Opt{
 		"ConsumerGroup": kgo.ConsumerGroup("workers"), "ConsumeTopics": kgo.ConsumeTopics(s.topic), "ConsumeRegex": kgo.ConsumeRegex(),
@@ -265,6 +277,7 @@ func TestOptionsThatConsume(t *testing.T) {
 
 // A record that is large and was compressed well is a letter that fits, and comes back.
 func TestALetterIsAsSmallAsItsRecord(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)          // takes batches of 4 MiB
 	noise := make([]byte, 3<<20) // in hex it compresses to about this
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
@@ -284,6 +297,7 @@ func TestALetterIsAsSmallAsItsRecord(t *testing.T) {
 // What a transaction has open when a name begins at the latest comes when it is committed: all of it, as
 // after the last stable offset for any other consumer.
 func TestATransactionThatIsOpenAtTheLatestIsNotSkipped(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	p := s.broker.Client(kgo.TransactionalID(s.name + "-tx"))
 	if err := p.BeginTransaction(); err != nil {

@@ -23,6 +23,7 @@ import (
 // A partition whose tasks nobody takes is paused, and the others go on. When it goes
 // on, nothing is missing.
 func TestFullPartitionStopsNoOther(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	src := s.source(Config{Buffer: 4 << 10})
 	full, other := s.open(src, 0), s.open(src, 1)
@@ -60,6 +61,7 @@ func TestFullPartitionStopsNoOther(t *testing.T) {
 // What is given away is read no more, and what was buffered does not reach the next
 // ownership, nor are others disturbed.
 func TestGivenAway(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 2, func(s *stage) {
 		src := s.source(Config{})
 		s.push(0, "a", 50)
@@ -81,6 +83,7 @@ func TestGivenAway(t *testing.T) {
 // An owner that was followed by another, and does not know, moves nothing: neither the
 // truth in the store nor, for long, the mirror.
 func TestStaleOwner(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		s.push(0, "t", 6)
 		old := s.open(s.source(Config{}), 0)
@@ -108,6 +111,7 @@ func TestStaleOwner(t *testing.T) {
 
 // ... nor does it bury what its successor may do well.
 func TestStaleOwnerBuriesNothing(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		s.push(0, "t", 2)
 		old := s.open(s.source(Config{}), 0)
@@ -140,6 +144,7 @@ func TestStaleOwnerBuriesNothing(t *testing.T) {
 // An idle owner asks for its fence, so that it learns that the partition is another's
 // without a task to settle.
 func TestIdleOwnerAsks(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		old := s.open(s.source(Config{Check: 20 * time.Millisecond}), 0)
 		waits := make(chan error, 1)
@@ -158,6 +163,7 @@ func TestIdleOwnerAsks(t *testing.T) {
 // An owner whose fence the store has lost is over: nothing stands that could refuse it, and who opens the partition
 // next begins where the log stood.
 func TestAStoreThatForgotEndsTheOwner(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.push(0, "t", 1)
 	old := s.open(s.source(Config{}), 0)
@@ -182,6 +188,7 @@ func TestAStoreThatForgotEndsTheOwner(t *testing.T) {
 // What is pushed after an owner died was not started by it: it is no suspect, whatever
 // the owner had asked for.
 func TestGateIsWhatWasRead(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		s.push(0, "t", 1)
 		old := s.open(s.source(Config{}), 0)
@@ -200,6 +207,7 @@ func TestGateIsWhatWasRead(t *testing.T) {
 
 // Too much behind one key: reading stops and somebody is told; then it goes on.
 func TestStuck(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 1, func(s *stage) {
 		var mu sync.Mutex
 		var told []Stuck
@@ -249,6 +257,7 @@ func TestStuck(t *testing.T) {
 // A record keeps its key, its time and its headers on the way to a task, and on the
 // way to the dead topic as well, with all that says why.
 func TestDeadLetter(t *testing.T) {
+	t.Parallel()
 	eachStore(t, 2, func(s *stage) {
 		born := time.UnixMilli(1_700_000_000_123)
 		r := &kgo.Record{Topic: s.topic, Partition: 1, Key: []byte("ann"), Value: []byte("pay"), Timestamp: born, Headers: []kgo.RecordHeader{
@@ -293,6 +302,7 @@ func TestDeadLetter(t *testing.T) {
 // A record need not have a time. Kafka says so with a millisecond before 1970, which nobody
 // was born in.
 func TestRecordWithoutTime(t *testing.T) {
+	t.Parallel()
 	r := &kgo.Record{Topic: "orders", Value: []byte("pay"), Timestamp: time.UnixMilli(-1)}
 	var task sources.Task
 	deliver(&task, r, &sources.Delivery{}, &names{prefix: "orders-0-"})
@@ -321,6 +331,7 @@ func (f *flakyStore) Close(ctx context.Context, g partition.Grant, tok partition
 
 // A Close whose word does not get through says it again.
 func TestCloseIsRepeated(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	src := s.source(Config{})
 	flaky := &flakyStore{Store: src.store}
@@ -417,6 +428,7 @@ func (s *stage) records(topic string, id partition.ID, n int) []*kgo.Record {
 // Of a partition that has its share, or that cannot be read, nothing more is asked, and the others are read: it would
 // take memory without bounds, or the broker would be asked again at once. It goes on when somebody wants it.
 func TestAPausedPartitionIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what  string
 		pause func(s *stage) (goOn func())

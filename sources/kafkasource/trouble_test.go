@@ -334,6 +334,7 @@ func (p *polls) OnPollStart(context.Context) { p.Add(1) }
 // A source that is closed although a stream is open, against its word, tells who waits, and does
 // not spin.
 func TestClosedBeforeItsStream(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	var made polls
 	src := s.source(Config{Group: NoGroup, Options: append(s.broker.Options(), kgo.WithHooks(&made))})
@@ -354,6 +355,7 @@ func TestClosedBeforeItsStream(t *testing.T) {
 
 // However many partitions a peer has, it reads ahead about as much as it was told.
 func TestTheBufferOfManyPartitions(t *testing.T) {
+	t.Parallel()
 	const n, size = 16, 1 << 20
 	s := newStage(t, n)
 	noise := make([]byte, 16<<10)
@@ -393,6 +395,7 @@ func TestTheBufferOfManyPartitions(t *testing.T) {
 
 // What is too large for the dead topic, says so, and what to do.
 func TestALetterThatIsTooLarge(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	s.broker.Create(s.topic+".dead", 1)
 	noise := make([]byte, 5<<20)
@@ -405,6 +408,7 @@ func TestALetterThatIsTooLarge(t *testing.T) {
 
 // A topic without a limit has a dead topic without.
 func TestADeadTopicOfATopicWithoutALimit(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that shows what it is asked")
@@ -430,6 +434,7 @@ func TestADeadTopicOfATopicWithoutALimit(t *testing.T) {
 
 // A stop does not wait for a broker that is silent.
 func TestABrokerThatIsSilentHoldsUpNoStop(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	l := newLine()
 	src := s.source(Config{Group: NoGroup, Options: append(s.broker.Options(), l.options()...)})
@@ -493,6 +498,7 @@ func TestABrokerThatHangsIsNotWaitedFor(t *testing.T) {
 
 // A batch that is larger than the client takes is told each time, as long as it is there.
 func TestABatchThatIsTooLarge(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	r := &kgo.Record{Topic: s.topic, Value: bytes.Repeat([]byte("a"), 2<<20)}
 	if err := s.broker.Client(kgo.ProducerBatchCompression(kgo.GzipCompression())).ProduceSync(s.soon(), r).FirstErr(); err != nil {
@@ -509,6 +515,7 @@ func TestABatchThatIsTooLarge(t *testing.T) {
 
 // A group whose broker is not there is told with the broker's word.
 func TestAGroupWithoutACoordinator(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	if s.broker.Cluster == nil {
 		t.Skip("a broker that can be told to fail")

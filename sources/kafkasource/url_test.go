@@ -31,6 +31,7 @@ import (
 )
 
 func TestURL(t *testing.T) {
+	t.Parallel()
 	for address, says := range map[string]string{
 		"kafka://host:9092,other:9092":                     "",
 		"kafka://host":                                     "",
@@ -161,6 +162,7 @@ func refuses(t *testing.T, s secured, topic, address string, says ...string) {
 }
 
 func TestSASL(t *testing.T) {
+	t.Parallel()
 	s := withSASL(t)
 	topic := s.topicOf(t)
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
@@ -173,6 +175,7 @@ func TestSASL(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	s := withTLS(t)
 	topic := s.topicOf(t)
 	works(t, s, topic, "kafkas://"+s.address+"?ca="+url.QueryEscape(s.ca))
@@ -250,6 +253,7 @@ func TestNobodyListens(t *testing.T) {
 
 // A user who lacks rights is told which, one after the other, at the start.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	s := withSASL(t)
 	if s.broker.Cluster != nil {
 		t.Skip("on a broker with an authorizer: see .ci/kafka")
@@ -310,6 +314,7 @@ func TestRights(t *testing.T) {
 // Who may see a topic, and not read it, or a dead topic, and not write to it, is told at the start, and not by
 // the first letter: the broker is asked what the user may do. One that does not say is taken at its word.
 func TestRightsThatAreMissedLater(t *testing.T) {
+	t.Parallel()
 	const all = 1<<kadm.OpDescribe | 1<<kadm.OpRead | 1<<kadm.OpWrite
 	for _, c := range []struct {
 		name       string
@@ -358,6 +363,7 @@ func TestRightsThatAreMissedLater(t *testing.T) {
 
 // No dead letter could ever be written to a dead topic whose name no broker takes.
 func TestADeadTopicThatCannotBe(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 1)
 	dead := deadOf(strings.Repeat("x", 249)) // a topic has 249 characters at most
 	if s.broker.Cluster != nil {

@@ -15,6 +15,7 @@ import (
 // A task that waits keeps itself, and not the batch that it was fetched with: one of each batch waits
 // here, for its owner and then for the next one.
 func TestWhatWaitsKeepsNoBatch(t *testing.T) {
+	t.Parallel()
 	for _, o := range []sources.Outcome{sources.Retry, sources.Requeue} {
 		t.Run(o.String(), func(t *testing.T) {
 			s := newStage(t, 1)
@@ -91,6 +92,7 @@ func heap() uint64 {
 
 // What waits is what it was when it comes again, and its letter is whole: its memory only is another.
 func TestWhatWaitsIsWhatItWas(t *testing.T) {
+	t.Parallel()
 	records := []*kgo.Record{
 		{Key: []byte("key"), Value: []byte("value"), Headers: []kgo.RecordHeader{{Key: HeaderID, Value: []byte("id")}, {Key: "none"}, {Key: "empty", Value: []byte{}}}},
 		{Key: []byte("tombstone")},

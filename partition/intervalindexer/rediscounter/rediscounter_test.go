@@ -81,7 +81,7 @@ func group(t *testing.T, client redis.UniversalClient, interval time.Duration) i
 // In real time: on miniredis, or on the server or cluster the environment names.
 func TestConformance(t *testing.T) {
 	indexertest.Run(t, indexertest.Harness{
-		New: func(t *testing.T) indexertest.Group { return group(t, redistest.New(t), 600*time.Millisecond) },
+		New: func(t *testing.T) indexertest.Group { return group(t, redistest.New(t), 400*time.Millisecond) },
 	})
 }
 
