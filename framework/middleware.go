@@ -123,6 +123,35 @@ func Timeout(d time.Duration) Middleware {
 	}
 }
 
+// AtMost lets n runs at most of the handlers it wraps go on at once in this process, for
+// what has few places: licenses, memory, connections. One such middleware around several
+// handlers, by one variable, is one limit for all of them; each call of AtMost is a limit of
+// its own. An n of zero or less means no limit.
+//
+// A task that waits for its place holds a worker (Config.Concurrency), and its wait is part of
+// Config.HandlerTimeout; a [Timeout] inside of AtMost begins with the place. If its context
+// ends first, the handler is not called and the cause is the error.
+func AtMost(n int) Middleware {
+	if n <= 0 {
+		return func(next Handler) Handler { return next }
+	}
+	places := make(chan struct{}, n)
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, t *Task) error {
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			defer func() { <-places }()
+			if ctx.Err() != nil {
+				return context.Cause(ctx) // select may take the place although there is no time for it
+			}
+			return next.Handle(ctx, t)
+		})
+	}
+}
+
 // Log calls report after each run of a handler, with how long it took and the
 // error it returned. A panic passes through it; put [Recover] inside to see it.
 // zapobserver.Log reports to a zap logger. A nil report is none.
