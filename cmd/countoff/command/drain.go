@@ -173,5 +173,9 @@ func keeps(c machine.Census, peer string) (works string, stays bool) {
 	if sealed {
 		return fmt.Sprintf("it keeps %d partitions and ingress lists: nobody else who is well, and not drained, may have them", n), true
 	}
+	if c.Membership != c.Roll.Membership && c.Grace == 0 {
+		return fmt.Sprintf("it still has %d partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas none is while replicas are missing, "+
+			"with a barrier none before all have arrived)", n), false
+	}
 	return fmt.Sprintf("it still has %d partitions and ingress lists (peers that count off in another way than by rolls keep them)", n), false
 }

@@ -61,7 +61,7 @@ func TestDrain(t *testing.T) {
 	}
 	// Nobody takes anything over yet: ann is drained all the same.
 	said := s.fails(exit.Failed, "drain n ann --wait 1ms --why", "its disk is slow")
-	if !strings.Contains(said, "ann is drained, but it still has 3 partitions and ingress lists") {
+	if !strings.Contains(said, "ann is drained, but it still has 3 partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas") {
 		t.Errorf("said %q", said)
 	}
 	out := s.run("status n")
@@ -80,6 +80,9 @@ func TestDrain(t *testing.T) {
 	go func() { ended <- s.start(t.Context(), &told, "drain n ann --wait 10m") }()
 	wait(t, func() bool { return strings.Contains(told.String(), "ann was drained already, since ") })
 	seal()
+	if said := s.fails(exit.Failed, "drain n ann --wait 1ms"); !strings.Contains(said, "it still has 3 partitions and ingress lists (peers that count off in another way") {
+		t.Errorf("said %q", said)
+	}
 	ann.Claim, ann.Release = nil, nil
 	for _, m := range mine {
 		ann.Release = append(ann.Release, m.Grant)
