@@ -297,24 +297,28 @@ func (e Explanation) waits() []string {
 	case p.Unknown:
 		return append(out, "what else is not known: the partition cannot be read")
 	}
+	behind := fmt.Sprintf("; %d of this key wait behind it", e.OfKey-1)
 	switch {
 	case e.Queue != "":
 		out = append(out, fmt.Sprintf("for its turn in queue %q: the tools of asynq show what is in it", e.Queue))
 	case e.First == nil:
 		out = append(out, fmt.Sprintf("nothing of this key is open; a task put in now would stand behind %d of others", e.Ahead))
 	case !e.First.parked.IsZero():
-		out = append(out, fmt.Sprintf("parked: task %s failed %s, runs again in %v; the %d behind it of this key wait with it (%s)",
-			e.First.ID, times(e.First.Tries), e.First.parked.Sub(e.now).Round(time.Millisecond), e.OfKey-1, e.First.FirstError))
+		text := fmt.Sprintf("parked: task %s failed %s, runs again in %v", e.First.ID, times(e.First.Tries), e.First.parked.Sub(e.now).Round(time.Millisecond))
+		if e.First.FirstError != "" {
+			text += fmt.Sprintf(" (%s)", e.First.FirstError)
+		}
+		out = append(out, text+behind)
 	case e.First.Started && p.Owner == "":
-		out = append(out, fmt.Sprintf("task %s may have begun at its last owner, and runs again at the next; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+		out = append(out, fmt.Sprintf("task %s may have begun at its last owner, and runs again at the next", e.First.ID)+behind)
 	case e.First.Suspect && e.First.Started:
-		out = append(out, fmt.Sprintf("task %s may be running, alone, since it may have ended a former owner; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+		out = append(out, fmt.Sprintf("task %s may be running, alone, since it may have ended a former owner", e.First.ID)+behind)
 	case e.First.Suspect:
-		out = append(out, fmt.Sprintf("task %s may have ended a former owner: it runs alone, when nothing else of the partition runs; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+		out = append(out, fmt.Sprintf("task %s may have ended a former owner: it runs alone, when nothing else of the partition runs", e.First.ID)+behind)
 	case e.First.Started:
-		out = append(out, fmt.Sprintf("task %s may be running; %d of this key wait behind it", e.First.ID, e.OfKey-1))
+		out = append(out, fmt.Sprintf("task %s may be running", e.First.ID)+behind)
 	default:
-		out = append(out, fmt.Sprintf("task %s stands behind %d of others; %d of this key wait behind it", e.First.ID, e.Ahead, e.OfKey-1))
+		out = append(out, fmt.Sprintf("task %s stands behind %d of others", e.First.ID, e.Ahead)+behind)
 	}
 	if e.Looked >= peeked {
 		out = append(out, fmt.Sprintf("only the first %d of the log were looked at", peeked))

@@ -199,7 +199,7 @@ func TestOddTimes(t *testing.T) {
 	if err != nil || !strings.Contains(string(data), `"born":null`) || strings.Contains(string(data), "not_before") || !strings.Contains(string(data), `"at":null`) {
 		t.Errorf("%s, %v", data, err)
 	}
-	if text := strings.Join(e.Lines(), "\n"); !strings.Contains(text, "parked: task t failed once") {
+	if text := strings.Join(e.Lines(), "\n"); !strings.Contains(text, "parked: task t failed once, runs again in 2") || !strings.Contains(text, "; 0 of this key wait behind it") {
 		t.Errorf("it says\n%s", text)
 	}
 }
