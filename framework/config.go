@@ -117,7 +117,7 @@ func (c Config) Budgets() []error {
 	}
 	if c.PodGrace > 0 && c.StopTimeout > c.PodGrace {
 		errs = append(errs, fmt.Errorf("framework: stop timeout %v is longer than the pod grace %v: "+
-			"the platform would kill the process while it drains", c.StopTimeout, c.PodGrace))
+			"the platform would kill the process while it drains (raise its grace, and COUNTOFF_GRACE with it, or shorten the shutdown)", c.StopTimeout, c.PodGrace))
 	}
 	return errs
 }

@@ -30,7 +30,7 @@ func TestBudgets(t *testing.T) {
 		{"the defaults", framework.Config{}, "ok"},
 		{"the defaults in a pod of 30 s", framework.Config{PodGrace: 30 * s}, "ok"},
 		{"the defaults in a pod of 28 s", framework.Config{PodGrace: 28 * s}, "ok"},
-		{"the defaults in a pod of 27 s", framework.Config{PodGrace: 27 * s}, "stop timeout 28s is longer than the pod grace 27s"},
+		{"the defaults in a pod of 27 s", framework.Config{PodGrace: 27 * s}, "stop timeout 28s is longer than the pod grace 27s: the platform would kill the process while it drains (raise its grace, and COUNTOFF_GRACE with it, or shorten the shutdown)"},
 		{"a handler timeout that fits", framework.Config{HandlerTimeout: 20 * s}, "ok"},
 		{"as long as the shutdown", framework.Config{HandlerTimeout: 25 * s}, "ok"},
 		{"longer than the shutdown", framework.Config{HandlerTimeout: 26 * s}, "longer than the shutdown 25s"},
