@@ -58,7 +58,7 @@ have the rest. PEER is drained all the same.`,
 			}
 			peer, out := partitionmap.Printable(d.Peer), cmd.OutOrStdout()
 			if before, stands := census.Config.Drains(d.Peer); stands {
-				fmt.Fprintf(out, "%s was drained already, since %s\n", peer, before.Since.UTC().Format(time.RFC3339))
+				fmt.Fprintf(out, "%s was drained already, since %s\n", peer, since(before.Since, before.Why))
 			} else {
 				fmt.Fprintf(out, "%s is drained (%s gives it its share back)\n", peer, partitionmap.Printable(partitionmap.Recall(args[0], d.Peer)))
 			}

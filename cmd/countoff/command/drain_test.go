@@ -77,8 +77,10 @@ func TestDrain(t *testing.T) {
 	// Asked again it waits until it has nothing.
 	var told output
 	ended := make(chan error, 1)
-	go func() { ended <- s.start(t.Context(), &told, "drain n ann --wait 10m") }()
-	wait(t, func() bool { return strings.Contains(told.String(), "ann was drained already, since ") })
+	go func() { ended <- s.start(t.Context(), &told, "drain n ann --wait 10m --why", "another one") }()
+	wait(t, func() bool {
+		return strings.Contains(told.String(), "ann was drained already, since ") && strings.Contains(told.String(), " (its disk is slow)")
+	})
 	seal()
 	if said := s.fails(exit.Failed, "drain n ann --wait 1ms"); !strings.Contains(said, "it still has 3 partitions and ingress lists (peers that count off in another way") {
 		t.Errorf("said %q", said)

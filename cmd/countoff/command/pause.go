@@ -55,7 +55,7 @@ The command ends when nothing of NAME runs any more, or with 1 after --wait. NAM
 			}
 			out := cmd.OutOrStdout()
 			if before.Paused != (partition.Pause{}) {
-				fmt.Fprintf(out, "%s was paused already\n", args[0])
+				fmt.Fprintf(out, "%s was paused already, since %s\n", args[0], since(before.Paused.Since, before.Paused.Why))
 			} else {
 				fmt.Fprintf(out, "%s is paused (countoff resume %[1]s goes on)\n", args[0])
 			}
@@ -105,6 +105,15 @@ func (at *stand) pause(ctx context.Context, name string, p partition.Pause) (tra
 		return nil, before, errors.New("where the ledger stands nothing can be paused")
 	}
 	return ledger, before, pauser.Pause(ctx, p)
+}
+
+// since says since when and why something stands, which a second order does not change.
+func since(at time.Time, why string) string {
+	text := at.UTC().Format(time.RFC3339)
+	if why != "" {
+		text += fmt.Sprintf(" (%s)", why)
+	}
+	return text
 }
 
 // still waits until nobody of those works whom look finds at work, and says now and then who does. What

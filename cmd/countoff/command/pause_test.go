@@ -52,7 +52,9 @@ func TestPause(t *testing.T) {
 	var out output
 	ended := make(chan error, 1)
 	go func() { ended <- s.start(ctx, &out, "pause n --wait 10m") }()
-	wait(t, func() bool { return strings.Contains(out.String(), "n was paused already") })
+	wait(t, func() bool {
+		return strings.Contains(out.String(), "n was paused already, since ") && strings.Contains(out.String(), " (the database moves)")
+	})
 	cancel()
 	if err := <-ended; codeOf(err) != exit.Hard || !strings.Contains(err.Error(), "n is paused, but ") {
 		t.Errorf("interrupted: %v", err)
