@@ -114,7 +114,7 @@ func idle(ctx context.Context, client redis.UniversalClient, name string, do ...
 	if n := len(peers); n != 1 {
 		live = fmt.Sprintf("%d peers", n)
 	}
-	return fmt.Errorf("redisledger: %s: %s (%s); the last lease ends in %v, unless it is renewed: %w",
+	return fmt.Errorf("redisledger: %s: %s (%s); the last lease ends in %v, unless it is renewed: %w: stop its peers first",
 		name, live, strings.Join(peers, ", "), longest, ErrInUse)
 }
 

@@ -303,7 +303,7 @@ func TestUsage(t *testing.T) {
 		{"plan there", nil, "nothing changes"},
 		{"plan there --peers 0 --strategy x", nil, "--peers 0"},
 		{"plan there --peers 0 --strategy x", nil, `strategy "x"`},
-		{"plan there --leave nope", nil, `"nope" does not take part`},
+		{"plan there --leave nope", nil, `no peer that takes part has the id "nope": countoff status lists them`},
 		{"index there --lease 0s", nil, "--lease 0s"},
 		{"index there --lease 0s --id _", nil, `--id: partition: peer id "_"`},
 		{"index there --id", []string{"\x1b[2J"}, `--id: partition: peer id "\x1b[2J"`},
@@ -360,7 +360,10 @@ func TestResizeAfterAFleetDied(t *testing.T) {
 	if _, err := ledger.Sync(t.Context(), transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live}); err != nil {
 		t.Fatal(err)
 	}
-	s.fails(exit.InUse, "resize n --partitions 8") // it was heard of just now
+	// It was heard of just now.
+	if said := s.fails(exit.InUse, "resize n --partitions 8"); !strings.Contains(said, "the name is in use: stop its peers first") {
+		t.Error(said)
+	}
 	if err := client.HIncrBy(t.Context(), "{n}:meta", "raw", -time.Minute.Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -169,17 +169,17 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 	case 1:
 		switch names[0] {
 		case partition.Even{}.Name():
-			return nil, false, errors.New("plan: the peers share units out evenly (--even), by what came first, so who gets which cannot be told: " +
+			return nil, false, errors.New("the peers share units out evenly (--even), by what came first, so who gets which cannot be told: " +
 				"those of a peer that leaves or is drained move, one that comes gets its share, and nothing else moves")
 		case partition.First{}.Name():
 			return partition.First{}, false, nil
 		}
 		if strategy, err = partition.StrategyByName(names[0]); err != nil {
-			err = fmt.Errorf("plan: the peers share out by a strategy of their own, %q, so it cannot be told; with --strategy: what would move with one that countoff has", names[0])
+			err = fmt.Errorf("the peers share out by a strategy of their own, %q, so it cannot be told; with --strategy: what would move with one that countoff has", names[0])
 		}
 		return strategy, false, err
 	}
-	return nil, false, fmt.Errorf("plan: the peers share out by several strategies (%s): say with --strategy which one is to stay", strings.Join(names, ", "))
+	return nil, false, fmt.Errorf("the peers share out by several strategies (%s): say with --strategy which one is to stay", strings.Join(names, ", "))
 }
 
 // of says who of there leaves and who comes. Where fewer are wanted than there are, the highest indexes leave.
@@ -221,7 +221,7 @@ func named(there []machine.Seat, ids []string) (sessions []partition.Session, er
 			}
 		}
 		if !found {
-			err = errors.Join(err, fmt.Errorf("plan: %q does not take part", id))
+			err = errors.Join(err, fmt.Errorf("no peer that takes part has the id %q: countoff status lists them", id))
 		}
 	}
 	return sessions, err
