@@ -100,88 +100,118 @@ func Conditions(l Look) []Condition {
 	all = append(all, sameIDs(l.Census, b.takeover)...)
 	l.Census = l.Census.Apart()
 	all = append(all, disagreements(l.Census)...)
-	rests := l.Census.Config.Paused != partition.Pause{}
-	if rests {
-		all = append(all, paused(l.Census.Config.Paused))
+	if p := l.Census.Config.Paused; p != (partition.Pause{}) {
+		all = append(all, paused(p))
 	}
 	if l.Census.Grace > 0 {
 		return all // nobody gains a partition: who owned what says so again first
 	}
 	all = append(all, unwell(l.Census, b.takeover)...)
-	seats := make(map[partition.Session]machine.Seat)
-	for _, s := range l.Census.Sessions {
-		if s.State != machine.Gone && s.Lease > 0 {
-			seats[s.Session] = s
-		}
-	}
-	grants := make(map[partition.ID]machine.Ownership)
-	for _, g := range l.Census.Grants {
-		grants[g.Grant.ID] = g
-	}
-	data := make(map[partition.ID]Datum)
-	for _, d := range l.Data {
-		data[d.ID] = d
-	}
-	ill := machine.Claimed(l.Census) && !machine.Well(l.Census)
-	claimed := machine.Claimed(l.Census) || len(l.Census.Grants) > 0
-	due := l.Census.Membership != l.Census.Roll.Membership
-	gate := barrierOf(l.Census, b)
+	r := readingOf(l, b)
 	for _, id := range l.Census.Config.IDs() {
-		g, granted := grants[id]
-		owner, lives := seats[g.Session]
-		c, asks := Condition{ID: id, Unit: l.Census.Config.Unit(id), Bound: b.takeover}, l.Census.Config.Asks(id)
-		d := data[id] // zero: nothing was read of it
-		waiter, awaited := seats[g.Waiter]
-		if rests {
-			if granted && lives { // what runs may end
-				c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
-				c.Text = fmt.Sprintf("the name is paused, and %s has not given it up", owner.Peer)
-				all = append(all, c)
-			}
-			continue
+		if c, wrong := r.condition(id); wrong {
+			all = append(all, c)
 		}
-		switch {
-		case len(seats) == 0:
-			c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
-		case !claimed:
-			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
-		case asks != "" && !machine.Eligible(l.Census, id):
-			c.Kind, c.Explained = NoneEligible, true
-			c.Text = fmt.Sprintf("it asks for %v, and nobody who takes part has that", asks)
-		case !granted && ill:
-			c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well, and not drained", true
-		case !granted:
-			c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", due
-			if asks != "" && !machine.Fit(l.Census, id) {
-				c.Text = fmt.Sprintf("it asks for %v, and nobody who has that is well, and not drained", asks)
-			}
-			switch {
-			case len(gate.behind) > 0:
-				c.Explained, c.Bound = true, gate.patience
-				c.Text = fmt.Sprintf("nobody works under roll %d before %s stopped", l.Census.Roll.Version, has(gate.behind))
-			case due:
-			case gate.used: // it may have opened just now, and who waited behind it asks with the next beat
-				c.Bound = gate.patience + b.beat + b.settle
-			default:
-				c.Bound = b.settle
-			}
-		case !lives:
-			c.Kind, c.Text, c.Explained = Unowned, fmt.Sprintf("the lease of its owner, session %s, is over", g.Session), true
-		case d.Fence.Epoch > g.Grant.Epoch:
-			c.Kind, c.Bound = Double, 0
-			c.Text = fmt.Sprintf("the ledger granted it to %s under epoch %d, the data admits epoch %d of %s",
-				owner.Peer, g.Grant.Epoch, d.Fence.Epoch, name(seats, d.Fence.Session))
-		case awaited && waiter.Session != owner.Session:
-			c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
-			c.Text = fmt.Sprintf("%s waits for it, and %s has not handed it over", waiter.Peer, owner.Peer)
-		case d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):
-			c.Kind, c.Text = Overdue, fmt.Sprintf("it has tasks, and %s, who was granted it, has not opened it", owner.Peer)
-		default:
-			continue
-		}
-		all = append(all, c)
 	}
 	return all
+}
+
+// A reading is a look, ordered to be asked of one partition after the other.
+type reading struct {
+	census  machine.Census
+	limits  limits
+	gate    barrier
+	seats   map[partition.Session]machine.Seat // of those that live
+	grants  map[partition.ID]machine.Ownership
+	data    map[partition.ID]Datum
+	claimed bool // somebody claims partitions, or has some
+	ill     bool // those that claim some are all unwell
+	due     bool // a roll of other members is to come
+}
+
+func readingOf(l Look, b limits) reading {
+	claims := machine.Claimed(l.Census)
+	r := reading{
+		census:  l.Census,
+		limits:  b,
+		gate:    barrierOf(l.Census, b),
+		seats:   make(map[partition.Session]machine.Seat),
+		grants:  make(map[partition.ID]machine.Ownership),
+		data:    make(map[partition.ID]Datum),
+		claimed: claims || len(l.Census.Grants) > 0,
+		ill:     claims && !machine.Well(l.Census),
+		due:     l.Census.Membership != l.Census.Roll.Membership,
+	}
+	for _, s := range l.Census.Sessions {
+		if s.State != machine.Gone && s.Lease > 0 {
+			r.seats[s.Session] = s
+		}
+	}
+	for _, g := range l.Census.Grants {
+		r.grants[g.Grant.ID] = g
+	}
+	for _, d := range l.Data {
+		r.data[d.ID] = d
+	}
+	return r
+}
+
+// condition says what is wrong with one partition, if anything is.
+func (r reading) condition(id partition.ID) (c Condition, wrong bool) {
+	g, granted := r.grants[id]
+	owner, lives := r.seats[g.Session]
+	c = Condition{ID: id, Unit: r.census.Config.Unit(id), Bound: r.limits.takeover}
+	if r.census.Config.Paused != (partition.Pause{}) {
+		if !granted || !lives {
+			return c, false
+		}
+		c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner) // what runs may end
+		c.Text = fmt.Sprintf("the name is paused, and %s has not given it up", owner.Peer)
+		return c, true
+	}
+	asks := r.census.Config.Asks(id)
+	d := r.data[id] // zero: nothing was read of it
+	waiter, awaited := r.seats[g.Waiter]
+	switch {
+	case len(r.seats) == 0:
+		c.Kind, c.Text, c.Explained = Unowned, "nobody takes part", true
+	case !r.claimed:
+		c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part claims partitions", true
+	case asks != "" && !machine.Eligible(r.census, id):
+		c.Kind, c.Explained = NoneEligible, true
+		c.Text = fmt.Sprintf("it asks for %v, and nobody who takes part has that", asks)
+	case !granted && r.ill:
+		c.Kind, c.Text, c.Explained = Unowned, "nobody who takes part is well, and not drained", true
+	case !granted:
+		c.Kind, c.Text, c.Explained = Unowned, "it is granted to nobody", r.due
+		if asks != "" && !machine.Fit(r.census, id) {
+			c.Text = fmt.Sprintf("it asks for %v, and nobody who has that is well, and not drained", asks)
+		}
+		switch {
+		case len(r.gate.behind) > 0:
+			c.Explained, c.Bound = true, r.gate.patience
+			c.Text = fmt.Sprintf("nobody works under roll %d before %s stopped", r.census.Roll.Version, has(r.gate.behind))
+		case r.due:
+		case r.gate.used: // it may have opened just now, and who waited behind it asks with the next beat
+			c.Bound = r.gate.patience + r.limits.beat + r.limits.settle
+		default:
+			c.Bound = r.limits.settle
+		}
+	case !lives:
+		c.Kind, c.Text, c.Explained = Unowned, fmt.Sprintf("the lease of its owner, session %s, is over", g.Session), true
+	case d.Fence.Epoch > g.Grant.Epoch:
+		c.Kind, c.Bound = Double, 0
+		c.Text = fmt.Sprintf("the ledger granted it to %s under epoch %d, the data admits epoch %d of %s",
+			owner.Peer, g.Grant.Epoch, d.Fence.Epoch, name(r.seats, d.Fence.Session))
+	case awaited && waiter.Session != owner.Session:
+		c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
+		c.Text = fmt.Sprintf("%s waits for it, and %s has not handed it over", waiter.Peer, owner.Peer)
+	case d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):
+		c.Kind, c.Text = Overdue, fmt.Sprintf("it has tasks, and %s, who was granted it, has not opened it", owner.Peer)
+	default:
+		return c, false
+	}
+	return c, true
 }
 
 // sameIDs finds ids that several live peers have. One that was killed and came back under its
