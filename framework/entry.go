@@ -27,8 +27,8 @@ type entry struct {
 	kept    bool // task has memory of its own
 }
 
-// keep gives a task that will stay for a while memory of its own: as Fetch returned it it is
-// one of a slice of hundreds, of which the last to go would keep all payloads.
+// keep gives a task that will stay for a while memory of its own: Fetch returned it as one of
+// a slice of hundreds, of which the last to go would keep all payloads.
 func (e *entry) keep() {
 	if !e.kept {
 		own := *e.task

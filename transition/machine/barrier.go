@@ -13,7 +13,7 @@ import "github.com/countoff/countoff/partition"
 // under another. Who never arrived runs nothing and is not waited for; it
 // cannot begin under any roll but the newest.
 //
-// That is all the barrier promises. Whose a partition is is a matter of grants, as ever.
+// That is all the barrier promises. Who owns a partition is a matter of grants, as ever.
 type barrier struct {
 	arrived uint64 // the roll that this peer works under, or has stopped for; 0: none
 	counted bool   // it has said so once: the ledger may wait for it

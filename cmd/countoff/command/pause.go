@@ -117,7 +117,7 @@ func since(at time.Time, why string) string {
 }
 
 // still waits until nobody of those works whom look finds at work, and says now and then who does. What
-// stays as it is is not waited for.
+// does not change by itself is not waited for.
 func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, out io.Writer, look func(machine.Census) (works string, stays bool)) error {
 	late := time.NewTimer(wait)
 	defer late.Stop()

@@ -32,7 +32,7 @@ type tried struct {
 	why            string    // the first error
 }
 
-// A span is the positions from from on, below to.
+// A span is the positions p with from <= p < to.
 type span struct{ from, to int64 }
 
 func newTable(base int64) *table {
