@@ -267,33 +267,14 @@ func (e evenly) Assign(ids []partition.ID, members []partition.Member, previous 
 	return partition.Even{Busy: busy}.Assign(ids, members, previous)
 }
 
-// even takes note of where the units are, and has the peer that leads share them out anew
-// when the list has changed, and when somebody sealed a roll who may not have known of it.
+// even has the peer that leads share the units out anew when the list has changed, and when
+// somebody sealed a roll who may not have known of it.
 func (s *unitsSession) even(ctx context.Context, share *Share, changed bool) error {
 	if !s.u.cfg.Even {
 		return nil
 	}
 	if changed || s.busy.Load() == nil {
-		s.order = slices.DeleteFunc(s.order, func(name string) bool {
-			_, there := slices.BinarySearch(s.units, name)
-			return !there
-		})
-		known := make(map[string]bool, len(s.order))
-		for _, name := range s.order {
-			known[name] = true
-		}
-		for _, name := range s.units {
-			if !known[name] {
-				s.order = append(s.order, name)
-			}
-		}
-		busy := make([]partition.ID, 0, len(s.order))
-		for _, name := range s.order {
-			if id, err := share.cfg.Partitions.Hash.Of(name, share.cfg.Partitions.Total); err == nil {
-				busy = append(busy, id)
-			}
-		}
-		s.busy.Store(&busy)
+		s.locate(share.cfg.Partitions)
 		s.fair = 0
 	}
 	v := share.View()
@@ -309,6 +290,30 @@ func (s *unitsSession) even(ctx context.Context, share *Share, changed bool) err
 	}
 	s.fair = v.Version
 	return nil
+}
+
+// locate takes note of where the units are, in the order in which they were seen first.
+func (s *unitsSession) locate(layout partition.Config) {
+	s.order = slices.DeleteFunc(s.order, func(name string) bool {
+		_, there := slices.BinarySearch(s.units, name)
+		return !there
+	})
+	known := make(map[string]bool, len(s.order))
+	for _, name := range s.order {
+		known[name] = true
+	}
+	for _, name := range s.units {
+		if !known[name] {
+			s.order = append(s.order, name)
+		}
+	}
+	busy := make([]partition.ID, 0, len(s.order))
+	for _, name := range s.order {
+		if id, err := layout.Hash.Of(name, layout.Total); err == nil {
+			busy = append(busy, id)
+		}
+	}
+	s.busy.Store(&busy)
 }
 
 // patrol tells of holes in the coverage, as where nobody has what a unit asks for.
