@@ -346,18 +346,22 @@ func TestADeadTopicIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	limited := func(topic string) func() bool {
+		return func() bool { // a broker hears of it later than the controller
+			configs, err := s.admin.DescribeTopicConfigs(s.soon(), topic)
+			return err == nil && len(configs) == 1 && slices.ContainsFunc(configs[0].Configs, func(c kadm.Config) bool {
+				return c.Key == "min.insync.replicas" && c.MaybeValue() == two
+			})
+		}
+	}
+	s.until("the topic has its limits", limited(s.topic))
 	src := s.source(Config{})
 	for range 2 {
 		if err := src.grave.create(s.soon(), src.admin.CreateTopics); err != nil {
 			t.Error(err)
 		}
 	}
-	s.until("its limits are those of the topic", func() bool {
-		configs, err := s.admin.DescribeTopicConfigs(s.soon(), s.topic+".dead")
-		return err == nil && len(configs) == 1 && slices.ContainsFunc(configs[0].Configs, func(c kadm.Config) bool {
-			return c.Key == "min.insync.replicas" && c.MaybeValue() == two
-		})
-	})
+	s.until("its limits are those of the topic", limited(s.topic+".dead"))
 }
 
 // A broker may bound how long records are kept, and say so by refusing: then the dead topic is made as it allows,

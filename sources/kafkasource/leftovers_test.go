@@ -451,6 +451,55 @@ func TestADueLetterKeepsNothingClosed(t *testing.T) {
 	})
 }
 
+// A heldStore keeps what is said to be done until it may go on.
+type heldStore struct {
+	Store
+	goOn chan struct{}
+}
+
+func (h *heldStore) Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (progress.Answer, error) {
+	if len(r.Done) > 0 {
+		<-h.goOn
+	}
+	return h.Store.Settle(ctx, g, tok, r, content)
+}
+
+// Who waits for a slow store is not told that the dead topic takes nothing: it holds nothing of his.
+func TestALetterThatHoldsNothingIsNoErrorOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	src := s.source(Config{CrashLimit: 1})
+	src.grave.patience = 50 * time.Millisecond
+	away := s.fault(s.topic+".dead", kerr.NotEnoughReplicas, kmsg.Produce)
+	if err := src.grave.create(s.soon(), src.admin.CreateTopics); err != nil {
+		t.Fatal(err)
+	}
+	s.push(0, "poison", 1)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 { // alone the second time, which counts
+		st := s.open(src, 0)
+		s.take(st, 1)
+		_ = st.Close(over) // the peer dies: nothing is said
+	}
+	s.push(0, "t", 1)
+	held := &heldStore{Store: src.store, goOn: make(chan struct{})}
+	src.store = held
+	st := s.open(src, 0)
+	tasks := s.take(st, 1)
+	s.want("the other", tasks[0], "t0")
+	settled := make(chan error, 1)
+	go func() {
+		settled <- st.Settle(s.soon(), sources.Settlement{Task: &tasks[0], Outcome: sources.Done, Attempt: 1})
+	}()
+	before := away.Hits()
+	s.until("the letter is refused several times", func() bool { return away.Hits() > before+3 || len(settled) > 0 })
+	close(held.goOn)
+	if err := <-settled; err != nil {
+		t.Errorf("of a task that is done he is told: %v", err)
+	}
+}
+
 // Wherever it lies, below the base or among what is read, what waits for the dead topic is handed to
 // nobody, and is said to be dead once its letter is there.
 func TestLeftoversThatWait(t *testing.T) {

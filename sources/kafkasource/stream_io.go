@@ -49,7 +49,8 @@ func (s *stream) burials(ctx context.Context) {
 			return
 		}
 		err := s.bury(ctx)
-		if err == nil {
+		holds := err != nil // what ended later: what nobody may start holds nothing
+		if !holds {
 			err = s.buryCorpses(ctx)
 		}
 		if err == nil {
@@ -57,7 +58,7 @@ func (s *stream) burials(ctx context.Context) {
 			continue
 		}
 		pause, tell := bad.Next(time.Now(), errors.Is(err, errLate))
-		if tell {
+		if tell && holds {
 			s.Mu.Lock()
 			s.TellSettles(err)
 			s.Mu.Unlock()
