@@ -80,7 +80,11 @@ func TestFromAConsumerGroupAndBack(t *testing.T) {
 			}
 		}
 		warn := func(err error) { warned = append(warned, err) }
-		peer := func() *Source { return s.source(Config{Warn: warn, Mirror: time.Hour}) }
+		peer := func() *Source {
+			src := s.source(Config{Warn: warn, Mirror: time.Hour})
+			src.mirror.patience = testPatience // its last commit is what is tested, however slow the broker is
+			return src
+		}
 
 		s.consume(seen, partitions, 5) // 0 to 4
 		peers(peer(), 5, 2)            // 5 to 9, of which 7 is left open
