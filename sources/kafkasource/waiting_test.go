@@ -13,9 +13,8 @@ import (
 )
 
 // A task that waits keeps itself, and not the batch that it was fetched with: one of each batch waits
-// here, for its owner and then for the next one.
+// here, for its owner and then for the next one. Alone: it looks at the memory of the process.
 func TestWhatWaitsKeepsNoBatch(t *testing.T) {
-	t.Parallel()
 	for _, o := range []sources.Outcome{sources.Retry, sources.Requeue} {
 		t.Run(o.String(), func(t *testing.T) {
 			s := newStage(t, 1)
