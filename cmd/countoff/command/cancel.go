@@ -53,7 +53,7 @@ is over: what is left stands all the same, until --for is over or --undo takes i
 		Args: cobra.MinimumNArgs(1),
 		RunE: onStore(long, func(_ *cobra.Command, args []string) error { return c.fault(args[1:]) },
 			func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-				name, ids := args[0], args[1:]
+				name, ids := args[0], once(args[1:])
 				if err := cancels(ctx, client, name); err != nil {
 					return err
 				}
@@ -137,23 +137,75 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	return exit.With(exit.Failed, errors.Join(append(left, errors.New(stands))...))
 }
 
-// carry does what no owner does, and waits for what owners do. It returns how far each is.
-func (c *canceller) carry(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
-	given, err := redissource.Cancellations(ctx, client, name)
-	if err != nil {
-		return nil, err
-	}
-	// After what owners were told: what is due by now its owner cancels when it reads it.
+// once returns ids, each only where it stands first.
+func once(ids []string) (all []string) {
 	for _, id := range ids {
-		if err := c.buryDelayed(ctx, client, name, id, given); err != nil {
-			return nil, err
+		if !slices.Contains(all, id) {
+			all = append(all, id)
 		}
 	}
-	return c.follow(ctx, client, cmd, name, ids)
+	return all
 }
 
-// buryDelayed makes dead letters of the delayed tasks of an ID, which no owner holds.
-func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClient, name, id string, given []redissource.Cancellation) error {
+// delayedAgain is how long after the first look at what is delayed comes the second. Each later one comes after twice the time.
+const delayedAgain = time.Second
+
+// carry does what no owner does, and waits until all of it is over, for as long as it may. It returns how far each is.
+func (c *canceller) carry(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
+	farther := farther{out: cmd.ErrOrStderr(), said: time.Now()}
+	var late <-chan time.Time
+	var began time.Time
+	for again := time.Duration(0); ; {
+		all, left, err := howFar(ctx, client, name, ids)
+		if err != nil {
+			return nil, err
+		}
+		if len(left) == 0 {
+			return all, nil
+		}
+		// After what owners were told: what is due by now its owner cancels when it reads it. And again: what had just
+		// failed without a key when they were told waits for its next try there.
+		if late == nil || time.Since(began) >= again {
+			if err := c.buryDelayed(ctx, client, name, left, all); err != nil {
+				return nil, err
+			}
+			if late == nil {
+				late, began = time.After(c.wait), time.Now()
+			}
+			again = max(2*time.Since(began), delayedAgain)
+			continue
+		}
+		farther.say("%d of %d are not out of the way yet", len(left), len(ids))
+		select {
+		case <-time.After(stillEach):
+		case <-late:
+			return all, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// howFar returns how far each is, and of ids those that are not over.
+func howFar(ctx context.Context, client redis.UniversalClient, name string, ids []string) (all map[string]redissource.Cancellation, left []string, err error) {
+	stands, err := redissource.Cancellations(ctx, client, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	all = make(map[string]redissource.Cancellation)
+	for _, s := range stands {
+		all[s.ID] = s
+	}
+	for _, id := range ids {
+		if _, over := told(name, id, all[id]); !over {
+			left = append(left, id)
+		}
+	}
+	return all, left, nil
+}
+
+// buryDelayed makes dead letters of the delayed tasks of ids, which no owner holds.
+func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClient, name string, ids []string, given map[string]redissource.Cancellation) error {
 	parts, err := everywhere(ctx, client, name)
 	if err != nil {
 		return err
@@ -162,48 +214,14 @@ func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClien
 	if c.why != "" {
 		reason += ": " + c.why
 	}
-	bury := func(ctx context.Context, client redis.UniversalClient, name string, d redissource.Delayed) (bool, error) {
-		return redissource.BuryDelayed(ctx, client, name, d, reason)
-	}
-	n, err := eachDelayed(ctx, client, name, id, parts, bury)
-	if i := slices.IndexFunc(given, func(g redissource.Cancellation) bool { return g.ID == id }); n > 0 && i >= 0 {
-		err = errors.Join(err, redissource.CancelledDelayed(ctx, client, name, given[i]))
-	}
+	_, err = eachDelayed(ctx, client, name, ids, parts, func(ctx context.Context, client redis.UniversalClient, name string, d redissource.Delayed) (bool, error) {
+		did, err := redissource.BuryDelayed(ctx, client, name, d, reason)
+		if did {
+			err = redissource.CancelledDelayed(ctx, client, name, given[d.ID])
+		}
+		return did, err
+	})
 	return err
-}
-
-// follow waits until all of it is over, for as long as it may, and returns how far each is.
-func (c *canceller) follow(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
-	late := time.NewTimer(c.wait)
-	defer late.Stop()
-	farther := farther{out: cmd.ErrOrStderr(), said: time.Now()}
-	for {
-		stands, err := redissource.Cancellations(ctx, client, name)
-		if err != nil {
-			return nil, err
-		}
-		all := make(map[string]redissource.Cancellation)
-		for _, s := range stands {
-			all[s.ID] = s
-		}
-		left := 0
-		for _, id := range ids {
-			if _, over := told(name, id, all[id]); !over {
-				left++
-			}
-		}
-		if left == 0 {
-			return all, nil
-		}
-		farther.say("%d of %d are not out of the way yet", left, len(ids))
-		select {
-		case <-time.After(stillEach):
-		case <-late.C:
-			return all, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // told says how far a cancellation is, and whether it is over.
@@ -217,7 +235,7 @@ func told(name, id string, c redissource.Cancellation) (said string, over bool) 
 	case redissource.CancelRuns:
 		return fmt.Sprintf("%s runs in %s: its handler was told and has not returned, and its key waits for it", id, c.Where), false
 	case redissource.CancelWaits:
-		return fmt.Sprintf("%s was met by nobody yet: it is not read yet, its owner's build is older, or there is no such task any more", id), false
+		return fmt.Sprintf("%s was met by nobody yet: it is not read yet, or held back since a peer died (countoff explain); its owner's build is older; or there is no such task any more", id), false
 	}
 	return fmt.Sprintf("%s was taken back, or its time is over", id), true
 }

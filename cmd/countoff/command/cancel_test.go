@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/program/exit"
@@ -84,6 +88,71 @@ func TestCancelSaysWhatItKnows(t *testing.T) {
 	}
 	if out := s.run("cancel n b d --undo"); out != "b was not to be cancelled\nd is not to be cancelled any more\n" {
 		t.Errorf("%q", out)
+	}
+}
+
+// What has just failed without a key when owners are told waits for its next try among what is delayed, where none sees it:
+// it is looked for there again.
+func TestCancelLooksAgainAtWhatIsDelayed(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 2")
+	s.run("enqueue n pay --id b --delay 1h")
+	var out output
+	ended := make(chan error, 1)
+	go func() { ended <- s.start(t.Context(), &out, "cancel n a b a --wait 30s") }()
+	wait(t, func() bool { return strings.Contains(s.run("dead list n"), "b ") }) // after the look for a
+	s.run("enqueue n pay --id a --delay 1h")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	want := "a is cancelled: it is a dead letter (countoff dead list n)\nb is cancelled: it is a dead letter (countoff dead list n)\n"
+	if out.String() != want {
+		t.Errorf("said %q, want %q", out.String(), want)
+	}
+	if out := s.run("cancel n a b a --undo"); out != "a is a dead letter already\nb is a dead letter already\n" {
+		t.Errorf("%q", out)
+	}
+}
+
+// A lookCounter counts the commands that look at what is delayed.
+type lookCounter struct{ atomic.Int64 }
+
+func (*lookCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*lookCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (l *lookCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "zscan" || cmd.Name() == "zrange" {
+			l.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// To look for each of many IDs would take the store minutes: what is delayed is read once.
+func TestManyAreLookedForAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 1")
+	client, counted := s.client(), &lookCounter{}
+	client.AddHook(counted)
+	for _, n := range []int{mostLooks, 10 * mostLooks} {
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = fmt.Sprint("task", i)
+			s.run("enqueue n pay --delay 1h --id", ids[i])
+		}
+		s.run("enqueue n pay --delay 1h --id other")
+		counted.Store(0)
+		took, err := eachDelayed(t.Context(), client, "n", ids, []partition.ID{0}, redissource.Cancel)
+		if err != nil || took != n || counted.Load() > mostLooks {
+			t.Errorf("%d of %d were taken with %d looks; %v", took, n, counted.Load(), err)
+		}
+		if out := s.run("delayed list n"); strings.Contains(out, "task") || !strings.Contains(out, "other") {
+			t.Errorf("%s", out)
+		}
 	}
 }
 

@@ -127,7 +127,7 @@ func delayedTakeCommand(use, short, done string, take func(context.Context, redi
 func takeDelayed(ctx context.Context, client redis.UniversalClient, name, id string, ids []partition.ID,
 	take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error),
 ) (int, error) {
-	n, missing := eachDelayed(ctx, client, name, id, ids, take)
+	n, missing := eachDelayed(ctx, client, name, []string{id}, ids, take)
 	if n == 0 && missing == nil {
 		return 0, fmt.Errorf("no task of %s that waits for its time is called %s: it is due or done, or never was: see countoff delayed list %s",
 			name, partitionmap.Printable(id), name)
@@ -135,15 +135,28 @@ func takeDelayed(ctx context.Context, client redis.UniversalClient, name, id str
 	return n, missing
 }
 
-// eachDelayed does take with all tasks of an ID, and returns with how many it did something.
-func eachDelayed(ctx context.Context, client redis.UniversalClient, name, id string, ids []partition.ID,
+// mostLooks is for how many IDs each is looked for. For more, all that is delayed is read, once: a look copies only what
+// it is for, but the store goes over all the rest.
+const mostLooks = 8
+
+// eachDelayed does take with all of some tasks, by their IDs, and returns with how many it did something.
+func eachDelayed(ctx context.Context, client redis.UniversalClient, name string, tasks []string, ids []partition.ID,
 	take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error),
 ) (int, error) {
+	looks := tasks
+	if len(tasks) > mostLooks {
+		looks = []string{""} // for all there are
+	}
 	var found []redissource.Delayed
-	missing := redissource.DelayedTasks(ctx, client, name, ids, id, func(d redissource.Delayed) bool {
-		found = append(found, d)
-		return true
-	})
+	var missing error
+	for _, id := range looks {
+		missing = errors.Join(missing, redissource.DelayedTasks(ctx, client, name, ids, id, func(d redissource.Delayed) bool {
+			if slices.Contains(tasks, d.ID) {
+				found = append(found, d)
+			}
+			return true
+		}))
+	}
 	n := 0
 	for _, d := range found {
 		ok, err := take(ctx, client, name, d)
