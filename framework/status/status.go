@@ -52,6 +52,9 @@ type Status struct {
 	// Drained are the peers that are to have nothing until they are recalled, the one first that was drained
 	// first; absent: none.
 	Drained []Drained `json:"drained,omitempty"`
+	// ToCancel are the tasks that somebody wants out of the way, and that are not yet; absent: none, or it may
+	// not be read.
+	ToCancel *ToCancel `json:"to_cancel,omitempty"`
 	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
 	// The row "_" has those that nobody owns.
 	Table map[string][]string `json:"table,omitempty"`
@@ -74,6 +77,12 @@ type Drained struct {
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
 	Present bool      `json:"present"` // somebody with that id takes part
+}
+
+// ToCancel is how many tasks are to be cancelled: see [redissource.Cancellation].
+type ToCancel struct {
+	Waits int `json:"waits"` // nobody has met them
+	Runs  int `json:"runs"`  // their handlers were told, and have not returned
 }
 
 // A Barrier is one that is closed: whoever works under an older roll than the newest is
@@ -238,6 +247,9 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	s := assemble(name, census, stats, pending, table)
+	if s.ToCancel, err = toCancel(ctx, client, name); err != nil {
+		return Status{}, err
+	}
 	for i := range s.Units {
 		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]
 	}
@@ -247,6 +259,26 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		s.Findings = append(s.Findings, strangers(ctx, client, name, cfg)...)
 	}
 	return s, err
+}
+
+func toCancel(ctx context.Context, client redis.UniversalClient, name string) (*ToCancel, error) {
+	all, err := redissource.Cancellations(ctx, client, name)
+	if err != nil && redisconfig.Forbidden(err) { // to who only looks
+		return nil, nil
+	}
+	var open ToCancel
+	for _, c := range all {
+		switch c.State {
+		case redissource.CancelWaits:
+			open.Waits++
+		case redissource.CancelRuns:
+			open.Runs++
+		}
+	}
+	if open == (ToCancel{}) {
+		return nil, err
+	}
+	return &open, err
 }
 
 // lists reads how many lines wait in lists, and of those that cannot be read why, and whether lines

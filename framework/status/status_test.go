@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
@@ -406,5 +408,73 @@ func TestDrained(t *testing.T) {
 	}
 	if len(s.Findings) != 0 {
 		t.Errorf("it is told as wrong: %+v", s.Findings)
+	}
+}
+
+// Who looks is told of tasks that are to be cancelled until they are, unless he may not read of them.
+func TestToCancel(t *testing.T) {
+	m, client, _ := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	look := func() *ToCancel {
+		t.Helper()
+		s, err := Read(t.Context(), client, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.ToCancel
+	}
+	if got := look(); got != nil {
+		t.Errorf("of none: %+v", got)
+	}
+	if err := redissource.GiveCancel(t.Context(), client, "n", "ann wants it", time.Hour, "a", "b", "c", "d", "e"); err != nil {
+		t.Fatal(err)
+	}
+	key := redissource.CancelKey("n")
+	is := func(id string, state redissource.CancelState) {
+		f := strings.Fields(m.HGet(key, id))
+		f[2] = string(state)
+		m.HSet(key, id, strings.Join(f, " "))
+	}
+	is("c", redissource.CancelRuns)
+	is("d", redissource.CancelDead)
+	is("e", redissource.CancelDone)
+	if got := look(); got == nil || *got != (ToCancel{Waits: 2, Runs: 1}) {
+		t.Errorf("%+v", got)
+	}
+	is("a", redissource.CancelDead)
+	is("b", redissource.CancelDead)
+	is("c", redissource.CancelDead)
+	if got := look(); got != nil {
+		t.Errorf("of those that are over: %+v", got)
+	}
+}
+
+// forbids refuses what reads of cancellations.
+type forbids struct{}
+
+func (forbids) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (forbids) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (forbids) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.Contains(cmd.Args(), any(redissource.CancelKey("n"))) {
+			cmd.SetErr(errors.New("ERR ACL failure in script: no permissions to access a key"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestWhatIsToBeCancelledMayBeForbidden(t *testing.T) {
+	_, client, _ := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	client.AddHook(forbids{})
+	if s, err := Read(t.Context(), client, "n"); err != nil || s.ToCancel != nil {
+		t.Errorf("%+v, %v", s.ToCancel, err)
 	}
 }

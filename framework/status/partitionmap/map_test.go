@@ -485,3 +485,17 @@ func TestRecallIsForAShell(t *testing.T) {
 		}
 	}
 }
+
+// What is to be cancelled is told, and where all of it is listed.
+func TestToCancel(t *testing.T) {
+	t.Parallel()
+	s := status.Status{Name: "n", ToCancel: &status.ToCancel{Waits: 2, Runs: 1}}
+	const want = "  to be cancelled: 3 tasks, 1 of them with handlers that were told and have not returned: countoff cancel n lists them"
+	if got := new(Map).Lines(s); !slices.Contains(got, want) {
+		t.Errorf("%q", got)
+	}
+	s.ToCancel = nil
+	if got := strings.Join(new(Map).Lines(s), "\n"); strings.Contains(got, "to be cancelled") {
+		t.Errorf("%q", got)
+	}
+}
