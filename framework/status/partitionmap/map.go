@@ -74,8 +74,8 @@ func (m *Map) rest(s status.Status) []string {
 	}
 	lines = append(lines, Drained(s)...)
 	if c := s.ToCancel; c != nil {
-		lines = append(lines, fmt.Sprintf("  to be cancelled: %s, %d of them with handlers that were told and have not returned: countoff cancel %s lists them",
-			Plural(c.Waits+c.Runs, "task"), c.Runs, s.Name))
+		lines = append(lines, fmt.Sprintf("  to be cancelled: %d that nobody has met, %d with a handler that was told (countoff cancel %s lists them)",
+			c.Waits, c.Runs, s.Name))
 	}
 	if s.TakeoverMS > 0 && s.Config.Paused == (partition.Pause{}) { // nobody takes over from anybody while it is
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))

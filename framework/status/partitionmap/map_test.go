@@ -490,7 +490,7 @@ func TestRecallIsForAShell(t *testing.T) {
 func TestToCancel(t *testing.T) {
 	t.Parallel()
 	s := status.Status{Name: "n", ToCancel: &status.ToCancel{Waits: 2, Runs: 1}}
-	const want = "  to be cancelled: 3 tasks, 1 of them with handlers that were told and have not returned: countoff cancel n lists them"
+	const want = "  to be cancelled: 2 that nobody has met, 1 with a handler that was told (countoff cancel n lists them)"
 	if got := new(Map).Lines(s); !slices.Contains(got, want) {
 		t.Errorf("%q", got)
 	}
