@@ -368,6 +368,7 @@ func (p Params) source(name string) (s Source, err error) {
 // the name.
 func (p Params) health(kind, name string, own func(context.Context) error) (func(context.Context) error, error) {
 	var checks []func(context.Context) error
+	var wrong []error
 	if own != nil {
 		checks = append(checks, own)
 	}
@@ -375,16 +376,16 @@ func (p Params) health(kind, name string, own func(context.Context) error) (func
 		if h.Consumer != name && h.Consumer != "" {
 			continue
 		}
-		if h.Err != nil {
-			return nil, fmt.Errorf("%s %q: %w", kind, name, h.Err)
-		}
-		if h.Check == nil {
-			return nil, fmt.Errorf("%s %q: its health check is nil", kind, name)
+		switch {
+		case h.Err != nil:
+			wrong = append(wrong, fmt.Errorf("%s %q: %w", kind, name, h.Err))
+		case h.Check == nil:
+			wrong = append(wrong, fmt.Errorf("%s %q: its health check is nil", kind, name))
 		}
 		checks = append(checks, h.Check)
 	}
-	if len(checks) == 0 {
-		return nil, nil
+	if len(wrong) > 0 || len(checks) == 0 {
+		return nil, errors.Join(wrong...)
 	}
 	return func(ctx context.Context) error {
 		errs := make([]error, len(checks))

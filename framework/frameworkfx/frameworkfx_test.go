@@ -311,19 +311,20 @@ func TestAHealthCheckOfNobodyIsRefused(t *testing.T) {
 		frameworkfx.Healthy("", well),
 		frameworkfx.Healthy("sites", well),
 		frameworkfx.Healthy("mails", func() func(context.Context) error { return nil }),
+		frameworkfx.Healthy("mails", "a text"),
 		frameworkfx.Healthy("mials", well),
 	)
 	var wrong *frameworkfx.StartError
 	if !errors.As(app.Err(), &wrong) {
 		t.Fatalf("the application says %v", app.Err())
 	}
-	for _, want := range []string{`consumer "mials": no source`, `consumer "mials": framework: no handler`, `"mails": its health check is nil`} {
+	for _, want := range []string{`consumer "mials": no source`, `consumer "mials": framework: no handler`, `"mails": its health check is nil`, `"mails": string is neither a health check`} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not said:\n%v", want, wrong)
 		}
 	}
-	if n := len(wrong.Faults); n != 3 {
-		t.Errorf("%d faults, want 3:\n%v", n, wrong)
+	if n := len(wrong.Faults); n != 4 {
+		t.Errorf("%d faults, want 4:\n%v", n, wrong)
 	}
 }
 
