@@ -126,3 +126,18 @@ func TestFromTellsWhatAnErrorSpeaksOf(t *testing.T) {
 		}
 	}
 }
+
+// Who has said already why it ends is not made to say it again, and a flag that nobody knows runs nothing.
+func TestMainSaysWhatIsToBeSaid(t *testing.T) {
+	ran := false
+	root := &cobra.Command{Use: "program", RunE: exit.Run(func(*cobra.Command, []string) error {
+		ran = true
+		return exit.Coded(exit.Hard)
+	})}
+	if code, said := ends(t, root, "--unknown"); ran || code != 2 || !strings.Contains(said, "unknown flag: --unknown\nusage: program") {
+		t.Errorf("code %d, ran: %v, it says %q", code, ran, said)
+	}
+	if code, said := ends(t, root); !ran || code != 6 || said != "" {
+		t.Errorf("code %d, ran: %v, it says %q", code, ran, said)
+	}
+}
