@@ -153,9 +153,6 @@ func (s *Store) Ends(ctx context.Context, ends map[partition.ID]int64) error {
 		endScript.Eval(ctx, pipe, []string{Elsewhere(s.name, id).Fence}, end)
 	}
 	_, err := pipe.Exec(ctx)
-	if errors.Is(err, redis.Nil) { // what a script answers that answers nothing
-		return nil
-	}
 	return err
 }
 

@@ -291,6 +291,12 @@ func TestEnds(t *testing.T) {
 	if client.Exists(ctx, redisprogress.Elsewhere(name, 8).Fence).Val() != 0 {
 		t.Error("a partition that nobody has opened has a fence")
 	}
+	client.Set(ctx, redisprogress.Elsewhere(name, 8).Fence, "of somebody else", 0)
+	for range 20 { // in any order
+		if err := s.Ends(ctx, map[partition.ID]int64{7: 9, 8: 9}); err == nil {
+			t.Fatal("one that was not noted is no error")
+		}
+	}
 }
 
 // A full store refuses what would make it fuller, and lets everything through that ends tasks.

@@ -156,7 +156,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 		}
 	}
 	src, wrong := asynqsource.New(clients.Tasks, name, cfg.Source)
-	if err := errors.Join(err, wrong); err != nil {
+	if err := errors.Join(err, redisclient.CheckReplicas("asynqfx", cfg.WaitReplicas), wrong); err != nil {
 		return src, frameworkfx.Source{Consumer: name, Err: err}
 	}
 	return src, frameworkfx.Source{

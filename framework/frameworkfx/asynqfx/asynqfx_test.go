@@ -211,7 +211,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		asynqfx.Mux("bare", asynqfx.Config{URL: "redis://127.0.0.1:1/db"}, nil),
 		asynqfx.Mux("texts", asynqfx.Config{URL: "redis://127.0.0.1:1/db"}, "a text"),
 		asynqfx.Mux("parcels", asynqfx.Config{URL: "redis://127.0.0.1:1"}, func(*asynq.Task) error { return nil }),
-		asynqfx.Mux("none", asynqfx.Config{URL: "redis://127.0.0.1:1"}, (func() *asynq.ServeMux)(nil)),
+		asynqfx.Mux("none", asynqfx.Config{URL: "redis://127.0.0.1:1", WaitReplicas: -1}, (func() *asynq.ServeMux)(nil)),
 	)
 	var wrong *frameworkfx.StartError
 	if !errors.As(app.Err(), &wrong) {
@@ -228,7 +228,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		`consumer "texts": asynqfx: string is neither a handler of asynq`,
 		`consumer "texts": redis URL`,
 		`consumer "parcels": asynqfx: func(*asynq.Task) error is neither a handler of asynq`,
-		`consumer "none": asynqsource: no handler`,
+		`consumer "none": asynqsource: no handler`, `consumer "none": asynqfx: WaitReplicas -1: want 0 or more`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)

@@ -95,7 +95,7 @@ type told struct {
 
 func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (frameworkfx.Source, error) {
 	clients, err := redisclient.Of(l, "kafkafx", cfg.Redis, provided)
-	errs := []error{err}
+	errs := []error{err, redisclient.CheckReplicas("kafkafx", cfg.WaitReplicas)}
 	if cfg.URL != "" {
 		opts, err := kafkasource.Options(cfg.URL)
 		errs = append(errs, err)

@@ -264,7 +264,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module,
 		kafkafx.Source("orders", kafkafx.Config{URL: "kafka://ann:secret@host", Source: kafkasource.Config{Topic: "orders", Start: "somewhere"}}),
 		kafkafx.Source("bills", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Source: kafkasource.Config{Start: "somewhere"}}),
-		kafkafx.Source("notes", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: "nowhere", Source: kafkasource.Config{Topic: "notes", Window: -1}}),
+		kafkafx.Source("notes", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", WaitReplicas: -1, Progress: "nowhere", Source: kafkasource.Config{Topic: "notes", Window: -1}}),
 		kafkafx.Source("kites", kafkafx.Config{URL: "host", Redis: "host", Progress: kafkafx.InKafka, Source: kafkasource.Config{Group: kafkasource.NoGroup, Buffer: -1}}),
 		kafkafx.Source("jobs", kafkafx.Config{URL: "kafka://host", Redis: "redis://host", Progress: kafkafx.InKafka, Source: kafkasource.Config{Group: kafkasource.NoGroup}}),
 		kafkafx.Source("mails", kafkafx.Config{Redis: "redis://host", Source: kafkasource.Config{Topic: "mails"}}),
@@ -284,7 +284,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		`consumer "kites": kafkasource: Buffer -1`, `consumer "kites": kafkaprogress: no Group`,
 		"no Redis URL, and the application provides no redis.UniversalClient",
 		"a user needs sasl=plain", "no topic", `Start "somewhere"`, `Progress "nowhere"`, "no Group",
-		`consumer "mails": kafkafx: no URL of the brokers`,
+		`consumer "mails": kafkafx: no URL of the brokers`, `consumer "notes": kafkafx: WaitReplicas -1: want 0 or more`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)

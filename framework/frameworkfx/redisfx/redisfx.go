@@ -156,9 +156,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 			l.Append(fx.StopHook(func(context.Context) error { return opened.Close() }))
 		}
 	}
-	if cfg.WaitReplicas < 0 {
-		errs = append(errs, fmt.Errorf("redisfx: WaitReplicas %d: want 0 or more", cfg.WaitReplicas))
-	}
+	errs = append(errs, redisclient.CheckReplicas("redisfx", cfg.WaitReplicas))
 	if cfg.WaitReplicas > 0 && cfg.Ledger != nil {
 		errs = append(errs, errors.New("redisfx: WaitReplicas is for a ledger in Redis, and Ledger makes another"))
 	}

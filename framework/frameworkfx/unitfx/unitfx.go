@@ -98,7 +98,7 @@ func (cfg Config) units(name string, l fx.Lifecycle, provided redisclient.Given,
 	clients, errClient := redisclient.Of(opened, "unitfx", cfg.URL, provided)
 	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
 	bound, errSource := cfg.bind(clients, name)
-	if units.Err = errors.Join(errClient, errSource, fault); units.Err == nil {
+	if units.Err = errors.Join(errClient, errSource, redisclient.CheckReplicas("unitfx", cfg.WaitReplicas), fault); units.Err == nil {
 		units.Config = bound
 	}
 	units.Config.Handler = h

@@ -164,7 +164,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		unitfx.Units("sites", unitfx.Config{Source: unitsource.Config{Partitions: -2}, Units: framework.UnitsConfig{Every: -1}}, nil),
 		unitfx.Units("feeds", unitfx.Config{URL: "redis://127.0.0.1:1", Source: unitsource.Config{Partitions: -1}, Units: framework.UnitsConfig{Weight: -1}},
 			func() framework.UnitHandler { return nil }),
-		unitfx.Units("roads", unitfx.Config{URL: "redis://127.0.0.1:1"}, nil),
+		unitfx.Units("roads", unitfx.Config{URL: "redis://127.0.0.1:1", WaitReplicas: -1}, nil),
 		unitfx.Units("disks", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() framework.UnitHandler { return nil }),
 		unitfx.Units("mints", unitfx.Config{URL: "redis://127.0.0.1:1"}, (func() framework.UnitHandler)(nil)),
 		unitfx.Units("ports", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() func(context.Context, framework.Unit) error { return nil }),
@@ -178,7 +178,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 	for _, want := range []string{
 		`units "sites": unitfx: no Redis URL`, `units "sites": partition: -2 partitions`, `units "sites": framework: no handler`, `units "sites": framework: the list is`,
 		`units "feeds": partition: -1 partitions`, `units "feeds": framework: no handler`, `units "feeds": framework: weight -1`,
-		`"disks": framework: no handler`, `"roads": framework: no handler`, `"mints": framework: no handler`, `"ports": framework: no handler`,
+		`"disks": framework: no handler`, `"roads": framework: no handler`, `"roads": unitfx: WaitReplicas -1: want 0 or more`, `"mints": framework: no handler`, `"ports": framework: no handler`,
 		`"mines": unitfx: string is neither a handler`, `"banks": unitfx: func(context.Context, *framework.Unit) error is neither a handler`, `"banks": unitfx: no Redis URL`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -48,6 +48,14 @@ func Of(l fx.Lifecycle, room, url string, given Given) (Clients, error) {
 	return Clients{given.Tasks, given.Tasks}, nil
 }
 
+// CheckReplicas returns an error if a ledger cannot wait for so many replicas. Room is for the error.
+func CheckReplicas(room string, replicas int) error {
+	if replicas < 0 {
+		return fmt.Errorf("%s: WaitReplicas %d: want 0 or more", room, replicas)
+	}
+	return nil
+}
+
 // Open returns clients of url, which are closed after everything that was made after them has stopped; see
 // package redisurl. go-redis has one log for the whole process,
 // to stderr, where each attempt to connect to a server that is away is several lines beside what the
