@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -307,6 +308,81 @@ func TestBellThatAnnouncesNothing(t *testing.T) {
 				t.Errorf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
 			}
 		})
+	}
+}
+
+// A bell that is heard before the answer of a trip that asked for one may be for what that trip
+// did not read any more: the list is read again, although the answer says that it had ended.
+func TestBellBeforeTheAnswer(t *testing.T) {
+	w, line := newWired(t, Config{})
+	s := w.open()
+	got := w.waiting(s)
+	read, gate := make(chan struct{}, 100), make(chan struct{})
+	line.set(func(cmds []redis.Cmder, send func() error) error {
+		err := send()
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" }) {
+			read <- struct{}{}
+			<-gate
+		}
+		return err
+	})
+	s.Mu.Lock()
+	s.due = time.Now() // so it reads
+	heard := s.rings
+	s.Mu.Unlock()
+	s.Nudge()
+	<-read
+	w.client.Publish(t.Context(), w.keys.Bell, "")
+	eventually(t, func() bool {
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.rings > heard
+	})
+	close(gate)
+	eventually(t, func() bool { return len(read) > 0 }) // no sweep looks for it: the list is as long as it was
+	w.push("a")
+	w.client.Publish(t.Context(), w.keys.Bell, "")
+	if f := <-got; f.err != nil || fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+		t.Errorf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+	}
+}
+
+// What is pushed after the list was read, and before the script asks for a bell, rings nobody: the
+// script finds that the list is longer, and it is read again.
+func TestPushBeforeTheWishForABell(t *testing.T) {
+	w, line := newWired(t, Config{})
+	s := w.open()
+	got := w.waiting(s)
+	first := sync.Once{}
+	line.set(func(cmds []redis.Cmder, send func() error) error {
+		if c, ok := cmds[0].(*redis.Cmd); ok && c.Args()[1] == sweepScript.Hash() {
+			c.SetVal("0 9") // the sweep finds nothing
+			return nil
+		}
+		i := slices.IndexFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" })
+		before := false
+		if i >= 0 {
+			first.Do(func() { before = true })
+		}
+		if !before {
+			return send()
+		}
+		w.push("a")
+		err := send()
+		cmds[i].(*redis.StringSliceCmd).SetVal(nil) // as it was before the push
+		return err
+	})
+	s.Mu.Lock()
+	s.due = time.Now() // so it reads
+	s.Mu.Unlock()
+	s.Nudge()
+	select {
+	case f := <-got:
+		if f.err != nil || fmt.Sprint(idsOfTasks(f.tasks)) != "[a]" {
+			t.Errorf("fetched %v, %v", idsOfTasks(f.tasks), f.err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody reads it")
 	}
 }
 
