@@ -111,7 +111,7 @@ func (at *stand) pause(ctx context.Context, name string, p partition.Pause) (tra
 func since(at time.Time, why string) string {
 	text := at.UTC().Format(time.RFC3339)
 	if why != "" {
-		text += fmt.Sprintf(" (%s)", why)
+		text += fmt.Sprintf(" (%s)", partitionmap.Printable(why))
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
@@ -11,6 +12,14 @@ import (
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
 )
+
+// Of the reason that stands in the store only what a terminal may have is said.
+func TestSinceIsForATerminal(t *testing.T) {
+	t.Parallel()
+	if got := since(time.Unix(0, 0), "\x1b[2Jhid"); got != "1970-01-01T00:00:00Z (\ufffd[2Jhid)" {
+		t.Errorf("%q", got)
+	}
+}
 
 func TestPause(t *testing.T) {
 	t.Parallel()
