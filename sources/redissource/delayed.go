@@ -52,9 +52,7 @@ func DelayedTasks(ctx context.Context, client redis.UniversalClient, name string
 	}
 	counts := make([]*redis.IntCmd, len(ids))
 	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
-		if id != "" { // a script is the master's, and so is what shares its pipeline: a replica that lags knows of no such task
-			pipe.Eval(ctx, "return 0", keys[i:i+1])
-		}
+		pipe.Eval(ctx, "return 0", keys[i:i+1]) // a script is the master's, and so is what shares its pipeline: a replica that lags knows of no such task
 		counts[i] = pipe.ZCard(ctx, keys[i])
 	})
 	var away unanswered
@@ -82,7 +80,11 @@ func DelayedTasks(ctx context.Context, client redis.UniversalClient, name string
 // eachDelayed reads all of a set, in order.
 func eachDelayed(ctx context.Context, client redis.UniversalClient, key string, take func(redis.Z) bool) error {
 	return pages(deadPage, func(from, to int64) ([]string, error) {
-		page, err := client.ZRangeWithScores(ctx, key, from, to).Result()
+		var read *redis.ZSliceCmd
+		if err := redisconfig.FromMaster(ctx, client, func(c redis.Cmdable) { read = c.ZRangeWithScores(ctx, key, from, to) }); err != nil {
+			return nil, err
+		}
+		page, err := read.Result()
 		if err != nil {
 			return nil, err // a part may be there
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -38,6 +39,16 @@ func TestNothingIsReadFromAReplicaThatLags(t *testing.T) {
 		enqueue(t, p, Message{ID: "later", Delay: time.Hour})
 		if n, err := p.Cancel(t.Context(), "", "later"); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
+		}
+	})
+	t.Run("tasks that are delayed, of many of which some are looked for", func(t *testing.T) {
+		_, client := redistest.Lagging(t)
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		enqueue(t, p, Message{ID: "later", Delay: time.Hour})
+		found := 0
+		if err := DelayedTasks(t.Context(), client, name, []partition.ID{0}, "", func(Delayed) bool { found++; return true }); found != 1 || err != nil {
+			t.Errorf("%d, %v", found, err)
 		}
 	})
 	t.Run("what a resize moves", func(t *testing.T) {
