@@ -67,3 +67,24 @@ func (w *world) openAndFetch(id string) *stream {
 	w.fetch(s, 1, id)
 	return s
 }
+
+// A task that took its crashes along, as through a resize, is accused as well, before any is counted here.
+func TestOneOfThoseThatCameAccusedAtATime(t *testing.T) {
+	one := newWorld(t, redistest.New(t), Config{Partitions: 2})
+	other := *one
+	other.id, other.keys = 1, KeysOf(one.name, 1)
+	for _, w := range []*world{one, &other} {
+		e := envelope{born: w.born, id: "task", crashes: 1}
+		if err := w.client.RPush(t.Context(), w.keys.Pending, appendEnvelope(nil, &e)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := one.openAndFetch("task"), other.openAndFetch("task")
+	one.crash(a)
+	other.crash(b)
+	first, second := one.open(), other.open()
+	one.fetch(first, 1, "task")
+	other.nothing(second)
+	one.crash(first)
+	other.done(second, other.fetch(second, 1, "task")...)
+}
