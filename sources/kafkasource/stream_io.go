@@ -49,7 +49,7 @@ func (s *stream) burials(ctx context.Context) {
 			return
 		}
 		err := s.bury(ctx)
-		holds := err != nil // what ended later: what nobody may start holds nothing
+		holds := err != nil // settlements wait for its letter; nothing waits for that of a task that nobody may start
 		if !holds {
 			err = s.buryCorpses(ctx)
 		}
