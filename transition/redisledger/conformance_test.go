@@ -29,14 +29,15 @@ func TestConformance(t *testing.T) {
 func TestConformanceOnAServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
+	client := ownTime(server.Client())
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {
-		return &harness{stage: realStage(t, server.Client()), fresh: true, restart: server.Restart}
+		return &harness{stage: realStage(t, client), fresh: true, restart: server.Restart}
 	})
 }
 
 func TestConformanceOnACluster(t *testing.T) {
 	t.Parallel()
-	client := redistest.Cluster(t)
+	client := ownTime(redistest.Cluster(t))
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {
 		return &harness{stage: realStage(t, client), fresh: true}
 	})
@@ -48,7 +49,7 @@ func TestConformanceOnTheServerOfTheEnvironment(t *testing.T) {
 		t.Skip("neither " + redistest.EnvServer + " nor " + redistest.EnvCluster + " is set")
 	}
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {
-		return &harness{stage: realStage(t, redistest.New(t)), fresh: true}
+		return &harness{stage: realStage(t, ownTime(redistest.New(t))), fresh: true}
 	})
 }
 

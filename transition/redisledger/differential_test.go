@@ -35,7 +35,7 @@ func TestSameAsReference(t *testing.T) {
 
 func TestSameAsReferenceOnAServer(t *testing.T) {
 	t.Parallel()
-	s := realStage(t, redistest.Server(t).Client())
+	s := realStage(t, ownTime(redistest.Server(t).Client()))
 	compareAll(t, s, 60, func(ctx context.Context) {
 		if err := s.client.HSet(ctx, "{"+s.name+"}:meta", "run", "another").Err(); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func miniStage(t testing.TB) (*stage, *miniredis.Miniredis) {
 }
 
 // realStage moves the clock of a real server, as far as the scripts of one name see it:
-// they are sent with TIME replaced by a key that the test writes.
+// they take it from a key that the test writes. client is one that ownTime has changed.
 func realStage(t testing.TB, client redis.UniversalClient) *stage {
 	s := &stage{t: t, client: client, name: redistest.Name(t), now: start}
 	key := "{" + s.name + "}:meta:now"
@@ -84,14 +84,18 @@ func realStage(t testing.TB, client redis.UniversalClient) *stage {
 			t.Fatalf("set the clock: %v", err)
 		}
 	}
-	client.AddHook(&otherTime{name: s.name, mine: make(map[string]string)})
 	s.Advance(0)
 	return s
 }
 
-// otherTime rewrites the scripts of a name so that they take the time from a key.
+// ownTime makes client send scripts that take the time of their name from a key. It is asked once for
+// a client: a hook for each name would hash and rewrite what each of the others has.
+func ownTime[C redis.UniversalClient](client C) C {
+	client.AddHook(&otherTime{mine: make(map[string]string)})
+	return client
+}
+
 type otherTime struct {
-	name string
 	mu   sync.Mutex
 	mine map[string]string // hash of a script -> hash of the rewritten one
 }
@@ -120,10 +124,9 @@ func (h *otherTime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			err := next(ctx, cmd)
 			cmd.(*redis.StringCmd).SetVal(sha(src)) // go-redis keeps it
 			return err
-		case name != "eval" && name != "evalsha" || !strings.HasPrefix(args[3].(string), "{"+h.name+"}"):
 		case name == "eval":
 			args[1] = h.rewrite(args[1].(string))
-		default:
+		case name == "evalsha":
 			h.mu.Lock()
 			args[1] = h.mine[args[1].(string)]
 			h.mu.Unlock()
