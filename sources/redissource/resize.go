@@ -108,7 +108,11 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		}
 	}
 	err = m.move(ctx, begun)
-	if err != nil && !errors.Is(err, sources.ErrFenced) && !errors.Is(err, redisconfig.ErrTaken) { // another goes on
+	another := errors.Is(err, sources.ErrFenced) || errors.Is(err, redisconfig.ErrTaken)
+	if another && m.stands(ctx, begun) { // a fail-over took the fences, and nobody goes on
+		err, another = sources.ErrForgot, false
+	}
+	if err != nil && !another {
 		err = fmt.Errorf("%w: the resize has begun, and nobody can work under the name until it has ended: call it again, and it goes on where it was", err)
 	}
 	return m.out, err
@@ -126,6 +130,12 @@ func giveUp(ctx context.Context, client redis.UniversalClient, name string, begu
 		return errors.Join(why, fmt.Errorf("nobody can work under the name until a resize was called again and has ended: %w", err))
 	}
 	return why
+}
+
+// stands reports whether nobody has taken the place of this call, which began or took up begun.
+func (m *mover) stands(ctx context.Context, begun redisconfig.Resize) bool {
+	_, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, m.session)
+	return err == nil
 }
 
 // move carries a resize through that has begun.

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
@@ -130,6 +131,36 @@ func resizeForgets(t *testing.T, client redis.UniversalClient, of string, at, wr
 	}
 	w.check(3)
 	return made >= at
+}
+
+// A fail-over that has forgotten a fence of a resize is no other call: nobody goes on, and it is said that the name is closed
+// until the resize was called again.
+func TestResizeWhoseFenceIsForgotten(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, client := redistest.Mini(t)
+	w := newCrowd(t, client, 2, 3)
+	opt := *redistest.Single(t, client).Options()
+	mover := redis.NewClient(&opt)
+	defer mover.Close()
+	restore := remembered(t, client, KeysOf(w.name, 1).Fence)
+	mover.AddHook(&between{func([]redis.Cmder) {
+		if restore != nil && len(redistest.Keys(t, client, "*:mark:resize-*-1-log")) > 0 { // a page is pushed and not taken off
+			restore()
+			restore = nil
+		}
+	}, func([]redis.Cmder) {}})
+	_, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle})
+	if restore != nil || !errors.Is(err, sources.ErrForgot) || !strings.Contains(err.Error(), "call it again") {
+		t.Errorf("%v", err)
+	}
+	if _, err := redisconfig.Read(ctx, client, w.name); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("the name is not closed: %v", err)
+	}
+	if _, err := Resize(ctx, client, w.name, 3, ResizeConfig{Idle: idle}); err != nil {
+		t.Error(err)
+	}
+	w.check(3)
 }
 
 // The slots of a cluster may move to other nodes in the midst of a resize.
