@@ -145,9 +145,13 @@ func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, ou
 	}
 }
 
-// working says who still has partitions, "" if nobody who lives has; that never stays. In a grace some may
-// work whom the store has forgotten: they say so before its end, or their leases are over then.
+// working says who still has partitions, "" if nobody who lives has; that never stays, unless the name is paused
+// no more. In a grace some may work whom the store has forgotten: they say so before its end, or their leases are
+// over then.
 func working(c machine.Census) (works string, stays bool) {
+	if c.Config.Paused == (partition.Pause{}) {
+		return "the order is gone: it was resumed meanwhile, or forgotten in a fail-over to a replica that had not received it: pause it again", true
+	}
 	c = c.Apart()
 	peers := make(map[partition.Session]string)
 	for _, s := range c.Sessions {

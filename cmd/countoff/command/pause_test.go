@@ -100,3 +100,32 @@ func TestPause(t *testing.T) {
 		t.Errorf("history says:\n%s", out)
 	}
 }
+
+// An order that was taken back while its command waits, or that a fail-over has forgotten, does not stand: nobody is
+// told that it does, nor that anything else is why somebody works.
+func TestOrdersThatAreGone(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	l, err := redisledger.New(s.client(), "n", redisledger.Config{Config: partition.Config{Total: 4}, Timing: transition.Timing{Lease: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Sync(t.Context(), transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ give, back, says string }{
+		{"drain n ann --wait 10m", "recall n ann", "ann is drained, but the order is gone: it was recalled"},
+		{"pause n --wait 10m", "resume n", "n is paused, but the order is gone: it was resumed"},
+	} {
+		var out output
+		ended := make(chan error, 1)
+		go func() { ended <- s.start(t.Context(), &out, c.give) }()
+		wait(t, func() bool { return strings.Contains(out.String(), "\n") })
+		s.run(c.back)
+		wait(t, func() bool { return len(ended) == 1 })
+		if err := <-ended; codeOf(err) != exit.Failed || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.give, err)
+		}
+	}
+}
