@@ -34,8 +34,8 @@ type Config struct {
 	Deployment string
 	// WaitReplicas is how many replicas must have taken over what a Sync or Seal has
 	// changed before it counts as answered; with fewer it is unknown, as if it had
-	// timed out, and nothing is worked on because of it. It keeps a fail-over from
-	// forgetting grants, while a master that is cut off from its replicas hands out
+	// timed out, and nothing is worked on because of it. It keeps a fail-over to one of the
+	// replicas that were counted, which are all if it is their number, from forgetting grants, while a master that is cut off from its replicas hands out
 	// nothing; with too few replicas nobody gains or gives up anything, and who works
 	// goes on: a Sync renews the lease all the same, and returns an error that wraps
 	// transition.ErrRenewed. One that does nothing else does not wait. The data under
