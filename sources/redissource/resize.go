@@ -109,10 +109,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	}
 	err = m.move(ctx, begun)
 	another := errors.Is(err, sources.ErrFenced) || errors.Is(err, redisconfig.ErrTaken)
-	if another && m.stands(ctx, begun) { // a fail-over took the fences, and nobody goes on
-		err, another = sources.ErrForgot, false
-	}
-	if err != nil && !another {
+	if err != nil && (!another || m.stands(ctx, begun)) { // a fence may be forgotten, too, or two calls are in each other's way: nobody goes on
 		err = fmt.Errorf("%w: the resize has begun, and nobody can work under the name until it has ended: call it again, and it goes on where it was", err)
 	}
 	return m.out, err

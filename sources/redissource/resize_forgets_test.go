@@ -151,7 +151,7 @@ func TestResizeWhoseFenceIsForgotten(t *testing.T) {
 		}
 	}, func([]redis.Cmder) {}})
 	_, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle})
-	if restore != nil || !errors.Is(err, sources.ErrForgot) || !strings.Contains(err.Error(), "call it again") {
+	if restore != nil || !errors.Is(err, sources.ErrFenced) || !strings.Contains(err.Error(), "call it again") {
 		t.Errorf("%v", err)
 	}
 	if _, err := redisconfig.Read(ctx, client, w.name); !errors.Is(err, partition.ErrConfig) {

@@ -119,8 +119,8 @@ func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisco
 	return begun, nil
 }
 
-// errTaken means that another mover has the fence of a partition.
-var errTaken = fmt.Errorf("somebody else moves or works it: %w", sources.ErrFenced)
+// errTaken means that another mover has the fence of a partition, or that a fail-over has forgotten whose it is.
+var errTaken = fmt.Errorf("somebody else moves or works it, or the store forgot that this call does: %w", sources.ErrFenced)
 
 // A command is one on a key of a partition: its name, and its arguments after the key.
 type command struct {
