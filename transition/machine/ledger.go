@@ -205,6 +205,8 @@ type Seat struct {
 	Terms   Terms
 	// Strategy is how it shares out the partitions; see Request. "": it did not say.
 	Strategy string
+	// Replicas of the store must have what the ledger changed before it counts for the peer. 0: none, or it did not say.
+	Replicas int
 }
 
 // Terms are what a peer says of itself once: the times it keeps, and what it is part

@@ -159,6 +159,8 @@ func (p *parser) sessions(c *machine.Census, rows, leases, terms map[string]stri
 		seat.Session, seat.Terms = partition.Session(s), parseTerms(terms[s])
 		parseSays(terms[s+".says"], &seat)
 		seat.Strategy = terms[s+".strategy"]
+		// Of who says nothing of it there are none.
+		seat.Replicas, _ = strconv.Atoi(terms[s+".replicas"])
 		if lease, stands := leases[s]; stands { // lost, it is over: who lives has another with the next Sync
 			deadline, err := strconv.ParseInt(lease, 10, 64)
 			p.note(err)

@@ -121,7 +121,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 	if _, err := partition.ParseTags(string(r.Tags)); err != nil {
 		return transition.Answer{}, fmt.Errorf("redisledger: %w", err)
 	}
-	reply, err := l.run(ctx, syncScript, common, append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy)...)
+	reply, err := l.run(ctx, syncScript, common, append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy, l.cfg.WaitReplicas)...)
 	short := few(err) && reply[0] == "full" && r.State != machine.Gone
 	switch {
 	case err != nil && !short:

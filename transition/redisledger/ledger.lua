@@ -38,7 +38,8 @@
 -- peers        session -> what its peer says of itself, lease ms first,
 --              session.says -> weight well|unwell tag ..., as it is now,
 --              session.asks -> the partitions that it stands for as who waits,
---              session.strategy -> how it shares out the partitions when it seals a roll
+--              session.strategy -> how it shares out the partitions when it seals a roll,
+--              session.replicas -> how many replicas it waits for; absent: none
 
 local function str(n) return string.format('%.0f', n) end -- tostring rounds 15 digits
 
@@ -193,7 +194,7 @@ local function expired(s, r)
 		note('expired', s, r.peer, '', '', str(late + tonumber(lease)))
 	end
 	unask(s)
-	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks', s .. '.strategy')
+	redis.call('HDEL', KEYS[8], s, s .. '.says', s .. '.asks', s .. '.strategy', s .. '.replicas')
 end
 
 -- hear takes in that somebody has such a lease. If the store may have forgotten him, the grace

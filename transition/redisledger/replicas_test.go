@@ -74,6 +74,9 @@ func TestWaitReplicas(t *testing.T) {
 	if _, err := l.Sync(t.Context(), r); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas have it") {
 		t.Fatalf("without a replica: %v", err)
 	}
+	if c, err := l.Census(t.Context()); err != nil || len(c.Sessions) != 1 || c.Sessions[0].Replicas != 1 {
+		t.Errorf("who looks is told %+v, %v: want a peer that waits for a replica", c.Sessions, err)
+	}
 	host, port, _ := strings.Cut(server.Addr(), ":")
 	replica := redistest.Server(t, "--replicaof", host+" "+port)
 	// A replica on a busy machine may be late: what it was late for is asked again.

@@ -11,7 +11,7 @@
 --         so that those who do not know of it give it nothing
 --         25 how it goes from roll to roll: '-' one by one, else by the barrier, and the
 --         version of the roll it has arrived at
---         26 its strategy, or ''
+--         26 its strategy, or ''  27 how many replicas it waits for
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
 --         its peers go from roll to roll in another way; or
 --         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0, drained: 1 or 0,
@@ -67,6 +67,7 @@ if top > meta.count then set('count', top) end
 -- The sender is known from here on; its state only moves forward.
 local rank = {expired = 0, live = 1, leaving = 2, gone = 3}
 redis.call('HSET', KEYS[8], me, ARGV[23], me .. '.strategy', ARGV[26])
+if ARGV[27] ~= '0' then redis.call('HSET', KEYS[8], me .. '.replicas', ARGV[27]) end
 local mine = row(me)
 local was = mine and mine.state or 'expired'
 local now = rank[was] > rank[wanted] and was or wanted
