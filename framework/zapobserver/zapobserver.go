@@ -154,8 +154,12 @@ func (o *observer) tasks(e framework.Event) bool {
 	case framework.Unblocked:
 		o.at(zapcore.InfoLevel, "fetching goes on", e.Where)
 	case framework.Buried:
+		id := zap.String("first_id", e.ID)
+		if e.ID == "" { // a line of an ingress list that is no task has none
+			id = zap.Skip()
+		}
 		o.at(zapcore.ErrorLevel, "dead letters that no handler was given", framework.Where{Consumer: e.Consumer, Grant: e.Grant},
-			zap.Int("tasks", e.Tasks), zap.String("first_id", e.ID), zap.Int64("first_position", e.Position), zap.String("first_reason", e.Reason))
+			zap.Int("tasks", e.Tasks), id, zap.Int64("first_position", e.Position), zap.String("first_reason", e.Reason))
 	case framework.Cancelled:
 		what := "cancelled: a dead letter without another run"
 		if e.Runs {

@@ -97,6 +97,18 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// Dead letters without an ID are not said to have an empty one.
+func TestBuriedWithoutAnID(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	o := zapobserver.New(zap.New(core))
+	for _, id := range []string{"", "7"} {
+		o.Observe(framework.Buried{Buried: sources.Buried{Tasks: 1, ID: id, Reason: "no"}})
+		if got, said := lines.TakeAll()[0].ContextMap()["first_id"]; said != (id != "") || said && got != id {
+			t.Errorf("%q: wrote %v, %v", id, got, said)
+		}
+	}
+}
+
 // What is never tried again does not say that it is at once.
 func TestNeverAgain(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
