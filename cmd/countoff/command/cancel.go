@@ -69,7 +69,7 @@ is over: what is left stands all the same, until --for is over or --undo takes i
 	f := cmd.Flags()
 	f.StringVar(&c.why, "why", "", "who wants it and why: the reason of the dead letter")
 	f.DurationVar(&c.lasts, "for", time.Hour, "how long it stands for a task that nobody has met, at most 168h")
-	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long to wait for the tasks to be out of the way; 0: not at all")
+	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long to wait for the tasks to be out of the way; 0: not at all. What is delayed is looked through once in any case")
 	f.BoolVar(&c.undo, "undo", false, "take back what is to be cancelled and was not yet")
 	f.BoolVar(&c.json, "json", false, "list: one JSON object a line")
 	return cmd
@@ -119,23 +119,36 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	}
 	stands := fmt.Sprintf("it stands until %s: countoff cancel %s lists it, and --undo takes it back", date(time.Now().Add(c.lasts)), name)
 	all, err := c.carry(ctx, client, cmd, name, ids)
-	if err != nil {
-		return fmt.Errorf("%w (%s)", err, stands)
+	if err != nil { // some are over all the same, and who is interrupted is told which
+		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		if all, _, _ = howFar(look, client, name, ids); all == nil {
+			return fmt.Errorf("%w (%s)", err, stands)
+		}
 	}
-	out, left := cmd.OutOrStdout(), []error(nil)
+	out, left, open := cmd.OutOrStdout(), []error(nil), false
 	for _, id := range ids {
 		said, over := told(name, id, all[id])
-		if over || c.wait == 0 {
+		if all[id].State.Over() || c.wait == 0 {
 			fmt.Fprintln(out, said)
 			continue
 		}
-		left = append(left, errors.New(said))
+		left, open = append(left, errors.New(said)), open || !over
 	}
-	if len(left) == 0 {
+	if open {
+		left = append(left, errors.New(stands))
+	}
+	switch {
+	case len(left) == 0:
 		return nil
+	case err != nil:
+		return errors.Join(append([]error{err}, left...)...)
 	}
-	return exit.With(exit.Failed, errors.Join(append(left, errors.New(stands))...))
+	return exit.With(exit.Failed, errors.Join(left...))
 }
+
+// lastLook is how long who is interrupted waits to hear what is over.
+const lastLook = time.Second
 
 // once returns ids, each only where it stands first.
 func once(ids []string) (all []string) {
@@ -153,8 +166,7 @@ const delayedAgain = time.Second
 // carry does what no owner does, and waits until all of it is over, for as long as it may. It returns how far each is.
 func (c *canceller) carry(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
 	farther := farther{out: cmd.ErrOrStderr(), said: time.Now()}
-	var late <-chan time.Time
-	var began time.Time
+	late, began, looked := time.After(c.wait), time.Now(), false
 	for again := time.Duration(0); ; {
 		all, left, err := howFar(ctx, client, name, ids)
 		if err != nil {
@@ -165,14 +177,15 @@ func (c *canceller) carry(ctx context.Context, client redis.UniversalClient, cmd
 		}
 		// After what owners were told: what is due by now its owner cancels when it reads it. And again: what had just
 		// failed without a key when they were told waits for its next try there.
-		if late == nil || time.Since(began) >= again {
-			if err := c.buryDelayed(ctx, client, name, left, all); err != nil {
+		if !looked || time.Since(began) >= again {
+			var until time.Time // the first look is made in any case
+			if looked {
+				until = began.Add(c.wait)
+			}
+			if err := c.buryDelayed(ctx, client, name, left, all, until); err != nil {
 				return nil, err
 			}
-			if late == nil {
-				late, began = time.After(c.wait), time.Now()
-			}
-			again = max(2*time.Since(began), delayedAgain)
+			looked, again = true, max(2*time.Since(began), delayedAgain)
 			continue
 		}
 		farther.say("%d of %d are not out of the way yet", len(left), len(ids))
@@ -204,8 +217,11 @@ func howFar(ctx context.Context, client redis.UniversalClient, name string, ids 
 	return all, left, nil
 }
 
-// buryDelayed makes dead letters of the delayed tasks of ids, which no owner holds.
-func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClient, name string, ids []string, given map[string]redissource.Cancellation) error {
+// buryDelayed makes dead letters of the delayed tasks of ids, which no owner holds. It looks for them no longer than until,
+// if that is a time.
+func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClient, name string, ids []string,
+	given map[string]redissource.Cancellation, until time.Time,
+) error {
 	parts, err := everywhere(ctx, client, name)
 	if err != nil {
 		return err
@@ -214,13 +230,23 @@ func (c *canceller) buryDelayed(ctx context.Context, client redis.UniversalClien
 	if c.why != "" {
 		reason += ": " + c.why
 	}
-	_, err = eachDelayed(ctx, client, name, ids, parts, func(ctx context.Context, client redis.UniversalClient, name string, d redissource.Delayed) (bool, error) {
+	look := ctx
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		look, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	// What was begun with a task is done with ctx: a dead letter of which nothing is written would leave its order behind.
+	_, err = eachDelayed(look, client, name, ids, parts, func(_ context.Context, client redis.UniversalClient, name string, d redissource.Delayed) (bool, error) {
 		did, err := redissource.BuryDelayed(ctx, client, name, d, reason)
 		if did {
 			err = redissource.CancelledDelayed(ctx, client, name, given[d.ID])
 		}
 		return did, err
 	})
+	if look.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
 	return err
 }
 
@@ -237,7 +263,7 @@ func told(name, id string, c redissource.Cancellation) (said string, over bool) 
 	case redissource.CancelWaits:
 		return fmt.Sprintf("%s was met by nobody yet: it is not read yet, or held back since a peer died (countoff explain); its owner's build is older; or there is no such task any more", id), false
 	}
-	return fmt.Sprintf("%s was taken back, or its time is over", id), true
+	return fmt.Sprintf("%s is not to be cancelled any more: that was taken back, or its time is over", id), true
 }
 
 // requeueWanted requeues a dead letter, and takes back what cancels it: who puts one to the end again wants it to run.

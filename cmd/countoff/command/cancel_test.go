@@ -10,9 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/program/exit"
@@ -75,11 +77,31 @@ func TestCancelSaysWhatItKnows(t *testing.T) {
 	// Who is interrupted while he waits is told that it stands.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.start(ctx, &output{}, "cancel n e --wait 10m") }()
-	wait(t, func() bool { return strings.Contains(s.run("cancel n"), "\ne ") })
+	var out output
+	s.run("enqueue n pay --id over --delay 1h")
+	go func() { ended <- s.start(ctx, &out, "cancel n over e --wait 10m") }()
+	is := func(id, state string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(strings.Split(s.run("cancel n"), "\n"), func(line string) bool {
+				f := strings.Fields(line)
+				return len(f) > 1 && f[0] == id && f[1] == state
+			})
+		}
+	}
+	wait(t, is("over", "dead"))
 	cancel()
-	if err := <-ended; codeOf(err) != exit.Hard || !strings.Contains(err.Error(), "it stands until 2") {
+	if err := <-ended; codeOf(err) != exit.Hard || !strings.Contains(err.Error(), "e was met by nobody yet") || !strings.Contains(err.Error(), "it stands until 2") {
 		t.Errorf("interrupted: %v", err)
+	}
+	if got := out.String(); got != "over is cancelled: it is a dead letter (countoff dead list n)\n" {
+		t.Errorf("interrupted it says %q of what is over", got)
+	}
+	// What somebody takes back meanwhile was not cancelled.
+	go func() { ended <- s.start(t.Context(), &output{}, "cancel n g --wait 10m") }()
+	wait(t, is("g", "waits"))
+	s.run("cancel n g --undo")
+	if err := <-ended; codeOf(err) != exit.Failed || !strings.Contains(err.Error(), "g is not to be cancelled any more: ") || strings.Contains(err.Error(), "stands until") {
+		t.Errorf("taken back meanwhile: %v", err)
 	}
 	// Who puts a dead letter to the end again wants it to run.
 	s.run("cancel n b d --wait 0s")
@@ -113,6 +135,45 @@ func TestCancelLooksAgainAtWhatIsDelayed(t *testing.T) {
 	if out := s.run("cancel n a b a --undo"); out != "a is a dead letter already\nb is a dead letter already\n" {
 		t.Errorf("%q", out)
 	}
+}
+
+// blocks the second look at what is delayed for as long as it may take.
+type blocks struct{ looks atomic.Int64 }
+
+func (*blocks) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*blocks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (b *blocks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "zscan" && b.looks.Add(1) > 1 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Hour):
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A look at much that is delayed does not make the command wait longer than it may.
+func TestALookEndsWithTheWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 1}); err != nil {
+			t.Fatal(err)
+		}
+		client.ZAdd(t.Context(), redissource.KeysOf("n", 0).Delayed, redis.Z{Score: 1e15, Member: "x"})
+		var b blocks
+		client.AddHook(&b)
+		c, began := canceller{lasts: time.Hour, wait: 10 * time.Second}, time.Now()
+		err := c.give(t.Context(), client, &cobra.Command{}, "n", []string{"a"})
+		if took := time.Since(began); took != c.wait || b.looks.Load() != 2 || err == nil || !strings.Contains(err.Error(), "a was met by nobody yet") {
+			t.Errorf("after %v and %d looks: %v", took, b.looks.Load(), err)
+		}
+	})
 }
 
 // A lookCounter counts the commands that look at what is delayed.
