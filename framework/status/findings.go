@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +26,64 @@ const Stranger coverage.Kind = "stranger"
 // Unread: what partitions hold cannot be read, since a node of a cluster does not answer or
 // another program has written their keys: nobody can work on them either.
 const Unread coverage.Kind = "unread"
+
+// Replicas: fewer replicas of the Redis of the ledger follow than its peers wait for. Who works goes on, and
+// nobody gains or gives up a partition, also after a pause.
+const Replicas coverage.Kind = "replicas"
+
+// deaf is how long a replica may have said nothing and still follow: the default of min-replicas-max-lag.
+const deaf = 10 * time.Second
+
+// missing tells that the peers of census wait for more replicas than there are. Where the store does not list
+// them nothing is known.
+func missing(ctx context.Context, client redis.UniversalClient, name string, census transition.Census) []Finding {
+	want := 0
+	for _, s := range census.Sessions {
+		if s.State != machine.Gone && s.Lease > 0 {
+			want = max(want, s.Replicas)
+		}
+	}
+	if want == 0 {
+		return nil
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(ctx, redisconfig.Key(name))
+		if err != nil {
+			return nil
+		}
+		client = master
+	}
+	info, err := client.Info(ctx, "replication").Result()
+	if err != nil || !strings.Contains(info, "role:master") {
+		return nil
+	}
+	have := following(info)
+	if have >= want {
+		return nil
+	}
+	return []Finding{{Kind: Replicas, Partitions: []partition.ID{}, Text: fmt.Sprintf(
+		"%d of the %d replicas that peers wait for follow the Redis of the ledger (WaitReplicas): who works goes on, and nobody gains or gives up a partition", have, want)}}
+}
+
+// following counts the replicas that info tells of and that follow.
+func following(info string) (n int) {
+	for line := range strings.Lines(info) {
+		name, says, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.HasPrefix(name, "slave") { // slave0:ip=10.0.0.7,port=6379,state=online,offset=42,lag=1
+			continue
+		}
+		is := make(map[string]string)
+		for field := range strings.SplitSeq(says, ",") {
+			what, value, _ := strings.Cut(field, "=")
+			is[what] = value
+		}
+		lag, err := strconv.Atoi(is["lag"])
+		if err == nil && is["state"] == "online" && time.Duration(lag)*time.Second <= deaf {
+			n++
+		}
+	}
+	return n
+}
 
 // unread tells of partitions that cannot be read, those of one reason together.
 func unread(stats []redissource.Stat) (all []Finding) {

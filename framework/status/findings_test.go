@@ -400,3 +400,17 @@ func TestWhoElseConsumesItsQueues(t *testing.T) {
 		t.Errorf("nothing is known, and found is %v", found)
 	}
 }
+
+// Of a replica that follows no more, or not yet, nothing can be waited for.
+func TestFollowing(t *testing.T) {
+	for info, want := range map[string]int{
+		"":                                      0,
+		"role:master\r\nconnected_slaves:0\r\n": 0,
+		"role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.7,port=6379,state=online,offset=42,lag=0\r\nslave1:ip=::1,port=6379,state=online,offset=42,lag=10\r\n":     2,
+		"role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.7,port=6379,state=wait_bgsave,offset=0,lag=0\r\nslave1:ip=::1,port=6379,state=online,offset=42,lag=11\r\n": 0,
+	} {
+		if got := following(info); got != want {
+			t.Errorf("%q: %d follow, want %d", info, got, want)
+		}
+	}
+}

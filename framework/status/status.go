@@ -83,6 +83,10 @@ type Drained struct {
 type ToCancel struct {
 	Waits int `json:"waits"` // nobody has met them
 	Runs  int `json:"runs"`  // their handlers were told, and have not returned
+	// Since when the oldest of them stands, by the store's clock.
+	Since time.Time `json:"since,omitzero"`
+	// Trouble is why nothing can be read of them, so that the rest says nothing: another program writes their key.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // A Barrier is one that is closed: whoever works under an older roll than the newest is
@@ -255,6 +259,9 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	}
 	s, err = conclude(ctx, then, s, census, stats)
 	s.Findings = append(s.Findings, unread(stats)...)
+	if at.Ledger == nil {
+		s.Findings = append(s.Findings, missing(ctx, client, name, census)...)
+	}
 	if queues && err == nil {
 		s.Findings = append(s.Findings, strangers(ctx, client, name, cfg)...)
 	}
@@ -266,13 +273,21 @@ func toCancel(ctx context.Context, client redis.UniversalClient, name string) (*
 	if err != nil && redisconfig.Forbidden(err) { // to who only looks
 		return nil, nil
 	}
+	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+		return &ToCancel{Trouble: redissource.CancelKey(name) + " is no hash: another program writes it"}, nil
+	}
 	var open ToCancel
-	for _, c := range all {
+	for _, c := range all { // the oldest first
 		switch c.State {
 		case redissource.CancelWaits:
 			open.Waits++
 		case redissource.CancelRuns:
 			open.Runs++
+		default:
+			continue
+		}
+		if open.Since.IsZero() {
+			open.Since = c.Since
 		}
 	}
 	if open == (ToCancel{}) {

@@ -440,7 +440,11 @@ func TestToCancel(t *testing.T) {
 	is("c", redissource.CancelRuns)
 	is("d", redissource.CancelDead)
 	is("e", redissource.CancelDone)
-	if got := look(); got == nil || *got != (ToCancel{Waits: 2, Runs: 1}) {
+	all, err := redissource.Cancellations(t.Context(), client, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); got == nil || *got != (ToCancel{Waits: 2, Runs: 1, Since: all[0].Since}) {
 		t.Errorf("%+v", got)
 	}
 	is("a", redissource.CancelDead)
@@ -476,5 +480,20 @@ func TestWhatIsToBeCancelledMayBeForbidden(t *testing.T) {
 	client.AddHook(forbids{})
 	if s, err := Read(t.Context(), client, "n"); err != nil || s.ToCancel != nil {
 		t.Errorf("%+v, %v", s.ToCancel, err)
+	}
+}
+
+// Another program that writes the key of what is to be cancelled hides nothing else.
+func TestWhatIsToBeCancelledMayBeOverwritten(t *testing.T) {
+	_, client, _ := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Set(t.Context(), redissource.CancelKey("n"), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(t.Context(), client, "n")
+	if err != nil || len(s.Partitions) != 2 || s.ToCancel == nil || *s.ToCancel != (ToCancel{Trouble: "{n}:cancel is no hash: another program writes it"}) {
+		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
@@ -89,6 +90,13 @@ func resumeCommand(stores Stores) *cobra.Command {
 				said = "%s was not paused\n"
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), said, args[0])
+			if s, err := at.read(ctx, args[0]); err == nil { // it is resumed, whatever can be read
+				for _, f := range s.Findings {
+					if f.Kind == status.Replicas {
+						fmt.Fprintln(cmd.ErrOrStderr(), "but", partitionmap.Printable(f.String()))
+					}
+				}
+			}
 			return nil
 		}),
 	}

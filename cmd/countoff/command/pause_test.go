@@ -8,6 +8,7 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -127,5 +128,38 @@ func TestOrdersThatAreGone(t *testing.T) {
 		if err := <-ended; codeOf(err) != exit.Failed || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.give, err)
 		}
+	}
+}
+
+// That nobody works since replicas are missing is told by whoever is asked.
+func TestMissingReplicasAreTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := shell{t, "redis://" + server.Addr(), ""}
+	s.run("init n --partitions 4")
+	l, err := redisledger.New(server.Client(), "n", redisledger.Config{Config: partition.Config{Total: 4}, Timing: transition.Timing{Lease: time.Hour}, WaitReplicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live}
+	if _, err := l.Sync(t.Context(), ann); err == nil {
+		t.Error("without a replica it is well")
+	}
+	const said = "0 of the 1 replicas that peers wait for follow the Redis of the ledger (WaitReplicas)"
+	if out := s.run("status n"); !strings.Contains(out, "WRONG  replicas: "+said) {
+		t.Errorf("status says:\n%s", out)
+	}
+	if out := s.run("resume n"); !strings.HasPrefix(out, "n was not paused\nbut replicas: "+said) {
+		t.Errorf("resume says %q", out)
+	}
+	var out output
+	if err := s.start(t.Context(), &out, "doctor n"); codeOf(err) != exit.Verdict || !strings.Contains(out.String(), said) {
+		t.Errorf("doctor says %v\n%s", err, out.String())
+	}
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	redistest.Server(t, "--replicaof", host+" "+port)
+	wait(t, func() bool { return !strings.Contains(s.run("status n"), "WaitReplicas") })
+	if out := s.run("resume n"); out != "n was not paused\n" {
+		t.Errorf("with a replica resume says %q", out)
 	}
 }

@@ -92,7 +92,7 @@ func Examine(ctx context.Context, client redis.UniversalClient, store func(conte
 	if err != nil {
 		return nil, err
 	}
-	own, err := ofName(ctx, client, name, of)
+	own, err := ofName(ctx, client, name, of, now)
 	switch {
 	case errors.Is(err, redisconfig.ErrNone):
 		own = []Finding{{Check: "name", Severity: Note, What: "nobody has used " + name + " yet",

@@ -20,7 +20,7 @@ import (
 )
 
 // ofName examines what stands under a name.
-func ofName(ctx context.Context, client redis.UniversalClient, name string, of func(context.Context) (status.Place, error)) ([]Finding, error) {
+func ofName(ctx context.Context, client redis.UniversalClient, name string, of func(context.Context) (status.Place, error), now func() time.Time) ([]Finding, error) {
 	at, err := of(ctx)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func ofName(ctx context.Context, client redis.UniversalClient, name string, of f
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(keys, queues, unread, taken(s.Config.Units, fences, census), wrong(s.Findings), troubled(s.Units), drained(s.Drained), deserted(s))
+	all := slices.Concat(keys, queues, unread, taken(s.Config.Units, fences, census), wrong(s.Findings), troubled(s.Units), drained(s.Drained), toCancel(name, s.ToCancel, now()), deserted(s))
 	return append(append(all, times(census, s.Config.Total)...), summary(s)), nil
 }
 
@@ -140,6 +140,8 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "start a peer with those tags (--tags), or ask for others: countoff require"},
 		status.Unread: {Severity: Danger, Risk: "its tasks are not worked on, and producers are refused",
 			Do: "start the node that has its keys, or let a replica take its place; a key of another type: rename or delete it"},
+		status.Replicas: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, or works after a pause",
+			Do: "bring the replicas back, or start the peers again with a smaller WaitReplicas"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
 			Do: "/readyz and the logs of the peers say what they lack; those that are drained: countoff recall"},
 		coverage.Paused: {Severity: Warning, Risk: "its tasks wait until it is resumed",
@@ -175,6 +177,30 @@ func drained(all []status.Drained) (found []Finding) {
 		found = append(found, f)
 	}
 	return found
+}
+
+// ending is how long a handler that was told to end may take before that is worth a warning.
+const ending = time.Minute
+
+// toCancel tells of tasks that are to be cancelled, lest they are forgotten.
+func toCancel(name string, c *status.ToCancel, now time.Time) []Finding {
+	if c == nil {
+		return nil
+	}
+	f := Finding{Check: "cancel", Severity: Note, What: fmt.Sprintf("%s to be cancelled that nobody has met, %d with a handler that was told, the oldest since %s",
+		plural(c.Waits, "task is", "tasks are"), c.Runs, c.Since.UTC().Format(time.RFC3339))}
+	switch {
+	case c.Trouble != "":
+		f.Severity, f.What = Warning, c.Trouble
+		f.Risk, f.Do = "no task can be cancelled", "find what it is with TYPE, and rename or delete it"
+	case c.Runs > 0 && now.Sub(c.Since) > ending:
+		f.Severity, f.Risk = Warning, "a handler that ignores its context holds up its key, and all later tasks of it"
+		f.Do = "countoff cancel " + name + " lists them; the logs of their peers say what is stuck: restart such a peer"
+	case 2*(c.Waits+c.Runs) > redissource.MaxCancellations:
+		f.Severity, f.Risk = Warning, fmt.Sprintf("once %d stand no other task can be cancelled", redissource.MaxCancellations)
+		f.Do = "countoff cancel " + name + " lists them, and --undo takes back what is not needed"
+	}
+	return []Finding{f}
 }
 
 // claim is what a partition costs a slow store in the call that claims it: twice what it cost in

@@ -76,3 +76,28 @@ func TestNobodyHasEverTakenPart(t *testing.T) {
 		}
 	}
 }
+
+// Orders that stand are told, and are a warning where they hold something up.
+func TestToCancel(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		stands   *status.ToCancel
+		severity Severity
+		word     string
+	}{
+		{&status.ToCancel{Waits: 2, Since: now.Add(-time.Hour)}, Note, "2 tasks are to be cancelled that nobody has met, 0 with a handler that was told, the oldest since 2027-01-15T07:00:00Z"},
+		{&status.ToCancel{Runs: 1, Since: now.Add(-time.Minute)}, Note, "1 with a handler that was told"},
+		{&status.ToCancel{Runs: 1, Since: now.Add(-time.Minute - time.Second)}, Warning, "a handler that ignores its context"},
+		{&status.ToCancel{Waits: 128, Since: now}, Note, "128 tasks"},
+		{&status.ToCancel{Waits: 128, Runs: 1, Since: now}, Warning, "once 256 stand no other task can be cancelled"},
+		{&status.ToCancel{Trouble: "{n}:cancel is no hash"}, Warning, "{n}:cancel is no hash"},
+	} {
+		got := toCancel("n", c.stands, now)
+		if len(got) != 1 || got[0].Severity != c.severity || !strings.Contains(got[0].String(), c.word) || (c.severity == Warning) != (got[0].Risk != "" && got[0].Do != "") {
+			t.Errorf("%+v: %v", *c.stands, got)
+		}
+	}
+	if got := toCancel("n", nil, now); got != nil {
+		t.Errorf("of none: %v", got)
+	}
+}

@@ -47,7 +47,8 @@ func sample(name string, round int) status.Status {
 			{Held: status.Held{State: status.Owned, Owner: "ann"}, Name: "inbox", Pending: 2},
 			{Held: status.Held{State: status.Unowned}, Name: "outbox", Trouble: evil},
 		},
-		Table: map[string][]string{"ann": {"https://example.com/" + evil}, "_": slices.Repeat([]string{"u"}, mostUnits+2)},
+		ToCancel: &status.ToCancel{Waits: 2, Runs: 1, Since: time.Unix(1_800_000_000, 0)},
+		Table:    map[string][]string{"ann": {"https://example.com/" + evil}, "_": slices.Repeat([]string{"u"}, mostUnits+2)},
 	}
 	for i, h := range []status.Held{
 		{State: status.Owned, Owner: "ann", Epoch: 5, Session: "a"},

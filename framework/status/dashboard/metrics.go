@@ -58,6 +58,12 @@ var metrics = []metric{
 		}
 		sample(lines, "")
 	})},
+	{"to_cancel", "Tasks that are to be cancelled by state: waits, runs. Missing where there are none.", known(func(v *view, sample func(int, string)) {
+		if c := v.status.ToCancel; c != nil && c.Trouble == "" {
+			sample(c.Waits, "state=waits")
+			sample(c.Runs, "state=runs")
+		}
+	})},
 	{"findings", "1 for each kind of what is wrong for longer than it may be.", known(func(v *view, sample func(int, string)) {
 		var kinds []coverage.Kind
 		for _, f := range v.status.Findings {

@@ -23,6 +23,7 @@ func TestMetrics(t *testing.T) {
 			"# TYPE countoff_name_up gauge", `countoff_name_up{name="billing"} 1`, `countoff_name_peers{name="mails"} 1`,
 			`countoff_name_partitions{name="billing",state="owned"} 2`, `countoff_name_partitions{name="billing",state="double"} 1`,
 			`countoff_name_tasks{name="billing",state="dead"} 1`, `countoff_name_tasks{name="billing",state="in_flight"} 0`,
+			`countoff_name_to_cancel{name="billing",state="waits"} 2`, `countoff_name_to_cancel{name="mails",state="runs"} 1`,
 			`countoff_name_ingress_lines{name="billing"} 2`, `countoff_name_findings{name="billing",kind="unowned"} 1`,
 		} {
 			if strings.Count(text, want+"\n") != 1 {

@@ -28,6 +28,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"state":     partitionmap.State,
 	"barrier":   partitionmap.Barrier,
 	"drained":   partitionmap.Drained,
+	"tocancel":  partitionmap.ToCancel,
 }).ParseFS(files, "page.gohtml"))
 
 // A view is what there is to show of one look at a name. It does not change.

@@ -73,10 +73,7 @@ func (m *Map) rest(s status.Status) []string {
 		lines = append(lines, fmt.Sprintf("  pending %d   in flight %d   delayed %d   %s%s", t.Pending, t.InFlight, t.Delayed, dead, but))
 	}
 	lines = append(lines, Drained(s)...)
-	if c := s.ToCancel; c != nil {
-		lines = append(lines, fmt.Sprintf("  to be cancelled: %d that nobody has met, %d with a handler that was told (countoff cancel %s lists them)",
-			c.Waits, c.Runs, s.Name))
-	}
+	lines = append(lines, ToCancel(s)...)
 	if s.TakeoverMS > 0 && s.Config.Paused == (partition.Pause{}) { // nobody takes over from anybody while it is
 		lines = append(lines, fmt.Sprintf("  a dead peer's partitions are another's within %s", Seconds(time.Duration(s.TakeoverMS)*time.Millisecond)))
 	}
@@ -230,6 +227,19 @@ func lease(left time.Duration) string {
 		return "over"
 	}
 	return Seconds(left)
+}
+
+// ToCancel says how many tasks are to be cancelled, and since when.
+func ToCancel(s status.Status) []string {
+	c := s.ToCancel
+	switch {
+	case c == nil:
+		return nil
+	case c.Trouble != "":
+		return []string{"  to be cancelled, WRONG: " + c.Trouble}
+	}
+	return []string{fmt.Sprintf("  to be cancelled: %d that nobody has met, %d with a handler that was told, the oldest since %s (countoff cancel %s lists them)",
+		c.Waits, c.Runs, c.Since.UTC().Format(time.RFC3339), s.Name)}
 }
 
 // Drained says which peers are, since when and why.

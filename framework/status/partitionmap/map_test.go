@@ -489,9 +489,13 @@ func TestRecallIsForAShell(t *testing.T) {
 // What is to be cancelled is told, and where all of it is listed.
 func TestToCancel(t *testing.T) {
 	t.Parallel()
-	s := status.Status{Name: "n", ToCancel: &status.ToCancel{Waits: 2, Runs: 1}}
-	const want = "  to be cancelled: 2 that nobody has met, 1 with a handler that was told (countoff cancel n lists them)"
+	s := status.Status{Name: "n", ToCancel: &status.ToCancel{Waits: 2, Runs: 1, Since: time.Unix(1_800_000_000, 0)}}
+	const want = "  to be cancelled: 2 that nobody has met, 1 with a handler that was told, the oldest since 2027-01-15T08:00:00Z (countoff cancel n lists them)"
 	if got := new(Map).Lines(s); !slices.Contains(got, want) {
+		t.Errorf("%q", got)
+	}
+	s.ToCancel = &status.ToCancel{Trouble: "{n}:cancel is no hash"}
+	if got := new(Map).Lines(s); !slices.Contains(got, "  to be cancelled, WRONG: {n}:cancel is no hash") {
 		t.Errorf("%q", got)
 	}
 	s.ToCancel = nil
