@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,11 +13,30 @@ import (
 
 // explain says what an error of the server or the network means and what to do.
 func (l *Ledger) explain(ctx context.Context, op string, err error) error {
+	wrong := ""
+	if strings.Contains(err.Error(), "WRONGTYPE") { // scripts do not say of which key
+		wrong = overwritten(ctx, l.client, l.name)
+	}
 	err = explain(ctx, l.name, op, err)
+	if wrong != "" {
+		err = fmt.Errorf("%w: %s", err, wrong)
+	}
 	if errors.Is(err, context.DeadlineExceeded) && l.crowded() {
 		err = fmt.Errorf("%w (other calls hold all connections of its client: give the ledger one of its own, as of redisurl.OpenControl)", err)
 	}
 	return err
+}
+
+// overwritten says which keys of name are not of the type that the ledger wrote; "": none, or the store does not tell.
+func overwritten(ctx context.Context, client redis.UniversalClient, name string) string {
+	types := []string{"hash", "hash", "hash", "zset", "hash", "hash", "list", "hash"} // of keys
+	var wrong []string
+	for i, key := range keys(name) {
+		if is, err := client.Type(ctx, key).Result(); err == nil && is != types[i] && is != "none" {
+			wrong = append(wrong, fmt.Sprintf("%s is a %s, and was a %s", key, is, types[i]))
+		}
+	}
+	return strings.Join(wrong, ", ")
 }
 
 // crowded reports whether no connection is left for a call of the ledger, which may have waited for

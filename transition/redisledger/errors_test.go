@@ -237,3 +237,21 @@ func TestConnectionsThatOthersHold(t *testing.T) {
 		t.Errorf("somebody holds the only one: %s", what)
 	}
 }
+
+// Which key another program has overwritten is said, by a peer and by whoever looks.
+func TestOverwrittenKeysAreNamed(t *testing.T) {
+	s, _ := miniStage(t)
+	makeName(t, s.client, s.name, partition.Config{})
+	l := newLedger(t, s.client, s.name, redisledger.Config{})
+	settled(t, l, session(1), 1)
+	key := "{" + s.name + "}:leases"
+	s.client.Del(t.Context(), key)
+	s.client.Set(t.Context(), key, "x", 0)
+	_, looked := l.Census(t.Context())
+	_, synced := l.Sync(t.Context(), machine.Request{Session: session(2), Claim: []partition.ID{2}})
+	for what, err := range map[string]error{"census": looked, "sync": synced} {
+		if err == nil || !strings.HasSuffix(err.Error(), ": "+key+" is a string, and was a zset") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
