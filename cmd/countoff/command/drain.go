@@ -180,5 +180,6 @@ func keeps(c machine.Census, peer string) (works string, stays bool) {
 		return fmt.Sprintf("it still has %d partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas none is while replicas are missing, "+
 			"with a barrier none before all have arrived)", n), false
 	}
-	return fmt.Sprintf("it still has %d partitions and ingress lists (peers that count off in another way than by rolls keep them)", n), false
+	return fmt.Sprintf("it still has %d partitions and ingress lists (what runs ends first; a process that stands still keeps them for its lease; "+
+		"peers that count off in another way than by rolls keep them)", n), false
 }
