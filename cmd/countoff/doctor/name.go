@@ -91,7 +91,11 @@ func fencesOf(ctx context.Context, client redis.UniversalClient, name string, li
 		return nil, nil // an error is told by ofQueues
 	}
 	fences, err := redissource.IngressFences(ctx, client, lists)
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(err.Error(), "WRONGTYPE"):
+		return fences, []Finding{{Check: "ingress", Severity: Danger, What: err.Error(), Risk: "nobody can open the list: nothing of it is routed into partitions",
+			Do: "rename or delete that key: who owns the list writes it anew"}}
+	case err != nil:
 		return fences, []Finding{unknown("shared-ingress", err)}
 	}
 	return fences, nil
