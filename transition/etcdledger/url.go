@@ -68,18 +68,18 @@ func parse(address string) (clientv3.Config, string, error) {
 	case scheme == "etcds":
 		way = "https://"
 	}
-	if at := strings.LastIndex(before(rest, "/"), "@"); at >= 0 {
-		user, password, ok := strings.Cut(rest[:at], ":")
+	rest, query, _ := strings.Cut(rest, "?")
+	hosts, prefix, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndex(hosts, "@"); at >= 0 {
+		user, password, ok := strings.Cut(hosts[:at], ":")
 		var err1, err2 error
 		cfg.Username, err1 = url.PathUnescape(user)
 		cfg.Password, err2 = url.PathUnescape(password)
 		if errors.Join(err1, err2) != nil || !ok || user == "" {
 			return bad("user and password are not understood")
 		}
-		rest = rest[at+1:]
+		hosts = hosts[at+1:]
 	}
-	hosts, prefix, _ := strings.Cut(before(rest, "?"), "/")
-	_, query, _ := strings.Cut(rest, "?")
 	secrets, err := secure(scheme == "etcds", query)
 	if err != nil {
 		return bad(err.Error())
@@ -89,7 +89,7 @@ func parse(address string) (clientv3.Config, string, error) {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), "2379")
 		}
-		if strings.HasPrefix(host, ":") || strings.ContainsAny(host, "?# ") {
+		if strings.HasPrefix(host, ":") || strings.ContainsAny(host, "# ") {
 			return bad(fmt.Sprintf("host %q is not understood", host))
 		}
 		cfg.Endpoints = append(cfg.Endpoints, way+host)
@@ -99,12 +99,6 @@ func parse(address string) (clientv3.Config, string, error) {
 		prefix = "countoff"
 	}
 	return cfg, "/" + prefix, nil
-}
-
-// before returns what of s is before the first sep.
-func before(s, sep string) string {
-	head, _, _ := strings.Cut(s, sep)
-	return head
 }
 
 // secure returns what the URL says of TLS; nil: it does not use TLS.

@@ -123,6 +123,8 @@ func TestURL(t *testing.T) {
 		"etcds://u:p%40ss@h:1/x":         "https://h:1 u p@ss /x",
 		"etcds://h?name=etcd.internal":   "https://h:2379 /countoff",
 		"etcds://a,b/x?name=n":           "https://a:2379 https://b:2379 /x",
+		"etcds://h?name=a@b/c":           "https://h:2379 /countoff",
+		"etcds://u:p@h:1?name=a@b":       "https://h:1 u p /countoff",
 		"http://h":                       "", "etcd:h": "", "etcd://": "", "etcd://u@h": "", "etcd://h?x": "", "etcd://h?ca=x": "", "etcds://h?ca=/no/such.pem": "", "etcds://h?cert=x": "", "etcds://h?x=y": "",
 	} {
 		cfg, prefix, err := parse(address)
