@@ -115,7 +115,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 			code, heard = s.ExitCode, false
 		}
 	}
-	err = p.stop(app.Stop, heard)
+	err = p.stop(p.stopOf(app), heard)
 	if err = errors.Join(err, p.r.Err()); err == nil {
 		return code
 	}
@@ -255,6 +255,18 @@ func (p *process) stop(do func(context.Context) error, heard bool) error {
 		}
 	}
 	return p.cut(stopped, p.patience())
+}
+
+// stopOf is the stop of app. fx calls no other hook behind one that ended its goroutine: then the consumers are
+// stopped without theirs.
+func (p *process) stopOf(app *fx.App) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := app.Stop(ctx)
+		if err != nil && ctx.Err() == nil && p.asked.Load() == nil {
+			err = errors.Join(fmt.Errorf("a hook of the stop ended its goroutine (runtime.Goexit, as FailNow of testing does): %w", err), p.r.Stop(ctx))
+		}
+		return err
+	}
 }
 
 // A lateError is that of a stop whose time was over, whoever in the application it waited for.

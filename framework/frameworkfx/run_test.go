@@ -378,6 +378,26 @@ func TestAConstructorThatEndsItsGoroutine(t *testing.T) {
 	p.exits(t, ExitFailed, "a constructor ended its goroutine")
 }
 
+// Nor is such a hook, behind which fx calls no other one: what the consumers have is handed over all the same.
+func TestAHookThatEndsItsGoroutine(t *testing.T) {
+	ledger := memledger.New(layout, timing, memledger.Options{})
+	handled := make(chan struct{})
+	p := launch(
+		consumerOf(t, ledger, func(context.Context, *framework.Task) error {
+			close(handled)
+			return nil
+		}),
+		fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StopHook(runtime.Goexit)) }),
+	)
+	<-handled
+	p.signals <- syscall.SIGTERM
+	p.exits(t, ExitFailed, "\na hook of the stop ended its goroutine")
+	census, err := ledger.Census(t.Context())
+	if err != nil || len(census.Sessions) != 1 || census.Sessions[0].State.String() != "gone" {
+		t.Errorf("nothing was handed over: %+v, %v", census.Sessions, err)
+	}
+}
+
 func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{})
