@@ -2,7 +2,7 @@ package redisfx
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"slices"
 
 	"go.uber.org/fx"
@@ -18,7 +18,9 @@ import (
 func Jobs(consumer string, entries ...jobs.Entry) fx.Option {
 	return fx.Options(
 		fx.Provide(fx.Annotate(func() jobList { return jobList{consumer, entries} }, fx.ResultTags(`group:"countoff.redisfx.jobs"`))),
-		fx.Invoke(fx.Annotate(func(all []frameworkfx.Source) error { return fires(consumer, all) }, fx.ParamTags(frameworkfx.SourceGroup))),
+		// Among the health checks it is listed with all else that is wrong with the consumer.
+		fx.Provide(fx.Annotate(func(all []frameworkfx.Source) []frameworkfx.Health { return unfired(consumer, all) },
+			fx.ParamTags(frameworkfx.SourceGroup), fx.ResultTags(`group:"countoff.health,flatten"`))),
 	)
 }
 
@@ -42,16 +44,16 @@ func (g given) jobsOf(consumer string, all []jobs.Entry) []jobs.Entry {
 	return all
 }
 
-// fires returns an error if the source of consumer is none that fires jobs: they would never
-// run, and nobody would say so.
-func fires(consumer string, all []frameworkfx.Source) error {
+// unfired is no check, or one with an error if the source of consumer is none that fires jobs: they
+// would never run, and nobody would say so.
+func unfired(consumer string, all []frameworkfx.Source) []frameworkfx.Health {
 	if slices.ContainsFunc(all, func(s frameworkfx.Source) bool {
 		_, ok := s.Source.(*redissource.Source)
 		return s.Consumer == consumer && (ok || s.Err != nil) // what is wrong with a source is listed elsewhere
 	}) {
 		return nil
 	}
-	return &frameworkfx.StartError{Faults: []error{fmt.Errorf("consumer %q has jobs, and no source that fires them: see redisfx.Source", consumer)}}
+	return []frameworkfx.Health{{Consumer: consumer, Err: errors.New("it has jobs, and no source that fires them: see redisfx.Source")}}
 }
 
 // ticked is the event of what the source says.

@@ -101,7 +101,8 @@ func TestJobsThatNobodyFiresAreRefused(t *testing.T) {
 		want string
 		opts []fx.Option
 	}{
-		{`consumer "bills" has jobs, and no source that fires them`, []fx.Option{
+		{"cannot start:\n  consumer \"bills\": framework: two default handlers\n  consumer \"bills\": it has jobs, and no source that fires them", []fx.Option{
+			frameworkfx.Otherwise("bills", func(context.Context, *framework.Task) error { return nil }),
 			frameworkfx.From("bills", nowhere{}, memledger.New(partition.Config{Total: 1}, quick.Timing, memledger.Options{})),
 			redisfx.Jobs("bills", jobs.Entry{Name: "x", Spec: "@daily", Zone: "UTC", Missed: jobs.Skip}),
 		}},
