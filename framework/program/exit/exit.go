@@ -70,7 +70,7 @@ func From(err error) error {
 		return With(Config, err)
 	case errors.Is(err, redisledger.ErrInUse):
 		return With(InUse, err)
-	case ofNetwork(err), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.As(err, &reply):
+	case ofNetwork(err), errors.Is(err, io.EOF), errors.As(err, &reply): // the end of a context's time is a net.Error
 		return With(Unreachable, err)
 	}
 	return With(Failed, err)

@@ -88,6 +88,26 @@ func TestAClosedTerminalIsASignal(t *testing.T) {
 	}
 }
 
+// Listen hears what ends a program, and what else is asked for, until its context ends.
+func TestListenHears(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
+		ctx, cancel := context.WithCancel(t.Context())
+		heard := Listen(ctx, 1, syscall.SIGUSR1)
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-heard:
+			if got != s {
+				t.Errorf("heard %v, want %v", got, s)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%v is not heard", s)
+		}
+		cancel()
+	}
+}
+
 func TestSignalsThatComeTogetherAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := make(chan os.Signal, 3)
