@@ -125,7 +125,9 @@ func TestURL(t *testing.T) {
 		"etcds://a,b/x?name=n":           "https://a:2379 https://b:2379 /x",
 		"etcds://h?name=a@b/c":           "https://h:2379 /countoff",
 		"etcds://u:p@h:1?name=a@b":       "https://h:1 u p /countoff",
-		"http://h":                       "", "etcd:h": "", "etcd://": "", "etcd://u@h": "", "etcd://h?x": "", "etcd://h?ca=x": "", "etcds://h?ca=/no/such.pem": "", "etcds://h?cert=x": "", "etcds://h?x=y": "",
+		"etcd://h//":                     "http://h:2379 /countoff",
+		"etcd://:p@h":                    "", "etcd://u:%zz@h": "", "etcd://h#1": "", "etcds://h?%zz": "",
+		"http://h": "", "etcd:h": "", "etcd://": "", "etcd://u@h": "", "etcd://h?x": "", "etcd://h?ca=x": "", "etcds://h?ca=/no/such.pem": "", "etcds://h?cert=x": "", "etcds://h?x=y": "",
 	} {
 		cfg, prefix, err := parse(address)
 		words := append([]string{}, cfg.Endpoints...)

@@ -495,6 +495,9 @@ func TestURLs(t *testing.T) {
 		"redis://x":             "does not begin with nats://",
 		"nats://:4222":          "is not understood",
 		"nats://:p@x":           "user and password",
+		"nats://u:%zz@x":        "user and password",
+		"nats://x#1":            "is not understood",
+		"nats://x?replicas=0":   "0 replicas",
 		"nats://x?creds=/none":  "creds",
 		"nats://x?replicas=two": "two replicas",
 		"nats://x?replicas=9":   "9 replicas: want 1 to 5",
@@ -519,6 +522,18 @@ func TestURLs(t *testing.T) {
 	defer conn.Close()
 	if o := conn.Opts; o.User != "u@x" || o.Password != "p" || !o.Secure || !slices.Equal(o.Servers, []string{"tls://127.0.0.1:1", "tls://localhost:2"}) {
 		t.Errorf("%q %q %v %v", o.User, o.Password, o.Secure, o.Servers)
+	}
+	token, _, err := natscounter.Open("nats://t%40ken@127.0.0.1?name=a@b")
+	if err == nil || token != nil {
+		t.Errorf("name= is for tls://, and says %v", err)
+	}
+	token, _, err = natscounter.Open("tls://t%40ken@127.0.0.1,[::1]?name=a@b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer token.Close()
+	if o := token.Opts; o.User != "" || o.Token != "t@ken" || !slices.Equal(o.Servers, []string{"tls://127.0.0.1:4222", "tls://[::1]:4222"}) {
+		t.Errorf("%q %q %v", o.User, o.Token, o.Servers)
 	}
 }
 
