@@ -104,6 +104,32 @@ func TestHandlersSourcesAndMiddlewareJoinByGroups(t *testing.T) {
 	}
 }
 
+// What fx has started of an application whose time to start was over runs on, also after its Stop. The
+// runtime is stopped all the same.
+func TestALateStartIsStoppedByTheRuntime(t *testing.T) {
+	store, ledger := memory(t)
+	if err := store.Push(sources.Task{ID: "1", Key: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var r *framework.Runtime
+	app := fx.New(fx.NopLogger, frameworkfx.Module, fx.Populate(&r),
+		frameworkfx.From("mails", store, ledger),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute}),
+		frameworkfx.Otherwise("mails", func(context.Context, *framework.Task) error { cancel(); return nil }),
+		fx.Invoke(func(l fx.Lifecycle) {
+			l.Append(fx.StartHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
+		}),
+	)
+	if err := app.Start(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("it starts: %v", err)
+	}
+	if err := errors.Join(app.Stop(t.Context()), r.Stop(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
 type parcel struct{ Weight int }
 
 func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
@@ -203,7 +229,7 @@ func TestNoLedgerIsListed(t *testing.T) {
 
 func TestNothingProvided(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module)
-	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "no consumer") {
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "no consumer: provide a source and a handler") {
 		t.Errorf("the application says %v", err)
 	}
 }

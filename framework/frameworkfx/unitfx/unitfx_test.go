@@ -169,6 +169,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		unitfx.Units("mints", unitfx.Config{URL: "redis://127.0.0.1:1"}, (func() framework.UnitHandler)(nil)),
 		unitfx.Units("ports", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() func(context.Context, framework.Unit) error { return nil }),
 		unitfx.Units("mines", unitfx.Config{URL: "redis://127.0.0.1:1"}, "a text"),
+		unitfx.Units("yards", unitfx.Config{URL: "redis://127.0.0.1:1"}, func() {}),
 		unitfx.Units("banks", unitfx.Config{}, func(context.Context, *framework.Unit) error { return nil }),
 	)
 	err := app.Err()
@@ -179,7 +180,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		`units "sites": unitfx: no Redis URL`, `units "sites": partition: -2 partitions`, `units "sites": framework: no handler`, `units "sites": framework: the list is`,
 		`units "feeds": partition: -1 partitions`, `units "feeds": framework: no handler`, `units "feeds": framework: weight -1`,
 		`"disks": framework: no handler`, `"roads": framework: no handler`, `"roads": unitfx: WaitReplicas -1: want 0 or more`, `"mints": framework: no handler`, `"ports": framework: no handler`,
-		`"mines": unitfx: string is neither a handler`, `"banks": unitfx: func(context.Context, *framework.Unit) error is neither a handler`, `"banks": unitfx: no Redis URL`,
+		`"yards": unitfx: func() is neither a handler`, `"mines": unitfx: string is neither a handler`, `"banks": unitfx: func(context.Context, *framework.Unit) error is neither a handler`, `"banks": unitfx: no Redis URL`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %s: %v", want, err)
