@@ -130,6 +130,21 @@ func TestALateStartIsStoppedByTheRuntime(t *testing.T) {
 	}
 }
 
+// A source of an application without observers is told of none: it would call nil.
+func TestNobodyIsNoObserver(t *testing.T) {
+	store, ledger := memory(t)
+	app := fx.New(fx.NopLogger, frameworkfx.Module,
+		fx.Provide(fx.Annotate(func() frameworkfx.Source {
+			return frameworkfx.Source{Consumer: "mails", Source: store, Ledger: ledger, Listen: func(o framework.Observer) { t.Errorf("it is to tell %v", o) }}
+		}, fx.ResultTags(frameworkfx.SourceGroup))),
+		frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute}),
+		frameworkfx.Otherwise("mails", done),
+	)
+	if err := app.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 type parcel struct{ Weight int }
 
 func TestEverythingThatIsWrongIsListedAtOnce(t *testing.T) {
