@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -33,7 +32,6 @@ type Consumer struct {
 	tags     partition.Tags
 	strategy partition.Strategy
 	barrier  bool
-	random   func() float64
 
 	warnings []string
 	sessions sessions[*session]
@@ -151,22 +149,12 @@ func WithBarrier() Option { return func(c *Consumer) { c.barrier = true } }
 // same. Default: partition.Sticky, or with a barrier partition.Modulo.
 func WithStrategy(s partition.Strategy) Option { return func(c *Consumer) { c.strategy = s } }
 
-// WithRandom sets where the jitter of retries comes from: f returns numbers in [0,1) and may be
-// called concurrently. Default, and for a nil f: math/rand/v2.
-func WithRandom(f func() float64) Option {
-	return func(c *Consumer) {
-		if c.random = f; f == nil {
-			c.random = rand.Float64
-		}
-	}
-}
-
 // New makes a consumer that has h handle the tasks which source has under name. Its error lists
 // all that is wrong at once: a bad name, a missing source, handler or ledger, numbers out of
 // range, budgets that do not fit, a ledger that was made for another lease, a source or ledger of another name. New calls nobody;
 // Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
-	c := &Consumer{name: name, source: source, handler: h, weight: 1, random: rand.Float64}
+	c := &Consumer{name: name, source: source, handler: h, weight: 1}
 	c.sessions.whose, c.sessions.next = fmt.Sprintf("consumer %q", name), func() *session { return newSession(c) }
 	errs := []error{partition.CheckName(name)}
 	for _, o := range opts {

@@ -479,7 +479,7 @@ func TestNilIsNoCrash(t *testing.T) {
 		f := newFleet(t, 4)
 		f.push(4, 4)
 		c := f.consumer("ann", framework.HandlerFunc(func(context.Context, *framework.Task) error { return errors.New("no") }),
-			framework.WithRandom(nil), framework.WithObserver(nil), framework.WithObserver(framework.Observers{nil}), framework.WithObserver(framework.ObserverFunc(nil)), framework.WithHealth(nil), framework.WithStrategy(nil), framework.WithSurvey(nil))
+			framework.WithObserver(nil), framework.WithObserver(framework.Observers{nil}), framework.WithObserver(framework.ObserverFunc(nil)), framework.WithHealth(nil), framework.WithStrategy(nil), framework.WithSurvey(nil))
 		if _, err := framework.NewRuntime(c, nil); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("a consumer that is nil: %v", err)
 		}

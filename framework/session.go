@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -119,7 +120,7 @@ func (s *session) work() error {
 		cfg:      s.c.cfg,
 		total:    found.layout.Total,
 		observer: s.c.observer,
-		random:   s.c.random,
+		random:   rand.Float64,
 		fatal:    s.fail,
 	})
 	defer p.close()
