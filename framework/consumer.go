@@ -259,8 +259,8 @@ func (c *Consumer) SetWeight(weight int) error {
 	return nil
 }
 
-// share is the weight that the next run begins with.
-func (c *Consumer) share() int {
+// nextWeight is the weight that the next run begins with.
+func (c *Consumer) nextWeight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.weight

@@ -131,7 +131,7 @@ func (s *session) work() error {
 		Timing:   s.c.cfg.Timing,
 		Peer:     found.peer,
 		Yield:    s.c.peer == "",
-		Weight:   s.c.share(),
+		Weight:   s.c.nextWeight(),
 		Tags:     s.c.tags,
 		Unwell:   s.c.health != nil,
 		Session:  s.id,
