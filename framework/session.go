@@ -155,7 +155,14 @@ func (s *session) work() error {
 		return nil // the stop found no coordinator to tell
 	}
 	s.observe(Started{Consumer: s.c.name, Peer: found.peer, Session: s.id, Config: found.layout, Takeover: s.c.cfg.Timing.Takeover()})
-	looking, enough := context.WithCancel(s.run)
+	defer s.stopPrepare() // whoever starts it again waits for handlers that have not returned
+	defer s.look(found, co)()
+	return co.Run(s.run)
+}
+
+// look begins to look after the name and after the peer's health; enough ends that and waits for it.
+func (s *session) look(found found, co *transition.Coordinator) (enough func()) {
+	looking, stop := context.WithCancel(s.run)
 	var looks sync.WaitGroup
 	survey := s.c.survey
 	if survey == nil && s.c.observer != nil { // else nobody would hear of it
@@ -174,10 +181,10 @@ func (s *session) work() error {
 	if s.c.health != nil {
 		looks.Go(func() { s.checkup.run(looking, co) })
 	}
-	defer s.stopPrepare() // whoever starts it again waits for handlers that have not returned
-	defer looks.Wait()
-	defer enough()
-	return co.Run(s.run)
+	return func() {
+		stop()
+		looks.Wait()
+	}
 }
 
 // notYet takes note that the source or the ledger has not answered.
