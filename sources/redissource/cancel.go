@@ -193,15 +193,15 @@ func CancelledDelayed(ctx context.Context, client redis.UniversalClient, name st
 	return markCancel(ctx, client, CancelKey(name), c, CancelDead, "-")
 }
 
-// wanted is what stands of all, as owners are told: ID -> why.
-func wanted(all []Cancellation) (orders map[string]Cancellation, why map[string]string) {
-	orders, why = map[string]Cancellation{}, map[string]string{}
+// wanted is what of all is still to be carried out, by ID.
+func wanted(all []Cancellation) map[string]Cancellation {
+	orders := map[string]Cancellation{}
 	for _, c := range all {
 		if !c.State.Over() {
-			orders[c.ID], why[c.ID] = c, c.Why
+			orders[c.ID] = c
 		}
 	}
-	return orders, why
+	return orders
 }
 
 // firstEnd is when the first of them ends by itself; zero: none does.

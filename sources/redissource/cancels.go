@@ -35,7 +35,7 @@ type cancels struct {
 	mu      sync.Mutex // held while streams are told, so that one hears of one change at a time
 	known   bool       // read since the waker runs
 	orders  map[string]Cancellation
-	why     map[string]string // what streams are told
+	why     map[string]string // of orders: what streams are told
 	streams map[*stream]func(map[string]string) []string
 }
 
@@ -86,16 +86,15 @@ func (c *cancels) read(ctx context.Context) time.Duration {
 	if err != nil {
 		return cancelsAgain
 	}
-	orders, why := wanted(all)
+	orders := wanted(all)
 	for id, m := range c.over {
 		if o, is := orders[id]; !is || !o.Since.Equal(m.Since) {
 			delete(c.over, id)
 			continue
 		}
 		delete(orders, id)
-		delete(why, id)
 	}
-	for o, where := range c.tell(orders, why) {
+	for o, where := range c.tell(orders) {
 		_ = markCancel(ctx, c.client, c.key, o, CancelRuns, where) // for people
 	}
 	if !written {
@@ -105,19 +104,23 @@ func (c *cancels) read(ctx context.Context) time.Duration {
 }
 
 // tell tells the streams of what has changed and returns what runs, and where, of which nothing is written yet.
-func (c *cancels) tell(orders map[string]Cancellation, why map[string]string) map[Cancellation]string {
+func (c *cancels) tell(orders map[string]Cancellation) map[Cancellation]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true
 	changed := !maps.EqualFunc(orders, c.orders, func(a, b Cancellation) bool { return a.Since.Equal(b.Since) && a.Why == b.Why })
-	c.orders, c.why = orders, why
+	c.orders = orders
 	c.some.Store(len(orders) > 0)
 	runs := map[Cancellation]string{}
 	if !changed {
 		return runs
 	}
+	c.why = make(map[string]string, len(orders))
+	for id, o := range orders {
+		c.why[id] = o.Why
+	}
 	for s, tell := range c.streams {
-		for _, id := range tell(why) {
+		for _, id := range tell(c.why) {
 			if o := orders[id]; o.State != CancelRuns || o.Where != s.Grant.String() {
 				runs[o] = s.Grant.String()
 			}
@@ -192,11 +195,7 @@ func (c *cancels) end(ctx context.Context, id string, state CancelState, where s
 		return
 	}
 	delete(orders, id)
-	why := make(map[string]string, len(orders))
-	for id, o := range orders {
-		why[id] = o.Why
-	}
-	c.tell(orders, why)
+	c.tell(orders)
 	c.over[id] = mark{o, state, where}
 	if !c.write(ctx) {
 		nudge(c.kick)
