@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -301,7 +302,7 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 		}
 		var open []string
 		for i, e := range page {
-			if !finished[formatInt(base+from+int64(i))] {
+			if !finished[strconv.FormatInt(base+from+int64(i), 10)] {
 				open = append(open, e)
 			}
 		}
@@ -311,25 +312,21 @@ func (m *mover) count(ctx context.Context, id partition.ID) error {
 	if err != nil {
 		return err
 	}
-	err = pages(movePage, func(from, to int64) ([]string, error) {
-		page, err := m.client.LRange(ctx, k.Dead, from, to).Result()
-		if err != nil {
-			return nil, err
-		}
-		m.add(&m.out.Dead, id, page, true)
-		return page, nil
-	})
+	rest := func(count *int, dead bool, read func(from, to int64) *redis.StringSliceCmd) error {
+		return pages(movePage, func(from, to int64) ([]string, error) {
+			page, err := read(from, to).Result()
+			if err != nil {
+				return nil, err
+			}
+			m.add(count, id, page, dead)
+			return page, nil
+		})
+	}
+	err = rest(&m.out.Dead, true, func(from, to int64) *redis.StringSliceCmd { return m.client.LRange(ctx, k.Dead, from, to) })
 	if err != nil {
 		return err
 	}
-	return pages(movePage, func(from, to int64) ([]string, error) {
-		page, err := m.client.ZRange(ctx, k.Delayed, from, to).Result()
-		if err != nil {
-			return nil, err
-		}
-		m.add(&m.out.Delayed, id, page, false)
-		return page, nil
-	})
+	return rest(&m.out.Delayed, false, func(from, to int64) *redis.StringSliceCmd { return m.client.ZRange(ctx, k.Delayed, from, to) })
 }
 
 // add counts the elements of a page.
