@@ -239,10 +239,10 @@ func (p *Producer) laneOf(ctx context.Context, id partition.ID) *lane {
 	p.mu.Lock()
 	l, closed := p.ofPart[id], p.closed
 	p.mu.Unlock()
-	if closed || l != nil {
-		if closed {
-			return nil
-		}
+	if closed {
+		return nil
+	}
+	if l != nil {
 		return l
 	}
 	node := ""
