@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"unsafe"
 
 	"github.com/countoff/countoff/sources"
@@ -29,7 +30,7 @@ type envelope struct {
 // lockValue is what the key :unique:<id> holds for e. Who releases it compares
 // first: a release that runs late, after the lock expired and was taken for the
 // next task of this id, must leave it alone.
-func (e *envelope) lockValue() string { return formatInt(int64(e.born)) }
+func (e *envelope) lockValue() string { return strconv.FormatInt(int64(e.born), 10) }
 
 // tried reports whether e has a past.
 func (e *envelope) tried() bool { return e.tries > 0 || e.crashes > 0 || e.firstError != "" }

@@ -197,7 +197,7 @@ func (s *ingressStream) pushArguments(p *ingressPlan, g *group, force bool) ([]s
 	k := KeysOf(s.name, g.to)
 	positions := make([]string, len(g.positions))
 	for i, x := range g.positions {
-		positions[i] = formatInt(x)
+		positions[i] = strconv.FormatInt(x, 10)
 	}
 	head := pushHead{
 		era: p.era, first: g.positions[0], last: g.positions[len(g.positions)-1],

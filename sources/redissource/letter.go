@@ -3,7 +3,6 @@ package redissource
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -71,5 +70,3 @@ func parseLetter(s string) (letter, error) {
 	l.body = r.s[r.at:]
 	return l, nil
 }
-
-func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

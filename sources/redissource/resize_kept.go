@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	_ "embed" // the script is a file
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +95,7 @@ func (m *mover) keptBy(ctx context.Context, master *redis.Client, all []kept) (b
 	for i, k := range all {
 		keys, last := append([]string{k.key, k.key}, k.gone...), ""
 		if k.mark != "" {
-			keys[1], last = k.mark, formatInt(k.last)
+			keys[1], last = k.mark, strconv.FormatInt(k.last, 10)
 		}
 		cmds[i] = resizeKeptScript.queue(ctx, pipe, true, keys, []any{last, k.token})
 	}

@@ -253,7 +253,7 @@ func (m *mover) emptyLog(ctx context.Context, id partition.ID) error {
 		if err != nil {
 			return err
 		}
-		if base.Val() != formatInt(o.Base) {
+		if base.Val() != strconv.FormatInt(o.Base, 10) {
 			return sources.ErrForgot // what was taken off is there again, and would be taken for what comes after it
 		}
 		page := read.Val()

@@ -188,7 +188,7 @@ func peekLog(ctx context.Context, client redis.UniversalClient, k Keys, limit in
 			finished[position] = true
 		}
 		for i, element := range log {
-			if position := formatInt(base + from + int64(i)); !finished[position] {
+			if position := strconv.FormatInt(base+from+int64(i), 10); !finished[position] {
 				take(position, element)
 			}
 		}
