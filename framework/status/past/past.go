@@ -64,16 +64,16 @@ func MoveOf(m machine.Move) Entry {
 
 // Line prints e, of a name with the layout cfg, in one line.
 func Line(e machine.Entry, cfg partition.Config) string {
-	return stamp(e.At) + "  " + Sentence(e, what(e, cfg))
+	return stamp(e.At) + "  " + sentence(e, what(e, cfg))
 }
 
 // MoveLine prints what happened to one partition in one line.
 func MoveLine(m machine.Move) string {
 	line := stamp(m.At) + "  "
 	if m.Grant.Epoch > 0 {
-		line += Sentence(m.Entry, m.Grant.String())
+		line += sentence(m.Entry, m.Grant.String())
 	} else {
-		line += Sentence(m.Entry, "")
+		line += sentence(m.Entry, "")
 	}
 	if m.Waited > 0 {
 		line += fmt.Sprintf(", which had waited for %v", m.Waited)
@@ -84,8 +84,8 @@ func MoveLine(m machine.Move) string {
 	return line
 }
 
-// Sentence says what e tells, of what.
-func Sentence(e machine.Entry, what string) string {
+// sentence says what e tells, of what.
+func sentence(e machine.Entry, what string) string {
 	switch e.What {
 	case machine.Granted:
 		return fmt.Sprintf("%s got %s, which was nobody's", e.Peer, what)
