@@ -160,8 +160,8 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 // [Consumer.SetWeight]. An Indexer does not ask for it, and after Run it changes nothing.
 func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 
-// View returns the newest view, this peer's index and how many replicas there are; its
-// Version is 0 before the first.
+// View returns the newest view: this peer's index and how many replicas there are. Its
+// Version is 0, and its Index -1, before the first.
 func (s *Share) View() partition.View { return s.coordinator.View() }
 
 // ValidFor returns for how long what is admitted can be relied on to stay this peer's if the

@@ -239,7 +239,7 @@ func (c *Coordinator) Valid(now time.Time) bool {
 	return int64(c.cfg.Clock(now)) < c.validUntil.Load()
 }
 
-// View returns the newest view; its Version is 0 before the first.
+// View returns the newest view; its Version is 0, and its Index -1, before the first.
 func (c *Coordinator) View() partition.View {
 	if v := c.view.Load(); v != nil {
 		return *v
