@@ -173,6 +173,39 @@ func TestALineIsRequeuedToItsList(t *testing.T) {
 	})
 }
 
+// A line that is requeued while the number of partitions is changed is not pushed: its letter could not be taken away, and each
+// call would push it once more. What is no line of a list is pushed nowhere.
+func TestALineIsNotRequeuedInAResize(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 2)
+	layout := b.layout
+	layout.Units = []string{b.unit.List}
+	if _, err := redisconfig.Agree(t.Context(), b.client, b.name, layout); err != nil {
+		t.Fatal(err)
+	}
+	b.push("no object")
+	s := b.open(1)
+	b.arrived(1)
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.RPush(t.Context(), KeysOf(b.name, 0).Dead, "garbage").Err(); err != nil {
+		t.Fatal(err)
+	}
+	all := lettersOf(t, b.client, b.name)
+	if ok, err := Requeue(t.Context(), b.client, b.name, all[1]); ok || !errors.Is(err, ErrRaw) {
+		t.Error(ok, err)
+	}
+	if _, err := redisconfig.BeginResize(t.Context(), b.client, b.name, 4, newID(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := Requeue(t.Context(), b.client, b.name, all[0]); ok || !errors.Is(err, partition.ErrConfig) {
+		t.Error(ok, err)
+	}
+	if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 0 {
+		t.Errorf("%d lines were pushed", n)
+	}
+}
+
 // Where the task of a dead letter cannot go, the letter stays. It can be dropped all the same.
 func TestRequeueLosesNothing(t *testing.T) {
 	ctx, client := t.Context(), redistest.New(t)

@@ -105,6 +105,89 @@ func TestDelayedTasks(t *testing.T) {
 	}
 }
 
+// TestWhoHasSeenEnoughIsToldOfNoMore: neither of those of the same partition, nor of the next ones.
+func TestWhoHasSeenEnoughIsToldOfNoMore(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t, redistest.New(t), redistest.Name(t), ProducerConfig{Partitions: 3})
+	for i := range 30 { // those without a key go round
+		enqueue(t, p, Message{ID: "same", Delay: time.Duration(i+1) * time.Hour})
+	}
+	for id := range partition.ID(3) {
+		p.client.RPush(t.Context(), KeysOf(p.name, id).Dead, "a", "b")
+	}
+	for _, id := range []string{"", "same"} {
+		seen := 0
+		if err := DelayedTasks(t.Context(), p.client, p.name, p.Config().IDs(), id, func(Delayed) bool { seen++; return seen < 3 }); err != nil || seen != 3 {
+			t.Errorf("%q: %d, %v", id, seen, err)
+		}
+	}
+	seen := 0
+	if err := DeadLetters(t.Context(), p.client, p.name, p.Config().IDs(), func(DeadLetter) bool { seen++; return seen < 3 }); err != nil || seen != 3 {
+		t.Errorf("%d letters, %v", seen, err)
+	}
+}
+
+// TestWhatCannotBeReadIsSaid: who looks for a task is not told that there is none where nobody knows. Of other partitions
+// he is told all the same.
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	t.Parallel()
+	client, name, ctx := redistest.New(t), redistest.Name(t), t.Context()
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 3})
+	for i := range 3 {
+		enqueue(t, p, Message{ID: "same", Delay: time.Duration(i+1) * time.Hour})
+		client.RPush(ctx, KeysOf(name, partition.ID(i)).Dead, "letter")
+	}
+	layout := p.Config()
+	layout.Units = nil
+	told := func(what string, seen *int, err error, want int, places string) {
+		t.Helper()
+		if *seen != want || err == nil || !strings.Contains(err.Error(), places) {
+			t.Errorf("%s: %d, want %d and %q: %v", what, *seen, want, places, err)
+		}
+		*seen = 0
+	}
+	look := func(want int, places string) {
+		t.Helper()
+		seen := 0
+		for _, id := range []string{"", "same"} {
+			err := DelayedTasks(ctx, client, name, layout.IDs(), id, func(Delayed) bool { seen++; return true })
+			told(fmt.Sprintf("delayed %q", id), &seen, err, want, places)
+		}
+		err := DeadLetters(ctx, client, name, layout.IDs(), func(DeadLetter) bool { seen++; return true })
+		told("letters", &seen, err, want, places)
+		if n, err := p.Cancel(ctx, "", "nobody"); n != 0 || err == nil || !strings.Contains(err.Error(), places) {
+			t.Errorf("cancel: %d, %v", n, err)
+		}
+	}
+	for _, key := range []string{KeysOf(name, 1).Delayed, KeysOf(name, 1).Dead} {
+		client.Rename(ctx, key, key+"-kept")
+		client.Set(ctx, key, "no set and no list", 0)
+	}
+	look(2, "partition 1: WRONGTYPE")
+	for _, key := range []string{KeysOf(name, 1).Delayed, KeysOf(name, 1).Dead} {
+		client.Rename(ctx, key+"-kept", key)
+	}
+	client.AddHook(readsFail{}) // after it was said that there are some
+	look(0, "partitions 0-2: a test")
+}
+
+// readsFail has those commands fail that read delayed tasks and letters.
+type readsFail struct{}
+
+func (readsFail) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (readsFail) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (readsFail) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.Contains([]string{"zrange", "zscan", "lrange"}, cmd.Name()) {
+			cmd.SetErr(errors.New("a test"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
 // TestRunNowRings: an owner that waits for work hears of it.
 func TestRunNowRings(t *testing.T) {
 	t.Parallel()
@@ -126,8 +209,8 @@ func TestRunNowRings(t *testing.T) {
 func TestOfAnID(t *testing.T) {
 	t.Parallel()
 	p := newProducer(t, redistest.New(t), redistest.Name(t), ProducerConfig{Partitions: 3})
-	odd := []string{"a", "ab", "a*", "a?", "[a]", `a\`, `\*`, "ä", "\x00\xff", "*", "?"}
-	for _, n := range []int{10, 42, 127, 128, 300} {
+	odd := []string{"a", "ab", "a*", "a?", "[a]", `a\`, `\*`, "ä", "\ufffd", "\x00\xff", "*", "?"}
+	for _, n := range []int{10, 42, 127, 128, 129, 300} { // 129 begins with 128, and the byte that tells them apart is no text
 		odd = append(odd, strings.Repeat("x", n))
 	}
 	for i, id := range odd {

@@ -42,6 +42,13 @@ func TestIngressFields(t *testing.T) {
 		{"a type of another kind", fields, `{"to":"ann","kind":true}`, envelope{}, `field "kind" is neither`},
 		{"a function", byFunc, `ANN`, envelope{id: "l-5-9", key: "ann"}, ""},
 		{"a function that fails", byFunc, ``, envelope{}, "no recipient"},
+		{"nines", fields, `{"to":9,"id":9,"kind":95}`, envelope{id: "9", typ: "95", key: "9"}, ""},
+		{"only an id", Ingress{List: "l", IDField: "id", Type: "mail"}, `{"id":"m1","":7}`, envelope{id: "m1", typ: "mail"}, ""},
+		{"only a type", Ingress{List: "l", TypeField: "kind"}, `{"kind":"sms","":7}`, envelope{id: "l-5-9", typ: "sms"}, ""},
+		{"an id and a function", Ingress{List: "l", IDField: "id", Key: func([]byte) (string, error) { return "ann", nil }},
+			`{"id":"m1"}`, envelope{id: "m1", key: "ann"}, ""},
+		{"an id that is none and a function", Ingress{List: "l", IDField: "id", Key: func([]byte) (string, error) { return "ann", nil }},
+			`{"id":[]}`, envelope{}, `field "id" is neither`},
 		{"no key wanted", Ingress{List: "l"}, "anything \x00", envelope{id: "l-5-9"}, ""},
 	} {
 		r := c.unit.route(c.line, 5, 9, layout, born.Time())

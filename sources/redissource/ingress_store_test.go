@@ -373,6 +373,9 @@ func TestChangeIngress(t *testing.T) {
 		if err := change(b.unit.List); !errors.Is(err, ErrPlanned) {
 			t.Errorf("half a batch is in the partitions: %v", err)
 		}
+		if err := change(); !errors.Is(err, ErrPlanned) {
+			t.Errorf("half a batch of the second of two is in the partitions: %v", err)
+		}
 		if err := change(stays); err != nil {
 			t.Error(err)
 		}

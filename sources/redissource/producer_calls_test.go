@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,6 +18,47 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 )
+
+// Only what did not leave this process was never sent. What a broken connection says may be of a push that
+// was executed: given another position it would be doubled.
+func TestNeverSent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{fmt.Errorf("push: %w", &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}), true},
+		{redis.ErrPoolTimeout, true},
+		{redis.ErrPoolExhausted, true},
+		{redis.ErrClosed, true},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, false},
+		{&net.OpError{Op: "write", Err: syscall.EPIPE}, false},
+		{io.EOF, false},
+		{context.DeadlineExceeded, false},
+	} {
+		if got := neverSent(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+}
+
+// Never earlier than was asked for: the store counts milliseconds.
+func TestSpecialRoundsUp(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_700_000_000_000)
+	for _, c := range []struct {
+		m    Message
+		want int64
+	}{
+		{Message{At: at}, at.UnixMilli()}, {Message{At: at.Add(1)}, at.UnixMilli() + 1}, {Message{At: at.Add(time.Millisecond - 1)}, at.UnixMilli() + 1},
+		{Message{Delay: time.Millisecond}, 1}, {Message{Delay: 1}, 1}, {Message{Delay: time.Millisecond + 1}, 2},
+	} {
+		if s := specialOf(&c.m, &envelope{}); s.ms != c.want {
+			t.Errorf("at %v, a delay of %v: %d, want %d", c.m.At, c.m.Delay, s.ms, c.want)
+		}
+	}
+}
 
 // Calls that overlap travel together.
 func TestCallsTravelTogether(t *testing.T) {

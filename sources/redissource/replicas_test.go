@@ -197,6 +197,22 @@ func TestRefusalHidesNoDoubt(t *testing.T) {
 	})
 }
 
+// The error is one in doubt wherever the doubt stands among the results.
+func TestDoubtIsToldWhereverItStands(t *testing.T) {
+	t.Parallel()
+	for _, errs := range [][]error{
+		{ErrUnknown, ErrBacklog}, {ErrBacklog, ErrUnknown}, {nil, ErrBacklog, ErrUnknown, ErrBacklog, nil}, {ErrUnknown, ErrUnknown, ErrBacklog},
+	} {
+		c := &call{results: make([]Result, len(errs))}
+		for i, err := range errs {
+			c.results[i].Err = err
+		}
+		if _, err := c.answer(); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%v: %v", errs, err)
+		}
+	}
+}
+
 // WAIT has no key: on a cluster it goes to the server of the pushes before it, and on their connection.
 func TestWaitGoesWhereThePushWent(t *testing.T) {
 	hooks := map[string]*waitHook{}
