@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,6 +84,46 @@ func newWired(t *testing.T, cfg Config) (*world, *wire) {
 	line := &wire{}
 	w.client.AddHook(line)
 	return w, line
+}
+
+// Who waits at the end of the list does not read it again because others are settled: the next push rings.
+func TestASettleBesideWhoWaitsReadsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, line := newWorld(t, bubble(t, true), Config{}), &wire{}
+		w.client.AddHook(line)
+		w.push("a", "b", "c")
+		s := w.open()
+		tasks := w.fetch(s, 3, "a", "b", "c")
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := make(chan error)
+		go func() {
+			_, err := s.Fetch(ctx, 1)
+			waits <- err
+		}()
+		synctest.Wait()
+		if _, idle := s.idle(); !idle {
+			t.Fatal("it is not at the end")
+		}
+		var reads atomic.Int64
+		line.set(func(cmds []redis.Cmder, send func() error) error {
+			if cmds[0].Name() == "lrange" {
+				reads.Add(1)
+			}
+			return send()
+		})
+		for _, task := range tasks {
+			w.done(s, task)
+			synctest.Wait()
+		}
+		if n := reads.Load(); n != 0 {
+			t.Errorf("the list was read %d times", n)
+		}
+		cancel()
+		if err := <-waits; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		w.close(s)
+	})
 }
 
 // What was not answered is said again with all it carried, and happens once.
