@@ -182,6 +182,58 @@ func TestIngressPlanStands(t *testing.T) {
 	}
 }
 
+// A list that is filled by RPUSH is read from its other end, also where it is longer than a batch.
+func TestIngressLongListFromTheLeft(t *testing.T) {
+	bothInboxes(t, 4, func(t *testing.T, b *inbox) {
+		b.unit.Oldest = Left
+		const n = 3 * firstBatch
+		for i := range n {
+			b.push(inboxLine(fmt.Sprint(i%7), i))
+		}
+		b.open(1)
+		b.arrived(n)
+		b.exactlyOnceInOrder(n)
+	})
+}
+
+// Lines are taken off late, after they were read again and before the plan is asked for: they are not pushed once more, at
+// the positions of what comes after them.
+func TestIngressTrimBetweenReadAndPlan(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 4)
+	b.learn()
+	var late []redis.Cmder
+	arrived := false
+	client := b.another(false)
+	client.AddHook(&scripted{before: func(sha string, cmds []redis.Cmder) error {
+		switch {
+		case sha == ingressTrimScript.Hash() && late == nil:
+			late = again(cmds[:1])
+			return errNetwork
+		case sha == ingressPlanScript.Hash() && late != nil && !arrived:
+			arrived = true
+			return b.client.Process(context.Background(), late[0])
+		}
+		return nil
+	}})
+	var lines []string
+	for i := range 20 {
+		lines = append(lines, inboxLine(fmt.Sprint(i), i))
+	}
+	b.push(lines...)
+	s, err := b.start(client, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return b.client.LLen(t.Context(), b.unit.List).Val() == 0 })
+	b.push(inboxLine("20", 20))
+	b.eachOnce(21)
+	s.stop()
+	<-s.ended
+	if !arrived {
+		t.Error("nothing came late")
+	}
+}
+
 // A plan is for the lines at its base: one that arrives after they are gone is void.
 func TestIngressLatePlan(t *testing.T) {
 	b := newInbox(t, redistest.New(t), 4)

@@ -60,6 +60,27 @@ func TestSpecialRoundsUp(t *testing.T) {
 	}
 }
 
+// A batch is repeated for those who still wait, also with messages whose own time has ended: what comes for these changes
+// nothing, and counts for no other message of their call.
+func TestWhatWasToldStays(t *testing.T) {
+	t.Parallel()
+	c := &call{items: make([]item, 2), results: make([]Result, 2), left: 2, done: make(chan struct{})}
+	a, b := &c.items[0], &c.items[1]
+	b.n = 1
+	c.finish(a, false, ErrUnknown)
+	c.finish(a, true, nil)
+	select {
+	case <-c.done:
+		t.Error("it has ended before all were told")
+	default:
+	}
+	c.finish(b, false, nil)
+	<-c.done
+	if results, err := c.answer(); !errors.Is(results[0].Err, ErrUnknown) || results[0].Duplicate || results[1].Err != nil || !errors.Is(err, ErrUnknown) {
+		t.Errorf("%+v: %v", results, err)
+	}
+}
+
 // Calls that overlap travel together.
 func TestCallsTravelTogether(t *testing.T) {
 	bothWays(t, func(t *testing.T, client redis.UniversalClient) {
