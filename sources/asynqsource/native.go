@@ -107,10 +107,7 @@ func (n *native) id() string {
 func (n *native) send(ctx context.Context, c redis.Scripter, k keys, token, number, settles string, source bool) *redis.Cmd {
 	names := append(slices.Clip(n.keys), k.fence, k.tries, k.suspects)
 	args := append(slices.Clip(n.args), token, number, settles, flag(n.kind == kindRetry))
-	if source {
-		return n.script.Eval(ctx, c, names, args...)
-	}
-	return n.script.EvalSha(ctx, c, names, args...)
+	return n.script.send(ctx, c, names, args, source)
 }
 
 // failure reports whether a retry counts as a failure: Config.IsFailure of asynq may say

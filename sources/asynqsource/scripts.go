@@ -1,10 +1,12 @@
 package asynqsource
 
 import (
+	"context"
 	_ "embed" // the scripts are files
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +44,27 @@ type script struct {
 }
 
 func newScript(source string) *script { return &script{redis.NewScript(source), source} }
+
+// Run runs it by its hash, or whole where the server does not know it.
+func (sc *script) Run(ctx context.Context, c redis.Scripter, names []string, args ...any) *redis.Cmd {
+	return sc.Script.Run(ctx, c, withNone(names), args...)
+}
+
+// send sends it by its hash, or whole.
+func (sc *script) send(ctx context.Context, c redis.Scripter, names []string, args []any, source bool) *redis.Cmd {
+	if source {
+		return sc.Eval(ctx, c, withNone(names), args...)
+	}
+	return sc.EvalSha(ctx, c, withNone(names), args...)
+}
+
+// withNone adds a key that nothing ever lies under. While a slot of a cluster is moved, Redis runs a script
+// if all the keys that it is told are there still, and refuses it as a whole if one is missing. The scripts are
+// not told the keys of tasks: those that have gone ahead would look as if they had been deleted by hand.
+func withNone(names []string) []string {
+	tag := names[0][strings.IndexByte(names[0], '{') : strings.IndexByte(names[0], '}')+1]
+	return append(slices.Clip(names), tag+":none")
+}
 
 // fencedReply is how the scripts of asynq are refused.
 const fencedReply = "FENCED"

@@ -156,14 +156,6 @@ func flag(set bool) string {
 	return "0"
 }
 
-// send sends a script by its hash, or whole.
-func (sc *script) send(ctx context.Context, c redis.Scripter, names []string, args []any, source bool) *redis.Cmd {
-	if source {
-		return sc.Eval(ctx, c, names, args...)
-	}
-	return sc.EvalSha(ctx, c, names, args...)
-}
-
 // fetchBytes is about the most bytes of messages that one trip takes: while Redis writes
 // a larger answer, and the peer reads it, both are silent for everybody else.
 const fetchBytes = 1 << 20

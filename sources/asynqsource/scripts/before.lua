@@ -1,7 +1,8 @@
--- Stands in front of a script of asynq. KEYS ends with fence, tries and suspects, ARGV
+-- Stands in front of a script of asynq. KEYS ends with fence, tries, suspects and none, ARGV
 -- with token, number ('': of no round trip), the id it settles ('': none) and '1' if that
 -- comes again, so that what is known of its runs stays: they are
 -- taken off, since some scripts of asynq look at the ends of these tables.
+table.remove(KEYS)
 local again, settles, number, token = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
 local suspects, tries, fence = table.remove(KEYS), table.remove(KEYS), table.remove(KEYS)
 local f = redis.call('HMGET', fence, 't', 'n', 'a')
