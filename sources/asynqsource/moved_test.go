@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redisurl"
 )
 
 // half has the slot of a key move to another master of the cluster, with some keys ahead of the others.
@@ -95,4 +97,34 @@ func TestNothingIsLostInASlotThatMoves(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A node of a cluster dies, and another has its slots: cancelled tasks are heard of from that one, although the dead one
+// does not say so. Each miniredis says that it has all slots.
+func TestCancelledTasksAreHeardOfFromAnotherNode(t *testing.T) {
+	t.Parallel()
+	nodes := []*miniredis.Miniredis{miniredis.RunT(t), miniredis.RunT(t)}
+	client, err := redisurl.Open("redis://" + nodes[0].Addr() + "," + nodes[1].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	src, err := New(client, "n", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, free := src.newView(nil)
+	defer free()
+	const channel = "asynq:cancel"
+	heard := v.Subscribe(t.Context(), channel)
+	defer heard.Close()
+	heard.Channel()
+	hears := func(node *miniredis.Miniredis) bool { return node.PubSubNumSub(channel)[channel] > 0 }
+	until(t, "somebody is listened to", func() bool { return hears(nodes[0]) || hears(nodes[1]) })
+	dead, other := nodes[0], nodes[1]
+	if hears(other) {
+		dead, other = other, dead
+	}
+	dead.Close()
+	until(t, "the other is listened to", func() bool { return hears(other) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,6 +43,8 @@ func (s *Source) apart() (client redis.UniversalClient, leave func()) {
 	case *redis.ClusterClient:
 		o := *c.Options()
 		o.MinIdleConns = 0
+		// It asks only while it is cut off, when the node that it listened to may be dead, and another in its place.
+		o.ClusterStateReloadInterval = time.Second
 		own := redis.NewClusterClient(&o)
 		return own, func() { own.Close() }
 	}
