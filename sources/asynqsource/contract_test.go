@@ -28,16 +28,17 @@ func op(c redis.Cmder) sourcetest.Op {
 	}
 	args := c.Args()
 	n, _ := strconv.Atoi(fmt.Sprint(args[2]))
-	first, last := fmt.Sprint(args[3]), fmt.Sprint(args[2+n])
+	names := n - 1 // the last is a key that never is
+	first, last := fmt.Sprint(args[3]), fmt.Sprint(args[2+names])
 	switch {
 	case strings.HasSuffix(last, "}:marks"): // a push of an ingress
 		return sourcetest.Settle
-	case !strings.HasSuffix(first, "}:fence") || n == 2:
-	case n == 9 && strings.HasSuffix(last, ":groups"):
+	case !strings.HasSuffix(first, "}:fence") || names == 2:
+	case names == 9 && strings.HasSuffix(last, ":groups"):
 		return sourcetest.Open
-	case n == 10:
+	case names == 10:
 		return sourcetest.Fetch
-	case n == 4:
+	case names == 4:
 		return sourcetest.Close
 	case args[3+n+7] != "":
 		return sourcetest.Settle
