@@ -342,13 +342,13 @@ func (e *Engine) over(r *run, err error) {
 // it. asynq is never told of an error: it would say the same later, and might hit
 // another run of the task.
 func (e *Engine) settle(queue string, n *native) {
-	if (n.is(kindRetry) || n.is(kindArchive)) && n.reason() == errTwice.Error() {
+	if n.reason() == errTwice.Error() {
 		return // it did not run: another that asynq has of the task does, or did
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.runs[runKey{queue, n.id()}]
-	if r == nil || r.settled || !n.follows(r.raw) {
+	if r == nil || !n.follows(r.raw) {
 		return
 	}
 	if r.started && r.ended.IsZero() {

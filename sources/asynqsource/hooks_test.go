@@ -127,3 +127,15 @@ func TestFunctionsThatPanic(t *testing.T) {
 		}
 	}
 }
+
+// What does not panic is not said to have.
+func TestFunctionsThatDoNotPanic(t *testing.T) {
+	said := &heard{quiet{log.New(io.Discard, "", 0)}, make(chan string, 100)}
+	e := &Engine{cfg: asynq.Config{Logger: said, IsFailure: func(error) bool { return true }}}
+	no := errors.New("no")
+	e.isFailure(no)
+	e.retryDelay(0, no, asynq.NewTask("t", nil)) // there is none to ask
+	if len(said.said) > 0 {
+		t.Error(<-said.said)
+	}
+}

@@ -113,10 +113,8 @@ func (s *stream) sendSettle(ctx context.Context, pipe redis.Pipeliner, t *trip, 
 		}
 	}
 	alone := ""
-	if t.request.Alone != progress.None {
-		if it := s.items[t.request.Alone]; it != nil {
-			alone = fmt.Sprintf("%d %s", t.request.AloneTries, it.id)
-		}
+	if it := s.items[t.request.Alone]; it != nil { // nil of progress.None, too
+		alone = fmt.Sprintf("%d %s", t.request.AloneTries, it.id)
 	}
 	s.Mu.Unlock()
 

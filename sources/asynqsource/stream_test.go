@@ -90,6 +90,10 @@ func TestAStreamTendsToWhatIsDue(t *testing.T) {
 	if wait := st.Tend(t.Context()); wait > time.Minute {
 		t.Errorf("it waits %v, and the lease is due before", wait)
 	}
+	empty := s.open(t, s.source(t), 1, 1)
+	if wait := empty.Tend(t.Context()); wait < time.Minute {
+		t.Errorf("it waits %v, and has nothing", wait)
+	}
 	k := keysOf(st.queue)
 	const old = 1000
 	if err := s.ZAdd(t.Context(), k.lease, redis.Z{Score: old, Member: "0"}).Err(); err != nil {

@@ -200,9 +200,7 @@ func (v *view) HSet(ctx context.Context, key string, values ...any) *redis.IntCm
 // SMembers lists the groups of a queue, if it is open here.
 func (v *view) SMembers(ctx context.Context, key string) *redis.StringSliceCmd {
 	if queue, _, ok := queueOf(key); ok && v.source.of(queue) == nil {
-		cmd := redis.NewStringSliceCmd(ctx)
-		cmd.SetVal(nil)
-		return cmd
+		return redis.NewStringSliceCmd(ctx)
 	}
 	return v.UniversalClient.SMembers(ctx, key)
 }
