@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redistest"
-	"github.com/countoff/countoff/partition/redisurl"
 )
 
 // half has the slot of a key move to another master of the cluster, with some keys ahead of the others.
@@ -104,10 +103,7 @@ func TestNothingIsLostInASlotThatMoves(t *testing.T) {
 func TestCancelledTasksAreHeardOfFromAnotherNode(t *testing.T) {
 	t.Parallel()
 	nodes := []*miniredis.Miniredis{miniredis.RunT(t), miniredis.RunT(t)}
-	client, err := redisurl.Open("redis://" + nodes[0].Addr() + "," + nodes[1].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr(), nodes[1].Addr()}})
 	defer client.Close()
 	src, err := New(client, "n", Config{})
 	if err != nil {
