@@ -2,7 +2,6 @@ package redissource
 
 import (
 	"flag"
-	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,6 +12,5 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	debug.SetGCPercent(400) // miniredis makes a state of Lua for each script: a fifth of the time went to their garbage
 	goleak.VerifyTestMain(m)
 }
