@@ -129,7 +129,7 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	out, left, open := cmd.OutOrStdout(), []error(nil), false
 	for _, id := range ids {
 		said, over := told(name, id, all[id])
-		if all[id].State.Over() || c.wait == 0 {
+		if all[id].State.Over() || c.wait == 0 && err == nil {
 			fmt.Fprintln(out, said)
 			continue
 		}

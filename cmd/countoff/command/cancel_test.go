@@ -176,6 +176,23 @@ func TestALookEndsWithTheWait(t *testing.T) {
 	})
 }
 
+// What hinders the look at what is delayed is told also to who does not wait for the tasks.
+func TestALookThatFailsIsToldWithoutAWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 1}); err != nil {
+			t.Fatal(err)
+		}
+		client.Set(t.Context(), redissource.KeysOf("n", 0).Delayed, "x", 0)
+		c := canceller{lasts: time.Hour}
+		err := c.give(t.Context(), client, &cobra.Command{}, "n", []string{"a"})
+		if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), "it stands until 2") {
+			t.Errorf("it says %v", err)
+		}
+	})
+}
+
 // A lookCounter counts the commands that look at what is delayed.
 type lookCounter struct{ atomic.Int64 }
 
