@@ -110,7 +110,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	}
 	err = m.move(ctx, begun)
 	another := errors.Is(err, sources.ErrFenced) || errors.Is(err, redisconfig.ErrTaken)
-	if err != nil && (!another || m.stands(ctx, begun)) { // a fence may be forgotten, too, or two calls are in each other's way: nobody goes on
+	if err != nil && (!another || m.stands(ctx, begun)) { // a fail-over forgot a fence, or two calls stopped each other: nobody goes on
 		err = fmt.Errorf("%w: the resize has begun, and nobody can work under the name until it has ended: call it again, and it goes on where it was", err)
 	}
 	return m.out, err
@@ -130,7 +130,8 @@ func giveUp(ctx context.Context, client redis.UniversalClient, name string, begu
 	return why
 }
 
-// stands reports whether nobody has taken the place of this call, which began or took up begun.
+// stands reports whether nobody has taken the place of this call, which began or took up begun. It asks by taking
+// the move up once more, as takeOver does, which another call refuses.
 func (m *mover) stands(ctx context.Context, begun redisconfig.Resize) bool {
 	_, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, m.session)
 	return err == nil

@@ -141,7 +141,7 @@ func takesPart(c machine.Census, peer string) error {
 // keeps says what those with that id still have, "" if nothing, and whether it stays so.
 func keeps(c machine.Census, peer string) (works string, stays bool) {
 	if _, stands := c.Config.Drains(peer); !stands {
-		return "the order is gone: it was recalled meanwhile, or forgotten in a fail-over to a replica that had not received it: drain it again", true
+		return "no longer: it was recalled meanwhile, or forgotten in a fail-over to a replica that had not received it: drain it again", true
 	}
 	has := make(map[partition.Session]bool)
 	for _, s := range c.Sessions {

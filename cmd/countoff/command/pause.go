@@ -158,7 +158,7 @@ func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, ou
 // over then.
 func working(c machine.Census) (works string, stays bool) {
 	if c.Config.Paused == (partition.Pause{}) {
-		return "the order is gone: it was resumed meanwhile, or forgotten in a fail-over to a replica that had not received it: pause it again", true
+		return "no longer: it was resumed meanwhile, or forgotten in a fail-over to a replica that had not received it: pause it again", true
 	}
 	c = c.Apart()
 	peers := make(map[partition.Session]string)

@@ -116,8 +116,8 @@ func TestOrdersThatAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ give, back, says string }{
-		{"drain n ann --wait 10m", "recall n ann", "ann is drained, but the order is gone: it was recalled"},
-		{"pause n --wait 10m", "resume n", "n is paused, but the order is gone: it was resumed"},
+		{"drain n ann --wait 10m", "recall n ann", "ann is drained, but no longer: it was recalled"},
+		{"pause n --wait 10m", "resume n", "n is paused, but no longer: it was resumed"},
 	} {
 		var out output
 		ended := make(chan error, 1)
