@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -70,26 +68,29 @@ type moment struct {
 
 // move is one thing that can happen. It changes the moment it is given.
 type move struct {
-	what string
 	do   func(*moment)
+	what string // of whom and what it tells, for fmt: few moves are ever told
+	of   []any
 }
+
+func (m move) String() string { return fmt.Sprintf(m.what, m.of...) }
 
 // explorer walks through all moments, depth first. What happens without a fault comes
 // first, so that the first way on from each moment is one without another fault: if
 // all ends are good, a good end is reached from every moment.
 type explorer struct {
 	Exploration
-	seed maphash.Seed
-	seen map[uint64]struct{}
-	sum  Explored
-	way  Way
-	most int
+	digest digest
+	seen   map[uint64]struct{}
+	sum    Explored
+	way    Way
+	most   int
 }
 
 // Explore looks at every state, but not at more than most, unless that is 0. It
 // returns what it saw, and the first violation with the way there.
 func (x Exploration) Explore(most int) (Explored, *Violation, Way) {
-	e := &explorer{Exploration: x, seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}), most: most}
+	e := &explorer{Exploration: x, digest: digest{seed: maphash.MakeSeed()}, seen: make(map[uint64]struct{}), most: most}
 	v := e.walk(x.begin(nil))
 	return e.sum, v, e.way
 }
@@ -104,7 +105,7 @@ func (x Exploration) Replay(way Way, tell func(string)) *Violation {
 		if i >= len(moves) {
 			return &Violation{Invariant: "way", What: "it leads nowhere", At: m.w.now}
 		}
-		m.w.say("-- %s", moves[i].what)
+		m.w.say("-- %v", moves[i])
 		moves[i].do(m)
 		m.settleLocal()
 	}
@@ -142,7 +143,7 @@ func (e *explorer) walk(m *moment) *Violation {
 	if v := m.w.truth.violation; v != nil {
 		return v
 	}
-	key := m.key(e.seed)
+	key := m.key(&e.digest)
 	if _, ok := e.seen[key]; ok || e.most > 0 && e.sum.States >= e.most {
 		return nil
 	}
@@ -259,18 +260,18 @@ func (m *moment) moves() []move {
 		}
 	}
 	if len(must) == 0 && next < asleepUntil {
-		must = []move{{fmt.Sprintf("time passes until %v", next), func(n *moment) { n.pass(next) }}}
+		must = []move{{func(n *moment) { n.pass(next) }, "time passes until %v", []any{next}}}
 	}
 	for i, ev := range m.late {
-		may = append(may, move{"late: " + ev.String(), func(n *moment) {
+		may = append(may, move{func(n *moment) {
 			n.late = slices.Delete(n.late, i, i+1)
 			ev.at = n.w.now
 			n.w.happen(ev)
-		}})
+		}, "late: %v", []any{ev}})
 	}
 	for _, p := range w.peers {
 		if p.asleep && p.runs() {
-			may = append(may, move{fmt.Sprintf("%v wakes", p), func(n *moment) { n.wake(n.w.peers[p.place]) }})
+			may = append(may, move{func(n *moment) { n.wake(n.w.peers[p.place]) }, "%v wakes", []any{p}})
 		}
 	}
 	return slices.Concat(must, may, faults, m.faultsNow())
@@ -285,10 +286,10 @@ func (w *World) sortedQueue() []event {
 
 // take lets ev happen.
 func (m *moment) take(ev event) move {
-	return move{ev.String(), func(n *moment) {
+	return move{func(n *moment) {
 		n.drop(ev)
 		n.w.happen(ev)
-	}}
+	}, "%v", []any{ev}}
 }
 
 func (m *moment) drop(ev event) {
@@ -317,37 +318,36 @@ func (m *moment) wake(p *peer) {
 }
 
 // spend returns the move if its budget allows another of it.
-func (m *moment) spend(of func(*Budget) *int, what string, do func(*moment)) []move {
-	if m.faults == 0 || *of(&m.budget) == 0 {
+func (m *moment) spend(budget func(*Budget) *int, do func(*moment), what string, of ...any) []move {
+	if m.faults == 0 || *budget(&m.budget) == 0 {
 		return nil
 	}
-	return []move{{what, func(n *moment) {
+	return []move{{func(n *moment) {
 		n.faults--
-		*of(&n.budget)--
+		*budget(&n.budget)--
 		do(n)
-	}}}
+	}, what, of}}
 }
 
 // disturb returns what can become of a call beside being carried out and answered.
 func (m *moment) disturb(ev event) []move {
-	say := ev.String()
 	lost := ev
 	lost.lost = true
 	return slices.Concat(
-		m.spend(func(b *Budget) *int { return &b.Lose }, "lost: "+say, func(n *moment) { n.drop(ev) }),
-		m.spend(func(b *Budget) *int { return &b.Lose }, "its answer is lost: "+say, func(n *moment) {
+		m.spend(func(b *Budget) *int { return &b.Lose }, func(n *moment) { n.drop(ev) }, "lost: %v", ev),
+		m.spend(func(b *Budget) *int { return &b.Lose }, func(n *moment) {
 			n.drop(ev)
 			n.w.happen(lost)
-		}),
-		m.spend(func(b *Budget) *int { return &b.Late }, "is under way: "+say, func(n *moment) {
+		}, "its answer is lost: %v", ev),
+		m.spend(func(b *Budget) *int { return &b.Late }, func(n *moment) {
 			n.drop(ev)
 			n.late = append(n.late, ev)
-		}),
-		m.spend(func(b *Budget) *int { return &b.Twice }, "is carried out twice: "+say, func(n *moment) {
+		}, "is under way: %v", ev),
+		m.spend(func(b *Budget) *int { return &b.Twice }, func(n *moment) {
 			n.drop(ev)
 			n.w.happen(ev)
 			n.late = append(n.late, lost)
-		}),
+		}, "is carried out twice: %v", ev),
 	)
 }
 
@@ -359,25 +359,25 @@ func (m *moment) faultsNow() []move {
 			continue
 		}
 		i := p.place
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Crash }, fmt.Sprintf("%v crashes", p),
-			func(n *moment) { n.w.crash(n.w.peers[i]) })...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Crash },
+			func(n *moment) { n.w.crash(n.w.peers[i]) }, "%v crashes", p)...)
 		if p.asleep {
 			continue
 		}
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Pause }, fmt.Sprintf("%v is stopped", p),
-			func(n *moment) { n.w.pause(n.w.peers[i], asleepUntil-n.w.now) })...)
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Cut }, fmt.Sprintf("%v does not reach the store for %v", p, cutFor),
-			func(n *moment) { n.w.peers[i].cutUntil = n.w.now + cutFor })...)
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Lost }, fmt.Sprintf("data of %v forgets it", p),
-			func(n *moment) { n.w.lose(n.w.peers[i]) })...)
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Mood }, fmt.Sprintf("%v is well: %v", p, p.unwell),
-			func(n *moment) { n.w.feel(n.w.peers[i], n.w.peers[i].unwell) })...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Pause },
+			func(n *moment) { n.w.pause(n.w.peers[i], asleepUntil-n.w.now) }, "%v is stopped", p)...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Cut },
+			func(n *moment) { n.w.peers[i].cutUntil = n.w.now + cutFor }, "%v does not reach the store for %v", p, cutFor)...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Lost },
+			func(n *moment) { n.w.lose(n.w.peers[i]) }, "data of %v forgets it", p)...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Mood },
+			func(n *moment) { n.w.feel(n.w.peers[i], n.w.peers[i].unwell) }, "%v is well: %v", p, p.unwell)...)
 		if p.stopping {
 			continue
 		}
 		if !m.w.store.down {
-			all = append(all, m.spend(func(b *Budget) *int { return &b.Drain }, fmt.Sprintf("%v is drained, or recalled", p),
-				func(n *moment) { n.w.dismiss(n.w.peers[i]) })...)
+			all = append(all, m.spend(func(b *Budget) *int { return &b.Drain },
+				func(n *moment) { n.w.dismiss(n.w.peers[i]) }, "%v is drained, or recalled", p)...)
 		}
 		leave := func(now bool) func(*moment) {
 			return func(n *moment) {
@@ -385,63 +385,57 @@ func (m *moment) faultsNow() []move {
 				n.w.after(0, event{kind: kStop, peer: i, ok: now})
 			}
 		}
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Leave }, fmt.Sprintf("%v is to leave", p), leave(false))...)
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Hurry }, fmt.Sprintf("%v is to leave at once", p), leave(true))...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Leave }, leave(false), "%v is to leave", p)...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Hurry }, leave(true), "%v is to leave at once", p)...)
 	}
 	if m.w.store.down {
 		return all
 	}
-	all = append(all, m.spend(func(b *Budget) *int { return &b.Joined }, "a peer joins",
-		func(n *moment) { n.w.join("", false) })...)
-	all = append(all, m.spend(func(b *Budget) *int { return &b.Require }, "partition 0 asks for something else",
-		func(n *moment) { n.w.requireAnother() })...)
-	all = append(all, m.spend(func(b *Budget) *int { return &b.Rest }, "the name is paused, or resumed",
-		func(n *moment) { n.w.rest() })...)
-	all = append(all, m.spend(func(b *Budget) *int { return &b.Restart }, "the store restarts",
-		func(n *moment) { n.w.restart("restarts", n.w.store.Store) })...)
-	all = append(all, m.spend(func(b *Budget) *int { return &b.Forget }, "the store forgets",
-		func(n *moment) { n.w.restart("forgets everything", &memledger.Store{}) })...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Joined },
+		func(n *moment) { n.w.join("", false) }, "a peer joins")...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Require },
+		func(n *moment) { n.w.requireAnother() }, "partition 0 asks for something else")...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Rest },
+		func(n *moment) { n.w.rest() }, "the name is paused, or resumed")...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Restart },
+		func(n *moment) { n.w.restart("restarts", n.w.store.Store) }, "the store restarts")...)
+	all = append(all, m.spend(func(b *Budget) *int { return &b.Forget },
+		func(n *moment) { n.w.restart("forgets everything", &memledger.Store{}) }, "the store forgets")...)
 	if len(m.w.store.old) > 0 {
-		all = append(all, m.spend(func(b *Budget) *int { return &b.Setback }, "the store falls back",
-			func(n *moment) { n.w.restart("falls back", n.w.store.old[0].Clone()) })...)
+		all = append(all, m.spend(func(b *Budget) *int { return &b.Setback },
+			func(n *moment) { n.w.restart("falls back", n.w.store.old[0].Clone()) }, "the store falls back")...)
 	}
 	return all
 }
 
 // key is the hash of everything that what follows depends on.
-func (m *moment) key(seed maphash.Seed) uint64 {
-	var b strings.Builder
+func (m *moment) key(d *digest) uint64 {
 	w := m.w
-	fmt.Fprintln(&b, w.now, m.budget, m.faults, w.store.runs, w.store.down, w.restAt)
+	d.reset()
+	d.add(w.now, m.budget, m.faults, w.store.runs, w.store.down, w.restAt, len(w.peers))
 	for _, p := range w.peers {
-		fmt.Fprintln(&b, p.name, p.crashed, p.left, p.stopping, p.asleep, p.cutUntil, p.disturbed, p.unwell, p.rests, p.view, p.works)
+		d.add(p.name, p.crashed, p.left, p.stopping, p.asleep, p.cutUntil, p.disturbed, p.unwell, p.rests, p.view, p.works)
 		if p.runs() {
-			fmt.Fprintln(&b, *p.machine)
+			d.add(p.machine)
 		}
 	}
-	writeStore(&b, w.store.Store)
-	for _, old := range w.store.old[:min(len(w.store.old), m.budget.Setback)] {
-		writeStore(&b, old)
+	d.addStore(w.store.Store)
+	old := w.store.old[:min(len(w.store.old), m.budget.Setback)]
+	d.add(len(old))
+	for _, s := range old {
+		d.addStore(s)
 	}
+	d.add(len(w.queue))
 	for _, ev := range w.sortedQueue() {
-		fmt.Fprintln(&b, ev.at, ev.String(), ev.lost)
+		ev.seq, ev.gen = 0, 0
+		d.add(&ev)
 	}
 	for _, ev := range m.late {
-		fmt.Fprintln(&b, ev.String(), ev.lost)
+		ev.at, ev.seq, ev.gen = 0, 0, 0
+		d.add(&ev)
 	}
-	fmt.Fprintln(&b, w.truth.fence, w.truth.closed, w.truth.worked, w.truth.claimed)
-	return maphash.String(seed, b.String())
-}
-
-// writeStore writes all of a store that decides something.
-func writeStore(b *strings.Builder, s *memledger.Store) {
-	v := reflect.ValueOf(s).Elem()
-	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; name != "history" && name != "notes" {
-			fmt.Fprint(b, v.Field(i), " ")
-		}
-	}
-	fmt.Fprintln(b)
+	d.add(w.truth.fence, w.truth.closed, w.truth.worked, w.truth.claimed)
+	return d.sum()
 }
 
 // String tells an event as the move that it is.
