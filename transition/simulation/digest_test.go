@@ -27,11 +27,6 @@ func TestDigestSeesAllOfAValue(t *testing.T) {
 	full := func() value {
 		return value{true, -1, 2, "s", []inner{{"a"}, {"b"}}, map[int]inner{1: {"x"}, 2: {"y"}}, &inner{"p"}}
 	}
-	for range 10 {
-		if sum(full()) != sum(full()) {
-			t.Fatal("one value has two digests")
-		}
-	}
 	for what, change := range map[string]func(*value){
 		"a bool":                   func(v *value) { v.b = false },
 		"an int":                   func(v *value) { v.i = 1 },
