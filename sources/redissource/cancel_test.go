@@ -110,6 +110,25 @@ func TestCancellations(t *testing.T) {
 	give(t, client, name, "one more")
 }
 
+// A full store takes cancellations, and what became of them: a task that is dropped makes room.
+func TestCancellationsInAFullStore(t *testing.T) {
+	t.Parallel()
+	server, name := redistest.Server(t), redistest.Name(t)
+	client := server.Client()
+	server.Config("maxmemory", "1")
+	give(t, client, name, "a")
+	all, err := Cancellations(t.Context(), client, name)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("stand %v, %v", all, err)
+	}
+	if err := CancelledDelayed(t.Context(), client, name, all[0]); err != nil {
+		t.Error(err)
+	}
+	if got := states(t, client, name); !slices.Equal(got, []string{"a dead"}) {
+		t.Errorf("stand %q", got)
+	}
+}
+
 // An owner hears of what stands before it reads anything, and of each change; what was settled is over for all, and
 // written down.
 func TestOwnersHearOfCancellations(t *testing.T) {
