@@ -140,3 +140,23 @@ func TestADrainLeavesTheQuietQuiet(t *testing.T) {
 		}
 	}
 }
+
+// While its number of partitions is changed a name stays closed, whoever is drained: a drain brings back none of what the
+// configuration is known to have said.
+func TestADrainLeavesAResizeAlone(t *testing.T) {
+	s, _ := miniStage(t)
+	cfg := partition.Config{Total: 4}
+	makeName(t, s.client, s.name, cfg)
+	if err := redisledger.Require(t.Context(), s.client, s.name, []partition.Requirement{{First: 0, Last: 1, Tags: "gpu"}}); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(t, s.client, s.name, redisledger.Config{Config: cfg, Timing: someTiming})
+	mustSync(t, l, machine.Request{Session: session(1), Peer: "ann", Weight: 1})
+	s.client.HSet(t.Context(), redisconfig.Key(s.name), "protocol", "resizing")
+	if err := l.Drain(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	if protocol := s.client.HGet(t.Context(), redisconfig.Key(s.name), "protocol").Val(); protocol != "resizing" {
+		t.Errorf("protocol %q stands", protocol)
+	}
+}
