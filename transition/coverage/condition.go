@@ -162,7 +162,7 @@ func (r reading) condition(id partition.ID) (c Condition, wrong bool) {
 	owner, lives := r.seats[g.Session]
 	c = Condition{ID: id, Unit: r.census.Config.Unit(id), Bound: r.limits.takeover}
 	if r.census.Config.Paused != (partition.Pause{}) {
-		if !granted || !lives {
+		if !lives {
 			return c, false
 		}
 		c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner) // what runs may end

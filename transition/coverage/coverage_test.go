@@ -43,6 +43,17 @@ var faults = map[string]struct {
 		func(l *coverage.Look) { l.Census.Grants = l.Census.Grants[1:] },
 		coverage.Unowned, timing.Settle, "granted to nobody",
 	},
+	"granted to nobody, and who came is in no roll yet": {
+		func(l *coverage.Look) { l.Census.Membership, l.Census.Grants = 3, l.Census.Grants[1:] },
+		coverage.Unowned, timing.Takeover(), "granted to nobody",
+	},
+	"granted to nobody of those who have the tags": {
+		func(l *coverage.Look) {
+			l.Census.Config.Requires = []partition.Requirement{{First: 0, Last: 0, Tags: "gpu"}}
+			l.Census.Sessions[1].Tags, l.Census.Grants = "gpu", l.Census.Grants[1:]
+		},
+		coverage.Unowned, timing.Settle, "it is granted to nobody",
+	},
 	"barrier stays closed": {
 		func(l *coverage.Look) {
 			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 2, nil
@@ -66,6 +77,10 @@ var faults = map[string]struct {
 	},
 	"owner died": {
 		func(l *coverage.Look) { l.Census.Sessions[1].Lease = -1 },
+		coverage.Unowned, timing.Takeover(), "session b, is over",
+	},
+	"owner's lease has just ended": {
+		func(l *coverage.Look) { l.Census.Sessions[1].Lease = 0 },
 		coverage.Unowned, timing.Takeover(), "session b, is over",
 	},
 	"owner died, of a build that told no times": {
@@ -379,6 +394,9 @@ func TestPaused(t *testing.T) {
 	if _, over := d.Look(2*time.Hour, l); !slices.Equal(over, []coverage.Kind{coverage.Overdue}) {
 		t.Errorf("with nobody there, over is %v", over)
 	}
+	if got := coverage.Conditions(l); len(got) != 1 || got[0].Kind != coverage.Paused {
+		t.Errorf("with nobody there: %v", got)
+	}
 	l.Census.Grace = time.Second
 	if got := coverage.Conditions(l); len(got) != 1 || got[0].Kind != coverage.Paused {
 		t.Errorf("in a grace: %v", got)
@@ -395,6 +413,10 @@ func TestQuiet(t *testing.T) {
 			l.Census.Sessions = append(l.Census.Sessions,
 				machine.Seat{Session: "x", Peer: "x", State: machine.Live, Lease: -time.Second, Terms: machine.Terms{Deployment: "e"}},
 				machine.Seat{Session: "y", Peer: "y", State: machine.Gone, Lease: time.Second, Terms: machine.Terms{Deployment: "f"}})
+		},
+		"of another deployment, and its lease has just ended": func(l *coverage.Look) {
+			l.Census.Sessions = append(l.Census.Sessions,
+				machine.Seat{Session: "x", Peer: "x", State: machine.Live, Terms: machine.Terms{Deployment: "e"}})
 		},
 		"of the same id, and dead": func(l *coverage.Look) {
 			l.Census.Sessions = append(l.Census.Sessions,
@@ -425,6 +447,9 @@ func TestTwoOfOneIDAreNamedApart(t *testing.T) {
 	l.Census.Sessions[1].Peer = "peer-a"
 	l.Census.Grants[0].Waiter = "b"
 	for _, c := range coverage.Conditions(l) {
+		if c.Kind == coverage.SameID && !slices.Equal(c.Sessions, []partition.Session{"a", "b"}) {
+			t.Errorf("the sessions of one id are %v", c.Sessions)
+		}
 		if c.Kind == coverage.Overdue && !strings.Contains(c.Text, "peer-a#b waits for it, and peer-a#a has not") {
 			t.Error(c.Text)
 		}
