@@ -31,6 +31,7 @@ func TestRateIsReadAndWritten(t *testing.T) {
 		{"10000/d", Rate{10000, 24 * time.Hour}, "10000/d"},
 		{"100/15m", Rate{100, 15 * time.Minute}, "100/15m0s"},
 		{"3/60s", Rate{3, time.Minute}, "3/m"},
+		{"1/8760h", Rate{1, longestWait}, "1/8760h0m0s"},
 	} {
 		got, err := ParseRate(c.text)
 		if err != nil || got != c.want || got.String() != c.back {
@@ -39,10 +40,17 @@ func TestRateIsReadAndWritten(t *testing.T) {
 		if again, err := ParseRate(got.String()); err != nil || again != got {
 			t.Errorf("%q, which was written, is read as %+v, %v", got, again, err)
 		}
+		var value Rate
+		if text, err := got.MarshalText(); err != nil || value.UnmarshalText(text) != nil || value != got {
+			t.Errorf("as text, %q, it is read as %+v, %v", text, value, err)
+		}
 	}
 	for _, text := range []string{"fast", "-1/s", "1/", "/s", "1/0s", "1/-1s", "1/w", "1.5/s", "1/s/s", "1/9000h", " 1/s"} {
 		if got, err := ParseRate(text); err == nil || got != (Rate{}) || !strings.Contains(err.Error(), "as in 50/s") {
 			t.Errorf("%q is %+v, %v; want an error that says what is right", text, got, err)
+		}
+		if err := new(Rate).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("the text %q is taken", text)
 		}
 	}
 	if got := (Rate{Tasks: 7}).String(); got != "7/s" {
@@ -55,6 +63,9 @@ func TestRateThatCannotBe(t *testing.T) {
 		if err := (Config{Rate: r}).Validate(); err == nil || !strings.Contains(err.Error(), "rate of ") {
 			t.Errorf("%+v: %v", r, err)
 		}
+	}
+	if err := (Rate{Tasks: 1, Per: longestWait}).Validate(); err != nil {
+		t.Error(err)
 	}
 }
 

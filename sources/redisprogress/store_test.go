@@ -58,12 +58,66 @@ func TestOpenWithoutAFenceForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, f := open(2); f.Base != 4 || len(f.Done) != 1 || len(f.Lifted) != 1 || len(f.Tried) != 1 {
+	if _, _, f := open(2); f.Base != 4 || f.Gate != 9 || len(f.Done) != 1 || len(f.Lifted) != 1 || len(f.Tried) != 1 {
 		t.Errorf("found %+v, want what was said", f)
 	}
 	client.Del(ctx, redisprogress.Elsewhere(name, 7).Fence)
 	if _, _, f := open(3); f.Base != 2 || len(f.Done)+len(f.Lifted)+len(f.Tried) > 0 {
 		t.Errorf("without a fence: found %+v, want nothing from 2 on", f)
+	}
+}
+
+// Who comes with an epoch that another has overtaken is told whose log it was to be, and which epoch stands.
+func TestOpenUnderAnOlderEpoch(t *testing.T) {
+	ctx, name := t.Context(), redistest.Name(t)
+	s, err := redisprogress.NewStore(redistest.New(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(ctx, partition.Grant{ID: 7, Epoch: 5}, partition.Token{Epoch: 5, Session: "b"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	late := partition.Grant{ID: 7, Epoch: 4}
+	_, err = s.Open(ctx, late, partition.Token{Epoch: 4, Session: "a"}, 0)
+	if fenced, ok := errors.AsType[*sources.FencedError](err); !ok || *fenced != (sources.FencedError{Grant: late, Stored: 5}) {
+		t.Errorf("under epoch 4, where 5 stands: %v", err)
+	}
+}
+
+// A log whose leftovers are none is not opened: without them what is done would run again.
+func TestOpenOfWhatNobodyHasWritten(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	for what, c := range map[string]struct {
+		write func(redisprogress.Keys) error
+		said  string // empty: a script reads it first, and says so in its own words
+	}{
+		"done": {func(k redisprogress.Keys) error {
+			return client.ZAdd(ctx, k.Done, redis.Z{Score: 1, Member: "x"}).Err()
+		}, ""},
+		"tries of nothing": {func(k redisprogress.Keys) error { return client.HSet(ctx, k.Tries, "x", "1").Err() }, ""},
+		"tries of none":    {func(k redisprogress.Keys) error { return client.HSet(ctx, k.Tries, "3", "x").Err() }, `the tries of "3"`},
+		"lifted":           {func(k redisprogress.Keys) error { return client.HSet(ctx, k.Lifted, "x", "").Err() }, `lifted is "x"`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := redistest.Name(t)
+			s, err := redisprogress.NewStore(client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open := func(e partition.Epoch) error {
+				_, err := s.Open(ctx, partition.Grant{ID: 7, Epoch: e}, partition.Token{Epoch: e, Session: "a"}, 2)
+				return err
+			}
+			if err := open(1); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.write(redisprogress.Elsewhere(name, 7)); err != nil {
+				t.Fatal(err)
+			}
+			if err := open(2); err == nil || !strings.Contains(err.Error(), c.said) {
+				t.Errorf("opened with %v, want an error that says %s", err, c.said)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,12 +302,40 @@ func TestAnEmptyRegisterDoesNotCount(t *testing.T) {
 	}
 }
 
+// Who does not wait for a number has none, and takes none from those who do.
+func TestWhoLeavesHasNoNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, registers := masters(3, 1)
+		c, err := New(registers, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			m.set(func(m *master) { m.mute = true })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if n, err := c.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it left, and has %d, %v", n, err)
+		}
+	})
+}
+
 func TestBadRegisters(t *testing.T) {
 	if _, err := New(nil, Config{}); err == nil {
 		t.Error("no registers are taken")
 	}
 	if _, err := New(make([]Register, 2), Config{Timeout: -1}); err == nil {
 		t.Error("two registers and a negative timeout are taken")
+	}
+	for _, cfg := range []Config{{Timeout: -1}, {Patience: -1}} {
+		if _, err := New([]Register{new(Memory)}, cfg); err == nil || !strings.Contains(err.Error(), "must not be negative") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
 	}
 	if _, err := New([]Register{new(Memory), nil, new(Memory)}, Config{}); err == nil || !strings.Contains(err.Error(), "register 2 of 3 is nil") {
 		t.Errorf("a register that is nil: %v", err)
@@ -369,7 +398,53 @@ func TestClosed(t *testing.T) {
 		if _, err := c.Next(t.Context()); !errors.Is(err, ErrClosed) {
 			t.Errorf("after the end: %v", err)
 		}
+		if _, err := c.Read(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("read after the end: %v", err)
+		}
 		time.Sleep(3 * time.Second) // what comes late
+	})
+}
+
+// A counting register takes a while, and counts how often it was asked.
+type counting struct {
+	Memory
+	asked atomic.Int64
+}
+
+func (r *counting) Raise(ctx context.Context, n uint64) (uint64, error) {
+	r.asked.Add(1)
+	time.Sleep(time.Millisecond)
+	return r.Memory.Raise(ctx, n)
+}
+
+// All who ask while a round is under way share the next one.
+func TestRoundsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r counting
+		c, err := New([]Register{&r}, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before := r.asked.Load()
+		var all sync.WaitGroup
+		next := func() {
+			if _, err := c.Next(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		all.Go(next)
+		synctest.Wait() // it is asked
+		for range 20 {
+			all.Go(next)
+		}
+		all.Wait()
+		if rounds := r.asked.Load() - before; rounds != 2 {
+			t.Errorf("it was asked %d times, want 2", rounds)
+		}
 	})
 }
 
