@@ -203,7 +203,7 @@ func (p Params) runtime() (*framework.Runtime, error) {
 	}
 	r, err := framework.RuntimeOf(all, units)
 	if err != nil {
-		return nil, &StartError{Faults: []error{err}}
+		return nil, &StartError{Faults: leaves(err)}
 	}
 	return r, nil
 }

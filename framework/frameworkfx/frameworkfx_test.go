@@ -242,6 +242,21 @@ func TestNoLedgerIsListed(t *testing.T) {
 	}
 }
 
+// Consumers that would count off against each other over one ledger are refused, each pair in a line of
+// the list.
+func TestOneLedgerOfSeveralConsumersIsListed(t *testing.T) {
+	store, ledger := memory(t)
+	opts := []fx.Option{fx.NopLogger, frameworkfx.Module}
+	for _, name := range []string{"a", "b", "c"} {
+		opts = append(opts, frameworkfx.From(name, store, ledger), frameworkfx.Otherwise(name, done),
+			frameworkfx.Configure(name, framework.Config{Timing: quick}))
+	}
+	err, ok := errors.AsType[*frameworkfx.StartError](fx.New(opts...).Err())
+	if !ok || len(err.Faults) != 2 || !strings.HasPrefix(err.Faults[1].Error(), `framework: the consumers "b" and "c" have one ledger`) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestNothingProvided(t *testing.T) {
 	app := fx.New(fx.NopLogger, frameworkfx.Module)
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "no consumer: provide a source and a handler") {
