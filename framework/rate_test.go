@@ -322,6 +322,42 @@ func TestLimitedIsToldOnce(t *testing.T) {
 	})
 }
 
+// That tasks wait is told after a second, however far away the next start is.
+func TestLimitedIsToldBeforeTheNextStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 1, Per: time.Hour}}}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		b.grant(0)
+		b.push(task("a", 1))
+		time.Sleep(limitedAfter + 10*time.Millisecond)
+		synctest.Wait()
+		if n := len(of[Limited](b.seen)); n != 1 {
+			t.Errorf("told %d times that a task waits for the rate", n)
+		}
+	})
+}
+
+// That none waits any more is told after a second, however often one starts in it.
+func TestUnlimitedIsToldWhileTasksStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Rate: Rate{Tasks: 2}}, partitions: 1}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		b.grant(0)
+		for i := range 4 {
+			b.push(task("a", i))
+		}
+		time.Sleep(2 * time.Second) // all have started, the last now
+		for i := range 5 {
+			time.Sleep(limitedAfter * 2 / 3) // another may start at once
+			b.push(task("a", 4+i))
+		}
+		synctest.Wait()
+		if n, m := len(of[Limited](b.seen)), len(of[Unlimited](b.seen)); n != 1 || m != 1 {
+			t.Errorf("told %d times that tasks wait for the rate, and %d that none does", n, m)
+		}
+	})
+}
+
 // A share may be so small that its next start is further away than a Duration holds, and so large
 // that no int holds what may start.
 func TestSharesOfAnySize(t *testing.T) {

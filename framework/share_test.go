@@ -468,6 +468,24 @@ func TestAShareOfAnIndexer(t *testing.T) {
 	})
 }
 
+// A share that is told no layout has the default one.
+func TestAShareOfTheDefaultLayout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 0)
+		ann, stop := s.start("ann")
+		a, err := ann.Await(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := partition.XXHash64.Of("key", 256); err != nil || a.Grant.ID != want {
+			t.Errorf("the key is of partition %d, want %d of 256 (%v)", a.Grant.ID, want, err)
+		}
+		a.Release()
+		stop()
+		s.all.Wait()
+	})
+}
+
 func TestShareSaysAllThatIsWrong(t *testing.T) {
 	_, err := framework.NewShare("a b", framework.ShareConfig{Partitions: partition.Config{Total: -1}})
 	for _, want := range []string{`name "a b"`, "no ledger", "-1 partitions"} {
