@@ -385,10 +385,12 @@ func TestWaitingForWhatIsAnothersCostsNothing(t *testing.T) {
 type hearing struct {
 	transition.Ledger
 	first atomic.Pointer[machine.Request]
+	last  atomic.Pointer[machine.Request]
 }
 
 func (l *hearing) Sync(ctx context.Context, r machine.Request) (machine.Answer, error) {
 	l.first.CompareAndSwap(nil, &r)
+	l.last.Store(&r)
 	return l.Ledger.Sync(ctx, r)
 }
 
@@ -400,11 +402,14 @@ func TestAShareIsThePeerItWasTold(t *testing.T) {
 		ledger := &hearing{Ledger: s.ledger}
 		cfg := s.cfg("ann")
 		cfg.Ledger, cfg.Weight, cfg.Tags, cfg.Barrier = ledger, 3, "gpu", true
-		var asked, told atomic.Int32
+		var asked, told, coordinated atomic.Int32
 		cfg.Health = func(context.Context) error { asked.Add(1); return nil }
 		cfg.Observer = framework.ObserverFunc(func(e framework.Event) {
 			if e, ok := e.(framework.Checked); ok && e.Consumer == "rows" && e.Err == nil {
 				told.Add(1)
+			}
+			if e, ok := e.(framework.Coordinated); ok && e.Consumer == "rows" && e.Event != nil {
+				coordinated.Add(1)
 			}
 		})
 		share, err := framework.NewShare("rows", cfg)
@@ -425,6 +430,10 @@ func TestAShareIsThePeerItWasTold(t *testing.T) {
 		}
 		a.Release()
 		r := ledger.first.Load()
+		if want := (partition.Token{Epoch: a.Grant.Epoch, Session: r.Session}); a.Token != want || a.Grant.Epoch == 0 {
+			t.Errorf("admitted under %+v of %+v, want %+v", a.Token, a.Grant, want)
+		}
+		share.SetWeight(5)
 		if r.Peer != "ann" || r.Weight != 3 || r.Tags != "gpu" || !r.Barrier || !r.Unwell || r.Strategy != (partition.Modulo{}).Name() {
 			t.Errorf("the ledger heard first: %+v", *r)
 		}
@@ -434,9 +443,16 @@ func TestAShareIsThePeerItWasTold(t *testing.T) {
 		if n := told.Load(); n != 1 {
 			t.Errorf("told %d times that it is well", n)
 		}
+		time.Sleep(2 * transition.Timing{}.WithDefaults().Beat())
+		if n := ledger.last.Load().Weight; n != 5 {
+			t.Errorf("the ledger hears of a weight of %d, want 5", n)
+		}
 		stop()
 		s.all.Wait()
-		if n := asked.Load(); n > beats+3 {
+		if coordinated.Load() == 0 {
+			t.Error("the observer hears of no change")
+		}
+		if n := asked.Load(); n > beats+5 {
 			t.Errorf("asked on after the end, %d times", n)
 		}
 	})
@@ -497,6 +513,20 @@ func TestShareSaysAllThatIsWrong(t *testing.T) {
 		if !strings.HasPrefix(line, `share "a b": `) {
 			t.Errorf("%q does not say whose it is", line)
 		}
+	}
+}
+
+// A share has the times it was told, and they must be the ledger's.
+func TestAShareOfOtherTimesIsRefused(t *testing.T) {
+	timing := transition.Timing{Lease: 7 * time.Second}
+	ledger := memledger.New(partition.Config{Total: 8}, timing, memledger.Options{})
+	cfg := framework.ShareConfig{Ledger: ledger, Partitions: partition.Config{Total: 8}, Timing: timing}
+	if _, err := framework.NewShare("rows", cfg); err != nil {
+		t.Error(err)
+	}
+	cfg.Timing = transition.Timing{}
+	if _, err := framework.NewShare("rows", cfg); !errors.Is(err, transition.ErrTimes) {
+		t.Errorf("with a lease of 10 s at a ledger with one of 7 s: %v", err)
 	}
 }
 

@@ -369,6 +369,51 @@ func TestSignalsWhileBuilding(t *testing.T) {
 	}
 }
 
+// What fails after the first signal, while the application is still built, is told all the same.
+func TestAFailureAfterASignalWhileBuilding(t *testing.T) {
+	building, release := make(chan struct{}), make(chan struct{})
+	p := launch(
+		fx.Invoke(func() error {
+			close(building)
+			<-release
+			return errors.New("no such database")
+		}),
+		consumer(t, func(context.Context, *framework.Task) error { return nil }),
+	)
+	<-building
+	p.signals <- syscall.SIGTERM
+	for end := time.Now().Add(30 * time.Second); len(p.signals) > 0 && time.Now().Before(end); {
+		runtime.Gosched() // it is to be heard
+	}
+	close(release)
+	p.exits(t, ExitFailed, "no such database")
+}
+
+// A start whose time is over says so, and how long it was.
+func TestALateStartIsSaid(t *testing.T) {
+	launch(
+		fx.StartTimeout(20*time.Millisecond),
+		consumer(t, func(context.Context, *framework.Task) error { return nil }),
+		fx.Invoke(func(l fx.Lifecycle) {
+			l.Append(fx.StartHook(func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}))
+		}),
+	).exits(t, ExitFailed, "the application has not started within 20ms")
+}
+
+// A logger writes what is of its level, or above.
+func TestALoggerHasItsLevel(t *testing.T) {
+	var log *zap.Logger
+	if err := fx.New(fx.NopLogger, Logger(zapcore.ErrorLevel), fx.Populate(&log)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if log.Core().Enabled(zapcore.WarnLevel) || !log.Core().Enabled(zapcore.ErrorLevel) {
+		t.Errorf("its level is %v", log.Level())
+	}
+}
+
 // A constructor that ends its goroutine, as a helper of a test that fails does, is no reason to wait for ever.
 func TestAConstructorThatEndsItsGoroutine(t *testing.T) {
 	p := launch(
@@ -571,6 +616,9 @@ type ledgerOfAnother struct{ transition.Ledger }
 func (ledgerOfAnother) Name() string { return "other" }
 
 func TestExitCodesSayWhy(t *testing.T) {
+	if code := ExitCode(nil); code != ExitOK {
+		t.Errorf("without an error: %d", code)
+	}
 	t.Run("what was provided is wrong", func(t *testing.T) {
 		launch(Otherwise("test", func(context.Context, *framework.Task) error { return nil })).
 			exits(t, ExitWrong, `consumer "test": no source`)
