@@ -484,6 +484,25 @@ func TestAShareOfAnIndexer(t *testing.T) {
 	})
 }
 
+// Work that ends since its peer stops is told so.
+func TestAnAdmissionSaysThatItsPeerStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharers(t, 1)
+		ann, stop := s.start("ann")
+		a, err := ann.Await(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		<-a.Context().Done()
+		if cause := context.Cause(a.Context()); !errors.Is(cause, framework.ErrLeaving) {
+			t.Errorf("it ended with %v, want that the peer stops", cause)
+		}
+		a.Release()
+		s.all.Wait()
+	})
+}
+
 // A share that is told no layout has the default one.
 func TestAShareOfTheDefaultLayout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -403,7 +403,7 @@ func TestALateStartIsSaid(t *testing.T) {
 	).exits(t, ExitFailed, "the application has not started within 20ms")
 }
 
-// A logger writes what is of its level, or above.
+// A logger writes what is of its level, or above, however often it is said.
 func TestALoggerHasItsLevel(t *testing.T) {
 	var log *zap.Logger
 	if err := fx.New(fx.NopLogger, Logger(zapcore.ErrorLevel), fx.Populate(&log)).Err(); err != nil {
@@ -411,6 +411,11 @@ func TestALoggerHasItsLevel(t *testing.T) {
 	}
 	if log.Core().Enabled(zapcore.WarnLevel) || !log.Core().Enabled(zapcore.ErrorLevel) {
 		t.Errorf("its level is %v", log.Level())
+	}
+	for i := range 1000 {
+		if log.Check(zapcore.ErrorLevel, "task failed") == nil {
+			t.Fatalf("line %d is left out", i)
+		}
 	}
 }
 

@@ -195,6 +195,22 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// A witnessed ledger has the layout of the other: a peer with another one is refused.
+func TestLayout(t *testing.T) {
+	counter, _ := witness(t)
+	layout := partition.Config{Total: 7}
+	l := quorum.Witness(memledger.New(layout, transition.Timing{}, memledger.Options{}), counter, nil)
+	if got := l.Layout(); got.Total != 7 {
+		t.Errorf("the layout is %+v", got)
+	}
+	if err := transition.CheckLayout(l, partition.Config{Total: 8}.WithDefaults()); !errors.Is(err, transition.ErrLayout) {
+		t.Errorf("another layout: %v", err)
+	}
+	if got := quorum.Witness(struct{ transition.Ledger }{l}, counter, nil).Layout(); got.Total != 0 {
+		t.Errorf("of a ledger that does not tell: %+v", got)
+	}
+}
+
 // A namedLedger says which name it was made for.
 type namedLedger struct{ transition.Ledger }
 
