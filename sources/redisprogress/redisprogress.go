@@ -143,7 +143,7 @@ func (l *Log) read(ctx context.Context, o *progress.Opened, queue func(redis.Pip
 		check = l.Settle(ctx, pipe, empty, nil, nil, source)
 		if _, err := pipe.Exec(ctx); err == nil {
 			break
-		} else if !NoScript(err) {
+		} else if !NoScript(err) || source {
 			return err
 		}
 	}
