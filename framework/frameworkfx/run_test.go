@@ -713,17 +713,18 @@ func TestExitCodesSayWhy(t *testing.T) {
 		}
 	})
 	for what, c := range map[string]struct {
-		stop func(context.Context) error
-		code int
-		says string
+		stop   func(context.Context) error
+		within time.Duration
+		code   int
+		says   string
 	}{
 		"something else of the application does not stop in time": {func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}, ExitHard, "has not stopped within 200ms"},
+		}, 200 * time.Millisecond, ExitHard, "has not stopped within 200ms"},
 		"something else of the application had less time to stop": {func(context.Context) error {
 			return fmt.Errorf("say goodbye: %w", context.DeadlineExceeded)
-		}, ExitFailed, "say goodbye"},
+		}, 30 * time.Second, ExitFailed, "say goodbye"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			store, err := memsource.New(memsource.Config{Partitions: layout})
@@ -736,7 +737,7 @@ func TestExitCodesSayWhy(t *testing.T) {
 			ledger := memledger.New(layout, short, memledger.Options{})
 			p := launch(
 				From("test", store, ledger),
-				Configure("test", framework.Config{Timing: short, PodGrace: time.Minute, StopTimeout: 200 * time.Millisecond}),
+				Configure("test", framework.Config{Timing: short, PodGrace: time.Minute, StopTimeout: c.within}),
 				Otherwise("test", func(context.Context, *framework.Task) error { return nil }),
 				fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StartStopHook(func() { close(started) }, c.stop)) }),
 			)
