@@ -73,6 +73,8 @@ func (s *Source) element(ctx context.Context, keys Keys, o *redisprogress.Opened
 		return "", redis.Nil
 	}
 	var element *redis.StringCmd
-	err := readMaster(ctx, s.client, keys.Fence, func(pipe redis.Pipeliner) { element = pipe.LIndex(ctx, keys.Pending, pos-o.Base) })
-	return element.Val(), err
+	if err := readMaster(ctx, s.client, keys.Fence, func(pipe redis.Pipeliner) { element = pipe.LIndex(ctx, keys.Pending, pos-o.Base) }); err != nil {
+		return "", err
+	}
+	return element.Result()
 }

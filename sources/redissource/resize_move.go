@@ -89,7 +89,7 @@ func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisco
 	for id := range stored {
 		fence := KeysOf(m.name, partition.ID(id)).Fence
 		err := readMaster(ctx, m.client, fence, func(pipe redis.Pipeliner) { stored[id] = pipe.HGet(ctx, fence, "e") })
-		if err != nil && !errors.Is(err, redis.Nil) {
+		if err != nil {
 			return begun, err
 		}
 	}
@@ -283,7 +283,7 @@ func (m *mover) read(ctx context.Context, id partition.ID, queue func(redis.Pipe
 		queue(pipe)
 		token = pipe.HGet(ctx, fence, "t")
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return err
 	}
 	if token.Val() != m.tokens[id] {
@@ -488,18 +488,21 @@ func (m *mover) locks(ctx context.Context, id partition.ID, elements []movedElem
 	}
 	var locks []held
 	old := KeysOf(m.name, id)
-	read := m.client.Pipeline()
-	read.HDel(ctx, old.Fence, "") // to the master: see readMaster
 	for _, el := range elements {
 		if e, err := parseEnvelope(string(el.body)); err == nil && e.unique && el.to != id {
-			k, from := KeysOf(m.name, el.to), old.Unique(e.id)
-			locks = append(locks, held{from, k.Unique(e.id), el.to, read.Get(ctx, from), read.PTTL(ctx, from)})
+			k := KeysOf(m.name, el.to)
+			locks = append(locks, held{from: old.Unique(e.id), to: k.Unique(e.id), home: el.to})
 		}
 	}
 	if len(locks) == 0 {
 		return nil, nil, nil
 	}
-	if _, err := read.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+	err = readMaster(ctx, m.client, old.Fence, func(pipe redis.Pipeliner) {
+		for i, l := range locks {
+			locks[i].value, locks[i].ttl = pipe.Get(ctx, l.from), pipe.PTTL(ctx, l.from)
+		}
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	for _, l := range locks {

@@ -380,6 +380,50 @@ func TestDestroyAfterABrokenResize(t *testing.T) {
 	}
 }
 
+// A lock that cannot be read is not taken for one that is over, also if one before it is: each has its own error.
+func TestResizeWhereALockCannotBeRead(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, client := redistest.Mini(t)
+	name := redistest.Name(t)
+	producer, err := NewProducer(ctx, client, name, ProducerConfig{Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close(ctx)
+	for _, id := range []string{"over", "held"} {
+		if _, err := producer.Enqueue(ctx, Message{ID: id, Key: keyIn(1, 2), Unique: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := KeysOf(name, 0).Unique("held")
+	value := client.Get(ctx, held).Val()
+	client.Del(ctx, KeysOf(name, 0).Unique("over"))
+	opt := *redistest.Single(t, client).Options()
+	mover := redis.NewClient(&opt)
+	defer mover.Close()
+	mover.AddHook(&between{func([]redis.Cmder) {}, func(cmds []redis.Cmder) {
+		for _, cmd := range cmds {
+			if cmd, ok := cmd.(*redis.StringCmd); ok && cmd.Args()[1] == held {
+				cmd.SetVal("")
+				cmd.SetErr(errBusy)
+			}
+		}
+	}})
+	if _, err := Resize(ctx, mover, name, 2, ResizeConfig{Idle: idle}); !errors.Is(err, errBusy) {
+		t.Errorf("the resize: %v", err)
+	}
+	if _, err := Resize(ctx, client, name, 2, ResizeConfig{Idle: idle}); err != nil {
+		t.Error(err)
+	}
+	if got := client.Get(ctx, KeysOf(name, 1).Unique("held")).Val(); got != value {
+		t.Errorf("its lock is %q at its new partition, want %q", got, value)
+	}
+}
+
+// errBusy is what a server answers that runs a script of somebody else for too long.
+var errBusy = errors.New("BUSY Redis is busy running a script")
+
 // A command of a mover is done where the fence is its own, also in a full store.
 func TestResizeDoCompares(t *testing.T) {
 	server := redistest.Server(t)
