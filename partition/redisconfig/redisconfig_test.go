@@ -469,8 +469,6 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (r refusal) RedisError()   {}
 
-// What is refused for good is told at once, with what to do about it, and once; what
-// passes by itself, such as a fail-over, is waited for.
 // The trace of a refusal says what differs, and not what its reader knows.
 func TestTheTraceOfARefusal(t *testing.T) {
 	client, ctx, name := redistest.New(t), t.Context(), redistest.Name(t)
@@ -487,6 +485,32 @@ func TestTheTraceOfARefusal(t *testing.T) {
 	}
 }
 
+// Who was refused for a number of partitions that no longer stands needs nobody's help. A change that is
+// called off leaves the trace.
+func TestAResizeEndsTheTraceOfRefusals(t *testing.T) {
+	client, ctx, name := redistest.New(t), t.Context(), redistest.Name(t)
+	for _, total := range []int{4, 8} {
+		_, _ = redisconfig.Agree(ctx, client, name, partition.Config{Total: total}) // the second is refused
+	}
+	for _, c := range []struct {
+		end  func(context.Context, redis.UniversalClient, string, redisconfig.Resize) error
+		left int64
+	}{{redisconfig.CancelResize, 1}, {redisconfig.EndResize, 0}} {
+		r, err := redisconfig.BeginResize(ctx, client, name, 8, "id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.end(ctx, client, name, r); err != nil {
+			t.Fatal(err)
+		}
+		if n := client.LLen(ctx, redisconfig.RefusedKey(name)).Val(); n != c.left {
+			t.Errorf("%d refusals are told, want %d", n, c.left)
+		}
+	}
+}
+
+// What is refused for good is told at once, with what to do about it, and once; what
+// passes by itself, such as a fail-over, is waited for.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		err              error

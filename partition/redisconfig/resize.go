@@ -136,7 +136,7 @@ func reopen(ctx context.Context, client redis.UniversalClient, name string, r Re
 // whileStands changes the field, or reopens the name with these, if r is what stands then, and
 // returns ErrTaken otherwise. It takes no memory: who moves, or gives up, does so in a full store too.
 func whileStands(ctx context.Context, client redis.UniversalClient, name string, r Resize, field string, protocol, total int) error {
-	n, err := resizeChangeScript.Run(ctx, client, []string{Key(name)}, r.field(), field, protocol, total).Int()
+	n, err := resizeChangeScript.Run(ctx, client, []string{Key(name), RefusedKey(name)}, r.field(), field, protocol, total).Int()
 	if err != nil {
 		return failed("write", name, err)
 	}

@@ -268,8 +268,15 @@ func TestSetUnits(t *testing.T) {
 	if err := set(was, []string{"a\nb"}); err == nil {
 		t.Error("a list that cannot be written down")
 	}
+	early := newLedger(t, s.client, s.name, redisledger.Config{Config: partition.Config{Total: 4, Units: next}, Timing: someTiming})
+	if _, err := early.Sync(t.Context(), machine.Request{Session: session(3), Peer: "eve"}); !errors.Is(err, partition.ErrConfig) {
+		t.Errorf("who wants those to come: %v", err)
+	}
 	if err := set(was, next); err != nil {
 		t.Fatal(err)
+	}
+	if n := s.client.LLen(t.Context(), redisconfig.RefusedKey(s.name)).Val(); n != 0 {
+		t.Errorf("%d are told to have been refused for lists that no longer stand", n)
 	}
 	if _, err := old.Sync(t.Context(), machine.Request{Session: session(1), Peer: "ann"}); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("who wants the former ones: %v", err)

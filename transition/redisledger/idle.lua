@@ -6,7 +6,7 @@
 --         (of units) 2 hash of the names that stand  3 that of those to come  4 these
 -- result  {'idle'}, or {'used', state weight stamp held peer, lease left in ms, ...}
 --         (of units) {'changed'}: others stand, or the number of partitions is being changed
--- cost    6 commands; O(sessions)
+-- cost    7 commands; O(sessions)
 
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
 local stored = redis.call('HMGET', KEYS[2], 'raw', 'clock', 'step')
@@ -33,5 +33,6 @@ if ARGV[1] == 'units' then
 	local protocol, units = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'units'))
 	if not protocol or protocol == 'resizing' or (units or '-') ~= ARGV[2] then return {'changed'} end
 	redis.call('HSET', KEYS[1], 'units', ARGV[3], 'unitnames', ARGV[4])
+	redis.call('DEL', KEYS[9]) -- for others nobody was refused
 end
 return {'idle'}
