@@ -116,7 +116,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	return m.out, err
 }
 
-// mostReopen is how long the store may take to open a name again.
+// mostReopen is how long the store may take to open a name again, or to say whether it is closed.
 const mostReopen = 10 * time.Second
 
 // giveUp opens name as it was, of which nothing was moved yet, and returns why. Who was interrupted
@@ -130,11 +130,18 @@ func giveUp(ctx context.Context, client redis.UniversalClient, name string, begu
 	return why
 }
 
-// stands reports whether nobody has taken the place of this call, which began or took up begun. It asks by taking
-// the move up once more, as takeOver does, which another call refuses.
+// stands reports whether nobody is known to have taken the place of this call, which took up begun: it is the one
+// that moves, or a fail-over has put begun back. To name the mover that stands changes nothing.
 func (m *mover) stands(ctx context.Context, begun redisconfig.Resize) bool {
-	_, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, m.session)
-	return err == nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostReopen)
+	defer cancel()
+	for _, mover := range []string{m.session, begun.Mover} {
+		begun.Mover = mover
+		if _, err := redisconfig.MoveResize(ctx, m.client, m.name, begun, mover); !errors.Is(err, redisconfig.ErrTaken) {
+			return true
+		}
+	}
+	return false
 }
 
 // move carries a resize through that has begun.

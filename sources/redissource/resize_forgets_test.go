@@ -133,34 +133,55 @@ func resizeForgets(t *testing.T, client redis.UniversalClient, of string, at, wr
 	return made >= at
 }
 
-// A fail-over that has forgotten a fence of a resize is no other call: nobody goes on, and it is said that the name is closed
-// until the resize was called again.
+// A fail-over that has forgotten a fence of a resize, or that it moves at all, is no other call: nobody goes on, and it
+// is said, even to who has given up meanwhile, that the name is closed until the resize was called again. It stays as
+// the fail-over left it: a call that has looked at it already goes on.
 func TestResizeWhoseFenceIsForgotten(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	_, client := redistest.Mini(t)
-	w := newCrowd(t, client, 2, 3)
-	opt := *redistest.Single(t, client).Options()
-	mover := redis.NewClient(&opt)
-	defer mover.Close()
-	restore := remembered(t, client, KeysOf(w.name, 1).Fence)
-	mover.AddHook(&between{func([]redis.Cmder) {
-		if restore != nil && len(redistest.Keys(t, client, "*:mark:resize-*-1-log")) > 0 { // a page is pushed and not taken off
-			restore()
-			restore = nil
-		}
-	}, func([]redis.Cmder) {}})
-	_, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle})
-	if restore != nil || !errors.Is(err, sources.ErrFenced) || !strings.Contains(err.Error(), "call it again") {
-		t.Errorf("%v", err)
+	for _, forgets := range []string{"a fence", "a fence and the mover"} {
+		t.Run(forgets, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, client := redistest.Mini(t)
+			w := newCrowd(t, client, 2, 3)
+			opt := *redistest.Single(t, client).Options()
+			mover := redis.NewClient(&opt)
+			defer mover.Close()
+			restore := remembered(t, client, KeysOf(w.name, 1).Fence)
+			var left string // by the fail-over
+			mover.AddHook(&between{func([]redis.Cmder) {
+				if restore == nil || len(redistest.Keys(t, client, "*:mark:resize-*-1-log")) == 0 { // a page is pushed and not taken off
+					return
+				}
+				restore()
+				restore = nil
+				left = client.HGet(t.Context(), redisconfig.Key(w.name), "resize").Val()
+				if forgets != "a fence" {
+					left = left[:strings.LastIndex(left, " ")]
+					client.HSet(t.Context(), redisconfig.Key(w.name), "resize", left)
+				}
+			}, func([]redis.Cmder) {
+				if restore == nil {
+					cancel()
+				}
+			}})
+			_, err := Resize(ctx, mover, w.name, 3, ResizeConfig{Idle: idle})
+			if restore != nil || !errors.Is(err, sources.ErrFenced) || !strings.Contains(err.Error(), "call it again") {
+				t.Errorf("%v", err)
+			}
+			if now := client.HGet(t.Context(), redisconfig.Key(w.name), "resize").Val(); now != left {
+				t.Errorf("it stands as %q, and the fail-over left %q", now, left)
+			}
+			if _, err := redisconfig.Read(t.Context(), client, w.name); !errors.Is(err, partition.ErrConfig) {
+				t.Errorf("the name is not closed: %v", err)
+			}
+			if _, err := Resize(t.Context(), client, w.name, 3, ResizeConfig{Idle: idle}); err != nil {
+				t.Error(err)
+			}
+			w.check(3)
+		})
 	}
-	if _, err := redisconfig.Read(ctx, client, w.name); !errors.Is(err, partition.ErrConfig) {
-		t.Errorf("the name is not closed: %v", err)
-	}
-	if _, err := Resize(ctx, client, w.name, 3, ResizeConfig{Idle: idle}); err != nil {
-		t.Error(err)
-	}
-	w.check(3)
 }
 
 // The slots of a cluster may move to other nodes in the midst of a resize.
