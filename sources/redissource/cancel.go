@@ -114,9 +114,19 @@ func CheckCancel(why string, lasts time.Duration, ids ...string) error {
 // UndoCancel takes back what [GiveCancel] gave, and returns how far each was; empty: it was not there. A
 // handler whose context has ended is ended all the same.
 func UndoCancel(ctx context.Context, client redis.UniversalClient, name string, ids ...string) ([]CancelState, error) {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
+	return undoCancel(ctx, client, name, "", ids)
+}
+
+// UndoCancelled does what [UndoCancel] does, and forgets those whose task became a dead letter: before it is requeued,
+// so that it is run, and nobody is told any more that it is out of the way.
+func UndoCancelled(ctx context.Context, client redis.UniversalClient, name string, ids ...string) ([]CancelState, error) {
+	return undoCancel(ctx, client, name, CancelDead, ids)
+}
+
+func undoCancel(ctx context.Context, client redis.UniversalClient, name string, over CancelState, ids []string) ([]CancelState, error) {
+	args := []any{string(over)}
+	for _, id := range ids {
+		args = append(args, id)
 	}
 	states, err := cancelUndo.Run(ctx, client, []string{CancelKey(name)}, args...).StringSlice()
 	if err != nil {

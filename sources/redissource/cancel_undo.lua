@@ -1,14 +1,16 @@
--- Takes back cancellations that are not carried out, and tells all who hold partitions of the name.
+-- Takes back cancellations that are not carried out, or that were with a dead letter too, and tells all who hold
+-- partitions of the name.
 --
 -- KEYS  1 {name}:cancel
--- ARGV  IDs
+-- ARGV  1 '' | 'dead' for those that became a dead letter too  2.. IDs
 -- Result  for each its state before, '' if there was none
 -- Cost  O(ARGV)
 local states, undone = {}, false
-for i, id in ipairs(ARGV) do
-  states[i] = string.match(redis.call('HGET', KEYS[1], id) or '', '^%d+ %d+ (%a+) ') or ''
-  if states[i] == 'waits' or states[i] == 'runs' then
-    redis.call('HDEL', KEYS[1], id)
+for i = 2, #ARGV do
+  local state = string.match(redis.call('HGET', KEYS[1], ARGV[i]) or '', '^%d+ %d+ (%a+) ') or ''
+  states[i - 1] = state
+  if state == 'waits' or state == 'runs' or state ~= '' and state == ARGV[1] then
+    redis.call('HDEL', KEYS[1], ARGV[i])
     undone = true
   end
 end

@@ -263,13 +263,13 @@ func told(name, id string, c redissource.Cancellation) (said string, over bool) 
 	case redissource.CancelWaits:
 		return fmt.Sprintf("%s was met by nobody yet: it is not read yet, or held back since a peer died (countoff explain); its owner's build is older; or there is no such task any more", id), false
 	}
-	return fmt.Sprintf("%s is not to be cancelled any more: that was taken back, or its time is over", id), true
+	return fmt.Sprintf("%s is not to be cancelled any more: that was taken back, it was requeued, or its time is over", id), true
 }
 
 // requeueWanted requeues a dead letter, and takes back what cancels it: who puts one to the end again wants it to run.
 func requeueWanted(ctx context.Context, client redis.UniversalClient, name string, d redissource.DeadLetter) (bool, error) {
 	if d.ID != "" {
-		if _, err := redissource.UndoCancel(ctx, client, name, d.ID); err != nil && !redisconfig.Forbidden(err) {
+		if _, err := redissource.UndoCancelled(ctx, client, name, d.ID); err != nil && !redisconfig.Forbidden(err) {
 			return false, err
 		}
 	}

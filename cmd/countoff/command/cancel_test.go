@@ -113,6 +113,29 @@ func TestCancelSaysWhatItKnows(t *testing.T) {
 	}
 }
 
+// What is requeued while others of a cancellation are waited for is a dead letter no more.
+func TestWhatIsRequeuedIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 2")
+	s.run("enqueue n pay --id a --delay 1h")
+	var out output
+	ended := make(chan error, 1)
+	go func() { ended <- s.start(t.Context(), &out, "cancel n a b --wait 10m") }()
+	wait(t, func() bool { return strings.Contains(s.run("cancel n"), " dead ") })
+	s.run("dead requeue n a")
+	if all := s.run("cancel n --json"); strings.Count(all, "\n") != 1 || !strings.Contains(all, `"id":"b"`) {
+		t.Errorf("cancelled are %s, want b alone", all)
+	}
+	s.run("enqueue n pay --id b --delay 1h")
+	if err := <-ended; codeOf(err) != exit.Failed || !strings.Contains(err.Error(), "a is not to be cancelled any more: ") {
+		t.Errorf("of the one that was requeued it says %v", err)
+	}
+	if want := "b is cancelled: it is a dead letter (countoff dead list n)\n"; out.String() != want {
+		t.Errorf("said %q, want %q", out.String(), want)
+	}
+}
+
 // What has just failed without a key when owners are told waits for its next try among what is delayed, where none sees it:
 // it is looked for there again.
 func TestCancelLooksAgainAtWhatIsDelayed(t *testing.T) {
