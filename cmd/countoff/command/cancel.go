@@ -141,6 +141,8 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	switch {
 	case len(left) == 0:
 		return nil
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil: // what is left says more than that
+		return exit.With(exit.Hard, fmt.Errorf("interrupted: %w", errors.Join(left...)))
 	case err != nil:
 		return errors.Join(append([]error{err}, left...)...)
 	}

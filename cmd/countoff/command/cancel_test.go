@@ -90,7 +90,7 @@ func TestCancelSaysWhatItKnows(t *testing.T) {
 	}
 	wait(t, is("over", "dead"))
 	cancel()
-	if err := <-ended; codeOf(err) != exit.Hard || !strings.Contains(err.Error(), "e was met by nobody yet") || !strings.Contains(err.Error(), "it stands until 2") {
+	if err := <-ended; codeOf(err) != exit.Hard || !strings.HasPrefix(err.Error(), "interrupted: e was met by nobody yet") || !strings.Contains(err.Error(), "\nit stands until 2") {
 		t.Errorf("interrupted: %v", err)
 	}
 	if got := out.String(); got != "over is cancelled: it is a dead letter (countoff dead list n)\n" {

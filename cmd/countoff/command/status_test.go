@@ -39,4 +39,17 @@ func TestAnIngressThatIsNoList(t *testing.T) {
 	if got := s.run("status lists --json"); strings.Count(got, `"trouble"`) != 1 {
 		t.Error(got)
 	}
+	// Nobody can open a list whose fence is another program's.
+	if err := client.Set(t.Context(), "{orders}:fence", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	got = s.run("status lists")
+	for _, want := range []string{"ingress mails: unowned, nobody, WRONG: mails is no list", "ingress orders: unowned, nobody, WRONG: {orders}:fence is no hash: another program writes it"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got := s.run("status lists --json"); strings.Count(got, `"trouble"`) != 2 || !strings.Contains(got, `"name":"orders","pending":2,`) {
+		t.Error(got)
+	}
 }

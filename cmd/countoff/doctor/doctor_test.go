@@ -276,7 +276,7 @@ func TestAnIngressOfTwoNames(t *testing.T) {
 	if err := client.Set(t.Context(), bulk, "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, examine(t, client, name), "ingress", doctor.Danger, "WRONGTYPE")
+	wants(t, examine(t, client, name), "ingress", doctor.Danger, bulk+" is no hash")
 	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "critical").Err(); err != nil {
 		t.Fatal(err)
 	}

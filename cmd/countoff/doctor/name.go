@@ -76,7 +76,7 @@ func troubled(units []status.Unit) []Finding {
 	for _, u := range units {
 		if u.Trouble != "" {
 			all = append(all, Finding{Check: "ingress", Severity: Danger, What: u.Trouble, Risk: "nothing of it is routed into partitions",
-				Do: "the line says what is wrong; what is no list: find what it is with TYPE, and rename or delete it: the lines of a list come in by themselves then"})
+				Do: "the line says what is wrong; what another program writes: find what it is with TYPE, and rename or delete it: the lines come in by themselves then, and who owns the list writes its fence anew"})
 		}
 	}
 	return all
@@ -91,11 +91,7 @@ func fencesOf(ctx context.Context, client redis.UniversalClient, name string, li
 		return nil, nil // an error is told by ofQueues
 	}
 	fences, err := redissource.IngressFences(ctx, client, lists)
-	switch {
-	case err != nil && strings.Contains(err.Error(), "WRONGTYPE"):
-		return fences, []Finding{{Check: "ingress", Severity: Danger, What: err.Error(), Risk: "nobody can open the list: nothing of it is routed into partitions",
-			Do: "rename or delete that key: who owns the list writes it anew"}}
-	case err != nil:
+	if err != nil && !strings.Contains(err.Error(), "WRONGTYPE") { // that is told as trouble of the list
 		return fences, []Finding{unknown("shared-ingress", err)}
 	}
 	return fences, nil
