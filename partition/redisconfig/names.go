@@ -2,6 +2,7 @@ package redisconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,21 @@ import (
 
 	"github.com/countoff/countoff/partition"
 )
+
+// own are the keys that a name has in the store itself, beside those of its partitions, without its tag and the colon.
+var own = []string{"config", "meta", "sessions", "leases", "roll", "transition", "history", "peers", "refused", "table", "cancel", "epochs"}
+
+// CheckLists refuses each of lists that is a key of the ledger of name, or of what goes with it: the one would be
+// taken for the other.
+func CheckLists(name string, lists ...string) error {
+	var errs []error
+	for _, list := range lists {
+		if what, is := strings.CutPrefix(list, Tag(name)+":"); is && slices.Contains(own, what) {
+			errs = append(errs, fmt.Errorf("redisconfig: list %s: the name %s has that key itself: take another name for the list", list, name))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Names returns the names that have a configuration in the store, ascending; of a cluster, on
 // all masters. It walks through all keys of the store, a thousand a call. What the user may not

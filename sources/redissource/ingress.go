@@ -97,9 +97,9 @@ func validateIngress(all []Ingress) error {
 }
 
 // ownLists refuses lists that are called like a partition of name, or like something of one: their
-// fence would be that partition's, and Destroy would take the list for the partition's.
+// fence would be that partition's, and Destroy would take the list for the partition's. So it does with keys of name.
 func ownLists(name string, all []Ingress) error {
-	var errs []error
+	errs := []error{redisconfig.CheckLists(name, unitNames(all)...)}
 	for i := range all {
 		tag, err := ingressTag(all[i].List)
 		if err == nil && (ofPartition(tag+":fence", name) || ofPartition(all[i].List, name)) {

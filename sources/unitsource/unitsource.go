@@ -16,7 +16,8 @@ import (
 
 // A Config is what a [Source] may be told. Zero is ready to use.
 type Config struct {
-	// Key of the list. Default "{name}:units". On a cluster it must have that tag.
+	// Key of the list. Default "{name}:units". On a cluster it must have that tag. Another
+	// key that the name itself has is refused, as "{name}:table".
 	Key string
 	// Partitions is in how many shares the units are granted: at least ten times as many
 	// as there will be peers. It is written under the name if nobody has done so, and
@@ -37,7 +38,7 @@ type Source struct {
 // New returns the list of the units of name. It does not talk to the store.
 func New(client redis.UniversalClient, name string, cfg Config) (*Source, error) {
 	err := partition.Config{Total: cfg.Partitions}.WithDefaults().Validate()
-	if err := errors.Join(partition.CheckName(name), err); err != nil {
+	if err := errors.Join(partition.CheckName(name), redisconfig.CheckLists(name, cfg.Key), err); err != nil {
 		return nil, err
 	}
 	if cfg.Key == "" {

@@ -25,6 +25,18 @@ func on(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 	t.Run("server", func(t *testing.T) { test(t, redistest.Server(t).Client()) })
 }
 
+// A key of the ledger is no list: its units would be what others have written there.
+func TestTheListIsNoKeyOfTheName(t *testing.T) {
+	if _, err := unitsource.New(nil, "n", unitsource.Config{Key: "{n}:table"}); err == nil || !strings.Contains(err.Error(), "another name for the list") {
+		t.Error(err)
+	}
+	for _, key := range []string{"{n}:units", "{m}:table"} {
+		if _, err := unitsource.New(nil, "n", unitsource.Config{Key: key}); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
 // Whoever wrote it, and whichever kind it is, before and after it changes: the list is read.
 func TestListsAndSets(t *testing.T) {
 	on(t, func(t *testing.T, client redis.UniversalClient) {

@@ -30,11 +30,11 @@ is known to be new.
 Peers with ingress lists must find the same ones here: mail-sender's is NAME:inbox.`,
 		Example: `  countoff init mail-sender --partitions 64 --unit mail-sender:inbox`,
 		Args:    cobra.ExactArgs(1),
-		RunE: onLedger(stores, brief, func(cmd *cobra.Command, _ []string) error {
+		RunE: onLedger(stores, brief, func(cmd *cobra.Command, args []string) error {
 			cfg.Hash = partition.Hash(hash)
 			named := partition.Config{Total: 1, Hash: cfg.Hash, Units: cfg.Units}
 			_, err := requirements(asks)
-			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), err)
+			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), redisconfig.CheckLists(args[0], cfg.Units...), err)
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			made, err := at.init(ctx, name, cfg.WithDefaults())

@@ -14,6 +14,9 @@ func TestInitTakesTheNameOfAListAsItIs(t *testing.T) {
 	s := newShell(t)
 	s.fails(exit.Usage, "init n", "--unit", "a\nb")
 	s.fails(exit.Usage, "init n", "--unit", "")
+	if err := s.fails(exit.Usage, "init n --unit {n}:config"); !strings.Contains(err, "the name n has that key itself") {
+		t.Errorf("said %s", err)
+	}
 	s.run("init n", "--unit", `say "hi", bob's`, "--unit", "a,b")
 	if out := s.run("ingress n"); out != "a,b\nsay \"hi\", bob's\n" {
 		t.Errorf("it has %q", out)
