@@ -215,8 +215,8 @@ type (
 		Again time.Duration
 	}
 	// Handled: a run of a handler ended. Outcome is 0 if it was for nothing, because the
-	// partition was lost, the drain time over or the consumer stopped hard: the next owner runs
-	// the task again.
+	// partition was lost, the drain time over or the consumer stopped hard, or since the handler
+	// left the task to the next owner (ErrHandedOver), who runs it again.
 	Handled struct {
 		Where
 		Task    *Task // as the handler got it; must not be changed

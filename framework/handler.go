@@ -36,7 +36,7 @@ type Moment = sources.Moment
 // After ErrLost and ErrStopped nothing that Handle returns counts. After ErrDrainOver nil and
 // Dead do, unless Dead wraps an error of the context. Otherwise the task stays where it is, for
 // the next owner, and the run does not count as a try. After ErrCancelled nil counts, and any
-// error makes the task a dead letter.
+// error makes the task a dead letter. [HandOver] tells a handler earlier that it is to end.
 //
 // What a handler writes elsewhere should carry t.Token, whose epoch only rises, so that the place
 // it writes to can refuse a late writer. The task must not be changed.
@@ -52,21 +52,36 @@ func Owned(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	valid, of := ctx.Value(tenureKey{}).(func(time.Time) bool)
-	return !of || valid(time.Now())
+	t, of := ctx.Value(tenureKey{}).(*tenure)
+	return !of || t.valid(time.Now())
 }
 
-// A tenure is the context of a lane's handlers, and whether the lease stands that they run under.
+// HandOver returns a channel that is closed once the partition of the handler that was given ctx, or one made of it, is to
+// change hands, its peer or its name is to rest, or the process is to stop. The partition begins no other task from then
+// on and waits for those that run, until their contexts end with [ErrDrainOver]. A handler of a long job that saves how far
+// it has come should then return [ErrHandedOver]: the next owner runs the task again, and the run does not count as a try.
+// One that ends soon needs to do nothing.
+//
+// Of any other ctx, such as that of a batch, it returns nil, which is never closed. It may be called concurrently.
+func HandOver(ctx context.Context) <-chan struct{} {
+	if t, of := ctx.Value(tenureKey{}).(*tenure); of {
+		return t.handOver
+	}
+	return nil
+}
+
+// A tenure is the context of a lane's handlers, with what they may ask of the ownership that they run under.
 type tenure struct {
 	context.Context
-	valid func(time.Time) bool
+	valid    func(time.Time) bool // the lease stands
+	handOver <-chan struct{}
 }
 
 type tenureKey struct{}
 
-func (t tenure) Value(key any) any {
+func (t *tenure) Value(key any) any {
 	if key == (tenureKey{}) {
-		return t.valid
+		return t
 	}
 	return t.Context.Value(key)
 }

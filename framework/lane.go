@@ -56,9 +56,9 @@ type contexts struct {
 func newContexts(valid func(time.Time) bool) contexts {
 	var c contexts
 	c.handlers, c.stopHandlers = context.WithCancelCause(context.Background())
-	c.given = tenure{Context: c.handlers, valid: valid}
 	c.calls, c.stopCalls = context.WithCancel(context.Background())
 	c.fetching, c.stopFetching = context.WithCancel(c.calls)
+	c.given = &tenure{Context: c.handlers, valid: valid, handOver: c.fetching.Done()}
 	return c
 }
 

@@ -130,7 +130,8 @@ func Timeout(d time.Duration) Middleware {
 //
 // A task that waits for its place holds a worker (Config.Concurrency), and its wait is part of
 // Config.HandlerTimeout; a [Timeout] inside of AtMost begins with the place. If its context
-// ends first, the handler is not called and the cause is the error.
+// ends first, the handler is not called and the cause is the error. If its partition is to change
+// hands first ([HandOver]), the task is left to the next owner.
 func AtMost(n int) Middleware {
 	if n <= 0 {
 		return func(next Handler) Handler { return next }
@@ -140,6 +141,8 @@ func AtMost(n int) Middleware {
 		return HandlerFunc(func(ctx context.Context, t *Task) error {
 			select {
 			case places <- struct{}{}:
+			case <-HandOver(ctx):
+				return ErrHandedOver
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}

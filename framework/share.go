@@ -13,7 +13,8 @@ import (
 )
 
 // ErrHandedOver is the cause with which the context of an [Admission] ends when its
-// partition is to be another peer's.
+// partition is to be another peer's. A [Handler] returns it, or an error that wraps it, to leave
+// its task to the next owner once [HandOver] has told it of one; before that it is an error like any other.
 var ErrHandedOver = errors.New("the partition is handed over")
 
 // ErrLeaving is an [ErrHandedOver] whose reason is that this peer stops.

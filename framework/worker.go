@@ -118,7 +118,8 @@ func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 //
 // A run that was ended from outside is no failure of the task, so it costs no try.
 // After a loss nothing can be said about it any more; when the drain time is over
-// what the handler did count as done or given up still can. A run whose task was cancelled is the
+// what the handler did count as done or given up still can. While the lane drains, and it
+// does so to its end, the handler may leave the rest of the task to the next owner. A run whose task was cancelled is the
 // last one.
 func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began time.Time, v *verdict) (ended time.Time) {
 	ended = time.Now()
@@ -141,6 +142,7 @@ func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began tim
 	case unwanted != nil:
 		v.outcome, v.reason = sources.Dead, ""
 		v.err = cancelledWith(unwanted, err)
+	case errors.Is(err, ErrHandedOver) && l.ctxs.fetching.Err() != nil:
 	case cause != nil && (asked != sources.Dead || cancelled(err)):
 	case asked == sources.Dead:
 		v.outcome = sources.Dead
@@ -171,10 +173,10 @@ func counted(err error) bool {
 	return ok && r.Counted
 }
 
-// cancelled reports whether err is what somebody returned because the context had ended: its
-// error, or the cause of it, as net/http does.
+// cancelled reports whether err is what somebody returned because the context had ended, or was
+// soon to end: its error, or the cause of it, as net/http does.
 func cancelled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDrainOver)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDrainOver) || errors.Is(err, ErrHandedOver)
 }
 
 // finish puts what the run of t, which ended at now, came to into the lane's books. The

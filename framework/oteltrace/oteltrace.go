@@ -87,11 +87,12 @@ func Middleware(name string, cfg Config) framework.Middleware {
 			}()
 			err := h.Handle(ctx, t)
 			returned = true
-			switch {
-			case err == nil:
-			case interrupted(ctx):
-				span.AddEvent("interrupted", trace.WithAttributes(attribute.String("cause", context.Cause(ctx).Error())))
-			default:
+			if err == nil {
+				return nil
+			}
+			if cause := interrupted(ctx, err); cause != nil {
+				span.AddEvent("interrupted", trace.WithAttributes(attribute.String("cause", cause.Error())))
+			} else {
 				span.RecordError(err)
 				span.SetStatus(codes.Error, err.Error())
 			}
@@ -100,8 +101,19 @@ func Middleware(name string, cfg Config) framework.Middleware {
 	}
 }
 
-// interrupted reports whether what ended ctx has the task run again without counting as a failure.
-func interrupted(ctx context.Context) bool {
+// interrupted returns why a task whose handler has returned err runs again without counting as a failure: nil if
+// it counts.
+func interrupted(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	return errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped)
+	if errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped) {
+		return cause
+	}
+	select {
+	case <-framework.HandOver(ctx):
+		if errors.Is(err, framework.ErrHandedOver) {
+			return err
+		}
+	default:
+	}
+	return nil
 }

@@ -117,19 +117,29 @@ func TestAHandOverIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans, cfg := recorded()
 		f := frameworktest.New(t, frameworktest.Config{})
-		slow := framework.HandlerFunc(func(ctx context.Context, _ *framework.Task) error {
-			<-ctx.Done()
-			return ctx.Err()
+		slow := framework.HandlerFunc(func(ctx context.Context, task *framework.Task) error {
+			if task.ID == "a" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			<-framework.HandOver(ctx)
+			return fmt.Errorf("at row 7: %w", framework.ErrHandedOver)
 		})
 		ann := f.Start("ann", framework.Chain(slow, oteltrace.Middleware("mails", cfg)))
 		f.WaitReady(time.Minute)
-		f.Push(framework.Task{ID: "a", Key: "k"})
+		f.Push(framework.Task{ID: "a", Key: "k"}, framework.Task{ID: "b", Key: "l"})
 		time.Sleep(time.Second)
 		f.Start("ben", framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil }))
 		ann.Stop()
 		f.Wait(time.Hour)
-		if ended := spans.Ended(); len(ended) != 1 || ended[0].Status().Code != codes.Unset || len(ended[0].Events()) != 1 {
-			t.Errorf("%+v", ended)
+		ended := spans.Ended()
+		if len(ended) != 2 {
+			t.Fatalf("%+v", ended)
+		}
+		for _, s := range ended {
+			if s.Status().Code != codes.Unset || len(s.Events()) != 1 {
+				t.Errorf("%+v", s)
+			}
 		}
 	})
 }

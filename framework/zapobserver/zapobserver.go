@@ -265,7 +265,11 @@ func (o *observer) handled(e framework.Handled) {
 		}
 		o.at(zapcore.WarnLevel, "task failed", e.Where, fields...)
 	default:
-		o.at(zapcore.WarnLevel, "task was interrupted and runs again at the next owner", e.Where, append(fields, zap.Error(e.Err))...)
+		level := zapcore.WarnLevel
+		if errors.Is(e.Err, framework.ErrHandedOver) {
+			level = zapcore.InfoLevel // it was asked to
+		}
+		o.at(level, "task was interrupted and runs again at the next owner", e.Where, append(fields, zap.Error(e.Err))...)
 	}
 }
 

@@ -73,6 +73,7 @@ func TestLevels(t *testing.T) {
 		{"cancelled", framework.Cancelled{Task: task, Why: "a test"}, zapcore.WarnLevel},
 		{"cancelled while it runs", framework.Cancelled{Task: task, Runs: true}, zapcore.WarnLevel},
 		{"interrupted", framework.Handled{Task: task, Err: context.Canceled}, zapcore.WarnLevel},
+		{"left to the next owner", framework.Handled{Task: task, Err: fmt.Errorf("at row 7: %w", framework.ErrHandedOver)}, zapcore.InfoLevel},
 		{"the store is away", framework.SettleFailed{Err: errors.New("refused"), Again: time.Second}, zapcore.WarnLevel},
 		{"the partition is another's", framework.SettleFailed{Err: sources.ErrFenced}, zapcore.ErrorLevel},
 		{"another fetches now", framework.FetchFailed{Err: &sources.Error{Op: "fetch", Err: sources.ErrFenced}}, zapcore.WarnLevel},

@@ -25,7 +25,6 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/redissource"
-	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -172,8 +171,12 @@ func resumable(client redis.UniversalClient, chunk func(ctx context.Context, t *
 	return framework.HandlerFunc(func(ctx context.Context, t *framework.Task) error {
 		at, err := cursor(ctx, client, t) // from here on, no owner before this one can move it
 		for err == nil && at != "end" {
-			if ctx.Err() != nil {
-				return context.Cause(ctx) // the next owner goes on
+			select {
+			case <-framework.HandOver(ctx):
+				return framework.ErrHandedOver // the next owner goes on
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			default:
 			}
 			if at, err = chunk(ctx, t, at); err == nil {
 				at, err = cursor(ctx, client, t, at)
@@ -184,8 +187,7 @@ func resumable(client redis.UniversalClient, chunk func(ctx context.Context, t *
 }
 
 var longJobs = framework.Config{
-	Timing: transition.Timing{Drain: time.Second}, // how long a hand-over or a stop waits before ctx ends
-	Retry:  framework.RetryPolicy{Tries: 100},     // of the whole job, however far it comes
+	Retry: framework.RetryPolicy{Tries: 100}, // of the whole job, however far it comes
 }
 
 func exports(chunk func(ctx context.Context, t *framework.Task, at string) (next string, err error)) fx.Option {
@@ -236,7 +238,7 @@ func (j *chunked) by(peer string) []int {
 	return list
 }
 
-// A long job goes on where it was: after a stop, which waits no longer than the drain, and after a
+// A long job goes on where it was: after a stop, which waits no longer than a chunk, and after a
 // crash, which repeats one chunk at most.
 func TestALongJobGoesOnWhereItWas(t *testing.T) {
 	for _, c := range []struct {
@@ -245,14 +247,14 @@ func TestALongJobGoesOnWhereItWas(t *testing.T) {
 		within   time.Duration // until the peer is gone
 		repeated int
 	}{
-		{"stop", (*frameworktest.Peer).Stop, 3 * time.Second, 0},
+		{"stop", (*frameworktest.Peer).Stop, time.Second, 0},
 		{"crash", (*frameworktest.Peer).Kill, time.Minute, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client := redistest.Bubble(t)
 				job := &chunked{chunks: 200}
-				f := frameworktest.New(t, frameworktest.Config{Timing: longJobs.Timing})
+				f := frameworktest.New(t, frameworktest.Config{})
 				ann := f.Start("ann", job.as("ann", client), framework.WithConfig(longJobs))
 				f.WaitReady(time.Minute)
 				f.Push(framework.Task{ID: "export-7", Key: "customer-7"})
