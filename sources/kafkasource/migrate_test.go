@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +111,31 @@ func TestFromAConsumerGroupAndBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who lets the group work in between, and has Redis forget nothing, runs again what the group did, and is told, however
+// soon the peers have done that and gone.
+func TestBackToPeersThatRememberTheirPlace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.push(0, "t", 6)
+	var warned []error
+	peer := func() *Source {
+		src := s.source(Config{Warn: func(err error) { warned = append(warned, err) }, Mirror: time.Hour})
+		src.mirror.patience = testPatience
+		return src
+	}
+	s.worked(peer(), 0, 2)
+	seen := make(map[string]int)
+	s.consume(seen, 1, 4)
+	if len(warned) > 0 || seen["t2"] != 1 || seen["t5"] != 1 {
+		t.Fatalf("warned of %v, and the group did %v, want nothing, and the last four", warned, seen)
+	}
+	s.worked(peer(), 0, 4)
+	if len(warned) != 1 || !strings.Contains(warned[0].Error(), "farther than the store knows, in partition 0 at 6 instead of 2:") {
+		t.Errorf("warned of %v, want once that the group was at 6", warned)
+	}
+	if at := s.committed(s.name, 0); at != 6 {
+		t.Errorf("the group stands at %d, want 6", at)
+	}
 }

@@ -38,20 +38,21 @@ type mirror struct {
 	source   *Source
 	patience time.Duration // how long a commit, or a look at the topic, may take
 
-	mu    sync.Mutex
-	open  map[*stream]struct{}
-	final map[int32]word      // of streams that were closed, not committed yet
-	last  map[int32]committed // as committed last
-	fresh map[int32]bool      // the group stands where others left it before all peers, perhaps: until the first commit
-	soon  chan struct{}       // holds a value if there is something final, or first
-	quit  context.CancelFunc  // ends the goroutine; nil: there is none
-	ended chan struct{}
+	mu     sync.Mutex
+	open   map[*stream]struct{}
+	final  map[int32]word      // of streams that were closed, not committed yet
+	last   map[int32]committed // as committed last
+	opened map[int32]int64     // where the store had what was opened: until the first commit
+	fresh  map[int32]bool      // the group stands where others left it before all peers, perhaps: until the first commit
+	soon   chan struct{}       // holds a value if there is something final, or first
+	quit   context.CancelFunc  // ends the goroutine; nil: there is none
+	ended  chan struct{}
 }
 
 func newMirror(s *Source) mirror {
 	return mirror{
 		source: s, patience: mirrorTimeout, open: make(map[*stream]struct{}), final: make(map[int32]word), last: make(map[int32]committed),
-		fresh: make(map[int32]bool), soon: make(chan struct{}, 1),
+		opened: make(map[int32]int64), fresh: make(map[int32]bool), soon: make(chan struct{}, 1),
 	}
 }
 
@@ -86,9 +87,11 @@ func ofAnother(o kadm.OffsetResponse, life string) bool {
 // add takes in s; begun says that its partition was opened before. If it was not, its first commit does not wait: who
 // follows could not tell where the group stood before all peers from what somebody sets.
 func (m *mirror) add(s *stream, begun bool) {
+	low := s.lowest()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open[s] = struct{}{}
+	m.opened[int32(s.Grant.ID)] = low
 	if !begun {
 		m.fresh[int32(s.Grant.ID)] = true
 	}
@@ -212,8 +215,9 @@ func (m *mirror) refused(at map[int32]word) {
 //
 // A group that is farther when a partition is said for the first time was moved by another consumer, or the store
 // has forgotten: what lies between runs again. Where topics have ids an offset that does not name one is none of
-// ours. It may be from before all peers where no peer has committed the partition, as far as is known; else somebody
-// wants to move them.
+// ours. Until the first commit after an opening it is held against where the store had the partition then: what lies
+// between may have run again by now, and what was said in an ownership before does not count. It may be from before
+// all peers where no peer has committed the partition, as far as is known; else somebody wants to move them.
 func (m *mirror) others(at map[int32]word) (told []error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
@@ -228,12 +232,16 @@ func (m *mirror) others(at map[int32]word) (told []error, err error) {
 		o, known := stands[p]
 		is := at[p]
 		last, said := m.last[p]
+		foreign := is.life != "" && kafkaprogress.Life(o.Metadata) == ""
+		if low, first := m.opened[p]; first && foreign {
+			is.at, said = low, false
+		}
 		where := fmt.Sprintf("%d at %d instead of %d", p, o.At, is.at)
 		switch {
 		case !known || o.At < 0 || o.At == is.at || said && o.At == last.at || ofAnother(o, is.life):
 		case !said && o.At > is.at:
 			farther = append(farther, where)
-		case is.life != "" && kafkaprogress.Life(o.Metadata) == "" && !m.fresh[p]:
+		case foreign && !m.fresh[p]:
 			moved = append(moved, where)
 		}
 	}
@@ -275,6 +283,7 @@ func (m *mirror) write(ctx context.Context, at map[int32]word) error {
 	defer m.mu.Unlock()
 	for p, w := range at {
 		m.last[p] = committed{w, now}
+		delete(m.opened, p)
 		delete(m.fresh, p)
 	}
 	return nil

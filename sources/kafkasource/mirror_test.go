@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,59 @@ func TestAGroupThatWentOn(t *testing.T) {
 	}
 	if len(warned) != 1 {
 		t.Errorf("warned of %v, want nothing more", warned)
+	}
+}
+
+// Who takes up a group that another consumer worked with is told where the store had the partition then, although by its
+// first commit it stands where the group does, or beyond; also if it has had the partition before.
+func TestAGroupThatWentOnAndWasOvertaken(t *testing.T) {
+	t.Parallel()
+	const partitions = 5
+	s := newStage(t, partitions)
+	warned := make(chan error, 16)
+	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned <- err }})
+	src.mirror.patience = testPatience
+	for id := range partition.ID(partitions) {
+		s.push(id, "t", 6)
+		s.worked(src, id, 2)
+	}
+	other := s.source(Config{Mirror: time.Hour})
+	other.mirror.patience = testPatience
+	s.worked(other, 4, 2) // as far as src has not said
+	if len(warned) > 0 {
+		t.Fatalf("warned of %v before there was another consumer", <-warned)
+	}
+	var elsewhere kadm.Offsets
+	for p, at := range []int64{4, 5, 4, 2} { // in 3 it did nothing, in 4 it never was
+		elsewhere.AddOffset(s.topic, int32(p), at, -1)
+	}
+	if err := s.admin.CommitAllOffsets(s.soon(), s.name, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	var open []*stream
+	for id, n := range []int{2, 4, 0, 4, 2} { // up to where the group stands, beyond, and not yet
+		st := s.open(src, partition.ID(id))
+		s.settle(st, sources.Done, s.take(st, n)...)
+		open = append(open, st)
+	}
+	for range 2 {
+		src.mirror.commit(src.mirror.news())
+	}
+	for _, st := range open {
+		s.close(st)
+	}
+	var told []string
+	for len(warned) > 0 {
+		_, where, farther := strings.Cut((<-warned).Error(), "farther than the store knows, in partition ")
+		where, _, _ = strings.Cut(where, ":")
+		if !farther {
+			where = "something else"
+		}
+		told = append(told, strings.Split(where, ", ")...)
+	}
+	slices.Sort(told)
+	if want := []string{"0 at 4 instead of 2", "1 at 5 instead of 2", "2 at 4 instead of 2"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
 	}
 }
 
