@@ -90,7 +90,7 @@ func TestIngressRefusesBadConfiguration(t *testing.T) {
 func TestAnIngressIsNotCalledLikeAPartition(t *testing.T) {
 	for list, ok := range map[string]bool{
 		"mail:0": false, "mail:3": false, "{mail:3}:x": false, "mail:in": true, "mail": true, "post:0": true, "{mail}:in": true,
-		"{mail}:config": false, "{mail}:history": false, "{mail}:cancel": false, "{post}:config": true,
+		"{mail}:config": false, "{mail}:history": false, CancelKey("mail"): false, "{post}:config": true,
 	} {
 		_, err := New(nil, "mail", Config{Ingress: []Ingress{{List: list}}})
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name for the list") {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition/quorum"
 	"github.com/countoff/countoff/transition/quorum/redisquorum"
@@ -241,5 +242,13 @@ func TestRingIsRefused(t *testing.T) {
 	defer ring.Close()
 	if _, err := redisquorum.New(ring, "mail", "a"); err == nil || !strings.Contains(err.Error(), "give a *redis.Client") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The register may stand where the tasks are: no list may be called like its key.
+func TestNoListIsTheRegister(t *testing.T) {
+	t.Parallel()
+	if redisconfig.CheckLists("n", redisquorum.Key("n")) == nil {
+		t.Error("a list may be called " + redisquorum.Key("n"))
 	}
 }
