@@ -351,7 +351,9 @@ func TestChangeIngress(t *testing.T) {
 			})
 			return err
 		}
-		for _, to := range [][]string{{b.unit.List, "{" + b.name + "}:config"}, {"{" + b.name + "}:config"}} {
+		other := "{" + b.name + "}:other"
+		b.client.HSet(ctx, other, "a", "b")
+		for _, to := range [][]string{{b.unit.List, other}, {other}} {
 			if err := change(to...); err == nil || !strings.Contains(err.Error(), "is a hash and no list") {
 				t.Errorf("%q: %v", to, err)
 			}
