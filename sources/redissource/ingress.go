@@ -85,13 +85,27 @@ func (in *Ingress) validate() error {
 // validateIngress says all that is wrong with lists that are configured together.
 func validateIngress(all []Ingress) error {
 	var errs []error
-	seen := make(map[string]bool)
+	listOf := make(map[string]string) // by key
 	for i := range all {
+		list := all[i].List
 		errs = append(errs, all[i].validate())
-		if seen[all[i].List] {
-			errs = append(errs, fmt.Errorf("redissource: ingress %s: listed twice", all[i].List))
+		keys := []string{list}
+		if tag, err := ingressTag(list); err == nil {
+			keys = append(keys, tag+":fence", tag+":plan")
 		}
-		seen[all[i].List] = true
+		for _, key := range keys {
+			other, taken := listOf[key]
+			if !taken {
+				listOf[key] = list
+				continue
+			}
+			if other == list {
+				errs = append(errs, fmt.Errorf("redissource: ingress %s: listed twice", list))
+			} else {
+				errs = append(errs, fmt.Errorf("redissource: ingress %s: the key %s is one of ingress %s too: take another name for one of the lists", list, key, other))
+			}
+			break
+		}
 	}
 	return errors.Join(errs...)
 }

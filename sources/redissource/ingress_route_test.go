@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,5 +97,21 @@ func TestAnIngressIsNotCalledLikeAPartition(t *testing.T) {
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name for the list") {
 			t.Errorf("%s: %v", list, err)
 		}
+	}
+}
+
+// Lists that share a key would be fenced by each other, or hold what an owner writes of the other.
+func TestIngressesThatShareAKey(t *testing.T) {
+	for _, lists := range [][]string{{"a", "{a}"}, {"a", "{a}:fence"}, {"a", "{a}:plan"}, {"x{a}", "x{a}:fence"}} {
+		for range 2 {
+			err := CheckIngress("mail", lists)
+			if err == nil || !strings.Contains(err.Error(), "another name for one of the lists") || !strings.Contains(err.Error(), "ingress "+lists[0]) {
+				t.Errorf("%s: %v", lists, err)
+			}
+			slices.Reverse(lists)
+		}
+	}
+	if err := CheckIngress("mail", []string{"a", "b{a}", "{a}b", "a:fence", "{b}:fence"}); err != nil {
+		t.Error(err)
 	}
 }
