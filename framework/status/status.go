@@ -171,8 +171,8 @@ type Unit struct {
 	Held
 	Name    string `json:"name"`
 	Pending int    `json:"pending"` // lines not yet routed into partitions
-	// Trouble is why nothing of the list is routed: its key, or that of its fence, holds something
-	// else, or the node of a cluster where it is does not answer. Unless it is the fence, Pending says nothing.
+	// Trouble is why nothing of the list is routed: its key, or that of its fence or its plan, holds something
+	// else, or the node of a cluster where it is does not answer. Unless it is one of these two, Pending says nothing.
 	Trouble string `json:"trouble,omitempty"`
 	// Unknown says that it is for the latter: lines may wait.
 	Unknown bool `json:"unknown,omitempty"`
@@ -247,7 +247,11 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	}
 	pending, trouble, away := lists(ctx, client, inboxes)
 	if !queues {
-		overwritten(ctx, client, inboxes, trouble)
+		for i, key := range redissource.IngressOverwritten(ctx, client, inboxes) {
+			if key != "" && trouble[i] == "" {
+				trouble[i] = key + " is no hash: another program writes it"
+			}
+		}
 	}
 	table, err := redisledger.ReadTable(ctx, client, name)
 	if err != nil {
@@ -315,26 +319,6 @@ func lists(ctx context.Context, client redis.UniversalClient, lists []string) (p
 		}
 	}
 	return pending, trouble, away
-}
-
-// overwritten adds to the trouble of lists whose fence another program has written: nobody can open them.
-func overwritten(ctx context.Context, client redis.UniversalClient, lists, trouble []string) {
-	wrong := func(lists []string) (key string, is bool) {
-		_, err := redissource.IngressFences(ctx, client, lists)
-		if err == nil {
-			return "", false
-		}
-		key, _, is = strings.Cut(err.Error(), ": WRONGTYPE")
-		return key, is
-	}
-	if _, is := wrong(lists); !is {
-		return
-	}
-	for i := range lists {
-		if key, is := wrong(lists[i : i+1]); is && trouble[i] == "" {
-			trouble[i] = key + " is no hash: another program writes it"
-		}
-	}
 }
 
 // heard is a census for people.

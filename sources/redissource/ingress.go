@@ -173,6 +173,27 @@ func IngressFences(ctx context.Context, client redis.UniversalClient, lists []st
 	return fences, errors.Join(errs...)
 }
 
+// IngressOverwritten returns, for each of lists, the key of its fence or its plan if another program has written it, so
+// that nobody can open the list; empty: none, or it is not known.
+func IngressOverwritten(ctx context.Context, client redis.UniversalClient, lists []string) []string {
+	var at []int
+	var keys []string
+	for i, list := range lists {
+		if tag, err := ingressTag(list); err == nil {
+			at, keys = append(at, i, i), append(keys, tag+":fence", tag+":plan")
+		}
+	}
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { pipe.Type(ctx, keys[i]) })
+	wrong := make([]string, len(lists))
+	for i, cmds := range asked {
+		kind, err := cmds[0].(*redis.StatusCmd).Result()
+		if err == nil && kind != "none" && kind != "hash" {
+			wrong[at[i]] = keys[i]
+		}
+	}
+	return wrong
+}
+
 // unitNames returns the names of the units.
 func unitNames(ingress []Ingress) []string {
 	names := make([]string, len(ingress))

@@ -52,4 +52,12 @@ func TestAnIngressThatIsNoList(t *testing.T) {
 	if got := s.run("status lists --json"); strings.Count(got, `"trouble"`) != 2 || !strings.Contains(got, `"name":"orders","pending":2,`) {
 		t.Error(got)
 	}
+	// Nor one whose plan is.
+	if err := client.Rename(t.Context(), "{orders}:fence", "{orders}:plan").Err(); err != nil {
+		t.Fatal(err)
+	}
+	got = s.run("status lists")
+	if want := "ingress orders: unowned, nobody, WRONG: {orders}:plan is no hash: another program writes it"; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
+	}
 }
