@@ -161,7 +161,7 @@ var saved = redis.NewScript(`
 
 // cursor claims the cursor of t for this owner, sets it if at is given, and returns it: "" is the beginning.
 func cursor(ctx context.Context, client redis.UniversalClient, t *framework.Task, at ...any) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 500*time.Millisecond) // what is done counts, also if ctx ends now
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // what is done counts, also if ctx ends now
 	defer cancel()
 	return saved.Run(ctx, client, []string{"cursor:" + t.ID}, append([]any{uint64(t.Token.Epoch)}, at...)...).Text()
 }
