@@ -17,14 +17,14 @@ func readMaster(ctx context.Context, client redis.UniversalClient, fence string,
 	pipe := client.Pipeline()
 	pipe.HDel(ctx, fence, "")
 	queue(pipe)
-	cmds, err := pipe.Exec(ctx) // the first error of them
-	for i := 0; errors.Is(err, redis.Nil); i++ {
-		if i == len(cmds) {
-			return nil
-		}
-		if next := cmds[i].Err(); next != nil && !errors.Is(next, redis.Nil) {
-			err = next
+	cmds, err := pipe.Exec(ctx)
+	if !errors.Is(err, redis.Nil) {
+		return err
+	}
+	for _, cmd := range cmds { // err is but the first of theirs
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return err
 		}
 	}
-	return err
+	return nil
 }
