@@ -174,9 +174,10 @@ func counted(err error) bool {
 }
 
 // cancelled reports whether err is what somebody returned because the context had ended, or was
-// soon to end: its error, or the cause of it, as net/http does.
+// soon to end: its error, or the cause of it, as net/http does. ErrHandedOver comes first, as it is
+// also asked for alone: an error whose methods panic does so here.
 func cancelled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDrainOver) || errors.Is(err, ErrHandedOver)
+	return errors.Is(err, ErrHandedOver) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDrainOver)
 }
 
 // finish puts what the run of t, which ended at now, came to into the lane's books. The

@@ -28,6 +28,12 @@ type chainless struct{ why error }
 func (e *chainless) Error() string { return "failed" }
 func (e *chainless) Unwrap() error { return e.why }
 
+// A matchless one panics when it is asked whether it is another.
+type matchless struct{ text string }
+
+func (e *matchless) Error() string   { return "failed" }
+func (e *matchless) Is(o error) bool { return e.text == o.Error() }
+
 // A choosy one is found as what it is only.
 type choosy struct{}
 
@@ -102,6 +108,12 @@ func TestVerdicts(t *testing.T) {
 		{name: "a panic of an error that is asked for another type is an error", key: "a", answer: func(try int) error {
 			if try == 1 {
 				return choosy{}
+			}
+			return nil
+		}, runs: "0s#1 1s#2"},
+		{name: "a panic of an error that is asked what it is, beside one of the context, is an error", key: "a", answer: func(try int) error {
+			if try == 1 {
+				return errors.Join(context.Canceled, (*matchless)(nil))
 			}
 			return nil
 		}, runs: "0s#1 1s#2"},
