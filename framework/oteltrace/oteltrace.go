@@ -110,7 +110,7 @@ func interrupted(ctx context.Context, err error) error {
 	}
 	select {
 	case <-framework.HandOver(ctx):
-		if errors.Is(err, framework.ErrHandedOver) {
+		if errors.Is(err, framework.ErrHandedOver) && !errors.Is(cause, framework.ErrCancelled) {
 			return err
 		}
 	default:

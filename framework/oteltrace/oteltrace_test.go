@@ -144,6 +144,32 @@ func TestAHandOverIsNoError(t *testing.T) {
 	})
 }
 
+// A task that is cancelled while its partition is handed over is a dead letter, whatever its handler returns.
+func TestWhatIsCancelledInAHandOverIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans, cfg := recorded()
+		f := frameworktest.New(t, frameworktest.Config{})
+		traced := framework.Chain(framework.HandlerFunc(func(context.Context, *framework.Task) error {
+			return framework.ErrHandedOver
+		}), oteltrace.Middleware("mails", cfg))
+		ann := f.Start("ann", framework.HandlerFunc(func(ctx context.Context, task *framework.Task) error {
+			<-framework.HandOver(ctx)
+			ctx, cancel := context.WithCancelCause(ctx)
+			cancel(fmt.Errorf("%w: a test", framework.ErrCancelled))
+			return traced.Handle(ctx, task)
+		}))
+		f.WaitReady(time.Minute)
+		f.Push(framework.Task{ID: "a", Key: "k"})
+		time.Sleep(time.Second)
+		f.Start("ben", framework.HandlerFunc(func(context.Context, *framework.Task) error { return nil }))
+		ann.Stop()
+		f.Wait(time.Hour)
+		if ended := spans.Ended(); len(ended) != 1 || ended[0].Status().Code != codes.Error {
+			t.Errorf("%+v", ended)
+		}
+	})
+}
+
 // Without anything set up nothing travels and nothing is added.
 func TestWithoutAProvider(t *testing.T) {
 	if got := oteltrace.Inject(t.Context(), nil, oteltrace.Config{}); got != nil {
