@@ -74,7 +74,7 @@ func (p *pool) abandoned(r *run) {
 		p.end(r)
 		p.mu.Unlock()
 	}()
-	if v.outcome == 0 {
+	if v.outcome == 0 && v.err == nil {
 		p.judge(r.handling, l, t.task, errGoexit, began, v)
 	}
 }

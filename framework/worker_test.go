@@ -578,3 +578,31 @@ func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
 		})
 	}
 }
+
+// So it does where the handler has left its task to the next owner: that is no try.
+func TestAnObserverThatEndsItsGoroutineAtAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs, told atomic.Int64
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 1, Retry: RetryPolicy{Tries: 1}}}, func(ctx context.Context, _ *Task) error {
+			if runs.Add(1) == 1 {
+				<-HandOver(ctx)
+				return ErrHandedOver
+			}
+			return nil
+		})
+		defer b.stop()
+		b.mu.Lock()
+		b.observer = ObserverFunc(func(e Event) {
+			if _, ok := e.(Handled); ok && told.Add(1) == 1 {
+				runtime.Goexit()
+			}
+		})
+		b.mu.Unlock()
+		b.push(task("a", 0))
+		b.drain(b.grantAndWork(0))
+		b.drain(b.grantAndWork(0))
+		if dead := b.store.Dead(0); runs.Load() != 2 || told.Load() != 2 || len(dead) != 0 {
+			t.Errorf("%d runs, of %d was told, dead letters %+v; want 2, 2 and none", runs.Load(), told.Load(), dead)
+		}
+	})
+}
