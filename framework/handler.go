@@ -57,9 +57,10 @@ func Owned(ctx context.Context) bool {
 }
 
 // HandOver returns a channel that is closed once the partition of the handler that was given ctx, or one made of it, is to
-// change hands, its peer or its name is to rest, or the process is to stop. The partition begins no other task from then
-// on and waits for those that run, until their contexts end with [ErrDrainOver]. A handler of a long job that saves how far
-// it has come should then return [ErrHandedOver]: the next owner runs the task again, and the run does not count as a try.
+// change hands, its peer or its name is to rest, or the process is to stop. A stopping peer with others beside it works on
+// until one asks for the partition, for 5 s at most. The partition begins no other task once it is closed, and waits for
+// those that run, until their contexts end with [ErrDrainOver]. A handler of a long job that saves how far it has come
+// should then return [ErrHandedOver]: the next owner runs the task again, and the run does not count as a try.
 // One that ends soon needs to do nothing.
 //
 // Of any other ctx, such as that of a batch, it returns nil, which is never closed. It may be called concurrently.
