@@ -430,6 +430,7 @@ func (m *moment) key(d *digest) uint64 {
 		ev.seq, ev.gen = 0, 0
 		d.add(&ev)
 	}
+	d.add(len(m.late))
 	for _, ev := range m.late {
 		ev.at, ev.seq, ev.gen = 0, 0, 0
 		d.add(&ev)
