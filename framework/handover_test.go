@@ -12,6 +12,20 @@ import (
 	"github.com/countoff/countoff/framework"
 )
 
+// takesOver has peer do what is left, in one try each.
+func (f *fleet) takesOver(peer string, want map[string][]string) {
+	f.t.Helper()
+	c := f.consumer(peer, f.handler(peer, 0), framework.WithConfig(framework.Config{Retry: framework.RetryPolicy{Tries: 1}}))
+	if err := c.Start(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	until(f.t, time.Minute, func() bool { return f.open() == 0 })
+	if err := c.Stop(context.Background()); err != nil {
+		f.t.Error(err)
+	}
+	f.checkOnceInOrder(want)
+}
+
 // A job of an hour, in steps of a second. It is told of a hand-over at once, and what it leaves is no try of the task: the next owner
 // runs it again, before the later tasks of its key.
 func TestALongJobLeavesAtAHandOver(t *testing.T) {
@@ -53,15 +67,7 @@ func TestALongJobLeavesAtAHandOver(t *testing.T) {
 				if len(handled) != 1 || handled[0].Outcome != 0 || !errors.Is(handled[0].Err, framework.ErrHandedOver) {
 					t.Errorf("%+v", handled)
 				}
-				ben := f.consumer("ben", f.handler("ben", 0), framework.WithConfig(framework.Config{Retry: framework.RetryPolicy{Tries: 1}}))
-				if err := ben.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				until(t, time.Minute, func() bool { return f.open() == 0 })
-				if err := ben.Stop(context.Background()); err != nil {
-					t.Error(err)
-				}
-				f.checkOnceInOrder(want)
+				f.takesOver("ben", want)
 				for _, h := range eventsOf[framework.Handled](f, "ben") {
 					attempts = append(attempts, h.Task.Attempt)
 				}
@@ -125,14 +131,6 @@ func TestAHandOverWaitsForNoPlace(t *testing.T) {
 		if took := time.Since(began); took > 11*time.Second {
 			t.Errorf("the stop took %v", took)
 		}
-		ben := f.consumer("ben", f.handler("ben", 0), framework.WithConfig(framework.Config{Retry: framework.RetryPolicy{Tries: 1}}))
-		if err := ben.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		until(t, time.Minute, func() bool { return f.open() == 0 })
-		if err := ben.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		f.checkOnceInOrder(want)
+		f.takesOver("ben", want)
 	})
 }

@@ -314,18 +314,30 @@ func TestAFormerOwnerMovesNoCursor(t *testing.T) {
 	}
 }
 
-// A job that has become a dead letter goes on where it was once it is put back.
-func TestARequeuedJobGoesOn(t *testing.T) {
-	t.Parallel()
+// exportsStore returns a store that has the name exports, and what enqueues to it.
+func exportsStore(t *testing.T) (url string, client *redis.Client, producer *redissource.Producer) {
+	t.Helper()
 	server, _ := redistest.Mini(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client = redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { client.Close() })
 	if _, err := redisledger.Init(t.Context(), client, "exports", partition.Config{Total: 4}); err != nil {
 		t.Fatal(err)
 	}
+	producer, err := redissource.NewProducer(t.Context(), client, "exports", redissource.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { producer.Close(context.Background()) })
+	return "redis://" + server.Addr(), client, producer
+}
+
+// A job that has become a dead letter goes on where it was once it is put back.
+func TestARequeuedJobGoesOn(t *testing.T) {
+	t.Parallel()
+	url, client, producer := exportsStore(t)
 	ran, settled := make(chan string, 100), make(chan framework.Settled, 100)
 	var refused atomic.Bool
-	app := fxtest.New(t, frameworkfx.Module, redisfx.Client("redis://"+server.Addr()),
+	app := fxtest.New(t, frameworkfx.Module, redisfx.Client(url),
 		exports(func(_ context.Context, _ *framework.Task, at string) (string, error) {
 			if at == "two" && refused.CompareAndSwap(false, true) {
 				return "", framework.Dead(errors.New("the table is gone"))
@@ -340,11 +352,6 @@ func TestARequeuedJobGoesOn(t *testing.T) {
 		})))
 	app.RequireStart()
 	defer app.RequireStop()
-	producer, err := redissource.NewProducer(t.Context(), client, "exports", redissource.ProducerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer producer.Close(t.Context())
 	if _, err := producer.Enqueue(t.Context(), redissource.Message{ID: "export-7", Type: "export", Key: "customer-7"}); err != nil {
 		t.Fatal(err)
 	}
@@ -379,17 +386,7 @@ func TestARequeuedJobGoesOn(t *testing.T) {
 // enqueues no second one.
 func TestChunksThatAreTasks(t *testing.T) {
 	t.Parallel()
-	server, _ := redistest.Mini(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { client.Close() })
-	if _, err := redisledger.Init(t.Context(), client, "exports", partition.Config{Total: 4}); err != nil {
-		t.Fatal(err)
-	}
-	producer, err := redissource.NewProducer(t.Context(), client, "exports", redissource.ProducerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer producer.Close(t.Context())
+	url, _, producer := exportsStore(t)
 	enqueue := func(ctx context.Context, chunk int) error {
 		_, err := producer.Enqueue(ctx, redissource.Message{
 			ID: fmt.Sprintf("export-7/%d", chunk), Unique: true,
@@ -398,7 +395,7 @@ func TestChunksThatAreTasks(t *testing.T) {
 		return err
 	}
 	ran := make(chan string, 100)
-	app := fxtest.New(t, frameworkfx.Module, redisfx.Client("redis://"+server.Addr()),
+	app := fxtest.New(t, frameworkfx.Module, redisfx.Client(url),
 		redisfx.Source("exports", redisfx.Config{}),
 		frameworkfx.Configure("exports", framework.Config{Retry: framework.RetryPolicy{First: time.Millisecond}}),
 		frameworkfx.Handle("exports", "export", framework.JSON(func(ctx context.Context, chunk int, t *framework.Task) error {
