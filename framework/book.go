@@ -210,10 +210,8 @@ func (b *book) due() time.Time {
 	return b.parked[0].due
 }
 
-// shed forgets all tasks but the active ones and takes in no more. It returns how
-// many it forgot.
-func (b *book) shed() int {
-	n := b.held - b.active
+// shed forgets all tasks but the active ones and takes in no more.
+func (b *book) shed() {
 	b.over = true
 	b.held, b.asleep = b.active, 0
 	b.ready, b.keys, b.parked = queue{}, keyTable{}, nil
@@ -225,7 +223,6 @@ func (b *book) shed() int {
 		}
 	}
 	b.entries.spare = 0
-	return n
 }
 
 // keyMostWaited is the key that most tasks wait for.

@@ -298,8 +298,8 @@ type (
 		Cause   error
 		Running int
 	}
-	// Dropped: the last handler of a lost partition has returned; Tasks were
-	// fetched and not settled.
+	// Dropped: the last handler of a lost partition has returned; Tasks were fetched, and the
+	// source has not answered that they are over. Some of them may be, where a call was cut short.
 	Dropped struct {
 		Where
 		Took  time.Duration // since Lost

@@ -73,7 +73,7 @@ type phase struct {
 	busy     bool // counted in the pool's busy
 	telling  int  // events that come before its end and were not told yet
 	hungry   bool // live waits for room
-	shed     int  // tasks that were fetched and not finished
+	open     int  // tasks that were fetched and that the source has not said it knows to be over
 	drained  func()
 }
 

@@ -380,3 +380,48 @@ func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
 		end(func(g partition.Grant, drained func()) { b.Abort(g, errLease, drained) }, "framework.Lost", "framework.Dropped")
 	})
 }
+
+// What a loss leaves unsettled is told, each task once: what a call says of that nobody answered for is among it, and what
+// failed and waits for its next try is not there twice.
+func TestALossTellsWhatIsNotSettled(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		tasks []sources.Task
+		want  int
+	}{
+		{"a call says so", nil, 1},
+		{"two are to be tried again", []sources.Task{task("bad", 0), task("worse", 0)}, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &spy{onSettle: func(ctx context.Context, done []sources.Settlement) error {
+					if done[0].Task.ID == "good-0" {
+						return nil
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}}
+				b := newBench(t, benchConfig{source: s.over}, func(_ context.Context, task *Task) error {
+					if task.Key != "good" {
+						return errors.New("bad")
+					}
+					return nil
+				})
+				defer b.stop()
+				b.push(task("good", 0))
+				g := b.grantAndWork(0)
+				for _, tasks := range [][]sources.Task{{task("good", 1)}, c.tasks} {
+					time.Sleep(100 * time.Millisecond)
+					b.push(tasks...)
+				}
+				time.Sleep(100 * time.Millisecond)
+				done := make(chan struct{})
+				b.Abort(g, errLease, func() { close(done) })
+				<-done
+				if d := of[Dropped](b.seen); len(d) != 1 || d[0].Tasks != c.want {
+					t.Errorf("told %+v, want %d tasks that are not settled", d, c.want)
+				}
+			})
+		})
+	}
+}

@@ -127,8 +127,8 @@ func (p *pool) takeIn(l *lane, tasks []sources.Task, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.pace.arrived(full, now)
+	l.phase.open += len(tasks)
 	if l.over() {
-		l.phase.shed += len(tasks)
 		return
 	}
 	l.book.grow(len(tasks))

@@ -139,9 +139,6 @@ func (p *pool) recall(r *run) {
 	next := min(int(r.next.Swap(mostRun)), r.n)
 	for r.n > next {
 		r.n--
-		if l.over() {
-			l.phase.shed++
-		}
 		l.book.back(r.tasks[r.n].slot)
 		p.unstarted()
 		r.tasks[r.n].clear()

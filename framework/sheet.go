@@ -147,10 +147,12 @@ func (l *lane) settler() {
 		}
 		batch := l.sheet.take(l.hole())
 		p.mu.Unlock()
+		over := 0
 		if len(batch) > 0 {
-			l.settle(batch)
+			over = l.settle(batch)
 		}
 		p.mu.Lock()
+		l.phase.open -= over
 		l.sheet.sent(batch)
 		l.nudge()
 	}
@@ -162,8 +164,8 @@ func (l *lane) settler() {
 
 // settle says batch until the source has answered, or the lane is lost. What was
 // said before changes nothing: whatever became of a call that failed, the same is
-// said again.
-func (l *lane) settle(batch []sources.Settlement) {
+// said again. It returns how many tasks the source has answered for that are not to be tried again here.
+func (l *lane) settle(batch []sources.Settlement) (over int) {
 	p := l.pool
 	l.asked.Store(max(int64(time.Since(p.began)), 1)) // 0 says that it does not wait
 	defer l.heard()
@@ -172,18 +174,19 @@ func (l *lane) settle(batch []sources.Settlement) {
 		began := time.Now()
 		err := l.stream.Settle(l.ctxs.calls, batch...)
 		if err == nil {
+			e := settled(l.where, batch, time.Since(began))
 			if p.observer != nil {
-				p.observer.Observe(settled(l.where, batch, time.Since(began)))
+				p.observer.Observe(e)
 			}
-			return
+			return len(batch) - e.Retried
 		}
 		if l.ctxs.calls.Err() != nil {
-			return
+			return 0
 		}
 		wait := l.judge(err, &again)
 		p.observe(SettleFailed{Where: l.where, Tasks: len(batch), Err: err, Again: wait})
 		if wait == 0 || !sleep(l.ctxs.calls, wait) {
-			return
+			return 0
 		}
 	}
 }

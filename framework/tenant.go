@@ -145,7 +145,6 @@ func (p *pool) lose(l *lane, cause error, all []news) []news {
 	l.times.drain = time.Time{}
 	l.ctxs.stopHandlers(cause)
 	l.ctxs.stopCalls()
-	l.phase.shed += len(l.sheet.pending)
 	l.sheet.pending = nil
 	l.end()
 	return l.tell(all, Lost{Where: l.where, Cause: cause, Running: l.book.active})
@@ -154,7 +153,7 @@ func (p *pool) lose(l *lane, cause error, all []news) []news {
 // end stops fetching and gives up what has not been started.
 func (l *lane) end() {
 	l.ctxs.stopFetching()
-	l.phase.shed += l.book.shed()
+	l.book.shed()
 }
 
 // leave removes a lane that is closed, then says so. The order matters: the
@@ -168,14 +167,14 @@ func (p *pool) leave(l *lane) {
 		p.units--
 	}
 	delete(p.alarm.lanes, l)
-	drained, lost, shed, took := l.phase.drained, l.phase.lost, l.phase.shed, now.Sub(l.times.ended)
+	drained, lost, open, took := l.phase.drained, l.phase.lost, l.phase.open, now.Sub(l.times.ended)
 	p.mu.Unlock()
 	l.ctxs.stopHandlers(ErrStopped) // frees them; nothing runs
 	l.ctxs.stopCalls()
 	if lost {
-		p.observe(Dropped{Where: l.where, Took: took, Tasks: shed})
+		p.observe(Dropped{Where: l.where, Took: took, Tasks: open})
 	} else {
-		p.observe(Drained{Where: l.where, Took: took, GivenBack: shed})
+		p.observe(Drained{Where: l.where, Took: took, GivenBack: open})
 	}
 	drained()
 }

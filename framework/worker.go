@@ -186,9 +186,7 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 	v := &t.verdict
 	switch {
 	case v.refused:
-		if l.over() {
-			l.phase.shed++
-		} else {
+		if !l.over() {
 			p.hold(l, now)
 		}
 		l.book.back(t.slot)
@@ -198,14 +196,10 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 		}
 	case l.phase.lost || v.outcome == 0:
 		// The lane takes nothing more: nothing of the key starts here.
-		l.phase.shed++
 		l.book.finish(t.slot, now)
 	default:
 		l.note(t, t.task.Attempt)
 		if v.outcome == sources.Retry {
-			if l.over() {
-				l.phase.shed++ // the next owner tries again
-			}
 			l.book.park(t.slot, again(t.task, v.reason), now, now.Add(v.delay))
 			if l.unwantedOf(t.task) {
 				p.bury(l, now)
