@@ -33,7 +33,7 @@ func statusCommand(stores Stores) *cobra.Command {
 			}
 			m := partitionmap.Map{Width: partitionmap.Columns(os.Stdout)} // rows that the terminal wraps are no map
 			lines := append(m.Lines(s), "")
-			lines = append(append(lines, unitLines(s, all)...), partitionmap.Table(s, all)...)
+			lines = append(append(lines, unitLines(s, all)...), m.Table(s, all)...)
 			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
 			return nil
 		}),
@@ -62,7 +62,7 @@ func unitLines(s status.Status, all bool) []string {
 		if peer == redisledger.Nobody {
 			who = "nobody"
 		}
-		lines = append(lines, fmt.Sprintf("  %s %5d units  %s%s", partitionmap.Column(who, 16, 63), len(s.Table[peer]), strings.Join(units, "  "), more))
+		lines = append(lines, fmt.Sprintf("  %s %11s  %s%s", partitionmap.Column(who, 16, 63), partitionmap.Plural(len(s.Table[peer]), "unit"), strings.Join(units, "  "), more))
 		lines[len(lines)-1] = partitionmap.Printable(lines[len(lines)-1])
 	}
 	if len(lines) > 0 {
@@ -91,7 +91,7 @@ func watchCommand(stores Stores) *cobra.Command {
 				return err
 			}
 			screen := partitionmap.NewScreen(os.Stdout)
-			m := partitionmap.Map{}
+			m := partitionmap.Map{Width: partitionmap.Columns(os.Stdout)}
 			if screen != nil {
 				m.Colour = screen.Colour()
 			}
@@ -111,8 +111,8 @@ func watchCommand(stores Stores) *cobra.Command {
 					lines = append(lines, partitionmap.Printable("  "+err.Error()))
 				} else {
 					if screen != nil {
-						screen.Fit() // its window may have changed since
-						m.Width = screen.Width
+						screen.Fit()                                      // its window may have changed since
+						m.Width, m.Height = screen.Width, screen.Height-1 // the cursor stands below
 					}
 					lines = m.Lines(s)
 				}

@@ -31,7 +31,7 @@ func TestAnIngressThatIsNoList(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.run("status lists")
-	for _, want := range []string{"ingress mails: unowned, nobody, WRONG: mails is no list", "ingress orders: unowned, nobody, 2 lines wait"} {
+	for _, want := range []string{"ingress mails: unowned, nobody, WRONG: mails is no list", "ingress orders: unowned, nobody, 2 lines waiting"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -61,7 +61,7 @@ func (v *view) next(name string, s status.Status, history machine.History, err e
 		n.status, n.history, n.at, n.seen = s, history, now, true
 		n.marks = n.letters.Marks(s)
 		n.cells = cells(s.Partitions, n.marks, n.letters)
-		n.text = strings.Join(append(append(n.letters.Lines(s), ""), partitionmap.Table(s, false)...), "\n") + "\n"
+		n.text = strings.Join(append(append(n.letters.Lines(s), ""), n.letters.Table(s, false)...), "\n") + "\n"
 	}
 	n.pieces = maps.Clone(n.pieces) // whoever has v may read it now
 	if n.pieces == nil {

@@ -24,8 +24,11 @@ const legend = "A: served by A   a: A hands it over   +: granted, not yet served
 // A Map draws one name again and again and keeps each peer's letter, which is another's only once
 // all of A to Z were in use. The zero value is ready. It must not be used concurrently.
 type Map struct {
-	// Width of the terminal in columns. Default 80.
+	// Width of the terminal in columns, in which the rows of tables are to fit. Default: the map has 80, and
+	// the rows of tables all that they need.
 	Width int
+	// Height is how many lines there is room for: of more peers than fit the last are counted. Default: for all.
+	Height int
 	// Colour repeats the letters' meaning in colour.
 	Colour bool
 
@@ -42,19 +45,31 @@ func (m *Map) Lines(s status.Status) []string {
 	}
 	lines = append(append(printable(lines), ""), m.grid(s)...)
 	lines = append(lines, "", "  "+legend, "")
-	return append(lines, printable(m.rest(s))...)
+	peers, rest := printable(m.peers(s)), append([]string{""}, printable(m.rest(s))...)
+	if over := m.rows(lines) + m.rows(peers) + m.rows(rest) - m.Height; m.Height > 0 && over > 0 && len(peers) > 2 {
+		shown := max(2, len(peers)-over-1) // the head, and one peer
+		peers = append(peers[:shown], fmt.Sprintf("  … %s more (countoff status %s)", Plural(len(peers)-shown, "peer"), s.Name))
+	}
+	return slices.Concat(lines, peers, rest)
 }
 
-// rest is what stands below the map.
-func (m *Map) rest(s status.Status) []string {
-	lines := m.peers(s)
+// rows is how many lines of the terminal lines take.
+func (m *Map) rows(lines []string) (n int) {
+	for _, l := range lines {
+		n += len(fold(l, cmp.Or(m.Width, math.MaxInt)-1))
+	}
+	return n
+}
+
+// rest is what stands below the peers.
+func (m *Map) rest(s status.Status) (lines []string) {
 	for _, u := range s.Units {
-		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held, 0))
+		line := fmt.Sprintf("  ingress %s: %s, %s", u.Name, u.State, owner(u.Held))
 		switch {
 		case u.Trouble != "":
 			line += ", WRONG: " + u.Trouble
 		case !s.TasksUnknown:
-			line += fmt.Sprintf(", %d lines wait", u.Pending)
+			line += fmt.Sprintf(", %s waiting", Plural(u.Pending, "line"))
 		}
 		lines = append(lines, line)
 	}
@@ -110,7 +125,7 @@ func Headline(s status.Status) string {
 			peers++
 		}
 	}
-	text := fmt.Sprintf("%s  roll %d  %s  %d partitions: %d owned", s.Name, s.Roll.Version, Plural(peers, "peer"), len(s.Partitions), count[status.Owned])
+	text := fmt.Sprintf("%s  roll %d  %s  %s: %d owned", s.Name, s.Roll.Version, Plural(peers, "peer"), Plural(len(s.Partitions), "partition"), count[status.Owned])
 	for _, state := range []string{status.Moving, status.Opening, status.Unowned, status.Double} {
 		if count[state] > 0 {
 			text += fmt.Sprintf(", %d %s", count[state], state)
@@ -200,24 +215,46 @@ func (m *Map) mark(h status.Held) string {
 	return "."
 }
 
+// The columns that the table of peers takes beside their ids: with all that it has, and without index and weight.
+const (
+	besideIDs  = 46
+	leastAside = 26
+)
+
 func (m *Map) peers(s status.Status) []string {
-	lines := []string{fmt.Sprintf("  %-24s %5s  %-8s %6s %10s  %7s", "peer", "index", "state", "weight", "partitions", "lease")}
+	wide, narrow := 24, false
+	if room := m.Width - 1; m.Width > 0 && room < besideIDs+wide {
+		wide, narrow = min(wide, max(8, room-leastAside)), true
+	}
+	row := func(id, index, state, weight, partitions, lease string) string {
+		if narrow {
+			return fmt.Sprintf("  %s %-8s %5s %7s", Column(id, wide, wide+1), state, partitions, lease)
+		}
+		return fmt.Sprintf("  %s %5s  %-8s %6s %10s  %7s", Column(id, wide, wide+1), index, state, weight, partitions, lease)
+	}
+	owns := "partitions"
+	if narrow {
+		owns = "owns"
+	}
+	lines := []string{row("peer", "index", "state", "weight", owns, "lease")}
 	for _, p := range s.Peers {
 		index := "-"
 		if p.Index >= 0 {
 			index = fmt.Sprint(p.Index)
 		}
-		line := fmt.Sprintf("  %s %5s  %-8s %6d %10d  %7s",
-			Column(m.letter(p.Session)+" "+Column(p.ID, 0, 22), 24, 25), index, State(p), p.Weight, p.Partitions, lease(p.Lease()))
+		line := row(m.letter(p.Session)+" "+Column(p.ID, 0, wide-2), index, State(p), fmt.Sprint(p.Weight), fmt.Sprint(p.Partitions), lease(p.Lease()))
 		if len(p.Tags) > 0 {
 			line += "  has " + strings.Join(p.Tags, ", ")
+		}
+		if m.Width > 0 && columns(Printable(line)) >= m.Width {
+			line = cut(Printable(line), m.Width-2) + "…"
 		}
 		lines = append(lines, line)
 	}
 	if len(s.Peers) == 0 {
 		lines = append(lines, "  nobody takes part")
 	}
-	return append(lines, "")
+	return lines
 }
 
 // lease is what is left of one. For how long it has been over is of no use: by the ledger's clock,
@@ -374,10 +411,14 @@ const mostUnowned = 16
 // Table lists partitions one a line. Those that are owned and empty are left out
 // unless all is set, and counted; so are those that are nobody's and empty, if there
 // are many.
-func Table(s status.Status, all bool) []string {
+func (m *Map) Table(s status.Status, all bool) []string {
 	wide := 32
 	for _, p := range s.Partitions {
-		wide = max(wide, columns(owner(p.Held, 0)))
+		wide = max(wide, columns(owner(p.Held)))
+	}
+	if m.Width > 0 {
+		const besideOwner = 57
+		wide = min(wide, max(16, m.Width-besideOwner))
 	}
 	lines := []string{fmt.Sprintf("  %9s  %-*s %-8s %8s %9s %8s %6s", "partition", wide, "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
 	empty := map[string]int{}
@@ -394,11 +435,11 @@ func Table(s status.Status, all bool) []string {
 			continue
 		}
 		if s.TasksUnknown || p.Unknown {
-			lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8s %9s %8s %6s", int(p.ID), owner(p.Held, wide), p.State, "?", "?", "?", "?"))
+			lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8s %9s %8s %6s", int(p.ID), Column(owner(p.Held), wide, wide), p.State, "?", "?", "?", "?"))
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8d %9d %8d %6d",
-			int(p.ID), owner(p.Held, wide), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
+			int(p.ID), Column(owner(p.Held), wide, wide), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
 	}
 	for _, state := range []string{status.Owned, status.Unowned} {
 		if n := empty[state]; n > 0 && counts(state) {
@@ -416,13 +457,12 @@ func Table(s status.Status, all bool) []string {
 // lose their middle: the whole stands in the JSON.
 const mostID = 63
 
-// owner is who has it and since when, filled up to least columns.
-func owner(h status.Held, least int) string {
-	text := "nobody"
-	if h.Owner != "" {
-		text = fmt.Sprintf("%s@%v", Column(h.Owner, 0, mostID), h.Epoch)
+// owner is who has it and since when.
+func owner(h status.Held) string {
+	if h.Owner == "" {
+		return "nobody"
 	}
-	return Column(text, least, math.MaxInt)
+	return Printable(fmt.Sprintf("%s@%v", Column(h.Owner, 0, mostID), h.Epoch))
 }
 
 // Seconds prints a duration for people, to a tenth of a second.

@@ -37,7 +37,7 @@ func sample() status.Status {
 func ExampleMap() {
 	var m Map
 	fmt.Println(strings.Join(m.Lines(sample()), "\n"))
-	fmt.Println(strings.Join(Table(sample(), false), "\n"))
+	fmt.Println(strings.Join(new(Map).Table(sample(), false), "\n"))
 	// Output:
 	// n  roll 7  2 peers  6 partitions: 2 owned, 1 moving, 1 opening, 1 unowned, 1 double
 	//
@@ -98,22 +98,22 @@ func TestManyOfNobodyAreCounted(t *testing.T) {
 	for i := range mostUnowned + 1 {
 		s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Unowned}})
 	}
-	if lines := Table(s, false); len(lines) != 2 || !strings.Contains(lines[1], "17 partitions unowned and empty") {
+	if lines := new(Map).Table(s, false); len(lines) != 2 || !strings.Contains(lines[1], "17 partitions unowned and empty") {
 		t.Errorf("many: %q", lines)
 	}
-	if lines := Table(s, true); len(lines) != 1+len(s.Partitions) {
+	if lines := new(Map).Table(s, true); len(lines) != 1+len(s.Partitions) {
 		t.Errorf("all of them: %q", lines)
 	}
 	s.Partitions[3].Pending = 1
-	if lines := Table(s, false); len(lines) != 1+len(s.Partitions) {
+	if lines := new(Map).Table(s, false); len(lines) != 1+len(s.Partitions) {
 		t.Errorf("16 that are empty, and one that is not: %q", lines)
 	}
 	s.Partitions = append(s.Partitions, s.Partitions[0])
-	if lines := Table(s, false); len(lines) != 3 || !strings.Contains(lines[1], " 3  nobody") || !strings.Contains(lines[2], "17 partitions unowned") {
+	if lines := new(Map).Table(s, false); len(lines) != 3 || !strings.Contains(lines[1], " 3  nobody") || !strings.Contains(lines[2], "17 partitions unowned") {
 		t.Errorf("17, and one with a task: %q", lines)
 	}
 	s.TasksUnknown = true
-	if lines := Table(s, false); len(lines) != 1+len(s.Partitions) {
+	if lines := new(Map).Table(s, false); len(lines) != 1+len(s.Partitions) {
 		t.Errorf("what waits is not known: %q", lines)
 	}
 }
@@ -123,7 +123,7 @@ func TestWhatIsNotKnownIsNotEmpty(t *testing.T) {
 	s := sample()
 	s.TasksUnknown, s.Config.Hash = true, partition.Murmur2
 	var m Map
-	if text := strings.Join(append(m.Lines(s), Table(s, false)...), "\n"); strings.Contains(text, "empty") || !strings.Contains(text, "kafka-consumer-groups") {
+	if text := strings.Join(append(m.Lines(s), new(Map).Table(s, false)...), "\n"); strings.Contains(text, "empty") || !strings.Contains(text, "kafka-consumer-groups") {
 		t.Error(text)
 	}
 }
@@ -149,7 +149,7 @@ func TestWhatCannotBeReadIsNotEmpty(t *testing.T) {
 	s := sample()
 	s.Partitions = []status.Partition{{Held: status.Held{ID: 3, Owner: "ann", Epoch: 7, State: status.Owned}, Unknown: true}}
 	var m Map
-	if text := strings.Join(append(m.Lines(s), Table(s, false)...), "\n"); strings.Contains(text, "empty") || !strings.Contains(text, "without those that cannot be read") ||
+	if text := strings.Join(append(m.Lines(s), new(Map).Table(s, false)...), "\n"); strings.Contains(text, "empty") || !strings.Contains(text, "without those that cannot be read") ||
 		!strings.Contains(text, "ann@7") {
 		t.Error(text)
 	}
@@ -171,6 +171,58 @@ func TestWhatIsWrongIsNotCutOff(t *testing.T) {
 	}
 }
 
+// In a narrow window a row is still a row, and who it is, how it is and what it owns stand in it.
+func TestRowsFitTheWindow(t *testing.T) {
+	t.Parallel()
+	for _, width := range []int{40, 50, 60, 68, 69, 70, 71, 80, 200} {
+		for _, peers := range []int{2, 40} {
+			s := sample()
+			for i := range peers - 2 {
+				s.Peers = append(s.Peers, status.Peer{ID: fmt.Sprint("mail-sender-7d9f8b6c5-x2x4z-", i), Session: partition.Session(fmt.Sprint(i)), State: status.Expired, Partitions: 65536, LeaseMS: 30_000})
+			}
+			s.Peers[1].Tags = []string{"eu", strings.Repeat("gpu", 100)}
+			m := Map{Width: width}
+			m.meet(s.Peers)
+			lines := m.peers(s)
+			for i, l := range lines {
+				if columns(l) >= width {
+					t.Errorf("%d columns: a row of %d: %s", width, columns(l), l)
+				}
+				if i > 0 && (!strings.Contains(l, m.letter(s.Peers[i-1].Session)+" ") || !strings.Contains(l, State(s.Peers[i-1])) || !strings.Contains(l, fmt.Sprint(" ", s.Peers[i-1].Partitions))) {
+					t.Errorf("%d columns: not all of %v stands in %s", width, s.Peers[i-1], l)
+				}
+			}
+		}
+	}
+	s := sample()
+	s.Partitions[5].Owner = "mail-sender-7d9f8b6c5-x2x4z"
+	for _, l := range (&Map{Width: 80}).Table(s, true) {
+		if columns(l) > 80 {
+			t.Errorf("a row of %d columns: %s", columns(l), l)
+		}
+	}
+}
+
+// Of more peers than there is room for the last are counted, and what stands below them is seen.
+func TestPeersBeyondTheWindowAreCounted(t *testing.T) {
+	t.Parallel()
+	s := sample()
+	for i := range 40 {
+		s.Peers = append(s.Peers, status.Peer{ID: fmt.Sprint("p", i), Session: partition.Session(fmt.Sprint(i)), State: status.Live})
+	}
+	for _, width := range []int{40, 80} {
+		var b strings.Builder
+		screen := &Screen{out: &b, Width: width, Height: 24}
+		screen.Draw((&Map{Width: width, Height: screen.Height - 1}).Lines(s))
+		if got := b.String(); !strings.Contains(got, "peers more (countoff status n)") || !strings.Contains(got, "pending 3") || strings.Contains(got, "taller") || strings.Count(got, "\n") != 23 {
+			t.Errorf("%d columns: it shows\n%s", width, got)
+		}
+	}
+	if got := strings.Join((&Map{Width: 80, Height: 100}).Lines(s), "\n"); strings.Contains(got, "more") {
+		t.Errorf("there is room for all:\n%s", got)
+	}
+}
+
 // What other programs call themselves moves no cursor and makes no line of its own.
 func TestIDsAreNotObeyedByTheTerminal(t *testing.T) {
 	const evil = "a\x1b[2J\n  WRONG\t\u009b31m\u202e\xff"
@@ -180,7 +232,7 @@ func TestIDsAreNotObeyedByTheTerminal(t *testing.T) {
 	s.Findings = []status.Finding{{Kind: "refused", Text: evil}}
 	s.Barrier = &status.Barrier{Arrived: []string{evil}, Behind: []status.Behind{{Peer: evil}}}
 	var m Map
-	for _, l := range append(m.Lines(s), Table(s, true)...) {
+	for _, l := range append(m.Lines(s), new(Map).Table(s, true)...) {
 		if i := strings.IndexFunc(l, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 			t.Errorf("%q", l)
 		}
@@ -303,7 +355,7 @@ func TestScreenFoldsSentences(t *testing.T) {
 	var b strings.Builder
 	s := &Screen{out: &b, Width: 21, Height: 6}
 	s.Draw([]string{"one", "  WRONG  refused: vm wants another list", "averyveryveryverylongword and on", "exactly twenty chars"})
-	want := []string{"one", "  WRONG  refused: vm", "    wants another", "    list", "averyveryveryverylon"}
+	want := []string{"one", "  WRONG  refused: vm", "    wants another", "    list", "… 3 lines more: a ta"}
 	if got := "\x1b[2K" + strings.Join(want, "\n\x1b[2K") + "\n\x1b[J"; b.String() != got {
 		t.Errorf("got  %q\nwant %q", b.String(), got)
 	}
@@ -336,9 +388,9 @@ func TestScreenFollowsItsTerminal(t *testing.T) {
 	width = 11 // it does not
 	draws("\x1b[H\x1b[J\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2Kfour five\n\x1b[2K  six\n\x1b[J")
 	height = 3
-	draws("\x1b[3A\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2Kfour five\n\x1b[J")
+	draws("\x1b[3A\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2K… 2 lines \n\x1b[J")
 	width, height = 0, 0 // it does not tell
-	draws("\x1b[2A\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2Kfour five\n\x1b[J")
+	draws("\x1b[2A\x1b[2Kone two \x1b[32mth\x1b[0m\n\x1b[2K… 2 lines \n\x1b[J")
 	width, height, fails = 80, 24, errors.New("no terminal")
 	if s.Fit(); s.Width != 11 || s.Height != 3 {
 		t.Errorf("it is %d by %d", s.Width, s.Height)
@@ -353,7 +405,7 @@ func TestScreen(t *testing.T) {
 	var b strings.Builder
 	s := &Screen{out: &b, Width: 10, Height: 4}
 	s.Draw([]string{"one", "two", "\x1b[32mAAAAAAAAAAAAAAAAA\x1b[0m", "four", "five"})
-	if got, want := b.String(), "\x1b[2Kone\n\x1b[2Ktwo\n\x1b[2K\x1b[32mAAAAAAAAA\x1b[0m\n\x1b[J"; got != want {
+	if got, want := b.String(), "\x1b[2Kone\n\x1b[2Ktwo\n\x1b[2K… 3 lines\n\x1b[J"; got != want {
 		t.Errorf("first frame %q, want %q", got, want)
 	}
 	b.Reset()
@@ -424,7 +476,7 @@ func TestLongAndWideIDsBreakNoTable(t *testing.T) {
 	s.Units = []status.Unit{{Held: status.Held{Owner: s.Peers[0].ID, State: status.Owned}, Name: "n:inbox"}}
 	s.Barrier = &status.Barrier{Arrived: []string{s.Peers[0].ID}, Behind: []status.Behind{{Peer: s.Peers[1].ID}}}
 	var m Map
-	for _, l := range append(m.Lines(s), Table(s, true)...) {
+	for _, l := range append(m.Lines(s), new(Map).Table(s, true)...) {
 		if columns(l) > 130 {
 			t.Errorf("a line of %d columns: %s", columns(l), l)
 		}
@@ -436,14 +488,14 @@ func TestLongAndWideIDsBreakNoTable(t *testing.T) {
 			t.Errorf("the state stands at %d, its head at %d: %s", at, head, l)
 		}
 	}
-	lines = Table(s, true)
+	lines = new(Map).Table(s, true)
 	head = strings.Index(lines[0], "state")
 	for i, l := range lines[1:] {
 		if at := columns(l[:max(0, strings.Index(l, s.Partitions[i].State))]); at != head {
 			t.Errorf("the state stands at %d, its head at %d: %s", at, head, l)
 		}
 	}
-	if s.Partitions[1].Owner = "a pod of 36 columns 東京-7d9f8b6c5-x"; !strings.Contains(strings.Join(Table(s, true), "\n"), s.Partitions[1].Owner) {
+	if s.Partitions[1].Owner = "a pod of 36 columns 東京-7d9f8b6c5-x"; !strings.Contains(strings.Join(new(Map).Table(s, true), "\n"), s.Partitions[1].Owner) {
 		t.Error("an id for which there is room is cut")
 	}
 }

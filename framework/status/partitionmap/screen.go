@@ -62,7 +62,8 @@ func (s *Screen) Draw(frame []string) {
 		lines = append(lines, fold(l, s.Width-1)...)
 	}
 	if most := s.Height - 1; len(lines) > most {
-		lines = lines[:most]
+		shown := max(0, most-1)
+		lines = append(lines[:shown:shown], fmt.Sprintf("… %s more: a taller window shows them", Plural(len(lines)-shown, "line")))
 	}
 	var b strings.Builder
 	switch {
