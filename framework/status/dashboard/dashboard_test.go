@@ -216,10 +216,47 @@ func TestPageWithTextOfOthers(t *testing.T) {
 	_, page := get(t, b, "/?name=billing")
 	for _, want := range []string{
 		`data-pace="1" data-timeout="10"`, `<i id="c2" class="opening l0 h1" data-peer="B"`, "&lt;script", "ann@5", "nobody owns it", "roll 7 before all have stopped", "waits for", "inbox", "and 2 more",
-		"the name was made", `<i id="c1" class="moving l0 h0" data-peer="A"`, `<i id="c3" class="unowned l0" data-peer=""`, "takeover within", "5.1 s", `<meter max="3" value="3">`,
+		"the name was made", `<i id="c1" class="moving l0 h0" data-peer="A"`, `<i id="c3" class="unowned l0" data-peer=""`, "takeover within", "5.1 s", `<meter max="3" value="3" aria-hidden="true">`, `<title id="title">2 wrong · billing · countoff</title>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
+// That nothing is wrong is said, and not only by what is left out: in three seconds nobody looks for what is not there.
+func TestThatNothingIsWrongIsSaid(t *testing.T) {
+	t.Parallel()
+	const well, title = ">Nothing is wrong<", `<title id="title">countoff</title>`
+	for what, c := range map[string]struct {
+		change func(*status.Status)
+		well   bool
+		wrong  int
+	}{
+		"all is well":       {func(*status.Status) {}, true, 0},
+		"a finding":         {func(s *status.Status) { s.Findings = []status.Finding{{Kind: "refused", Text: "x"}} }, false, 1},
+		"a list of trouble": {func(s *status.Status) { s.Units = []status.Unit{{Name: "inbox", Trouble: "no list"}} }, false, 1},
+		"no cancelling":     {func(s *status.Status) { s.ToCancel = &status.ToCancel{Trouble: "no hash"} }, false, 1},
+		"a dead letter":     {func(s *status.Status) { s.Partitions[0].Dead = 1 }, false, 0},
+		"nobody's":          {func(s *status.Status) { s.Partitions[0].State = status.Unowned }, false, 0},
+		"not known":         {func(s *status.Status) { s.Partitions[0].Unknown = true }, false, 0},
+	} {
+		s := status.Status{Peers: []status.Peer{{ID: "ann", Session: "a", State: status.Live}}, Partitions: []status.Partition{{Held: status.Held{State: status.Owned, Owner: "ann", Session: "a"}}}}
+		c.change(&s)
+		b := newBoard(t, Config{
+			List: func(context.Context) ([]string, error) { return []string{"billing"}, nil },
+			Read: func(context.Context, string) (status.Status, error) { return s, nil },
+		})
+		_, page := get(t, b, "/?name=billing")
+		_, list := get(t, b, "/")
+		if got := strings.Contains(page, well); got != c.well || strings.Contains(list, well) != got {
+			t.Errorf("%s: that nothing is wrong is said: %v\n%s\n%s", what, got, page, list)
+		}
+		if got := strings.Contains(list, title); got != (c.wrong == 0) || strings.Contains(list, `Something is wrong with <a href="?name=billing">`) == got {
+			t.Errorf("%s: the list is\n%s", what, list)
+		}
+		if got := strings.Contains(page, `<title id="title">billing · countoff</title>`); got != (c.wrong == 0) {
+			t.Errorf("%s: the page is\n%s", what, page)
 		}
 	}
 }

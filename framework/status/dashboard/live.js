@@ -63,7 +63,10 @@ setInterval(() => {
   const silent = Math.round((Date.now() - heard) / 1000);
   const told = document.getElementById("silence");
   told.hidden = silent < 5 + 2 * document.body.dataset.pace; // which is in seconds
-  told.textContent = `no news for ${silent} s: what is shown is old`;
+  document.body.classList.toggle("old", !told.hidden);
+  // The same text for as long as it lasts: a screen reader says each that is another.
+  const text = `no news since ${new Date(heard).toISOString().slice(11, 19)} UTC: what is shown is old`;
+  if (!told.hidden && told.textContent !== text) told.textContent = text;
   // A connection that was cut without a word stays open, and silent, for hours. A list of names waits for a silent
   // store for up to three looks.
   if (!told.hidden && Date.now() - Math.max(begun, heard) > 1000 * (10 + 4 * document.body.dataset.timeout)) {

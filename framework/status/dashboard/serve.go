@@ -102,10 +102,11 @@ func (b *Board) page(w http.ResponseWriter, r *http.Request) {
 	name, code := b.name(r), http.StatusOK
 	var html string
 	if name == "" {
+		title, list := b.overview(r.Context())
 		html = drawn("overview", struct {
-			List template.HTML
+			Title, List template.HTML
 			times
-		}{template.HTML(b.overview(r.Context())), b.times(b.slower())}) //nolint:gosec // it was drawn by a template
+		}{template.HTML(title), template.HTML(list), b.times(b.slower())}) //nolint:gosec // they were drawn by templates
 	} else {
 		v, err := b.look(r.Context(), name)
 		if err != nil {
@@ -200,20 +201,27 @@ func (b *Board) allViews(ctx context.Context) ([]*view, error) {
 	return views, fault
 }
 
-// overview is the list of all names.
-func (b *Board) overview(ctx context.Context) string {
-	var list struct {
+// overview is the title of the page of all names, and their list.
+func (b *Board) overview(ctx context.Context) (title, list string) {
+	var all struct {
 		Fault string
+		Wrong []string // names of them
+		Well  bool
 		Rows  []template.HTML
 	}
 	views, err := b.allViews(ctx)
 	if err != nil {
-		list.Fault = partitionmap.Printable(err.Error())
+		all.Fault = partitionmap.Printable(err.Error())
 	}
+	all.Well = err == nil && len(views) > 0
 	for _, v := range views {
-		list.Rows = append(list.Rows, template.HTML(v.row)) //nolint:gosec // it was drawn by a template
+		if v.Troubles() > 0 {
+			all.Wrong = append(all.Wrong, v.name)
+		}
+		all.Well = all.Well && v.Well()
+		all.Rows = append(all.Rows, template.HTML(v.row)) //nolint:gosec // it was drawn by a template
 	}
-	return drawn("list", list)
+	return drawn("all", all), drawn("list", all)
 }
 
 // events streams what changes on a page.
@@ -222,11 +230,12 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	if name == "" {
 		shown := ""
 		b.stream(w, r, b.slower(), func(ctx context.Context) [][2]string {
+			title, list := b.overview(ctx)
 			was := shown
-			if shown = b.overview(ctx); shown == was {
+			if shown = list; shown == was {
 				return nil
 			}
-			return [][2]string{{"list", shown}}
+			return [][2]string{{"title", title}, {"list", list}}
 		})
 		return
 	}

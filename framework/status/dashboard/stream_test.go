@@ -67,7 +67,7 @@ func TestStreamBringsAPageUpToDate(t *testing.T) {
 		}
 		same()
 		s.change(func() { s.err = errors.New("the store is away") })
-		if ids := apply(); !slices.Equal(ids, []string{"wrong"}) {
+		if ids := apply(); !slices.Equal(ids, []string{"title", "wrong"}) {
 			t.Errorf("while the store is away the stream says %v", ids)
 		}
 		same()
@@ -149,7 +149,7 @@ func TestNameThatIsDestroyed(t *testing.T) {
 		}
 		s.change(func() { s.err = redisconfig.ErrNone })
 		for _, f := range both {
-			if changes := f.next(t); len(changes) != 1 || !strings.Contains(changes[0][1], "no configuration yet") {
+			if changes := f.next(t); len(changes) != 2 || !strings.Contains(changes[1][1], "no configuration yet") {
 				t.Errorf("the stream says %v", changes)
 			}
 		}

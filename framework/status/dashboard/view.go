@@ -68,7 +68,7 @@ func (v *view) next(name string, s status.Status, history machine.History, err e
 		n.pieces = map[string]string{}
 	}
 	for _, id := range changing {
-		if err == nil || !n.seen || id == "wrong" {
+		if err == nil || !n.seen || id == "wrong" || id == "title" {
 			n.pieces[id] = drawn(id, &n)
 		}
 	}
@@ -77,7 +77,7 @@ func (v *view) next(name string, s status.Status, history machine.History, err e
 }
 
 // changing are the pieces of a page, by their ids and the names of their templates.
-var changing = []string{"headline", "wrong", "sums", "peers", "lists", "units", "busy", "history"}
+var changing = []string{"title", "headline", "wrong", "sums", "peers", "lists", "units", "busy", "history"}
 
 // drawn is a template with v in it. One that cannot be drawn is a fault of this package, and says so in its
 // place: a peer may be in the same process.
@@ -161,6 +161,29 @@ func (v *view) Fault() string {
 	return partitionmap.Printable(fmt.Sprintf("what is shown is of %s UTC: %v", v.at.UTC().Format(time.TimeOnly), v.err))
 }
 
+// Troubles is how many things are wrong, or keep what is shown from being of now.
+func (v *view) Troubles() int {
+	n := len(v.status.Findings)
+	if v.err != nil {
+		n++
+	}
+	for _, u := range v.status.Units {
+		if u.Trouble != "" {
+			n++
+		}
+	}
+	if c := v.status.ToCancel; c != nil && c.Trouble != "" {
+		n++
+	}
+	return n
+}
+
+// Well reports whether there is nothing that anybody has to look at.
+func (v *view) Well() bool {
+	t, states := v.status.Totals(), v.States()
+	return v.seen && v.Troubles() == 0 && t.Dead == 0 && !t.Unknown && states[status.Unowned] == 0
+}
+
 // Headline says in one line how it stands.
 func (v *view) Headline() string {
 	if !v.seen {
@@ -212,6 +235,11 @@ func (v *view) Most() (n int) {
 		n = max(n, p.Partitions)
 	}
 	return n
+}
+
+// Tagged reports whether a peer has tags.
+func (v *view) Tagged() bool {
+	return slices.ContainsFunc(v.status.Peers, func(p status.Peer) bool { return len(p.Tags) > 0 })
 }
 
 // States counts partitions by their state.
