@@ -36,7 +36,7 @@ Without a command it runs the demo.
 
 ` + exit.Help,
 		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return service.Apply(cmd) },
 		RunE:              demo.RunE,
 	}
 	cmd.Flags().AddFlagSet(demo.Flags())

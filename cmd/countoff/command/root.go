@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/cmd/countoff/seat"
+	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/framework/program/signals"
@@ -30,8 +32,19 @@ func Main(stores Stores) int {
 	redisurl.Quiet()
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
-	return exit.Main(ctx, Root(stores))
+	root := Root(stores)
+	if cmd, _, err := root.Find(os.Args[1:]); err == nil && !ofItself(cmd) {
+		// What is set for peers is not for all of their hosts' commands, but somebody reads it.
+		others := append([]string{framework.GraceVariable, frameworkfx.DeploymentVariable}, seat.Variables...)
+		for _, says := range flagenv.Unknown(cmd, variables, others...) {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), says)
+		}
+	}
+	return exit.Main(ctx, root)
 }
+
+// variables is how those begin that stand for flags.
+const variables = "COUNTOFF_"
 
 // sharesFault says what is wrong with --partitions, if it was given.
 func sharesFault(cmd *cobra.Command, partitions int) error {
@@ -100,7 +113,7 @@ under which its peers and producers meet in Redis.
 		}
 	}
 	cmd.AddCommand(versionCommand())
-	flagenv.Bind(cmd.PersistentFlags(), "COUNTOFF_", map[string][]string{"redis": {redisurl.EnvName}})
+	flagenv.Bind(cmd.PersistentFlags(), variables, map[string][]string{"redis": {redisurl.EnvName}})
 	return cmd
 }
 

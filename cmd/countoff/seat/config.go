@@ -54,17 +54,24 @@ var ErrStart = errors.New("the command cannot be started")
 const mostUnits = 100 << 10
 
 const (
-	unitsVariable  = "COUNTOFF_UNITS"
-	tokensVariable = "COUNTOFF_TOKENS"
+	nameVariable     = "COUNTOFF_NAME"
+	indexVariable    = "COUNTOFF_INDEX"
+	replicasVariable = "COUNTOFF_REPLICAS"
+	ackVariable      = "COUNTOFF_ACK_FD"
+	unitsVariable    = "COUNTOFF_UNITS"
+	tokensVariable   = "COUNTOFF_TOKENS"
 )
+
+// Variables are those that a command has of its seat.
+var Variables = []string{nameVariable, indexVariable, replicasVariable, ackVariable, unitsVariable, tokensVariable}
 
 // environment is that of the command at its start.
 func environment(name string, index, replicas int, units []framework.Unit) []string {
 	env := []string{
-		"COUNTOFF_NAME=" + name,
-		fmt.Sprintf("COUNTOFF_INDEX=%d", index),
-		fmt.Sprintf("COUNTOFF_REPLICAS=%d", replicas),
-		"COUNTOFF_ACK_FD=3",
+		nameVariable + "=" + name,
+		fmt.Sprintf("%s=%d", indexVariable, index),
+		fmt.Sprintf("%s=%d", replicasVariable, replicas),
+		ackVariable + "=3",
 	}
 	var names, tokens []string
 	for _, u := range units {

@@ -74,7 +74,7 @@ func (p *probe) once(ctx context.Context) error {
 	defer cancel()
 	var said tail
 	cmd := exec.CommandContext(within, "sh", "-c", p.cfg.Command)
-	cmd.Env = append(os.Environ(), "COUNTOFF_NAME="+p.name)
+	cmd.Env = append(os.Environ(), nameVariable+"="+p.name)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// A group of its own, so that what it starts ends with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -69,6 +69,14 @@ func Bind(cmd *cobra.Command) {
 	flagenv.Bind(cmd.Flags(), Prefix, map[string][]string{"redis": {Prefix + "REDIS", redisurl.EnvName}})
 }
 
+// Apply sets the flags of cmd from their variables, and says which variables nothing reads.
+func Apply(cmd *cobra.Command) error {
+	for _, says := range flagenv.Unknown(cmd, Prefix) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), says)
+	}
+	return flagenv.Apply(cmd)
+}
+
 // Main runs a program that has no command but work, built with stores, and returns the code to exit with.
 func Main(short string, stores Stores) int {
 	redisurl.Quiet()
@@ -76,7 +84,7 @@ func Main(short string, stores Stores) int {
 		Use:               "mail-sender",
 		Short:             short,
 		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagenv.Apply(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return Apply(cmd) },
 	}
 	root.AddCommand(Command(stores))
 	return exit.Main(context.Background(), root)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,6 +67,52 @@ func Apply(cmd *cobra.Command) error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// ofServices are what Kubernetes sets in each container of a namespace for each of its services, behind the
+// name of the service, which may be that of the program.
+var ofServices = regexp.MustCompile(`^(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// Unknown says of each variable that begins with prefix, and is neither of a flag of any command of
+// cmd's program nor one of others, that nothing reads it, and which it may have been meant for.
+func Unknown(cmd *cobra.Command, prefix string, others ...string) (says []string) {
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
+	is := make(map[string]bool)
+	add := func(name string) {
+		if !is[name] {
+			is[name] = true
+			known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+		}
+	}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			for _, name := range f.Annotations[names] {
+				add(name)
+			}
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(cmd.Root())
+	for _, name := range others {
+		add(name)
+	}
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok || is[name] || ofServices.MatchString(rest) {
+			continue
+		}
+		text := fmt.Sprintf("$%s is set, and nothing reads it", name)
+		if near := known.SuggestionsFor(name); len(near) > 0 {
+			text += ": did you mean $" + strings.Join(near, " or $") + "?"
+		}
+		says = append(says, text)
+	}
+	slices.Sort(says)
+	return says
 }
 
 // Unit is err, of a flag's value, with what to write for a time: most people leave its unit out first.

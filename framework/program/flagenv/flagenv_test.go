@@ -100,6 +100,32 @@ func TestATimeWithoutAUnitSaysWhatToWrite(t *testing.T) {
 	}
 }
 
+// A variable that is misspelt is one that nothing reads, and nothing else would say so.
+func TestUnknownVariablesAreSaid(t *testing.T) {
+	for name, want := range map[string]string{
+		"APP_LEASE_TIEM":       "$APP_LEASE_TIEM is set, and nothing reads it: did you mean $APP_LEASE_TIME?",
+		"APP_LEASE":            "$APP_LEASE is set, and nothing reads it: did you mean $APP_LEASE_TIME?",
+		"APP_VERBOSE":          "$APP_VERBOSE is set, and nothing reads it",
+		"APP_LEASE_TIME":       "",
+		"APP_OWN":              "",
+		"APPLE":                "",
+		"APP_SERVICE_HOST":     "", // Kubernetes sets these for a service app, and one app-http
+		"APP_PORT":             "",
+		"APP_PORT_80_TCP_ADDR": "",
+		"APP_HTTP_PORT_80_TCP": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "5s")
+			root, _, _ := command()
+			for _, cmd := range []*cobra.Command{root, root.Commands()[0]} { // also of a command that the flag is nothing to
+				if got := strings.Join(flagenv.Unknown(cmd, "APP_", "APP_OWN"), "\n"); got != want {
+					t.Errorf("it says %q, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
 func TestHelpNamesThem(t *testing.T) {
 	root, _, _ := command()
 	var out strings.Builder
