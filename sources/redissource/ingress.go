@@ -136,8 +136,8 @@ func ingressTag(list string) (string, error) {
 	return "{" + list + "}", nil
 }
 
-// ingressTags are the tags of those of lists that an owner can have had, by list. `countoff init` and sources
-// of another kind take any: one that a source refuses has no keys, and is in nobody's way.
+// ingressTags are the tags of those of lists that an owner can have had, by list. Sources
+// of another kind take any: one that this one refuses has no keys, and is in nobody's way.
 func ingressTags(lists []string) iter.Seq2[string, string] {
 	return func(yield func(list, tag string) bool) {
 		for _, list := range lists {

@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -34,7 +35,7 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 			cfg.Hash = partition.Hash(hash)
 			named := partition.Config{Total: 1, Hash: cfg.Hash, Units: cfg.Units}
 			_, err := requirements(asks)
-			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), redisconfig.CheckLists(args[0], cfg.Units...), err)
+			return errors.Join(sharesFault(cmd, cfg.Total), named.Validate(), redissource.CheckIngress(args[0], cfg.Units), err)
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			made, err := at.init(ctx, name, cfg.WithDefaults())

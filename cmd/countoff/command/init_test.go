@@ -17,6 +17,13 @@ func TestInitTakesTheNameOfAListAsItIs(t *testing.T) {
 	if err := s.fails(exit.Usage, "init n --unit {n}:config"); !strings.Contains(err, "the name n has that key itself") {
 		t.Errorf("said %s", err)
 	}
+	// What no peer would take for a list is said before all of them refuse the name.
+	for lists, want := range map[string]string{"--unit a --unit {a}": "the key {a}:fence is one of ingress", "--unit a --unit a": "listed twice", "--unit {a": "a brace that is no hash tag",
+		"--unit {n:1}:log": "so the keys of a partition of n are called"} {
+		if err := s.fails(exit.Usage, "init n "+lists); !strings.Contains(err, want) {
+			t.Errorf("%s: said %s", lists, err)
+		}
+	}
 	s.run("init n", "--unit", `say "hi", bob's`, "--unit", "a,b")
 	if out := s.run("ingress n"); out != "a,b\nsay \"hi\", bob's\n" {
 		t.Errorf("it has %q", out)
