@@ -277,11 +277,43 @@ func TestAnIngressOfTwoNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, examine(t, client, name), "ingress", doctor.Danger, bulk+" is no hash")
+	quiet("one is told of as no hash, and the other its own")
+	// What hides the other is told, and not the first once more.
+	hidden := refusal{key: inbox}
+	client.AddHook(&hidden)
+	told := examine(t, client, name)
+	wants(t, told, "shared-ingress", doctor.Note, "the node is away")
+	if found := of(told, "shared-ingress"); strings.Contains(fmt.Sprint(found), "WRONGTYPE") {
+		t.Errorf("it says %v", found)
+	}
+	hidden.key = ""
 	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "critical").Err(); err != nil {
 		t.Fatal(err)
 	}
 	fence(inbox, "9:zz")
 	quiet("they are queues of asynq")
+}
+
+// A refusal keeps whoever asks for the fields of a key from an answer; it stands for a node of a cluster.
+type refusal struct {
+	key string
+	redis.Hook
+}
+
+func (r *refusal) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refusal) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (r *refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if args := cmd.Args(); args[0] == "hget" && args[1] == r.key {
+				cmd.SetErr(errors.New("the node is away"))
+			}
+		}
+		return err
+	}
 }
 
 // A queue that is consumed under another name than it is filled under looks like one that has

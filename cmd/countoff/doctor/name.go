@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,8 +92,15 @@ func fencesOf(ctx context.Context, client redis.UniversalClient, name string, li
 		return nil, nil // an error is told by ofQueues
 	}
 	fences, err := redissource.IngressFences(ctx, client, lists)
-	if err != nil && !strings.Contains(err.Error(), "WRONGTYPE") { // that is told as trouble of the list
-		return fences, []Finding{unknown("shared-ingress", err)}
+	var each interface{ Unwrap() []error }
+	var unread []error
+	if errors.As(err, &each) {
+		unread = slices.DeleteFunc(slices.Clone(each.Unwrap()), func(err error) bool {
+			return strings.Contains(err.Error(), "WRONGTYPE") // that is told as trouble of the list
+		})
+	}
+	if len(unread) > 0 {
+		return fences, []Finding{unknown("shared-ingress", errors.Join(unread...))}
 	}
 	return fences, nil
 }
