@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -82,6 +83,31 @@ func TestRightThatAScriptLacksIsTold(t *testing.T) {
 	var refused redis.Error
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "lacks a right") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A script that finds a right missing in its middle has pushed what stands before it: who is refused then is not
+// told that nothing was enqueued.
+func TestRightThatIsLackedAfterAPush(t *testing.T) {
+	t.Parallel()
+	for right, messages := range map[string][]Message{
+		"-zadd": {{Key: "k"}, {Key: "k", Delay: time.Hour}},
+		"-set":  {{Key: "k"}},
+	} {
+		server, name := redistest.Server(t), redistest.Name(t)
+		user := aclUser(t, server, "~{"+name+"*", "+@all")
+		p := newProducer(t, user, name, ProducerConfig{Partitions: 1})
+		admin := redistest.Single(t, server.Client())
+		if err := admin.Do(t.Context(), "acl", "setuser", "peer", right).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.Enqueue(t.Context(), messages...)
+		if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "lacks a right") {
+			t.Errorf("%s: %v", right, err)
+		}
+		if n := admin.LLen(t.Context(), KeysOf(name, 0).Pending).Val(); n != 1 {
+			t.Errorf("%s: %d tasks were pushed, so that the test is of something else", right, n)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -264,6 +265,7 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 		case err == nil:
 			l.done(b)
 		case redisconfig.Lasting(err):
+			b.unknown = b.unknown || brokenOff(err)
 			l.end(b, b.failed(redisconfig.Explain(err)))
 		default:
 			b.unknown = b.unknown || !notExecuted(err)
@@ -382,6 +384,12 @@ func (l *lane) free(q *track) {
 func backoff(tries int) time.Duration {
 	d := min(5*time.Millisecond<<min(tries-1, 10), 500*time.Millisecond)
 	return d - d/5 + rand.N(2*d/5)
+}
+
+// brokenOff reports whether err ended the script in its middle, with what it had pushed by then: a right of
+// the user that only some messages, or only its last lines, need.
+func brokenOff(err error) bool {
+	return redisconfig.Forbidden(err) && strings.Contains(err.Error(), " script: ")
 }
 
 // notExecuted reports whether err says that the store did not do what it was asked.
