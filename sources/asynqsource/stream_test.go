@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -268,6 +269,66 @@ func TestWhatAsynqSaysIsSaidAgain(t *testing.T) {
 			}
 			if info, err := s.inspector().GetTaskInfo(st.queue, "0"); err != nil || info.State != asynq.TaskStateCompleted {
 				t.Errorf("the settlement was answered, and the task is %+v, %v", info, err)
+			}
+		})
+	}
+}
+
+// A moving is a hook under which no script gets at a key until it was tried a few times, as while its slot moves.
+type moving struct {
+	key   string
+	times atomic.Int32
+}
+
+func (*moving) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m *moving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 3 && args[3] == m.key && m.times.Add(-1) >= 0 {
+			args[0], args[1] = "eval", "return redis.error_reply('TRYAGAIN not now')"
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The plain command with which asynq writes a result gets through while a slot of a cluster moves; the script that is
+// in its place here does not, and is tried again for as long as the task runs.
+func TestAResultWaitsForASlotThatMoves(t *testing.T) {
+	t.Parallel()
+	for what, times := range map[string]int32{"it has moved": 3, "the task ends first": math.MaxInt32} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"), asynq.Retention(time.Hour))
+			src, _, client := s.peer(t, Config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			written := make(chan error, 1)
+			m := &moving{}
+			e, err := src.Handler(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+				if times == math.MaxInt32 {
+					cancel()
+				}
+				_, err := task.ResultWriter().Write([]byte("result"))
+				written <- err
+				return nil
+			}), silent(asynq.Config{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := s.open(t, src, 0, 1)
+			m.key = st.keys.task + "0"
+			m.times.Store(times)
+			client.AddHook(m)
+			task := st.all(t, 1)[0]
+			handled := e.Handle(ctx, &task)
+			wrote := <-written
+			if gave := redis.HasErrorPrefix(wrote, "TRYAGAIN"); gave != (times == math.MaxInt32) || wrote != nil && !gave {
+				t.Errorf("the result: %v, the task: %v", wrote, handled)
 			}
 		})
 	}

@@ -179,6 +179,9 @@ func (v *view) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redi
 	return cmd
 }
 
+// resultEvery is how often it is tried to write a result for which a slot of a cluster is in the way.
+const resultEvery = 100 * time.Millisecond
+
 // HSet writes the result of a task, under the token of its run.
 func (v *view) HSet(ctx context.Context, key string, values ...any) *redis.IntCmd {
 	queue, rest, ok := queueOf(key)
@@ -192,9 +195,18 @@ func (v *view) HSet(ctx context.Context, key string, values ...any) *redis.IntCm
 		cmd.SetErr(errFinished)
 		return cmd
 	}
-	done := v.fenced(ctx, r.stream, &native{script: resultScript, keys: []string{key}, args: values})
-	cmd.SetErr(done.Err())
-	return cmd
+	for {
+		cmd.SetErr(v.fenced(ctx, r.stream, &native{script: resultScript, keys: []string{key}, args: values}).Err())
+		// While a slot of a cluster moves no script gets through, but asynq's own command would.
+		if !redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
+			return cmd
+		}
+		select {
+		case <-time.After(resultEvery):
+		case <-r.ctx.Done():
+			return cmd
+		}
+	}
 }
 
 // SMembers lists the groups of a queue, if it is open here.
