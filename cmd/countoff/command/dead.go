@@ -116,7 +116,9 @@ func deadListCommand() *cobra.Command {
 	var asJSON bool
 	var topic deadTopic
 	cmd := &cobra.Command{
-		Use:   "list NAME",
+		Use: "list NAME",
+		Example: `  countoff dead list mail-sender --limit 0
+  countoff dead list orders --kafka kafka://localhost:9092`,
 		Short: "list dead letters by partition, oldest first",
 		Args:  cobra.ExactArgs(1),
 		RunE: onStore(brief, func(*cobra.Command, []string) error {
@@ -155,9 +157,10 @@ func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *list[redi
 func deadShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show NAME ID",
-		Short: "show one dead letter, whole",
-		Args:  cobra.ExactArgs(2),
+		Use:     "show NAME ID",
+		Example: `  countoff dead show mail-sender 3/17-9f86d081`,
+		Short:   "show one dead letter, whole",
+		Args:    cobra.ExactArgs(2),
 		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			found, missing := pick(ctx, client, args[0], args[1:], false)
 			for _, d := range found {
@@ -182,12 +185,18 @@ func printLetter(out io.Writer, d redissource.DeadLetter) {
 			fmt.Fprintf(out, "%-12s %s\n", name, partitionmap.Printable(value))
 		}
 	}
+	rows := func(name, value string) { // an error may have several lines
+		for line := range strings.SplitSeq(strings.Trim(value, "\n"), "\n") {
+			row(name, line)
+			name = ""
+		}
+	}
 	row("id", d.ID)
 	row("type", d.Type)
 	row("key", d.Key)
 	row("place", d.Name()+" (partition/position)")
-	row("reason", d.Reason)
-	row("first error", d.FirstError)
+	rows("reason", d.Reason)
+	rows("first error", d.FirstError)
 	row("tries", fmt.Sprint(d.Attempts))
 	if d.Crashes > 0 {
 		row("crashes", fmt.Sprint(d.Crashes))
@@ -211,9 +220,10 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 	var all bool
 	var topic deadTopic
 	cmd := &cobra.Command{
-		Use:   use + " NAME ID...",
-		Short: short,
-		Args:  cobra.MinimumNArgs(1),
+		Use:     use + " NAME ID...",
+		Example: "  countoff dead " + use + " mail-sender 3f9a1c20-welcome\n  countoff dead " + use + " mail-sender --all",
+		Short:   short,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: onStore(long, func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 1) {
 				return errors.New("want the ids of dead letters, or --all")

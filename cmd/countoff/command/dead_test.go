@@ -385,6 +385,16 @@ func TestDeadLettersAreNotObeyedByTheTerminal(t *testing.T) {
 	}
 }
 
+// Errors that were joined have a line each, and shown one after the other they are one sentence of two.
+func TestAReasonOfSeveralLinesIsShownAsSuch(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	printLetter(&b, redissource.DeadLetter{Type: "a\nb", Reason: "card refused\nid  \x1b[2Jmail refused\n", FirstError: "slow"})
+	if want := "reason       card refused\n             id  \ufffd[2Jmail refused\nfirst error  slow\n"; !strings.Contains(b.String(), want) || !strings.Contains(b.String(), "type         a b\n") {
+		t.Errorf("it shows\n%s", b.String())
+	}
+}
+
 // JSON has no years but 0 to 9999: one odd time, of whoever wrote it, must not hide the letters behind it.
 func TestJSONOfAnOddTime(t *testing.T) {
 	t.Parallel()

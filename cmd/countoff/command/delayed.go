@@ -61,9 +61,10 @@ func delayedListCommand() *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list NAME [ID]",
-		Short: "list delayed tasks by partition, the first to be due first; or those of an ID",
-		Args:  cobra.RangeArgs(1, 2),
+		Use:     "list NAME [ID]",
+		Example: `  countoff delayed list mail-sender`,
+		Short:   "list delayed tasks by partition, the first to be due first; or those of an ID",
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: onStore(brief, func(*cobra.Command, []string) error {
 			if limit < 0 {
 				return fmt.Errorf("--limit %d: want 0 for all, or more", limit)
@@ -97,9 +98,10 @@ func delayedRow(d redissource.Delayed) []string {
 // delayedTakeCommand is run or cancel.
 func delayedTakeCommand(use, short, done string, take func(context.Context, redis.UniversalClient, string, redissource.Delayed) (bool, error)) *cobra.Command {
 	return &cobra.Command{
-		Use:   use + " NAME ID...",
-		Short: short,
-		Args:  cobra.MinimumNArgs(2),
+		Use:     use + " NAME ID...",
+		Example: "  countoff delayed " + use + " mail-sender 3f9a1c20-welcome",
+		Short:   short,
+		Args:    cobra.MinimumNArgs(2),
 		RunE: onStore(long, func(_ *cobra.Command, args []string) error {
 			if slices.Contains(args[1:], "") {
 				return errors.New("want the ids of delayed tasks")

@@ -17,8 +17,9 @@ import (
 func doctorCommand(stores Stores) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
-		Use:   "doctor NAME",
-		Short: "find what may cost tasks or time, in the store and in NAME, and say what to do",
+		Use:     "doctor NAME",
+		Example: `  countoff doctor mail-sender --strict`,
+		Short:   "find what may cost tasks or time, in the store and in NAME, and say what to do",
 		Long: `Examines the store (version, persistence, memory, replicas, clock, cluster) and NAME in it (coverage,
 peers that were refused, two deployments, the peers' times, queues of asynq that no program fills, and
 other consumers of them). It changes nothing.

@@ -80,9 +80,10 @@ have the rest. PEER is drained all the same.`,
 
 func recallCommand(stores Stores) *cobra.Command {
 	return &cobra.Command{
-		Use:   "recall NAME PEER",
-		Short: "end the drain of PEER: it gets a share again",
-		Args:  cobra.ExactArgs(2),
+		Use:     "recall NAME PEER",
+		Example: `  countoff recall mail-sender pod-3`,
+		Short:   "end the drain of PEER: it gets a share again",
+		Args:    cobra.ExactArgs(2),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			_, drainer, census, err := at.drainer(ctx, args[0])
 			if err != nil {

@@ -19,8 +19,9 @@ func epochsCommand() *cobra.Command {
 	var admit bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "epochs NAME --masters URL,URL,URL",
-		Short: "show, check or set up the masters that witness the epochs of NAME",
+		Use:     "epochs NAME --masters URL,URL,URL",
+		Example: `  countoff epochs mail-sender --masters redis://a:6379,redis://b:6379,redis://c:6379`,
+		Short:   "show, check or set up the masters that witness the epochs of NAME",
 		Long: `Three or five masters, independent of each other, let epochs rise even if the store of the ledger is
 lost. Give peers the same URLs (redisfx.Config.Epochs).
 

@@ -14,8 +14,9 @@ import (
 func explainCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "explain NAME KEY",
-		Short: "say where a key is, which peer owns it and why, and what waits before it",
+		Use:     "explain NAME KEY",
+		Example: `  countoff explain mail-sender ann@example.com`,
+		Short:   "say where a key is, which peer owns it and why, and what waits before it",
 		Long: `Says for one key what countoff status and history say for all, and looks at the open tasks of
 the key. Times are in UTC.`,
 		Args: cobra.ExactArgs(2),

@@ -21,8 +21,9 @@ func indexCommand(stores Stores) *cobra.Command {
 	var peer string
 	var lease time.Duration
 	cmd := &cobra.Command{
-		Use:   "index NAME",
-		Short: "count off under NAME and print the pair: index replicas",
+		Use:     "index NAME",
+		Example: `  countoff index mail-sender`,
+		Short:   "count off under NAME and print the pair: index replicas",
 		Long: `Counts off under NAME and prints "index replicas", 0-based, for scripts that share
 work by themselves:
 

@@ -26,8 +26,9 @@ func jobsCommand() *cobra.Command {
 	var forget string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "jobs NAME",
-		Short: "list periodic jobs: schedules, last and next ticks",
+		Use:     "jobs NAME",
+		Example: `  countoff jobs mail-sender`,
+		Short:   "list periodic jobs: schedules, last and next ticks",
 		Long: `Lists the periodic jobs that peers of NAME have had, as the store knows them.
 
 An entry that no peer has any more stays in the list, with its next tick in the past: --forget ENTRY

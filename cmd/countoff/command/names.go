@@ -36,7 +36,9 @@ type standing struct {
 func namesCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "names",
+		Use: "names",
+		Example: `  countoff names
+  countoff names --json | jq -r .name`,
 		Short: "list the names in the store, and how many peers of each are alive",
 		Long: `Lists the names in the store. It walks through all of its keys, a thousand a call, which disturbs
 nothing. Names whose ledger is elsewhere are listed where their tasks are: with "?" for their peers, unless

@@ -77,9 +77,10 @@ The command ends when nothing of NAME runs any more, or with 1 after --wait. NAM
 
 func resumeCommand(stores Stores) *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume NAME",
-		Short: "end the pause of NAME",
-		Args:  cobra.ExactArgs(1),
+		Use:     "resume NAME",
+		Example: `  countoff resume mail-sender`,
+		Short:   "end the pause of NAME",
+		Args:    cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			_, before, err := at.pause(ctx, args[0], partition.Pause{})
 			if err != nil {

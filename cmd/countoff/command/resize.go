@@ -24,8 +24,9 @@ func resizeCommand() *cobra.Command {
 	var partitions int
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "resize NAME --partitions N",
-		Short: "change the number of partitions of NAME: its tasks move, those of a key in order",
+		Use:     "resize NAME --partitions N",
+		Example: `  countoff resize mail-sender --partitions 512`,
+		Short:   "change the number of partitions of NAME: its tasks move, those of a key in order",
 		Long: `Moves pending, delayed and dead tasks to the partitions where their keys then belong. Stop all peers
 first: it is refused while any is alive. From begin to end no peer can work under the name. If it is
 interrupted, call it again: it goes on from where it was.`,
@@ -107,8 +108,9 @@ func idle(ctx context.Context, client redis.UniversalClient, name string, notes 
 func destroyCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "destroy NAME --yes",
-		Short: "remove NAME with all its tasks; refused while peers are alive under it",
+		Use:     "destroy NAME --yes",
+		Example: `  countoff destroy mail-sender --yes`,
+		Short:   "remove NAME with all its tasks; refused while peers are alive under it",
 		Long: `Removes the ledger of NAME, its configuration and all its tasks: pending, delayed and dead. Ingress lists
 and lists of units stay, since they belong to their producers. Queues of asynq stay with all their tasks:
 asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,

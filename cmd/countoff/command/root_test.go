@@ -588,6 +588,22 @@ func TestTheReadmeNamesAllCommands(t *testing.T) {
 	}
 }
 
+// Whoever has never used a command begins with a line that can be typed.
+func TestEachCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		says := cmd.Long + "\n" + cmd.Example
+		if !cmd.HasSubCommands() && !cmd.Hidden && !strings.Contains(says, "\n  "+cmd.CommandPath()) && !strings.HasPrefix(cmd.Example, "  "+cmd.CommandPath()) {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+	}
+	walk(Root(nil))
+}
+
 func wait(t *testing.T, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)

@@ -20,7 +20,9 @@ import (
 func statusCommand(stores Stores) *cobra.Command {
 	var asJSON, all bool
 	cmd := &cobra.Command{
-		Use:   "status NAME",
+		Use: "status NAME",
+		Example: `  countoff status mail-sender
+  countoff status mail-sender --json | jq .findings`,
 		Short: "show peers, index, lease left; partitions with owner@epoch and what they hold",
 		Args:  cobra.ExactArgs(1),
 		RunE: onLedger(stores, brief, nil, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
@@ -77,9 +79,10 @@ const fastest = 100 * time.Millisecond
 func watchCommand(stores Stores) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use:   "watch NAME",
-		Short: "show what status shows, live, until interrupted",
-		Args:  cobra.ExactArgs(1),
+		Use:     "watch NAME",
+		Example: `  countoff watch mail-sender`,
+		Short:   "show what status shows, live, until interrupted",
+		Args:    cobra.ExactArgs(1),
 		RunE: onLedger(stores, endless, func(*cobra.Command, []string) error {
 			if every < fastest {
 				return fmt.Errorf("--every %v: want at least %v", every, fastest)

@@ -13,9 +13,10 @@ import (
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "print the version of the program and of the protocol it speaks",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Example: `  countoff version`,
+		Short:   "print the version of the program and of the protocol it speaks",
+		Args:    cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			out := printing(cmd)
 			_, err := fmt.Fprintf(out, "countoff %s, protocol %d\n", buildVersion(), partition.Protocol)
