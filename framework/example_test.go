@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/countoff/countoff/framework"
@@ -70,4 +72,21 @@ func ExampleNewMux() {
 
 func welcome(context.Context, *framework.Task) error {
 	return framework.RetryAfter(5*time.Minute, errors.New("greylisted"))
+}
+
+// Each run of a handler is a line of a log/slog logger.
+func ExampleLog() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{} // which is another in each run of the example
+		}
+		return a
+	}}))
+	send := framework.HandlerFunc(func(context.Context, *framework.Task) error { return errors.New("no connection") })
+	handler := framework.Log(func(ctx context.Context, t *framework.Task, _ time.Duration, err error) {
+		log.InfoContext(ctx, "handled", "id", t.ID, "type", t.Type, "partition", t.Grant.ID, "err", err)
+	})(send)
+	_ = handler.Handle(context.Background(), &framework.Task{ID: "1", Type: "mail", Delivery: &framework.Delivery{Grant: partition.Grant{ID: 3}}})
+	// Output:
+	// level=INFO msg=handled id=1 type=mail partition=3 err="no connection"
 }

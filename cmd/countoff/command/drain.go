@@ -172,15 +172,15 @@ func keeps(c machine.Census, peer string) (works string, stays bool) {
 	}
 	sealed := left == n && c.Membership == c.Roll.Membership && c.Grace == 0
 	if sealed && wanted {
-		return fmt.Sprintf("it has its share of %d partitions and ingress lists: a peer whose build does not know of drains sealed the roll; bring all up to date", n), true
+		return fmt.Sprintf("it has its share, %d of the partitions and ingress lists: a peer whose build does not know of drains sealed the roll; bring all up to date", n), true
 	}
 	if sealed {
-		return fmt.Sprintf("it keeps %d partitions and ingress lists: nobody else who is well, and not drained, may have them", n), true
+		return fmt.Sprintf("it keeps %d of the partitions and ingress lists: nobody else who is well, and not drained, may have them", n), true
 	}
 	if c.Membership != c.Roll.Membership && c.Grace == 0 {
-		return fmt.Sprintf("it still has %d partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas none is while replicas are missing, "+
+		return fmt.Sprintf("it still has %d of the partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas none is while replicas are missing, "+
 			"with a barrier none before all have arrived)", n), false
 	}
-	return fmt.Sprintf("it still has %d partitions and ingress lists (what runs ends first; a process that stands still keeps them for its lease; "+
+	return fmt.Sprintf("it still has %d of the partitions and ingress lists (what runs ends first; a process that stands still keeps them for its lease; "+
 		"peers that count off in another way than by rolls keep them)", n), false
 }

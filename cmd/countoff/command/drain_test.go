@@ -61,7 +61,7 @@ func TestDrain(t *testing.T) {
 	}
 	// Nobody takes anything over yet: ann is drained all the same.
 	said := s.fails(exit.Failed, "drain n ann --wait 1ms --why", "its disk is slow")
-	if !strings.Contains(said, "ann is drained, but it still has 3 partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas") {
+	if !strings.Contains(said, "ann is drained, but it still has 3 of the partitions and ingress lists: no roll without it is sealed yet (with WaitReplicas") {
 		t.Errorf("said %q", said)
 	}
 	out := s.run("status n")
@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 		return strings.Contains(told.String(), "ann was drained already, since ") && strings.Contains(told.String(), " (its disk is slow)")
 	})
 	seal()
-	if said := s.fails(exit.Failed, "drain n ann --wait 1ms"); !strings.Contains(said, "it still has 3 partitions and ingress lists (what runs ends first; a process that stands still keeps them for its lease; ") {
+	if said := s.fails(exit.Failed, "drain n ann --wait 1ms"); !strings.Contains(said, "it still has 3 of the partitions and ingress lists (what runs ends first; a process that stands still keeps them for its lease; ") {
 		t.Errorf("said %q", said)
 	}
 	ann.Claim, ann.Release = nil, nil
@@ -101,7 +101,7 @@ func TestDrain(t *testing.T) {
 	seal()
 	s.run("drain n bob --wait 0s")
 	seal()
-	if said := s.fails(exit.Failed, "drain n bob --wait 10m"); !strings.Contains(said, "it keeps 4 partitions and ingress lists: nobody else") {
+	if said := s.fails(exit.Failed, "drain n bob --wait 10m"); !strings.Contains(said, "it keeps 4 of the partitions and ingress lists: nobody else") {
 		t.Errorf("said %q", said)
 	}
 	// An older build seals the roll for others who come.
@@ -119,7 +119,7 @@ func TestDrain(t *testing.T) {
 		bob.Release = append(bob.Release, m.Grant)
 	}
 	sync(bob)
-	if said := s.fails(exit.Failed, "drain n bob --wait 10m"); !strings.Contains(said, "it has its share of 2 partitions and ingress lists: a peer whose build") {
+	if said := s.fails(exit.Failed, "drain n bob --wait 10m"); !strings.Contains(said, "it has its share, 2 of the partitions and ingress lists: a peer whose build") {
 		t.Errorf("said %q", said)
 	}
 	if out := s.run("recall n bob"); out != "bob is recalled\n" {

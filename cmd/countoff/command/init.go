@@ -73,7 +73,7 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already, with the same configuration\n", name)
 				return nil
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d partitions, hash %s\n", name, cfg.WithDefaults().Total, cfg.WithDefaults().Hash)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, hash %s\n", name, partitionmap.Plural(cfg.WithDefaults().Total, "partition"), cfg.WithDefaults().Hash)
 			return nil
 		}),
 	}

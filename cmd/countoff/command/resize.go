@@ -142,7 +142,7 @@ asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "there is nothing of %s\n", args[0])
 				return nil
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is gone, with %d keys of its partitions\n", args[0], n)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is gone, with %s of its partitions\n", args[0], partitionmap.Plural(n, "key"))
 			if ofAsynq {
 				fmt.Fprintf(cmd.OutOrStdout(), "its queues of asynq keep their tasks, %s; to remove one with its tasks: asynq queue rm --force QUEUE\n", kept(queues, cfg))
 			}

@@ -270,7 +270,7 @@ func times(c transition.Census, total int) []Finding {
 }
 
 func summary(s status.Status) Finding {
-	f := Finding{Check: "name", Severity: Fine, What: fmt.Sprintf("%d partitions, hash %s", s.Config.Total, s.Config.Hash)}
+	f := Finding{Check: "name", Severity: Fine, What: fmt.Sprintf("%s, hash %s", plural(s.Config.Total, "partition", "partitions"), s.Config.Hash)}
 	switch units := s.Config.Units; len(units) {
 	case 0:
 	case 1:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 )
 
@@ -342,13 +343,13 @@ func (s *seat) buried(ctx context.Context, c *child) error {
 		return c.unguarded()
 	case c.mistook():
 		if c.code != 0 && c.code != c.signalled() {
-			fmt.Fprintf(s.cfg.Err, "countoff run: the command ended with code %d soon after it was signalled: it is started again with the %d units left\n", c.code, left)
+			fmt.Fprintf(s.cfg.Err, "countoff run: the command ended with code %d soon after it was signalled: it is started again with the %s left\n", c.code, partitionmap.Plural(left, "unit"))
 		}
 		return nil
 	case c.code != 0:
 		return &ExitError{Code: c.code}
 	case left > 0:
-		fmt.Fprintf(s.cfg.Err, "countoff run: the command ended by itself with code 0: this peer leaves, and its %d units go to others\n", left)
+		fmt.Fprintf(s.cfg.Err, "countoff run: the command ended by itself with code 0: this peer leaves, and others get the %s that it has\n", partitionmap.Plural(left, "unit"))
 	}
 	return errDone
 }
