@@ -29,7 +29,7 @@ const patience = time.Minute
 
 // play is the variable that makes the test's own program another: "countoff", or a command
 // that countoff runs.
-const play = "COUNTOFF_TEST_PLAY"
+const play = "TEST_OF_COUNTOFF_PLAYS"
 
 // part plays what the environment says, if it says anything.
 func part() {
@@ -171,7 +171,9 @@ func (f *floor) run(peer string, more []string, command ...string) *runner {
 	r := &runner{ended: make(chan struct{})}
 	args := append([]string{"run", "--name", f.name, "--id", peer, "--lease", "60s", "--redis", "redis://" + f.server.Addr()}, more...)
 	r.cmd = exec.Command(self, append(append(args, "--"), command...)...)
-	r.cmd.Env = append(os.Environ(), play+"=countoff")
+	// Without those of the suite: it says of each that nothing reads it.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, variables) })
+	r.cmd.Env = append(env, play+"=countoff")
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
 	r.cmd.WaitDelay = 5 * time.Second
 	if err := r.cmd.Start(); err != nil {
