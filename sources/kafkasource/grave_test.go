@@ -185,7 +185,7 @@ func TestARefusedAnswerIsNone(t *testing.T) {
 		}
 	}
 	commit(0)
-	if begin, err := src.begin(s.soon(), 0, bounds{start: 0, end: 3, stable: 3}); begin != 0 || err != nil {
+	if begin, _, err := src.begin(s.soon(), 0, bounds{start: 0, end: 3, stable: 3}); begin != 0 || err != nil {
 		t.Errorf("it begins at %d, %v, want where the group stands: 0", begin, err)
 	}
 	for _, whole := range []bool{true, false} {
@@ -210,7 +210,7 @@ func TestARefusedAnswerIsNone(t *testing.T) {
 			reply.Groups = append(reply.Groups, g)
 			return reply, nil, true
 		})
-		if begin, err := src.begin(s.soon(), 0, bounds{start: 0, end: 3, stable: 3}); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+		if begin, _, err := src.begin(s.soon(), 0, bounds{start: 0, end: 3, stable: 3}); !errors.Is(err, kerr.GroupAuthorizationFailed) {
 			t.Errorf("whole %v: it begins at %d, %v, want the refusal", whole, begin, err)
 		}
 	}

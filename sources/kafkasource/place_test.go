@@ -102,6 +102,7 @@ func TestOutOfRange(t *testing.T) {
 					if e := asRange(err); e == nil || e.Base != 2 || e.Recreated != c.again {
 						t.Fatalf("opened with %v, want an OutOfRangeError of position 2", err)
 					}
+					s.unfenced(0)
 					return
 				}
 				if err != nil {
@@ -411,9 +412,9 @@ type begunLate struct {
 	before func()
 }
 
-func (b begunLate) Begun(ctx context.Context, id partition.ID) (bool, error) {
+func (b begunLate) Stands(ctx context.Context, id partition.ID) (int64, string, error) {
 	b.before()
-	return b.Store.Begun(ctx, id)
+	return b.Store.Stands(ctx, id)
 }
 
 // Where the partitions of a new name end is said to the group before one is opened: what is committed

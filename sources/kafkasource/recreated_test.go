@@ -284,6 +284,7 @@ func TestATopicMadeAnewUnderAnOwner(t *testing.T) {
 			if _, err := s.try(src, 0); asRange(err) == nil || !asRange(err).Recreated {
 				s.Errorf("opened with %v, want that the topic is another one", err)
 			}
+			s.unfenced(0)
 		}
 		src.cfg.OutOfRange = Latest
 		for range 2 { // where the policy says, and not again when that is known

@@ -30,8 +30,9 @@ type Store interface {
 	// Commits reports whether the store itself commits to a Kafka group. The source keeps
 	// its hands off that one: what it mirrors there is not fenced.
 	Commits(group string) bool
-	// Begun reports whether the partition was ever opened.
-	Begun(ctx context.Context, id partition.ID) (bool, error)
+	// Stands returns the base of the partition, and the life of the log that it is of, as they are before
+	// Open: -1 if the partition was never opened.
+	Stands(ctx context.Context, id partition.ID) (base int64, life string, err error)
 	// Open installs the fence; begin is the base if the partition was never opened.
 	Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error)
 	// Reset moves the base, right after Open: seen is the number of writes Open found,
@@ -203,12 +204,16 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err != nil {
 		return nil, err
 	}
-	begin, err := s.begin(ctx, g.ID, log)
+	begin, life, err := s.begin(ctx, g.ID, log)
 	if err == nil && begin > log.end {
 		log, err = s.bounds(ctx, int32(g.ID)) // it was said by a peer that has looked since
 	}
 	if err != nil {
 		return nil, err
+	}
+	// Who has the fence counts as one who works. What is refused now is asked for once more, if an owner raises it still.
+	if lost := s.misplaced(g, log, begin, life); lost != nil && s.cfg.OutOfRange == Fail {
+		return nil, lost
 	}
 	found, err := s.store.Open(ctx, g, tok, begin)
 	if err != nil {
@@ -231,33 +236,33 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	return st, nil
 }
 
-// begin is the base of a partition that nobody has opened: where the group of the
-// mirror stands, else where the configuration says. What was added to the topic since the name
+// begin is where a partition stands, and in which life of the topic. Of one that nobody has opened that is where the
+// group of the mirror stands, else where the configuration says, in none. What was added to the topic since the name
 // began is read from its beginning: the group has the others, or this source has seen it grow.
-func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (int64, error) {
-	begun, err := s.store.Begun(ctx, id)
-	if err != nil || begun {
-		return 0, err
+func (s *Source) begin(ctx context.Context, id partition.ID, log bounds) (base int64, life string, err error) {
+	base, life, err = s.store.Stands(ctx, id)
+	if err != nil || base >= 0 {
+		return base, life, err
 	}
 	if s.cfg.Group != NoGroup {
 		at, others, err := s.committed(ctx, int32(id), log.life)
 		if err != nil {
-			return 0, err
+			return 0, "", err
 		}
 		if at >= 0 {
-			return at, nil // out of range or not, place will say
+			return at, "", nil // out of range or not, place will say
 		}
 		if s.cfg.Start == Latest && !others {
 			err = s.mark(ctx, log.life)
 		}
 		if err != nil || others {
-			return log.start, err
+			return log.start, "", err
 		}
 	}
 	if s.cfg.Start == Latest && !s.grown(id) {
-		return log.stable, nil
+		return log.stable, "", nil
 	}
-	return log.start, nil
+	return log.start, "", nil
 }
 
 // mark commits where all partitions end now, at the first one of a name that begins at the latest. So
@@ -282,20 +287,30 @@ func (s *Source) mark(ctx context.Context, life string) error {
 func (s *Source) began(life string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.life = cmp.Or(s.life, life)
-	return s.life
+	return cmp.Or(s.life, life)
+}
+
+// misplaced says what is wrong with a base that the topic has not got; nil: nothing.
+func (s *Source) misplaced(g partition.Grant, log bounds, base int64, was string) *OutOfRangeError {
+	life := cmp.Or(log.life, was) // who knows of no ids does not say that it is another one
+	other := was != "" && was != life
+	if was == "" && !s.grown(g.ID) {
+		other = life != "" && s.began(life) != life // brokers forget with a topic what they keep of it
+	}
+	if !other && log.start <= base && base <= log.end {
+		return nil
+	}
+	return &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: base, Start: log.start, End: log.end, Recreated: other, Policy: s.cfg.OutOfRange}
 }
 
 // place makes the base one that the topic has.
 func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) error {
-	life := cmp.Or(log.life, f.Life) // who knows of no ids does not say that it is another one
-	other := f.Life != "" && f.Life != life
-	if began := s.began(life); f.Life == "" && !s.grown(g.ID) {
-		other = life != "" && began != life // brokers forget with a topic what they keep of it
-	}
-	base := f.Base
-	if other || base < log.start || base > log.end {
-		lost := &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: base, Start: log.start, End: log.end, Recreated: other, Policy: s.cfg.OutOfRange}
+	base, life := f.Base, cmp.Or(log.life, f.Life)
+	lost := s.misplaced(g, log, base, f.Life)
+	s.mu.Lock()
+	s.life = cmp.Or(s.life, life)
+	s.mu.Unlock()
+	if lost != nil {
 		switch s.cfg.OutOfRange {
 		case Earliest:
 			base = log.start
@@ -312,7 +327,7 @@ func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Tok
 	if err != nil {
 		return err
 	}
-	if base < f.Base || other {
+	if base < f.Base || lost != nil && lost.Recreated {
 		f.Done, f.Lifted, f.Tried, f.Suspects, f.Gate = nil, nil, nil, 0, base
 	}
 	f.Base, f.Writes, f.Life, f.Gate = base, writes, life, max(f.Gate, base)

@@ -230,6 +230,28 @@ func (s *stage) committed(group string, id partition.ID) int64 {
 	return at.At
 }
 
+// unfenced checks that who was refused a partition last has not got it open: whoever looks would see one that is worked.
+func (s *stage) unfenced(id partition.ID) {
+	s.Helper()
+	var fence partition.Token
+	if s.inKafka {
+		store := s.store(Config{Topic: s.topic, Options: s.broker.Options()}).(*kafkaprogress.Store)
+		fences, err := store.Fences(s.soon(), []partition.ID{id})
+		if err != nil {
+			s.Fatal(err)
+		}
+		fence = fences[id]
+	} else if stands := s.redis.HGet(s.soon(), redisprogress.Elsewhere(s.name, id).Fence, "t").Val(); stands != "" {
+		var err error
+		if fence, err = partition.ParseToken(stands); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if fence.Epoch == s.epoch {
+		s.Errorf("the fence of what was not opened is that of who was refused, %v", fence)
+	}
+}
+
 // cut removes the records of a partition below offset, as its retention does.
 func (s *stage) cut(id partition.ID, offset int64) {
 	s.Helper()

@@ -84,8 +84,8 @@ func TestATokenOfAnotherEpoch(t *testing.T) {
 				s.Errorf("a token of epoch %v opened a grant of epoch %v: %v, %v", c.token, c.grant, st, err)
 			}
 		}
-		if begun, err := src.store.Begun(s.soon(), 0); begun || err != nil {
-			s.Errorf("it has begun: %v, %v", begun, err)
+		if base, _, err := src.store.Stands(s.soon(), 0); base >= 0 || err != nil {
+			s.Errorf("it stands at %d, %v", base, err)
 		}
 	})
 }

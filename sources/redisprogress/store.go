@@ -64,14 +64,26 @@ func (s *Store) log(g partition.Grant, tok partition.Token) *Log {
 	return New(s.client, Elsewhere(s.name, g.ID), g, tok)
 }
 
-// Begun reports whether a partition was ever opened: whether the store has a base.
-func (s *Store) Begun(ctx context.Context, id partition.ID) (bool, error) {
+// Stands returns where a partition stands, and in which life of its log, -1 if it was never opened.
+func (s *Store) Stands(ctx context.Context, id partition.ID) (base int64, life string, err error) {
 	fence := Elsewhere(s.name, id).Fence
 	pipe := s.client.Pipeline()
 	pipe.HDel(ctx, fence, "") // to the master, see Open
-	base := pipe.HExists(ctx, fence, "b")
-	_, err := pipe.Exec(ctx)
-	return base.Val(), err
+	stands := pipe.HMGet(ctx, fence, "b", "i")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, "", err
+	}
+	var fields struct {
+		Base *int64 `redis:"b"`
+		Life string `redis:"i"`
+	}
+	if err := stands.Scan(&fields); err != nil {
+		return 0, "", err
+	}
+	if fields.Base == nil {
+		return -1, "", nil
+	}
+	return *fields.Base, fields.Life, nil
 }
 
 // Open installs the fence and reads what earlier owners left. begin is the base of a

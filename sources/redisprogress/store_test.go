@@ -141,8 +141,8 @@ func TestOpenReadsNoReplica(t *testing.T) {
 	if err != nil || f.Life != "one" {
 		t.Errorf("the life is %q (%v), want the one that was stored", f.Life, err)
 	}
-	if begun, err := s.Begun(ctx, 7); err != nil || !begun {
-		t.Errorf("begun %v, %v, after it was opened", begun, err)
+	if base, life, err := s.Stands(ctx, 7); base != f.Base || life != "one" || err != nil {
+		t.Errorf("it stands at %d of %q, %v, after it was opened", base, life, err)
 	}
 }
 
@@ -167,8 +167,8 @@ func TestReset(t *testing.T) {
 				t.Fatal(err)
 			}
 			g, tok := partition.Grant{ID: 7, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
-			if begun, err := s.Begun(ctx, 7); err != nil || begun {
-				t.Fatalf("begun: %v, %v", begun, err)
+			if base, _, err := s.Stands(ctx, 7); base >= 0 || err != nil {
+				t.Fatalf("it stands at %d, %v", base, err)
 			}
 			f, err := s.Open(ctx, g, tok, 0)
 			if err != nil || f.Base != 0 || f.Life != "" {

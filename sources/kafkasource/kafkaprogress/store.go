@@ -153,18 +153,21 @@ func (s *Store) Ready(ctx context.Context) error {
 // Commits reports whether the offsets of a group are the progress.
 func (s *Store) Commits(group string) bool { return group == s.cfg.Group }
 
-// Begun reports whether the group has an offset of the partition: its own, or another's,
-// at which it begins then.
-func (s *Store) Begun(ctx context.Context, id partition.ID) (bool, error) {
+// Stands returns where the partition stands, and in which life of the topic, -1 if the group has no offset of it:
+// its own, or another's, at which it begins then.
+func (s *Store) Stands(ctx context.Context, id partition.ID) (base int64, life string, err error) {
 	end, err := s.turn(ctx)
 	if err != nil {
-		return false, err
+		return 0, "", err
 	}
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, at, err := s.read(ctx, id, false)
-	return at >= 0, err
+	t, at, err := s.read(ctx, id, false)
+	if t == nil || err != nil {
+		return at, "", err
+	}
+	return t.base, t.life, nil
 }
 
 // Open makes tok the owner. begin is the base of a partition of which the group knows

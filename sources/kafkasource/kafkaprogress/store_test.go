@@ -111,8 +111,8 @@ func TestHandOver(t *testing.T) {
 		if err := a.Ready(s.ctx); err != nil {
 			t.Error(err)
 		}
-		if begun, err := a.Begun(s.ctx, 1); begun || err != nil {
-			t.Errorf("begun: %v, %v", begun, err)
+		if base, _, err := a.Stands(s.ctx, 1); base >= 0 || err != nil {
+			t.Errorf("it stands at %d, %v", base, err)
 		}
 		s.open(a, 1)
 		s.admits(a, 1, 3, 5, 7)
@@ -123,8 +123,8 @@ func TestHandOver(t *testing.T) {
 		if err := a.Close(s.ctx, g, tok); err != nil {
 			t.Fatal(err)
 		}
-		if begun, err := b.Begun(s.ctx, 1); !begun || err != nil {
-			t.Errorf("begun: %v, %v", begun, err)
+		if base, _, err := b.Stands(s.ctx, 1); base != 3 || err != nil {
+			t.Errorf("it stands at %d, %v, want 3", base, err)
 		}
 		f := s.open(b, 2)
 		if f.Base != 3 || !slices.Equal(f.Done, []int64{5, 7}) || f.Suspects != 0 {
@@ -472,8 +472,8 @@ func TestPlainCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain(0) // is where somebody has set it, and not nowhere
-		if begun, err := st.Begun(s.ctx, 1); !begun || err != nil {
-			t.Errorf("begun: %v, %v", begun, err)
+		if base, _, err := st.Stands(s.ctx, 1); base < 0 || err != nil {
+			t.Errorf("it stands at %d, %v", base, err)
 		}
 		g, tok = owns(3)
 		if f, err := st.Open(s.ctx, g, tok, 50); err != nil || f.Base != 0 {

@@ -30,7 +30,7 @@ func TestOpenersTakeTurns(t *testing.T) {
 		unsure, asks bool
 	}{
 		{what: "Begun", call: func(ctx context.Context, st *Store) error {
-			_, err := st.Begun(ctx, g.ID)
+			_, _, err := st.Stands(ctx, g.ID)
 			return err
 		}},
 		{what: "Open", call: func(ctx context.Context, st *Store) error {
