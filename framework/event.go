@@ -188,7 +188,7 @@ type (
 		Again time.Duration
 	}
 	// Blocked: Held tasks are in hand, as many as a lane may hold, and more of them wait for Key
-	// than for any other key: nothing is fetched until some of them are done.
+	// than for any other key: nothing is fetched until some of them are done. It is told a second after that began.
 	Blocked struct {
 		Where
 		Key  string

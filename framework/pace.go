@@ -24,6 +24,9 @@ const (
 	// mostPatience.
 	stallAfter   = 5 * time.Millisecond
 	mostPatience = 200 * time.Millisecond
+	// blockedAfter is how long a lane holds all that it may, and fetches nothing, until that is told: where
+	// another comes for each task that ends it is full again and again, for a moment.
+	blockedAfter = time.Second
 	// brisk and slack are how fast a lane uses up what it fetched for the next
 	// limit to be twice as large or more, or half.
 	brisk = 25 * time.Millisecond
@@ -84,7 +87,7 @@ func (l *lane) full() bool {
 // that is so it now and then asks for more than its pace allows.
 func (l *lane) room() (limit int, ok bool) {
 	p := l.pool
-	patience, blocked := stallAfter, false
+	patience, blocked, began := stallAfter, false, time.Now()
 	defer func() {
 		if blocked {
 			p.observe(Unblocked{Where: l.where})
@@ -104,7 +107,7 @@ func (l *lane) room() (limit int, ok bool) {
 			}
 		}
 		var told *Blocked
-		if l.book.held >= mostHeld && !blocked {
+		if l.book.held >= mostHeld && !blocked && time.Since(began) >= blockedAfter {
 			blocked = true
 			told = &Blocked{Where: l.where, Key: l.book.keyMostWaited(), Held: l.book.held}
 		}

@@ -190,6 +190,49 @@ func TestWhatIsHeldForStuckKeysIsBounded(t *testing.T) {
 	})
 }
 
+// A lane that is full again and again for a moment, since another task comes whenever one has ended, is no news. One that
+// stays full is.
+func TestFullForAMomentIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}}, func(ctx context.Context, task *Task) error {
+			if task.Key != "stuck" {
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			}
+			select {
+			case <-end:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		defer b.stop()
+		for i := range mostHeld - 1 {
+			b.push(task("stuck", i))
+		}
+		for i := range 100 {
+			b.push(task(fmt.Sprint("other", i), mostHeld+i))
+		}
+		told := func(when string, blocked, over int) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			if n, m := len(of[Blocked](b.seen)), len(of[Unblocked](b.seen)); n != blocked || m != over {
+				t.Errorf("%s: told %d times that it is full and %d times that it is over, want %d and %d", when, n, m, blocked, over)
+			}
+		}
+		b.grant(0)
+		told("with others", 0, 0)
+		if open, _ := b.store.Pending(0); open != mostHeld-1 {
+			t.Errorf("%d tasks are open, want those of the key that is stuck", open)
+		}
+		b.push(task("stuck", 2*mostHeld))
+		told("with nothing else", 1, 0)
+		close(end)
+		told("at the end", 1, 1)
+	})
+}
+
 func TestHandlersDoNotRunFarAheadOfASourceThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{afterSettle: func() error { return fmt.Errorf("i/o timeout") }}
