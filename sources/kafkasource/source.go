@@ -211,7 +211,7 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err != nil {
 		return nil, err
 	}
-	// Who has the fence counts as one who works. What is refused now is asked for once more, if an owner raises it still.
+	// Whoever looks takes who has the fence for one who works: who will not is refused before.
 	if lost := s.misplaced(g, log, begin, life); lost != nil && s.cfg.OutOfRange == Fail {
 		return nil, lost
 	}

@@ -29,7 +29,7 @@ func TestOpenersTakeTurns(t *testing.T) {
 		call         func(ctx context.Context, st *Store) error
 		unsure, asks bool
 	}{
-		{what: "Begun", call: func(ctx context.Context, st *Store) error {
+		{what: "Stands", call: func(ctx context.Context, st *Store) error {
 			_, _, err := st.Stands(ctx, g.ID)
 			return err
 		}},
