@@ -33,9 +33,9 @@ const (
 )
 
 // step moves batches until the list is empty, then waits for a line.
-func (s *ingressStream) step(ctx context.Context, t *logstream.Trouble) error {
+func (s *ingressStream) step(ctx, batch context.Context, t *logstream.Trouble) error {
 	if !s.single || s.standing != nil {
-		return s.stepPlanned(ctx, t)
+		return s.stepPlanned(ctx, batch, t)
 	}
 	lines, _, err := s.next(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -179,6 +180,41 @@ func TestIngressPlanStands(t *testing.T) {
 		if n := b.client.Exists(t.Context(), "{"+b.unit.List+"}:plan").Val(); n != 0 {
 			t.Error("the plan stands")
 		}
+	}
+}
+
+// Who closes in the middle of a batch ends it: a resize, or another set of lists, would be refused
+// where half of one stood.
+func TestIngressCloseEndsItsBatch(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 8)
+	b.learn()
+	client := b.another(false)
+	pushing, closing := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	client.AddHook(&scripted{before: func(sha string, _ []redis.Cmder) error {
+		if sha == pushScript.Hash() {
+			once.Do(func() { close(pushing) })
+			<-closing
+		}
+		return nil
+	}})
+	b.push(inboxLine("ann", 0), inboxLine("bob", 1))
+	s, err := b.start(client, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := s.stop
+	s.stop = sync.OnceFunc(func() { stop(); close(closing) })
+	<-pushing
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.arrived(2)
+	if n := b.client.Exists(t.Context(), "{"+b.unit.List+"}:plan").Val(); n != 0 {
+		t.Error("the plan stands")
+	}
+	if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 0 {
+		t.Errorf("%d lines of the batch are in the list", n)
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *ingressStream) parsePlan(a []string) (*ingressPlan, error) {
 // stepPlanned moves batches by way of a plan until the list is empty, then waits for
 // a line. After a failure it begins again with the plan that stands; what was pushed
 // is skipped at the targets.
-func (s *ingressStream) stepPlanned(ctx context.Context, t *logstream.Trouble) error {
+func (s *ingressStream) stepPlanned(ctx, batch context.Context, t *logstream.Trouble) error {
 	var lines []string
 	var n int
 	var err error
@@ -85,7 +85,7 @@ func (s *ingressStream) stepPlanned(ctx context.Context, t *logstream.Trouble) e
 		return err
 	}
 	for (len(lines) > 0 || s.standing != nil) && ctx.Err() == nil {
-		if err := s.agree(ctx, lines); err != nil || s.standing == nil {
+		if err := s.agree(batch, lines); err != nil || s.standing == nil {
 			return err
 		}
 		p := s.standing
@@ -96,14 +96,14 @@ func (s *ingressStream) stepPlanned(ctx context.Context, t *logstream.Trouble) e
 			lines = lines[:p.lines]
 		}
 		if sum(lines) != p.sum {
-			return s.install(ctx, true)
+			return s.install(batch, true)
 		}
-		if err := s.push(ctx, p, lines, t); errors.Is(err, errOldPlan) {
-			return s.install(ctx, true)
+		if err := s.push(batch, p, lines, t); errors.Is(err, errOldPlan) {
+			return s.install(batch, true)
 		} else if err != nil {
 			return err
 		}
-		if lines, err = s.trim(ctx, p, lines); err != nil || lines == nil {
+		if lines, err = s.trim(batch, p, lines); err != nil || lines == nil {
 			return err
 		}
 		n = s.size

@@ -42,10 +42,11 @@ type ingressStream struct {
 	token  partition.Token
 	single bool // one script may touch the list and all partitions
 
-	stop    context.CancelFunc
-	trouble chan error    // the newest one worth telling
-	ended   chan struct{} // closed when the goroutine has ended
-	end     error         // why, once it has; nil: stopped
+	stop    context.CancelFunc // after the batch under way
+	abort   context.CancelFunc // also that batch
+	trouble chan error         // the newest one worth telling
+	ended   chan struct{}      // closed when the goroutine has ended
+	end     error              // why, once it has; nil: stopped
 
 	// Of the goroutine, and of Open before it:
 	base     int64
@@ -77,18 +78,20 @@ func startIngress(ctx context.Context, client redis.UniversalClient, name string
 		return nil, err
 	}
 	run, stop := context.WithCancel(context.Background())
+	batch, abort := context.WithCancel(context.Background())
 	s := &ingressStream{
 		client: client, name: name, layout: layout, unit: unit, single: single,
 		pusher: pusher{client: client, replicas: unit.replicas, patience: waitReplicas},
 		fence:  tag + ":fence", plan: tag + ":plan", grant: g, token: tok,
-		stop: stop, trouble: make(chan error, 1), ended: make(chan struct{}),
+		stop: stop, abort: abort, trouble: make(chan error, 1), ended: make(chan struct{}),
 		begun: -1, size: firstBatch,
 	}
 	if err := s.install(ctx, false); err != nil {
 		stop()
+		abort()
 		return nil, err
 	}
-	go s.run(run)
+	go s.run(run, batch)
 	return s, nil
 }
 
@@ -168,10 +171,13 @@ func (s *ingressStream) Fetch(ctx context.Context, _ int) ([]sources.Task, error
 func (s *ingressStream) Settle(context.Context, ...sources.Settlement) error { return nil }
 
 // Close ends the ownership: once it returned nil, nothing that was sent under it
-// moves a line any more. It returns after the stream's goroutine, whose request under
-// way the client's own timeouts bound; if ctx has ended then, the fence stays.
+// moves a line any more. A batch under way is ended, unless ctx ends or it fails. Close returns after
+// the stream's goroutine, whose request under way the client's own timeouts bound; if ctx has ended
+// then, the fence stays.
 func (s *ingressStream) Close(ctx context.Context) error {
 	s.stop()
+	defer s.abort()
+	defer context.AfterFunc(ctx, s.abort)()
 	<-s.ended
 	if err := ctx.Err(); err != nil {
 		return s.failed("close", err)
@@ -192,13 +198,13 @@ func final(err error) bool {
 		errors.Is(err, redis.ErrClosed)
 }
 
-// run moves lines until ctx ends or the ownership does.
-func (s *ingressStream) run(ctx context.Context) {
+// run moves lines until ctx ends or the ownership does. A batch that has begun goes on until batch ends.
+func (s *ingressStream) run(ctx, batch context.Context) {
 	defer close(s.ended)
 	defer s.closeWaiter()
 	var t logstream.Trouble
 	for ctx.Err() == nil {
-		err := s.step(ctx, &t)
+		err := s.step(ctx, batch, &t)
 		now := time.Now()
 		switch {
 		case err == nil:
