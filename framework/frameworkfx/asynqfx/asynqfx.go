@@ -140,21 +140,7 @@ func (cfg Config) opened(name string, l fx.Lifecycle, provided redisclient.Given
 func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (*asynqsource.Source, frameworkfx.Source) {
 	clients, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
 	observer := new(atomic.Pointer[framework.Observer])
-	if cfg.Source.Found == nil {
-		var told plains
-		cfg.Source.Found = func(p asynqsource.Plain) {
-			if o := observer.Load(); o != nil && told.news(p) {
-				(*o).Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
-			}
-		}
-	}
-	if cfg.Source.Buried == nil {
-		cfg.Source.Buried = func(b sources.Buried) {
-			if o := observer.Load(); o != nil {
-				(*o).Observe(framework.Buried{Consumer: name, Buried: b})
-			}
-		}
-	}
+	listen(&cfg.Source, name, observer)
 	src, wrong := asynqsource.New(clients.Tasks, name, cfg.Source)
 	if err := errors.Join(err, redisclient.CheckReplicas("asynqfx", cfg.WaitReplicas), wrong); err != nil {
 		return src, frameworkfx.Source{Consumer: name, Err: err}
@@ -165,6 +151,25 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 		Survey:   fences.Survey(clients.Tasks, src.Place),
 		Listen:   func(o framework.Observer) { observer.Store(&o) },
 		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, clients.Control, t) },
+	}
+}
+
+// listen fills in who is told: the observer, once there is one.
+func listen(cfg *asynqsource.Config, name string, observer *atomic.Pointer[framework.Observer]) {
+	if cfg.Found == nil {
+		var told plains
+		cfg.Found = func(p asynqsource.Plain) {
+			if o := observer.Load(); o != nil && told.news(p) {
+				(*o).Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
+			}
+		}
+	}
+	if cfg.Buried == nil {
+		cfg.Buried = func(b sources.Buried) {
+			if o := observer.Load(); o != nil {
+				(*o).Observe(framework.Buried{Consumer: name, Buried: b})
+			}
+		}
 	}
 }
 

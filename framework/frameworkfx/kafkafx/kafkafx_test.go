@@ -24,6 +24,7 @@ import (
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -117,6 +118,40 @@ func TestTasksOfATopicAreHandled(t *testing.T) {
 		}
 		app.RequireStop()
 	})
+}
+
+// What a source has to tell comes to the observers of its consumer.
+func TestTheObserverHearsTheSource(t *testing.T) {
+	s := newStage(t, 1)
+	if err := s.redis.HSet(t.Context(), redisprogress.Elsewhere(s.name, 0).Fence, "b", 5).Err(); err != nil { // the topic has lost that much
+		t.Fatal(err)
+	}
+	warned := make(chan framework.Warned, 64)
+	app := fxtest.New(t, frameworkfx.Module,
+		fx.Provide(func() redis.UniversalClient { return s.redis }),
+		kafkafx.Source(s.name, kafkafx.Config{
+			URL:    "kafka://" + strings.Join(s.broker.Seeds(), ","),
+			Source: kafkasource.Config{Topic: s.topic, OutOfRange: kafkasource.Earliest},
+		}),
+		frameworkfx.Configure(s.name, quick),
+		frameworkfx.Otherwise(s.name, func(context.Context, *framework.Task) error { return nil }),
+		frameworkfx.Observe(func() framework.Observer {
+			return framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.Warned); ok {
+					warned <- e
+				}
+			})
+		}))
+	app.RequireStart()
+	defer app.RequireStop()
+	select {
+	case e := <-warned:
+		if e.Consumer != s.name || !strings.Contains(e.Warning, s.topic) {
+			t.Errorf("it is told %+v", e)
+		}
+	case <-time.After(patience):
+		t.Error("nobody was told that the topic has lost tasks")
+	}
 }
 
 // A topic that grows while two peers work is shared out among them without a restart.

@@ -57,15 +57,17 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 func TestFencesInKafkaAreSurveyed(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.New(t)
-	topic, name := b.Topic(2), kafkatest.Name(t)
+	topic, name := b.Topic(3), kafkatest.Name(t)
 	store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{Topic: topic, Options: b.Options()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Disconnect() })
 	tok := partition.Token{Epoch: 7, Session: "ann"}
-	if _, err := store.Open(t.Context(), partition.Grant{ID: 1, Epoch: 7}, tok, 0); err != nil {
-		t.Fatal(err)
+	for _, id := range []partition.ID{1, 2} {
+		if _, err := store.Open(t.Context(), partition.Grant{ID: id, Epoch: 7}, tok, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // is not asked
 	t.Cleanup(func() { _ = client.Close() })
@@ -74,8 +76,8 @@ func TestFencesInKafkaAreSurveyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.disconnect() })
-	data, err := kept.survey(t.Context(), []partition.ID{0, 1})
-	if err != nil || !slices.Equal(data, []coverage.Datum{{ID: 1, Fence: tok}}) {
+	data, err := kept.survey(t.Context(), []partition.ID{0, 1, 2})
+	if err != nil || !slices.Equal(data, []coverage.Datum{{ID: 1, Fence: tok}, {ID: 2, Fence: tok}}) {
 		t.Errorf("the survey is %+v, %v", data, err)
 	}
 }

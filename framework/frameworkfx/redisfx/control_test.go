@@ -53,3 +53,13 @@ func TestTheLedgerIsWhereTheTasksAre(t *testing.T) {
 		})
 	}
 }
+
+// Two deployments under one name are found out by what their ledgers say, and what the ledger changed
+// waits for the replicas.
+func TestTheLedgerIsToldOfTheDeployment(t *testing.T) {
+	t.Parallel()
+	mini, _ := redistest.Mini(t)
+	url := "redis://" + mini.Addr()
+	_, control := controltest.Source(t, redisfx.Source("mail", redisfx.Config{URL: url, Deployment: "ours", WaitReplicas: 2}))
+	controltest.Declares(t, control, "ours", 2)
+}

@@ -96,6 +96,48 @@ func TestAJobRuns(t *testing.T) {
 	}
 }
 
+// The jobs of the source's configuration, of Jobs and of Job all fire, the last to the handler of its type.
+func TestJobsAreOfAllWhoGiveSome(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 4}); err != nil {
+		t.Fatal(err)
+	}
+	entry := func(job, typ string) jobs.Entry {
+		return jobs.Entry{Name: job, Type: typ, Spec: "* * * * * *", Zone: "UTC", Missed: jobs.Skip}
+	}
+	ran := make(chan string, 100)
+	handler := func(of string) func(context.Context, *framework.Task) error {
+		return func(_ context.Context, task *framework.Task) error {
+			job, _, _ := jobs.Tick(task)
+			ran <- job + " by " + of
+			return nil
+		}
+	}
+	app := fxtest.New(t,
+		frameworkfx.Module,
+		fx.Provide(func() redis.UniversalClient { return client }),
+		redisfx.Source(name, redisfx.Config{Source: redissource.Config{Jobs: []jobs.Entry{entry("sweep", "")}}}),
+		frameworkfx.Configure(name, quick),
+		redisfx.Jobs(name, entry("count", "")),
+		redisfx.Job(name, entry("mail", "post"), handler("post")),
+		frameworkfx.Otherwise(name, handler("others")),
+	)
+	app.RequireStart()
+	defer app.RequireStop()
+	missing := map[string]bool{"sweep by others": true, "count by others": true, "mail by post": true}
+	for late := time.After(patience); len(missing) > 0; {
+		select {
+		case got := <-ran:
+			if delete(missing, got); strings.HasPrefix(got, "mail") && got != "mail by post" {
+				t.Fatalf("%s, want it by the handler of its type", got)
+			}
+		case <-late:
+			t.Fatalf("missing: %v", missing)
+		}
+	}
+}
+
 func TestJobsThatNobodyFiresAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		want string

@@ -161,18 +161,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 		errs = append(errs, errors.New("redisfx: WaitReplicas is for a ledger in Redis, and Ledger makes another"))
 	}
 	observer := new(atomic.Pointer[framework.Observer])
-	if cfg.Source.Stuck == nil {
-		cfg.Source.Stuck = func(s redissource.Stuck) { tell(observer, stuck(name, s)) }
-	}
-	if cfg.Source.Ticked == nil {
-		cfg.Source.Ticked = func(e redissource.Ticked) { tell(observer, ticked(name, e)) }
-	}
-	if cfg.Source.Buried == nil {
-		cfg.Source.Buried = func(b sources.Buried) { tell(observer, framework.Buried{Consumer: name, Buried: b}) }
-	}
-	if cfg.Source.Warn == nil {
-		cfg.Source.Warn = func(err error) { tell(observer, framework.Warned{Consumer: name, Warning: err.Error()}) }
-	}
+	listen(&cfg.Source, name, observer)
 	source, err := redissource.New(clients.Tasks, name, cfg.Source)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return frameworkfx.Source{}, err
@@ -240,6 +229,22 @@ func place(name string) func(partition.ID) (fence, log string) {
 		}
 		k := redissource.KeysOf(name, id)
 		return k.Fence, k.Pending
+	}
+}
+
+// listen fills in who is told: the observer.
+func listen(cfg *redissource.Config, name string, observer *atomic.Pointer[framework.Observer]) {
+	if cfg.Stuck == nil {
+		cfg.Stuck = func(s redissource.Stuck) { tell(observer, stuck(name, s)) }
+	}
+	if cfg.Ticked == nil {
+		cfg.Ticked = func(e redissource.Ticked) { tell(observer, ticked(name, e)) }
+	}
+	if cfg.Buried == nil {
+		cfg.Buried = func(b sources.Buried) { tell(observer, framework.Buried{Consumer: name, Buried: b}) }
+	}
+	if cfg.Warn == nil {
+		cfg.Warn = func(err error) { tell(observer, framework.Warned{Consumer: name, Warning: err.Error()}) }
 	}
 }
 

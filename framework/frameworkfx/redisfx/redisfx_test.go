@@ -109,6 +109,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		redisfx.Source("bills", redisfx.Config{
 			URL: "redis://127.0.0.1:1", Indexer: redisfx.Interval, Interval: time.Millisecond, WaitReplicas: -1,
 			Source: redissource.Config{Partitions: -2, Hash: "md5"},
+			Epochs: []string{"redis://127.0.0.1:1"},
 		}),
 		frameworkfx.Otherwise("bills", func(context.Context, *framework.Task) error { return nil }),
 		frameworkfx.Otherwise("mails", func(context.Context, *framework.Task) error { return nil }),
@@ -123,13 +124,14 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		`consumer "orders": redisfx: no Redis URL, and the application provides no redis.UniversalClient (fx.As makes one of a *redis.Client)`,
 		"interval 1ms: want 10ms to", "WaitReplicas is for a ledger in Redis", `Counter is for the indexer "interval"`,
 		`Interval is for the indexer "interval"`, `Strategy is for the indexer "interval"; with the rolls give`, "WaitReplicas -1", "-2 partitions", `hash "md5"`,
+		`consumer "bills": redisquorum: 1 of the masters`,
 	} {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
-	if len(wrong.Faults) != 11 {
-		t.Errorf("%d faults, want 11:\n%v", len(wrong.Faults), wrong)
+	if len(wrong.Faults) != 12 {
+		t.Errorf("%d faults, want 12:\n%v", len(wrong.Faults), wrong)
 	}
 	if strings.Contains(wrong.Error(), "secret") {
 		t.Errorf("the password is told:\n%v", wrong)
@@ -152,7 +154,7 @@ func TestEpochsByMajority(t *testing.T) {
 	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 1}); err != nil {
 		t.Fatal(err)
 	}
-	missed, opened := make(chan error, 10), make(chan partition.Epoch, 10)
+	missed, opened, back := make(chan error, 10), make(chan partition.Epoch, 10), make(chan framework.MajorityBack, 10)
 	app := fxtest.New(t,
 		frameworkfx.Module,
 		fx.Provide(func() redis.UniversalClient { return client }),
@@ -163,7 +165,12 @@ func TestEpochsByMajority(t *testing.T) {
 			return framework.ObserverFunc(func(e framework.Event) {
 				switch e := e.(type) {
 				case framework.MajorityMissed:
+					if e.Consumer != name {
+						t.Errorf("told %+v", e)
+					}
 					missed <- e.Err
+				case framework.MajorityBack:
+					back <- e
 				case framework.Opened:
 					opened <- e.Grant.Epoch
 				}
@@ -192,6 +199,24 @@ func TestEpochsByMajority(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Error("nothing is worked on")
+	}
+	select {
+	case e := <-back:
+		if e.Consumer != name {
+			t.Errorf("told %+v", e)
+		}
+	case <-time.After(patience):
+		t.Error("nobody was told that the majority is back")
+	}
+}
+
+// A URL that is wrong, of a client for all consumers, is one of the faults that keep the application from starting.
+func TestAClientOfAWrongURLIsListed(t *testing.T) {
+	app := fx.New(fx.NopLogger, frameworkfx.Module, redisfx.Client("redis://host:notaport"), redisfx.Source("mail", redisfx.Config{}),
+		frameworkfx.Otherwise("mail", func(context.Context, *framework.Task) error { return nil }))
+	var wrong *frameworkfx.StartError
+	if !errors.As(app.Err(), &wrong) || len(wrong.Faults) != 1 {
+		t.Errorf("the application says %v", app.Err())
 	}
 }
 

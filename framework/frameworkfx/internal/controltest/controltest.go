@@ -64,6 +64,24 @@ func Syncs(t *testing.T, control framework.Control, when string) {
 	}
 }
 
+// Declares fails the test if a peer of the ledger that control makes does not say that it is of
+// deployment and waits for so many replicas.
+func Declares(t *testing.T, control framework.Control, deployment string, replicas int) {
+	t.Helper()
+	ledger, _, err := control(partition.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = ledger.Sync(t.Context(), transition.Request{Session: transition.NewSession()}) // no replica has it
+	c, err := ledger.Census(t.Context())
+	if err != nil || len(c.Sessions) != 1 {
+		t.Fatalf("the census is %+v, %v: want one session", c, err)
+	}
+	if s := c.Sessions[0]; s.Terms.Deployment != deployment || s.Replicas != replicas {
+		t.Errorf("it says that it is of %q and waits for %d replicas, want %q and %d", s.Terms.Deployment, s.Replicas, deployment, replicas)
+	}
+}
+
 // Source returns the call and the control of the one source among options, which are closed with
 // the test.
 func Source(t *testing.T, options ...fx.Option) (call func(context.Context) error, control framework.Control) {
