@@ -232,10 +232,13 @@ func (s *ingressStream) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ingressWait+ingressLate)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { waiter.Close() })
-	defer stop()
 	err := s.comes(waiter.BLMove(ctx, list, list, side, side, ingressWait))
-	if err != nil {
+	late := !stop() // and so closed, even if it has answered
+	if late || err != nil {
 		s.closeWaiter() // perhaps the list is on another node now
+	}
+	if late && errors.Is(err, redis.ErrClosed) {
+		return ctx.Err() // the source's client, whose end is that of the ownership, is another
 	}
 	return err
 }

@@ -244,6 +244,63 @@ func TestIngressWaitsOnADeadConnection(t *testing.T) {
 	})
 }
 
+// A process that is stopped for longer than a wait lasts finds its connection closed, also where the answer
+// had come or nothing was sent yet: the owner goes on.
+func TestIngressWaitOutlastsAPause(t *testing.T) {
+	for _, at := range []string{"before it is sent", "when it is answered"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads, sends := new(standstill), new(standstill)
+				client := bubbleOver(t, func(c net.Conn) net.Conn { return stopped{c, reads} })
+				client.Options().Limiter = sends
+				b := newInbox(t, client, 4)
+				s := b.open(1)
+				synctest.Wait()
+				stop := map[string]*standstill{"before it is sent": sends, "when it is answered": reads}[at]
+				stop.on.Store(true)
+				time.Sleep(2 * (ingressWait + ingressLate))
+				stop.on.Store(false)
+				time.Sleep(2 * (ingressWait + ingressLate))
+				synctest.Wait()
+				select {
+				case <-s.ended:
+					t.Fatalf("the ownership has ended: %v", s.end)
+				default:
+				}
+				b.push(inboxLine("ann", 0))
+				synctest.Wait()
+				if got := len(b.logs()[partition.Of("ann", 4)]); got != 1 {
+					t.Errorf("%d tasks have come, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// A standstill is where a process is stopped, for longer than a wait lasts.
+type standstill struct{ on atomic.Bool }
+
+func (s *standstill) Allow() error {
+	if s.on.Load() {
+		time.Sleep(ingressWait + ingressLate + time.Second)
+	}
+	return nil
+}
+
+func (s *standstill) ReportResult(error) {}
+
+// A stopped connection hands over what has come after a standstill.
+type stopped struct {
+	net.Conn
+	at *standstill
+}
+
+func (c stopped) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	_ = c.at.Allow()
+	return n, err
+}
+
 // A wait moves the oldest line onto its own place, also while others push.
 func TestIngressWaitKeepsOrder(t *testing.T) {
 	client, list := redistest.New(t), redistest.Name(t)
