@@ -74,4 +74,7 @@ func TestHowASharesPartitionsEnd(t *testing.T) {
 	told("when it has returned", 0, 1)
 	end(g)
 	told("afterwards", 1, 1)
+	if len(s.serving) != 0 || len(s.ending) != 0 {
+		t.Errorf("kept: %v is served, %v ends", s.serving, s.ending)
+	}
 }

@@ -265,6 +265,20 @@ func TestPushLocksItsOwn(t *testing.T) {
 	}
 }
 
+// So it does in a row of several, of which not each has a lock.
+func TestPushLocksItsOwnInARow(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.Single(t, redistest.New(t)), redistest.Name(t)
+	refused, second := KeysOf(name, 0), KeysOf(name, 1)
+	client.HSet(ctx, refused.Fence, "p", 9)
+	head := pushHead{era: 1, first: 1, last: 5, total: 2, each: true}
+	got := runPush(t, client, name, head,
+		[]pushWord{{body: "a"}, {body: "b", unique: "b"}, {body: "c"}},
+		[]pushWord{{body: "d"}, {body: "e", unique: "e"}})
+	if b, e := client.Exists(ctx, refused.Unique("b")).Val(), client.Get(ctx, second.Unique("e")).Val(); got != "OK rrr++" || b != 0 || e != "lock of e" {
+		t.Errorf("the answer is %q; what was refused has a lock: %d, what was pushed has %q", got, b, e)
+	}
+}
+
 // The lock of a scheduled task outlasts its wait by the store's clock, at which the task will be due: that of its sender
 // may be wrong.
 func TestPushLocksUntilDue(t *testing.T) {
