@@ -58,7 +58,10 @@ func (s *ingressStream) parsePlan(a []string) (*ingressPlan, error) {
 		errs = append(errs, err)
 		p.targets = append(p.targets, partition.ID(id))
 	}
-	if err := errors.Join(errs...); err != nil || len(p.targets) != p.lines || p.lines == 0 {
+	if len(p.targets) != p.lines || p.lines == 0 {
+		errs = append(errs, fmt.Errorf("%d targets for %d lines", len(p.targets), p.lines))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("%s is no plan: %q: %w", s.plan, a, err)
 	}
 	if p.total != s.layout.Total {

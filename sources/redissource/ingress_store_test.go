@@ -466,3 +466,12 @@ func TestIngressWhoseEpochsBeginAnew(t *testing.T) {
 		t.Errorf("the lines are there so often: %v", n)
 	}
 }
+
+// A plan that is none, as another program writes it, is told with what is wrong with it.
+func TestIngressPlanIsNone(t *testing.T) {
+	s := &ingressStream{plan: "{a}:plan"}
+	_, err := s.parsePlan([]string{"2", "sum", "1", "4", "0"})
+	if err == nil || !strings.HasPrefix(err.Error(), "{a}:plan is no plan") || !strings.HasSuffix(err.Error(), ": 1 targets for 2 lines") {
+		t.Errorf("it says %v", err)
+	}
+}
