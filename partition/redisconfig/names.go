@@ -31,7 +31,8 @@ func CheckLists(name string, lists ...string) error {
 // Names returns the names that have a configuration in the store, ascending; of a cluster, on
 // all masters. It walks through all keys of the store, a thousand a call. What the user may not
 // read is among them, as it may be one. Where a master does not answer, the error says so, and
-// the names on the others are there.
+// the names on the others are there. A name whose slot moves meanwhile, from a master that was not
+// looked at yet to one that was, may be missing.
 func Names(ctx context.Context, client redis.UniversalClient) ([]string, error) {
 	all, away := candidates(ctx, client)
 	if away != nil {

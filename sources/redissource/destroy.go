@@ -16,7 +16,8 @@ import (
 // them, and returns how many keys that was. The lists of ingresses stay, since they are
 // their producers'; their fences go. The caller makes sure that nobody works under the
 // name, and removes its ledger and configuration afterwards (redisledger.Destroy). It
-// looks at every key of the store.
+// looks at every key of the store, on a cluster twice: so it finds a key of a slot that moves to
+// another master meanwhile, unless the slot moves more than once.
 func Destroy(ctx context.Context, client redis.UniversalClient, name string) (int, error) {
 	n, err := destroy(ctx, client, name)
 	if err != nil {
@@ -33,16 +34,22 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	if err != nil {
 		return 0, err
 	}
-	var mu sync.Mutex
-	err = redisconfig.EachMaster(ctx, client, func(ctx context.Context, node redis.UniversalClient, _ string) error {
-		n, err := destroyOn(ctx, node, name)
-		mu.Lock()
-		removed += n
-		mu.Unlock()
-		return err
-	})
-	if err != nil {
-		return removed, err
+	walks := 1
+	if _, cluster := client.(*redis.ClusterClient); cluster {
+		walks = 2 // what moved during the first, from a master not looked at yet to one that was, stays where it is now
+	}
+	for range walks {
+		var mu sync.Mutex
+		err = redisconfig.EachMaster(ctx, client, func(ctx context.Context, node redis.UniversalClient, _ string) error {
+			n, err := destroyOn(ctx, client, node, name)
+			mu.Lock()
+			removed += n
+			mu.Unlock()
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
 	}
 	n, err := client.Del(ctx, CancelKey(name)).Result()
 	if err != nil {
@@ -59,25 +66,28 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	return removed, nil
 }
 
-// destroyOn removes the keys of the partitions of name that are on one node.
-func destroyOn(ctx context.Context, node redis.Cmdable, name string) (int, error) {
+// destroyOn removes the keys of the partitions of name that it finds on one node. They go by way of client, which
+// follows a slot that has just moved.
+func destroyOn(ctx context.Context, client redis.UniversalClient, node redis.Cmdable, name string) (int, error) {
 	removed := 0
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, "{"+name+":*", 1000).Result()
 		if err != nil {
 			return removed, err
 		}
-		pipe := node.Pipeline()
-		for _, k := range keys {
-			if ofPartition(k, name) {
-				pipe.Unlink(ctx, k)
+		cmds, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, k := range keys {
+				if ofPartition(k, name) {
+					pipe.Unlink(ctx, k)
+				}
 			}
+			return nil
+		})
+		for _, cmd := range cmds {
+			removed += int(cmd.(*redis.IntCmd).Val())
 		}
-		if n := pipe.Len(); n > 0 {
-			if _, err := pipe.Exec(ctx); err != nil {
-				return removed, err
-			}
-			removed += n
+		if err != nil {
+			return removed, err
 		}
 		if cursor = next; cursor == 0 {
 			return removed, nil

@@ -7,10 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countoff/countoff/partition"
@@ -333,6 +336,58 @@ func TestDestroy(t *testing.T) {
 	}
 	if _, err := Destroy(ctx, client, "*"); err == nil {
 		t.Error("a bad name")
+	}
+}
+
+// The masters of a cluster are looked at one by one: what moves to one that was looked at already from one that was not
+// is found all the same.
+func TestDestroyFindsWhatMoves(t *testing.T) {
+	t.Parallel()
+	ctx, name := t.Context(), redistest.Name(t)
+	master, from := redistest.Mini(t)
+	another, to := redistest.Mini(t)
+	a, b := master.Addr(), another.Addr()
+	key := KeysOf(name, 0).Pending
+	slot := redistest.Slot(key)
+	var owner atomic.Pointer[string]
+	owner.Store(&a)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{
+				{Start: 0, End: slot - 1, Nodes: []redis.ClusterNode{{Addr: a}}},
+				{Start: slot, End: slot, Nodes: []redis.ClusterNode{{Addr: *owner.Load()}}},
+				{Start: slot + 1, End: 16383, Nodes: []redis.ClusterNode{{Addr: b}}},
+			}, nil
+		},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer cluster.Close()
+	looked := make(chan struct{})
+	first := sync.OnceFunc(func() { close(looked) })
+	move := sync.OnceFunc(func() {
+		from.Del(ctx, key)
+		to.RPush(ctx, key, "x")
+		owner.Store(&b)
+	})
+	cluster.OnNewNode(func(node *redis.Client) {
+		late := strings.HasSuffix(a, node.Options().Addr) // the client leaves out the host
+		node.AddHook(&between{before: func(cmds []redis.Cmder) {
+			if cmds[0].Name() == "scan" && late {
+				<-looked
+				move()
+			}
+		}, after: func(cmds []redis.Cmder) {
+			if cmds[0].Name() == "scan" && !late {
+				first()
+			}
+		}})
+	})
+	from.RPush(ctx, key, "x")
+	if n, err := Destroy(ctx, cluster, name); err != nil || n != 1 {
+		t.Errorf("%d keys were removed, %v; want 1", n, err)
+	}
+	if to.Exists(ctx, key).Val() != 0 {
+		t.Error("what moved meanwhile stays")
 	}
 }
 
