@@ -74,10 +74,7 @@ const deadPage = 500
 // meanwhile may be missed or told twice. Partitions that cannot be read are an error
 // after all others. Nodes of a cluster have half of the time of ctx to say whether there are any.
 func DeadLetters(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, each func(DeadLetter) bool) error {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = KeysOf(name, id).Dead
-	}
+	keys := eachKey(name, ids, func(k Keys) string { return k.Dead })
 	counts := make([]*redis.IntCmd, len(ids))
 	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { counts[i] = pipe.LLen(ctx, keys[i]) })
 	var away unanswered

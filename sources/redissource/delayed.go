@@ -46,10 +46,7 @@ type Delayed struct {
 // may be missed or told twice. Partitions that cannot be read are an error after all others. Nodes of a cluster have half
 // of the time of ctx to say whether there are any. To look for an ID costs the store some 0.8 ms for each thousand delayed tasks.
 func DelayedTasks(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, id string, each func(Delayed) bool) error {
-	keys := make([]string, len(ids))
-	for i, p := range ids {
-		keys[i] = KeysOf(name, p).Delayed
-	}
+	keys := eachKey(name, ids, func(k Keys) string { return k.Delayed })
 	counts := make([]*redis.IntCmd, len(ids))
 	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
 		pipe.Eval(ctx, "return 0", keys[i:i+1]) // a script is the master's, and so is what shares its pipeline: a replica that lags knows of no such task

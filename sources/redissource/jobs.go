@@ -287,10 +287,7 @@ type JobState struct {
 // read, a record or a partition, is an error beside all others. Nodes of a cluster have half of the
 // time of ctx to answer.
 func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]JobState, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = KeysOf(name, id).jobsKey()
-	}
+	keys := eachKey(name, ids, Keys.jobsKey)
 	found := make([]*redis.MapStringStringCmd, len(ids))
 	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { found[i] = pipe.HGetAll(ctx, keys[i]) })
 	var all []JobState
@@ -318,10 +315,7 @@ func Jobs(ctx context.Context, client redis.UniversalClient, name string, ids []
 // was anything. An entry that is forgotten while peers have it begins anew. Partitions where that cannot be
 // done are an error, and it is forgotten in all others. Nodes of a cluster have half of the time of ctx.
 func ForgetJob(ctx context.Context, client redis.UniversalClient, name, entry string, ids []partition.ID) (bool, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = KeysOf(name, id).jobsKey()
-	}
+	keys := eachKey(name, ids, Keys.jobsKey)
 	gone := make([]*redis.IntCmd, len(ids))
 	redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { gone[i] = pipe.HDel(ctx, keys[i], entry) })
 	found := false

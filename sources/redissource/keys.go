@@ -34,6 +34,15 @@ func KeysOf(name string, id partition.ID) Keys {
 	}
 }
 
+// eachKey returns the same key of each of the partitions ids of name.
+func eachKey(name string, ids []partition.ID, key func(Keys) string) []string {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = key(KeysOf(name, id))
+	}
+	return keys
+}
+
 // Unique is the key that says that a task with this id is queued already. It is
 // set with an expiry by the push, and deleted when the task is done or dead.
 func (k Keys) Unique(id string) string { return k.tag + ":unique:" + id }

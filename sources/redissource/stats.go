@@ -45,10 +45,7 @@ type Stat struct {
 // moment of its own; one that cannot be read says so in its Err. If none can, that
 // is an error. Nodes of a cluster have half of the time of ctx to answer.
 func Stats(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) ([]Stat, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = KeysOf(name, id).Fence
-	}
+	keys := eachKey(name, ids, func(k Keys) string { return k.Fence })
 	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
 		k := KeysOf(name, ids[i])
 		pipe.HMGet(ctx, k.Fence, "t", "e", "b", "h", "x")
@@ -84,19 +81,14 @@ func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
 			return s, err
 		}
 	}
-	epoch, err := number(fence[1])
-	if err != nil {
-		return s, err
+	var numbers [4]int64
+	for i, field := range fence[1:] {
+		if numbers[i], err = number(field); err != nil {
+			return s, err
+		}
 	}
+	epoch, base, gate, end := numbers[0], numbers[1], numbers[2], numbers[3]
 	s.Epoch = partition.Epoch(epoch)
-	base, err := number(fence[2])
-	if err != nil {
-		return s, err
-	}
-	gate, err := number(fence[3])
-	if err != nil {
-		return s, err
-	}
 	var n [5]int
 	for i, cmd := range cmds[1:] {
 		count, err := cmd.(*redis.IntCmd).Result()
@@ -106,11 +98,7 @@ func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
 		n[i] = int(count)
 	}
 	length, done, lifted := n[0], n[1], n[2]
-	end, err := number(fence[4]) // of a log that is no list
-	if err != nil {
-		return s, err
-	}
-	length = max(length, int(end-base))
+	length = max(length, int(end-base)) // end: of a log that is no list
 	s.Delayed, s.Dead = n[3], n[4]
 	open := max(0, length-done) + lifted
 	if token != "" {
