@@ -181,9 +181,9 @@ func milliseconds(text string) (time.Time, error) {
 	return time.UnixMilli(n), err
 }
 
-// markCancel writes down how far c is, where the owner of a partition has met it.
-func markCancel(ctx context.Context, client redis.UniversalClient, key string, c Cancellation, state CancelState, where string) error {
-	return cancelMark.Run(ctx, client, []string{key}, c.ID, c.Since.UnixMilli(), string(state), where).Err()
+// markCancel writes down the state of c, and where.
+func markCancel(ctx context.Context, client redis.UniversalClient, key string, c Cancellation) error {
+	return cancelMark.Run(ctx, client, []string{key}, c.ID, c.Since.UnixMilli(), string(c.State), cmp.Or(c.Where, "-")).Err()
 }
 
 // BuryDelayed makes a dead letter of d, as the owner of its partition does with what it holds, and reports
@@ -200,7 +200,8 @@ func BuryDelayed(ctx context.Context, client redis.UniversalClient, name string,
 
 // CancelledDelayed writes down that the task of a cancellation became a dead letter because of [BuryDelayed].
 func CancelledDelayed(ctx context.Context, client redis.UniversalClient, name string, c Cancellation) error {
-	return markCancel(ctx, client, CancelKey(name), c, CancelDead, "-")
+	c.State, c.Where = CancelDead, ""
+	return markCancel(ctx, client, CancelKey(name), c)
 }
 
 // wanted is what of all is still to be carried out, by ID.

@@ -63,7 +63,8 @@ func TestCancellations(t *testing.T) {
 	}
 	mark := func(c Cancellation, s CancelState) {
 		t.Helper()
-		if err := markCancel(ctx, client, CancelKey(name), c, s, "3@7"); err != nil {
+		c.State, c.Where = s, "3@7"
+		if err := markCancel(ctx, client, CancelKey(name), c); err != nil {
 			t.Fatal(err)
 		}
 	}

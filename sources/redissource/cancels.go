@@ -29,8 +29,8 @@ type cancels struct {
 	kick   chan struct{}
 	some   atomic.Bool // something stands: asked with each settlement
 
-	reading sync.Mutex      // one at a time, so that an older answer never comes later
-	over    map[string]mark // of cancellations that are over here, by ID, and not written down; guarded by reading
+	reading sync.Mutex              // one at a time, so that an older answer never comes later
+	over    map[string]Cancellation // those that are over here, by ID, and not written down as such; guarded by reading
 
 	mu      sync.Mutex // held while streams are told, so that one hears of one change at a time
 	known   bool       // read since the waker runs
@@ -39,17 +39,10 @@ type cancels struct {
 	streams map[*stream]func(map[string]string) []string
 }
 
-// A mark is how far a cancellation is, and where.
-type mark struct {
-	Cancellation
-	state CancelState
-	where string
-}
-
 func newCancels(client redis.UniversalClient, name string) *cancels {
 	return &cancels{
 		client: client, key: CancelKey(name), kick: make(chan struct{}, 1),
-		over:    map[string]mark{},
+		over:    map[string]Cancellation{},
 		streams: map[*stream]func(map[string]string) []string{},
 	}
 }
@@ -94,8 +87,8 @@ func (c *cancels) read(ctx context.Context) time.Duration {
 		}
 		delete(orders, id)
 	}
-	for o, where := range c.tell(orders) {
-		_ = markCancel(ctx, c.client, c.key, o, CancelRuns, where) // for people
+	for _, runs := range c.tell(orders) {
+		_ = markCancel(ctx, c.client, c.key, runs) // for people
 	}
 	if !written {
 		return cancelsAgain
@@ -103,17 +96,16 @@ func (c *cancels) read(ctx context.Context) time.Duration {
 	return max(min(firstEnd(orders).Sub(now), cancelsEvery), time.Millisecond)
 }
 
-// tell tells the streams of what has changed and returns what runs, and where, of which nothing is written yet.
-func (c *cancels) tell(orders map[string]Cancellation) map[Cancellation]string {
+// tell tells the streams of what has changed and returns what runs, of which nothing is written yet.
+func (c *cancels) tell(orders map[string]Cancellation) (runs []Cancellation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true
 	changed := !maps.EqualFunc(orders, c.orders, func(a, b Cancellation) bool { return a.Since.Equal(b.Since) && a.Why == b.Why })
 	c.orders = orders
 	c.some.Store(len(orders) > 0)
-	runs := map[Cancellation]string{}
 	if !changed {
-		return runs
+		return nil
 	}
 	c.why = make(map[string]string, len(orders))
 	for id, o := range orders {
@@ -122,7 +114,8 @@ func (c *cancels) tell(orders map[string]Cancellation) map[Cancellation]string {
 	for s, tell := range c.streams {
 		for _, id := range tell(c.why) {
 			if o := orders[id]; o.State != CancelRuns || o.Where != s.Grant.String() {
-				runs[o] = s.Grant.String()
+				o.State, o.Where = CancelRuns, s.Grant.String()
+				runs = append(runs, o)
 			}
 		}
 	}
@@ -196,7 +189,8 @@ func (c *cancels) end(ctx context.Context, id string, state CancelState, where s
 	}
 	delete(orders, id)
 	c.tell(orders)
-	c.over[id] = mark{o, state, where}
+	o.State, o.Where = state, where
+	c.over[id] = o
 	if !c.write(ctx) {
 		nudge(c.kick)
 	}
@@ -212,7 +206,7 @@ func (c *cancels) standing() map[string]Cancellation {
 // write writes down what is over, and reports whether it could. The caller holds reading.
 func (c *cancels) write(ctx context.Context) bool {
 	for id, m := range c.over {
-		if markCancel(ctx, c.client, c.key, m.Cancellation, m.state, m.where) != nil {
+		if markCancel(ctx, c.client, c.key, m) != nil {
 			return false
 		}
 		delete(c.over, id)
