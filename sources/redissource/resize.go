@@ -88,23 +88,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		replicated: make(map[*redis.Client]bool), tell: cfg.Tell,
 	}
 	if begun.Mover == "" {
-		// A peer that began before the name was closed lives now, and one that begins
-		// from here on is refused.
-		err := cfg.Idle(ctx)
-		if err == nil {
-			// Once moving has begun nobody could forget a record that cannot be moved.
-			_, err = Jobs(ctx, client, name, partition.Config{Total: m.from}.IDs())
-		}
-		if err == nil {
-			err = m.checkKeys(ctx)
-		}
-		if err == nil {
-			err = m.kept(ctx, kept{key: redisconfig.Key(name)}) // who may not ask could not go on later
-		}
-		if err == nil {
-			err = closeUnits(ctx, client, begun.Config.Units)
-		}
-		if err != nil {
+		if err := m.prepare(ctx, cfg.Idle, begun.Config.Units); err != nil {
 			return m.out, giveUp(ctx, client, name, begun, err)
 		}
 	}
@@ -114,6 +98,25 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 		err = fmt.Errorf("%w: the resize has begun, and nobody can work under the name until it has ended: call it again, and it goes on where it was", err)
 	}
 	return m.out, err
+}
+
+// prepare returns why nothing must be moved, while the name can still be opened as it was; and closes the ingress lists.
+func (m *mover) prepare(ctx context.Context, idle func(context.Context) error, lists []string) error {
+	// A peer that began before the name was closed lives now, and one that begins from here on is refused.
+	if err := idle(ctx); err != nil {
+		return err
+	}
+	// Once moving has begun nobody could forget a record that cannot be moved.
+	if _, err := Jobs(ctx, m.client, m.name, partition.Config{Total: m.from}.IDs()); err != nil {
+		return err
+	}
+	if err := m.checkKeys(ctx); err != nil {
+		return err
+	}
+	if err := m.kept(ctx, kept{key: redisconfig.Key(m.name)}); err != nil { // who may not ask could not go on later
+		return err
+	}
+	return closeUnits(ctx, m.client, lists)
 }
 
 // mostReopen is how long the store may take to open a name again, or to say whether it is closed.
