@@ -87,7 +87,7 @@ func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*
 	}
 	var wait *redis.Cmd
 	if p.replicas > 0 {
-		wait = pipe.Do(ctx, p.wait(node)...)
+		wait = pipe.Do(ctx, waitFor(node, p.replicas, p.patience)...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
 	var few error
@@ -112,13 +112,12 @@ func (a pushAnswer) enqueued() bool {
 	return a.status == "OK" && (a.detail == "" || strings.ContainsAny(a.detail, "+="))
 }
 
-// wait is WAIT. It ends before the connection is given up, and everything sent again.
-func (p *pusher) wait(node redis.UniversalClient) []any {
-	most := p.patience
+// waitFor is WAIT, for patience at most. It ends before the connection is given up, and everything sent again.
+func waitFor(node redis.UniversalClient, replicas int, patience time.Duration) []any {
 	if c, ok := node.(interface{ Options() *redis.Options }); ok && c.Options().ReadTimeout > 0 {
-		most = min(most, c.Options().ReadTimeout/2)
+		patience = min(patience, c.Options().ReadTimeout/2)
 	}
-	return []any{"wait", p.replicas, max(1, most.Milliseconds())} // 0 has no end
+	return []any{"wait", replicas, max(1, patience.Milliseconds())} // 0 has no end
 }
 
 // supported refuses what cannot be worked with or be waited for.
@@ -145,9 +144,10 @@ const checks = 3
 // asked again with the first push.
 func (p *pusher) check(ctx context.Context) error {
 	ask := func(ctx context.Context, node redis.UniversalClient, where string) error {
-		have, err := node.Do(ctx, p.wait(node)...).Int()
+		wait := waitFor(node, p.replicas, p.patience)
+		have, err := node.Do(ctx, wait...).Int()
 		for n := 1; n < checks && err == nil && have < p.replicas; n++ {
-			have, err = node.Do(ctx, p.wait(node)...).Int()
+			have, err = node.Do(ctx, wait...).Int()
 		}
 		switch {
 		case err == nil && have < p.replicas:

@@ -102,11 +102,7 @@ func (m *mover) keptBy(ctx context.Context, master *redis.Client, all []kept) (b
 	waits := m.replicated[master]
 	var wait *redis.Cmd
 	if waits {
-		patience := time.Second // less than its connections wait for an answer
-		if c, ok := node.(interface{ Options() *redis.Options }); ok && c.Options().ReadTimeout > 0 {
-			patience = min(patience, c.Options().ReadTimeout/2)
-		}
-		wait = pipe.Do(ctx, "wait", 1, max(1, patience.Milliseconds())) // 0 has no end
+		wait = pipe.Do(ctx, waitFor(node, 1, waitReplicas)...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
 	for _, cmd := range cmds {
