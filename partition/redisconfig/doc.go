@@ -9,6 +9,7 @@
 //	                       their names, one a line, for people and tools
 //	kind                   what the partitions hold, see [Kind]
 //	requires               which tags partitions ask of their owners, one a line
+//	paused, drained        why nobody works under the name; which peers get no partitions, one a line
 //	list                   the key of the list of work units, where peers share such
 //	topic, progress        of a topic of Kafka: its name, and where it is kept what is done
 //	resize                 the change of total that is under way
