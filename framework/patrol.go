@@ -32,7 +32,6 @@ const surveyed = 1024
 // A patrol looks at a name from time to time. It belongs to one goroutine.
 type patrol struct {
 	name     string
-	ledger   transition.Ledger
 	survey   Survey
 	timing   transition.Timing
 	layout   partition.Config // as it was seen last: a broker may add partitions
@@ -100,7 +99,7 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 	for _, d := range data {
 		p.data[d.ID] = d
 	}
-	census, err := p.ledger.Census(inner)
+	census, err := p.lead.ledger.Census(inner)
 	if err != nil {
 		return beat
 	}

@@ -56,7 +56,7 @@ func TestPartitionsThatWereAddedAreLookedAt(t *testing.T) {
 	ledger := &laidOut{layout: partition.Config{Total: 4}}
 	var asked []partition.ID
 	p := patrol{
-		ledger: ledger, layout: ledger.layout, timing: transition.Timing{}.WithDefaults(), observe: func(Event) {},
+		lead: lead{ledger: ledger}, layout: ledger.layout, timing: transition.Timing{}.WithDefaults(), observe: func(Event) {},
 		wrong: map[coverage.Kind]time.Time{}, data: map[partition.ID]coverage.Datum{},
 		survey: func(_ context.Context, ids []partition.ID) ([]coverage.Datum, error) {
 			asked = ids
@@ -132,7 +132,7 @@ func (d *district) patrol(partitions int) (p *patrol, seen *recorder) {
 	d.layout = partition.Config{Total: partitions}
 	d.data = map[partition.ID]coverage.Datum{}
 	return &patrol{
-		ledger: d, survey: d.survey, layout: d.layout, timing: transition.Timing{}.WithDefaults(), observe: seen.Observe,
+		lead: lead{ledger: d}, survey: d.survey, layout: d.layout, timing: transition.Timing{}.WithDefaults(), observe: seen.Observe,
 		wrong: map[coverage.Kind]time.Time{}, data: map[partition.ID]coverage.Datum{}, began: time.Now(),
 	}, seen
 }

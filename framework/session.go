@@ -171,7 +171,7 @@ func (s *session) look(found found, co *transition.Coordinator) (enough func()) 
 	if survey != nil {
 		looks.Go(func() {
 			p := patrol{
-				name: s.c.name, ledger: found.ledger, survey: survey, timing: s.c.cfg.Timing,
+				name: s.c.name, survey: survey, timing: s.c.cfg.Timing,
 				layout: found.layout, view: co.View, observe: s.observe,
 				lead: lead{ledger: found.ledger, rolls: found.indexer == nil},
 			}

@@ -319,7 +319,7 @@ func (s *unitsSession) locate(layout partition.Config) {
 // patrol tells of holes in the coverage, as where nobody has what a unit asks for.
 func (s *unitsSession) patrol(ctx context.Context, share *Share) {
 	p := patrol{
-		name: s.u.name, ledger: share.cfg.Ledger, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
+		name: s.u.name, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
 		view: share.View, observe: s.u.observe,
 		lead:   lead{ledger: share.cfg.Ledger, rolls: share.cfg.Indexer == nil},
 		survey: dataless, // units have no data
