@@ -26,11 +26,7 @@ func (m *Machine) halt(v partition.View, out *[]Effect) {
 	m.barrier.waits, m.barrier.next = true, v
 	m.view.wish = nil
 	*out = append(*out, Waits{v.Version})
-	for i := range m.parts {
-		if p := &m.parts[i]; p.phase == serving {
-			m.drain(p, out)
-		}
-	}
+	m.drainAll(out)
 	if m.working == 0 {
 		m.soonest(m.now)
 	}

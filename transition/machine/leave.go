@@ -1,10 +1,6 @@
 package machine
 
-import (
-	"time"
-
-	"github.com/countoff/countoff/partition"
-)
+import "time"
 
 // lastWord bounds what comes after the shutdown and the cancel grace: once the time
 // until what has not returned is left behind, and once more the time for a peer that
@@ -55,11 +51,7 @@ func (m *Machine) leave(out *[]Effect) {
 	alone := m.view.version > 0 && (m.view.replicas == 0 || m.view.replicas == 1 && m.view.index == 0)
 	if l.drainAt != 0 && (alone || m.now >= l.drainAt) {
 		l.drainAt = 0
-		for i := range m.parts {
-			if p := &m.parts[i]; p.phase == serving {
-				m.drain(p, out)
-			}
-		}
+		m.drainAll(out)
 	}
 	if l.abortAt != 0 && m.now >= l.abortAt {
 		l.abortAt, l.drainAt = 0, 0
@@ -95,7 +87,7 @@ func (m *Machine) leftWith(out *[]Effect) {
 		case p.phase != none:
 			left.Stuck = append(left.Stuck, p.grant())
 		case p.release != 0:
-			left.Unheard = append(left.Unheard, partition.Grant{ID: p.id, Epoch: p.release})
+			left.Unheard = append(left.Unheard, p.givenUp())
 		}
 	}
 	*out = append(*out, left)

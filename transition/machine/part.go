@@ -58,9 +58,8 @@ func (m *Machine) wished(id partition.ID) bool {
 // ledger does not list it.
 func (m *Machine) compare(p *part, e partition.Epoch, wanted bool, out *[]Effect) {
 	p.wanted = wanted
-	if p.release != 0 && p.release != e {
-		*out = append(*out, Released{partition.Grant{ID: p.id, Epoch: p.release}})
-		p.release = 0
+	if p.release != e {
+		p.takenBack(out)
 	}
 	switch p.phase {
 	case none:
@@ -88,6 +87,17 @@ func (p *part) giveUp(e partition.Epoch) {
 	p.ended = max(p.ended, e)
 }
 
+// givenUp is the grant that the ledger is asked to take back. It has epoch 0 if there is none.
+func (p *part) givenUp() partition.Grant { return partition.Grant{ID: p.id, Epoch: p.release} }
+
+// takenBack says that the ledger has taken back what was given up, if anything was.
+func (p *part) takenBack(out *[]Effect) {
+	if p.release != 0 {
+		*out = append(*out, Released{p.givenUp()})
+		p.release = 0
+	}
+}
+
 func (m *Machine) drain(p *part, out *[]Effect) {
 	p.phase = draining
 	p.overdueAt = m.now.Add(m.cfg.Times.Drain)
@@ -97,6 +107,15 @@ func (m *Machine) drain(p *part, out *[]Effect) {
 func (m *Machine) abort(p *part, cause Cause, out *[]Effect) {
 	p.phase, p.overdueAt = aborting, 0
 	*out = append(*out, Abort{p.grant(), cause})
+}
+
+// drainAll drains what is served.
+func (m *Machine) drainAll(out *[]Effect) {
+	for i := range m.parts {
+		if p := &m.parts[i]; p.phase == serving {
+			m.drain(p, out)
+		}
+	}
 }
 
 // abortAll aborts what is served or drained.

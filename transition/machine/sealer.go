@@ -98,42 +98,28 @@ func roll(c Census, s partition.Strategy) (next Roll, fault string) {
 }
 
 // Claimed reports whether somebody takes part who claims partitions.
-func Claimed(c Census) bool {
-	for _, s := range living(c.Sessions) {
-		if s.Weight > 0 {
-			return true
-		}
-	}
-	return false
-}
+func Claimed(c Census) bool { return anyTaker(c, func(Seat) bool { return true }) }
 
 // Well reports whether somebody takes part who claims partitions, is well and is not drained.
-func Well(c Census) bool {
-	for _, s := range living(c.Sessions) {
-		if s.Weight > 0 && s.fit() {
-			return true
-		}
-	}
-	return false
-}
+func Well(c Census) bool { return anyTaker(c, Seat.fit) }
 
 // Eligible reports whether somebody takes part who claims partitions and has what id asks
 // for, well or not.
 func Eligible(c Census, id partition.ID) bool {
 	asks := c.Config.Asks(id)
-	for _, s := range living(c.Sessions) {
-		if s.Weight > 0 && s.Tags.Has(asks) {
-			return true
-		}
-	}
-	return false
+	return anyTaker(c, func(s Seat) bool { return s.Tags.Has(asks) })
 }
 
 // Fit reports whether one of those who are eligible for id is well and not drained.
 func Fit(c Census, id partition.ID) bool {
 	asks := c.Config.Asks(id)
+	return anyTaker(c, func(s Seat) bool { return s.fit() && s.Tags.Has(asks) })
+}
+
+// anyTaker reports whether one of those who take part and claim partitions is as is says.
+func anyTaker(c Census, is func(Seat) bool) bool {
 	for _, s := range living(c.Sessions) {
-		if s.Weight > 0 && s.fit() && s.Tags.Has(asks) {
+		if s.Weight > 0 && is(s) {
 			return true
 		}
 	}
@@ -235,12 +221,7 @@ func seated(last Roll, present map[partition.Session]Seat, heir map[partition.Se
 
 // basis is the table that the strategy starts from.
 func basis(c Census, present map[partition.Session]Seat, heir map[partition.Session]partition.Session) partition.Table {
-	table := make(partition.Table)
-	for _, m := range c.Roll.Members {
-		for _, id := range m.Partitions {
-			table[id] = m.Session
-		}
-	}
+	table := tableOf(c.Roll)
 	for _, g := range c.Grants {
 		if _, ok := present[table[g.Grant.ID]]; ok {
 			continue

@@ -108,7 +108,7 @@ func (m *Machine) request() Request {
 			r.Hold = append(r.Hold, p.grant())
 		}
 		if p.release != 0 {
-			r.Release = append(r.Release, partition.Grant{ID: p.id, Epoch: p.release})
+			r.Release = append(r.Release, p.givenUp())
 		}
 	}
 	return r
@@ -150,10 +150,7 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 	m.sync.number = 0
 	if m.sync.state == Gone {
 		for i := range m.parts { // all that it had was taken back
-			if p := &m.parts[i]; p.release != 0 {
-				*out = append(*out, Released{partition.Grant{ID: p.id, Epoch: p.release}})
-				p.release = 0
-			}
+			m.parts[i].takenBack(out)
 		}
 		m.done = true
 		*out = append(*out, Left{})
@@ -162,6 +159,19 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 	m.validUntil = m.sync.sent.Add(m.cfg.Times.Validity)
 	m.top = max(m.top, a.Count)
 	m.longest = a.Longest // not the longest ever: those who kept it may be gone
+	m.told(a, out)
+	if a.Line != nil && a.Line.Version > m.view.version {
+		m.rolled(a.Line, out)
+	}
+	m.pass(a, out)
+	m.compareAll(a.Mine, out)
+	m.review(out)
+	m.askAgain(a)
+	m.sealLater(a)
+}
+
+// told takes in what an answer says of the name and of this peer, and says what has changed.
+func (m *Machine) told(a Answer, out *[]Effect) {
 	if (a.Grace > 0) != m.inGrace {
 		m.inGrace = a.Grace > 0
 		if m.inGrace {
@@ -185,14 +195,6 @@ func (m *Machine) synced(ev Synced, out *[]Effect) {
 			*out = append(*out, Recalled{})
 		}
 	}
-	if a.Line != nil && a.Line.Version > m.view.version {
-		m.rolled(a.Line, out)
-	}
-	m.pass(a, out)
-	m.compareAll(a.Mine, out)
-	m.review(out)
-	m.askAgain(a)
-	m.sealLater(a)
 }
 
 // compareAll compares all parts with all that the ledger lists: what it does not
