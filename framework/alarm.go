@@ -18,7 +18,7 @@ type alarm struct {
 	rate  time.Time          // a task may start of the consumer's rate; zero: none waits for that
 	runs  time.Time          // call back the long runs; zero: none is
 	scan  time.Time          // look for handlers past their timeout; zero: no timeout
-	heard []news             // to tell after what was told before: see heard
+	news  []news             // to tell at once, after what watch has told before: see say
 	armed time.Time          // watch wakes then; zero: never
 	poke  chan struct{}      // wake earlier
 	end   chan struct{}
@@ -28,8 +28,8 @@ func newAlarm() alarm {
 	return alarm{lanes: map[*lane]struct{}{}, poke: make(chan struct{}, 1), end: make(chan struct{})}
 }
 
-// next is the earliest instant at which l has something to do; zero: none.
-func (l *lane) next() time.Time {
+// wakeAt is the earliest instant at which l has something to do; zero: none.
+func (l *lane) wakeAt() time.Time {
 	at := l.book.due()
 	if !l.phase.overdue {
 		at = earlier(at, l.times.drain)
@@ -39,7 +39,7 @@ func (l *lane) next() time.Time {
 
 // setAlarm sees to it that watch looks at l in time.
 func (p *pool) setAlarm(l *lane) {
-	at := l.next()
+	at := l.wakeAt()
 	if at.Equal(l.times.alarm) {
 		return
 	}
@@ -69,6 +69,13 @@ func (p *pool) hold(l *lane, now time.Time) {
 		p.alarm.gates = now.Add(gatedFor)
 		p.wakeBy(p.alarm.gates)
 	}
+}
+
+// say has watch tell e of l at once: the caller cannot do so itself, under the lock, nor later,
+// when something that comes after it may have been told. The caller holds mu.
+func (p *pool) say(l *lane, e Event, now time.Time) {
+	p.alarm.news = l.tell(p.alarm.news, e)
+	p.wakeBy(now)
 }
 
 // recallBy sees to it that the long runs are called back in time.
@@ -105,7 +112,7 @@ func (p *pool) watch() {
 func (p *pool) due(now time.Time) (at time.Time, all []news) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, p.alarm.heard = p.alarm.heard, nil
+	all, p.alarm.news = p.alarm.news, nil
 	if come(p.alarm.gates, now) {
 		all = p.openGates(now, all)
 	}

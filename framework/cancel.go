@@ -110,9 +110,3 @@ func (p *pool) bury(l *lane, now time.Time) {
 		p.say(l, Cancelled{Where: l.where, Task: t.task, Why: text}, now)
 	}
 }
-
-// say tells of l, soon, what cannot be told now, under the lock. The caller holds mu.
-func (p *pool) say(l *lane, e Event, now time.Time) {
-	p.alarm.heard = l.tell(p.alarm.heard, e)
-	p.wakeBy(now)
-}

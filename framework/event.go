@@ -41,9 +41,7 @@ type Observers []Observer
 // Observe tells all of them, in their order.
 func (all Observers) Observe(e Event) {
 	for _, o := range all {
-		if o != nil {
-			o.Observe(e)
-		}
+		observe(o, e)
 	}
 }
 
@@ -52,6 +50,20 @@ func (all Observers) ObserveHandled(e Handled) {
 	for _, o := range all {
 		observeHandled(o, e)
 	}
+}
+
+func observe(o Observer, e Event) {
+	if o != nil {
+		o.Observe(e)
+	}
+}
+
+// coordinated is what tells o what the coordinator of a peer of name tells; nil if nobody listens.
+func coordinated(name string, o Observer) func(transition.Event) {
+	if o == nil {
+		return nil
+	}
+	return func(e transition.Event) { o.Observe(Coordinated{Consumer: name, Event: e}) }
 }
 
 func observeHandled(o Observer, e Handled) {

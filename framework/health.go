@@ -22,6 +22,10 @@ type checkup struct {
 	asked   atomic.Bool           // it has returned, or was late, once
 }
 
+func newCheckup(name string, check func(context.Context) error, t transition.Timing, observe func(Event)) checkup {
+	return checkup{name: name, check: check, beat: t.Beat(), grace: t.CancelGrace, observe: observe}
+}
+
 // errLate is what a check that has not returned in its time counts as, whatever it returns.
 var errLate = errors.New("the health check has not returned in time")
 

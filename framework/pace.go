@@ -99,9 +99,9 @@ func (l *lane) room() (limit int, ok bool) {
 		if l.over() {
 			return 0, false
 		}
-		l.pace.widen(p.share(), p.mostAhead())
+		l.pace.widen(p.share(), p.farthest())
 		if l.wants() > 0 && !l.rides() {
-			l.pace.used(p.share(), p.mostAhead(), time.Now())
+			l.pace.used(p.share(), p.farthest(), time.Now())
 			if n := l.wants(); n > 0 { // of a pace that may be slower now
 				return n, true
 			}

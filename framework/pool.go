@@ -37,11 +37,7 @@ type crew struct {
 	fatal    func(error)    // the consumer cannot go on; does not block
 }
 
-func (c *crew) observe(e Event) {
-	if c.observer != nil {
-		c.observer.Observe(e)
-	}
-}
+func (c *crew) observe(e Event) { observe(c.observer, e) }
 
 // A pool shares a consumer's workers among the lanes of one session. It is the
 // transition.Tenant.
@@ -116,8 +112,8 @@ func (p *pool) share() int {
 	return (len(p.runs) + max(p.busy, 1) - 1) / max(p.busy, 1)
 }
 
-// mostAhead is how far a lane may fetch ahead beside all the others. The caller holds mu.
-func (p *pool) mostAhead() int {
+// farthest is how far a lane may fetch ahead beside all the others. The caller holds mu.
+func (p *pool) farthest() int {
 	return min(max(mostTogether/max(len(p.lanes), 1), mostAhead/2), mostAhead)
 }
 
@@ -177,38 +173,12 @@ func (p *pool) rouse() {
 	}
 }
 
-// next waits for tasks that are ready and makes at most so many of one lane, of the
-// lanes that have some each in turn, the run r. It returns 0 when the pool is closed.
-// now is the time, unless it has to wait. The caller holds mu.
+// next waits until take finds tasks, or returns 0 when the pool is closed. now is the time, unless
+// it has to wait. The caller holds mu.
 func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 	for {
-		for p.line.first != nil {
-			l, n, may := p.line.first, 0, p.valve.most(most, now)
-			if may == 0 && l.book.ready.n > 0 && !l.phase.gated {
-				break
-			}
-			for ; n < may && l.book.ready.n > 0 && !l.phase.gated; n++ {
-				i := l.book.next()
-				r.tasks[n].slot, r.tasks[n].task = i, l.book.entries.at(i).run()
-			}
-			dry := n == 0 || l.book.ready.n == 0
-			if dry || most > 1 || now.Sub(p.turned) >= turnFor {
-				p.turned = now
-				p.line.leave()
-				if !dry {
-					p.line.join(l)
-				}
-			}
-			if n > 0 {
-				p.valve.start(n)
-				if p.line.first == nil || p.idle == 0 {
-					p.flows(now)
-				}
-				p.begin(r, l, n, now)
-				l.nudge() // less is left to start
-				p.rouse()
-				return l, n
-			}
+		if l, n := p.take(r, most, now); n > 0 {
+			return l, n
 		}
 		if p.long > 0 {
 			p.recallAll()
@@ -223,4 +193,39 @@ func (p *pool) next(r *run, most int, now time.Time) (*lane, int) {
 		p.waking = false
 		now = time.Now()
 	}
+}
+
+// take makes ready tasks of one lane, at most so many, the run r: of the lanes that have some each
+// has its turn. It returns 0 if none is ready or the consumer's rate lets none start. The caller
+// holds mu.
+func (p *pool) take(r *run, most int, now time.Time) (*lane, int) {
+	for p.line.first != nil {
+		l, n, may := p.line.first, 0, p.valve.most(most, now)
+		if may == 0 && l.book.ready.n > 0 && !l.phase.gated {
+			return nil, 0
+		}
+		for ; n < may && l.book.ready.n > 0 && !l.phase.gated; n++ {
+			i := l.book.next()
+			r.tasks[n].slot, r.tasks[n].task = i, l.book.entries.at(i).run()
+		}
+		dry := n == 0 || l.book.ready.n == 0
+		if dry || most > 1 || now.Sub(p.turned) >= turnFor {
+			p.turned = now
+			p.line.leave()
+			if !dry {
+				p.line.join(l)
+			}
+		}
+		if n > 0 {
+			p.valve.start(n)
+			if p.line.first == nil || p.idle == 0 {
+				p.flows(now)
+			}
+			p.begin(r, l, n, now)
+			l.nudge() // less is left to start
+			p.rouse()
+			return l, n
+		}
+	}
+	return nil, 0
 }

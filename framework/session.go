@@ -38,8 +38,7 @@ type session struct {
 
 func newSession(c *Consumer) *session {
 	s := &session{c: c, id: transition.NewSession(), done: make(chan struct{})}
-	s.checkup.name, s.checkup.check, s.checkup.observe = c.name, c.health, s.observe
-	s.checkup.beat, s.checkup.grace = c.cfg.Timing.Beat(), c.cfg.Timing.CancelGrace
+	s.checkup = newCheckup(c.name, c.health, c.cfg.Timing, s.observe)
 	s.run, s.stopRun = context.WithCancel(context.Background())
 	s.prepare, s.stopPrepare = context.WithCancel(s.run)
 	go s.live()
@@ -58,11 +57,7 @@ func (s *session) stopping() bool {
 	return !s.asked.IsZero() || s.prepare.Err() != nil
 }
 
-func (s *session) observe(e Event) {
-	if s.c.observer != nil {
-		s.c.observer.Observe(e)
-	}
-}
+func (s *session) observe(e Event) { observe(s.c.observer, e) }
 
 // live is the life of the session.
 func (s *session) live() {
@@ -138,7 +133,7 @@ func (s *session) work() error {
 		Strategy: s.c.strategy,
 		Barrier:  s.c.barrier,
 		Indexer:  found.indexer,
-		Observer: s.relay(),
+		Observer: coordinated(s.c.name, s.c.observer),
 	})
 	if err != nil {
 		return err
@@ -193,15 +188,6 @@ func (s *session) notYet(err error, again time.Duration) {
 	s.troubled = err
 	s.mu.Unlock()
 	s.observe(StartFailed{Consumer: s.c.name, Err: err, Again: again})
-}
-
-// relay makes observers of the consumer hear the coordinator; nil if there are
-// none.
-func (s *session) relay() func(transition.Event) {
-	if s.c.observer == nil {
-		return nil
-	}
-	return func(e transition.Event) { s.c.observer.Observe(Coordinated{Consumer: s.c.name, Event: e}) }
 }
 
 // turnstile is what the workers ask before each start.

@@ -91,26 +91,16 @@ func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 		serving: map[partition.ID]*place{}, ending: map[partition.Grant]*place{},
 		awaited: map[partition.ID]chan struct{}{},
 	}
-	var observe func(transition.Event)
-	if cfg.Observer != nil {
-		observe = func(e transition.Event) { cfg.Observer.Observe(Coordinated{Consumer: name, Event: e}) }
-	}
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
 		Peer: cfg.Peer, Yield: yield, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil,
-		Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: observe,
+		Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: coordinated(name, cfg.Observer),
 	})
 	if err := errors.Join(partition.CheckName(name), err, partition.SameName(name, "ledger", cfg.Ledger)); err != nil {
 		return nil, named(fmt.Sprintf("share %q", name), err)
 	}
 	s.coordinator = co
-	s.checkup.name, s.checkup.check = name, cfg.Health
-	s.checkup.beat, s.checkup.grace = cfg.Timing.Beat(), cfg.Timing.CancelGrace
-	s.checkup.observe = func(e Event) {
-		if cfg.Observer != nil {
-			cfg.Observer.Observe(e)
-		}
-	}
+	s.checkup = newCheckup(name, cfg.Health, cfg.Timing, func(e Event) { observe(cfg.Observer, e) })
 	return s, nil
 }
 

@@ -206,8 +206,7 @@ func (l *lane) heard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.phase.halted && !l.phase.lost {
-		p.alarm.heard = l.tell(p.alarm.heard, Resumed{Where: l.where, For: took})
-		p.wakeBy(now)
+		p.say(l, Resumed{Where: l.where, For: took}, now)
 	}
 	l.phase.halted = false
 }
