@@ -18,8 +18,8 @@ import (
 //
 // Its own goroutine (live) opens the stream, fetches and at last closes; the
 // workers of the pool run its handlers; a settler exists while there is something
-// to settle. The pool's lock guards what stands below the blank line; nobody holds
-// it while waiting.
+// to settle. The pool's lock guards what stands below asked; nobody holds it while
+// waiting.
 type lane struct {
 	pool  *pool
 	where Where
@@ -62,7 +62,7 @@ func newContexts(valid func(time.Time) bool) contexts {
 	return c
 }
 
-// A phase is how far a lane is.
+// A phase is how far a lane is, and what the pool has noted of it on the way.
 type phase struct {
 	draining bool
 	lost     bool

@@ -96,8 +96,8 @@ func (p *pool) run(ctx context.Context, l *lane, t *Task, now time.Time, v *verd
 
 // call calls the handler with its context. A panic is an error.
 //
-// So is one of the error itself: the methods of a nil pointer in an error are code of the
-// application. They are tried here, where that harms nobody, and the text is kept in v.
+// The error's own methods are code of the application, too, and panic if there is a nil pointer
+// in it. So they are called once here, where a panic is caught, and the text is kept in v.
 func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 	defer catch("the handler", &err)
 	if d := p.cfg.HandlerTimeout; d > 0 {
@@ -116,11 +116,12 @@ func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 // judge decides what becomes of a task whose run has just ended with err, and returns
 // the time.
 //
-// A run that was ended from outside is no failure of the task, so it costs no try.
-// After a loss nothing can be said about it any more; when the drain time is over
-// what the handler did count as done or given up still can. While the lane drains, and it
-// does so to its end, the handler may leave the rest of the task to the next owner. A run whose task was cancelled is the
-// last one.
+// A run that was ended from outside is no failure of the task: no outcome is set, and the next
+// owner runs the task again without the loss of a try. The order of the cases matters. After a
+// loss nothing counts, not even that the task is done; nil counts before a cancel, which comes
+// too late then; a cancel counts before a hand-over, or the next owner would run the task again.
+// Once the drain time is over only what the handler settled by itself counts: its error is
+// likely to be that of its context.
 func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began time.Time, v *verdict) (ended time.Time) {
 	ended = time.Now()
 	if err != nil {

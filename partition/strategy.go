@@ -29,17 +29,14 @@ func StrategyByName(name string) (Strategy, error) {
 	return nil, fmt.Errorf("partition: strategy %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// ordered returns members by index: what every strategy begins with, so that the
-// order in which they come does not matter.
-func ordered(members []Member) []Member {
-	return slices.SortedFunc(slices.Values(members), func(a, b Member) int {
+// living returns the members that may get something, by index: what every strategy begins with, so
+// that the order in which they come does not matter.
+func living(members []Member) []Member {
+	all := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Down })
+	slices.SortFunc(all, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Session, b.Session))
 	})
-}
-
-// living returns the members that may get something, by index.
-func living(members []Member) []Member {
-	return slices.DeleteFunc(ordered(members), func(m Member) bool { return m.Down })
+	return all
 }
 
 // maxWeight keeps the arithmetic of shares far from overflow.
