@@ -1,15 +1,9 @@
 package framework
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
-
-	"github.com/countoff/countoff/sources"
 )
 
 // A Middleware wraps a handler.
@@ -28,71 +22,6 @@ func Chain(h Handler, m ...Middleware) Handler {
 		return nil
 	}
 	return h
-}
-
-// A PanicError is the error that a panic of a handler, a health check, a job, a source or a list of units counts as.
-type PanicError struct {
-	What  string // what panicked, as in "the health check"; empty: the handler
-	Value any    // what it panicked with
-	Stack []byte // where
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("%s panicked: %v", cmp.Or(e.What, "the handler"), e.Value)
-}
-
-// Unwrap returns the value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// catch, deferred, makes a panic of what the error.
-func catch(what string, err *error) {
-	if v := recover(); v != nil {
-		e := &PanicError{What: what, Value: v, Stack: debug.Stack()}
-		e.mend()
-		*err = e
-	}
-}
-
-// mend leaves of a value that panics when it is asked what it wraps, as a nil pointer in an
-// error may, the text alone: nobody who asks e is to panic once more.
-func (e *PanicError) mend() {
-	defer func() {
-		if recover() != nil {
-			e.Value = fmt.Sprint(e.Value) // which does not
-		}
-	}()
-	_, _ = sources.Asked(e)
-	_ = cancelled(e)
-}
-
-// tried is err, which the application returned: its methods are code of the application, too,
-// and those of a nil pointer panic. That is to happen inside of catch, and not where somebody
-// asks what was told.
-func tried(err error) error {
-	if err != nil {
-		_, _ = sources.Asked(err)
-		_ = err.Error()
-	}
-	return err
-}
-
-// errGoexit is what code of the application that ended its goroutine counts as.
-var errGoexit = errors.New("it ended its goroutine (runtime.Goexit)")
-
-// apart does do in a goroutine of its own, so that the end of that is an error and takes
-// nothing of the caller with it, and so is a panic of what. What do returned is sent once.
-func apart(what string, do func() error) <-chan error {
-	ended := make(chan error, 1)
-	go func() {
-		err := errGoexit
-		defer func() { ended <- err }()
-		defer catch(what, &err)
-		err = tried(do())
-	}()
-	return ended
 }
 
 // Recover makes a panic of the handlers inside it an error. A consumer does this

@@ -1,0 +1,77 @@
+package framework
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/countoff/countoff/sources"
+)
+
+// A PanicError is the error that a panic of a handler, a health check, a job, a source or a list of units counts as.
+type PanicError struct {
+	What  string // what panicked, as in "the health check"; empty: the handler
+	Value any    // what it panicked with
+	Stack []byte // where
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("%s panicked: %v", cmp.Or(e.What, "the handler"), e.Value)
+}
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// catch is to be deferred: it makes the error of a panic, and says that what panicked.
+func catch(what string, err *error) {
+	if v := recover(); v != nil {
+		e := &PanicError{What: what, Value: v, Stack: debug.Stack()}
+		e.mend()
+		*err = e
+	}
+}
+
+// mend tries whether the value can be asked what it wraps. If that panics, as it may where the
+// value is an error with a nil pointer in it, only its text is kept: whoever asks e later is not to
+// panic as well.
+func (e *PanicError) mend() {
+	defer func() {
+		if recover() != nil {
+			e.Value = fmt.Sprint(e.Value) // which does not
+		}
+	}()
+	_, _ = sources.Asked(e)
+	_ = cancelled(e)
+}
+
+// tried returns err, which the application returned, after it has called its methods: they are code
+// of the application, too, and panic if there is a nil pointer in it. Here, where the caller has
+// deferred catch, that does no harm; in an observer that asks the error it would end the process.
+func tried(err error) error {
+	if err != nil {
+		_, _ = sources.Asked(err)
+		_ = err.Error()
+	}
+	return err
+}
+
+// errGoexit is what code of the application that ended its goroutine counts as.
+var errGoexit = errors.New("it ended its goroutine (runtime.Goexit)")
+
+// apart calls do, which is code of the application that is called what, in a goroutine of its own,
+// and sends once what it returned. If do panics, or ends its goroutine, that is an error, and takes
+// nothing of the caller with it.
+func apart(what string, do func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errGoexit
+		defer func() { ended <- err }()
+		defer catch(what, &err)
+		err = tried(do())
+	}()
+	return ended
+}
