@@ -37,31 +37,32 @@ package framework
 //	                becomes ready, and onto the lane's sheet                           run.go, worker.go
 //	Stream.Settle   the lane's settler sends the sheet, batch by batch                 sheet.go
 //
-// A task that is to run again waits in the book, and what became of its run is settled all the
-// same. The alarm makes it ready when it is due (alarm.go).
+// A task with a key that is to run again waits in the book, and what became of its run is settled
+// all the same. The alarm makes it ready when it is due (alarm.go). One without a key, or any with
+// Config.Pass, goes back to the source, which hands it out again.
 //
 // The goroutines of a consumer, each with who waits for its end. Stop waits for the session.
 //
 //	session.live    from Start to the last word; it is also the coordinator's loop     sessions (done)
-//	the calls of    one at a time to sync, one to seal, one that hears hints, and one
-//	a coordinator   for an indexer of the application's                                Coordinator.Run
+//	the calls of    to sync, to seal, to hear hints and to look for a peer of the same
+//	a coordinator   id; two more with another indexer than the ledger's rolls          Coordinator.Run
 //	pool.worker     Config.Concurrency of them, for the life of the pool               pool.close
 //	pool.watch      the alarm                                                          pool.close
 //	lane.live       one for each grant: opens, fetches, closes                         pool.close
 //	lane.settler    one for each lane that has something to settle                     pool.close
-//	patrol.run      looks for holes, if somebody listens                               session.look
+//	patrol.run      looks for holes, if there is an observer or a survey               session.look
 //	checkup.run     asks for the peer's health, if it has a check                      session.look
 //
 // Code of the application that must not take one of these with it when it panics or ends its
 // goroutine runs in one of its own (apart), which is waited for. Only a health check that ignores
-// its context is left behind. A handler runs on its worker, which is replaced if it ends. Units
-// have a session as well (unitsrun.go), with one goroutine that follows the list and one for each
-// unit (keep), and a Share in place of the pool.
+// its context is left behind. A handler of tasks runs on its worker, which is replaced if it ends.
+// Units have a session as well (unitsrun.go), with one goroutine that follows the list and one for
+// each unit (keep), and a Share in place of the pool.
 //
 // The locks. pool.mu guards the pool and all its lanes, runs, books and sheets. It is a leaf: who
-// holds it takes no other lock and calls neither the source, a handler, an observer nor the
-// coordinator, which takes it itself in Serve, Drain, Abort and Idle. What there is to tell is
-// gathered under it as news and told when it is free; a lane does not end before its news are
+// holds it takes no other lock of this module and calls neither the source, a handler, an observer
+// nor the coordinator, which takes it itself in Serve, Drain, Abort and Idle. What there is to tell
+// is gathered under it as news and told when it is free; a lane does not end before its news are
 // told. Consumer.mu comes before those of the sessions, of the session and of the coordinator's
 // mailbox: SetWeight holds it throughout, so that a weight which is set while a session begins is
 // not lost. No other lock of this package is held while one is taken.

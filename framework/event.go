@@ -201,6 +201,7 @@ type (
 	}
 	// Blocked: Held tasks are in hand, as many as a lane may hold, and more of them wait for Key
 	// than for any other key: nothing is fetched until some of them are done. It is told a second after that began.
+	// A source that reads its log no further for the same reason may tell it too, at once and with Held 0.
 	Blocked struct {
 		Where
 		Key  string
