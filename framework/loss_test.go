@@ -325,3 +325,44 @@ func TestALossEndsTheWaitForAClose(t *testing.T) {
 		}
 	})
 }
+
+// An error of a source is asked for its text where the pool's lock is free: what it takes is code of the source's, and
+// all workers would wait for it.
+func TestACauseIsAskedWithoutTheLock(t *testing.T) {
+	for name, lose := range map[string]func(*bench, partition.Grant, error, func()){
+		"aborted":  func(b *bench, g partition.Grant, cause error, drained func()) { b.Abort(g, cause, drained) },
+		"forfeits": func(b *bench, g partition.Grant, cause error, drained func()) { b.forfeit(b.lane(g), cause); drained() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, benchConfig{}, func(context.Context, *Task) error { return nil })
+				defer b.stop()
+				g := b.grantAndWork(0)
+				done := make(chan struct{})
+				cause := &askedError{pool: b.pool}
+				synctest.Wait() // nobody else has the lock
+				lose(b, g, cause, func() { close(done) })
+				<-done
+				if cause.locked || !cause.asked {
+					t.Errorf("asked %v, with the lock %v", cause.asked, cause.locked)
+				}
+			})
+		})
+	}
+}
+
+// An askedError takes note of how it is asked.
+type askedError struct {
+	pool          *pool
+	asked, locked bool
+}
+
+func (e *askedError) Error() string {
+	e.asked = true
+	if !e.pool.mu.TryLock() {
+		e.locked = true
+		return "with the lock"
+	}
+	e.pool.mu.Unlock()
+	return "without it"
+}

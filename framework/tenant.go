@@ -69,6 +69,7 @@ func (p *pool) Drain(g partition.Grant, drained func()) {
 
 // Abort takes g away at once.
 func (p *pool) Abort(g partition.Grant, cause error, drained func()) {
+	cause = lostFor(cause)
 	p.mu.Lock()
 	l := p.lane(g)
 	if l == nil {
@@ -77,7 +78,7 @@ func (p *pool) Abort(g partition.Grant, cause error, drained func()) {
 		return
 	}
 	l.phase.drained = drained
-	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause), nil)
+	lost := p.lose(l, cause, nil)
 	p.changed(l)
 	p.mu.Unlock()
 	p.tell(lost)
@@ -106,12 +107,17 @@ func (p *pool) lane(g partition.Grant) *lane {
 
 // forfeit ends a lane that found out for itself that it is lost.
 func (p *pool) forfeit(l *lane, cause error) {
+	cause = lostFor(cause)
 	p.mu.Lock()
-	lost := p.lose(l, fmt.Errorf("%w: %w", ErrLost, cause), nil)
+	lost := p.lose(l, cause, nil)
 	p.changed(l)
 	p.mu.Unlock()
 	p.tell(lost)
 }
+
+// lostFor is the cause with which the handlers of a lane end that is lost for cause. It asks cause
+// for its text, which may be code of the source's: the caller does not hold mu.
+func lostFor(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
 // abortAll takes every lane away, without being asked: nobody else will.
 func (p *pool) abortAll(cause error) {
