@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -174,4 +175,29 @@ func TestASelfTestThatIsBrokenOffIsNone(t *testing.T) {
 	if !src.tested {
 		t.Error("it was not tested again")
 	}
+}
+
+// A store or a process that stands still in the middle of the self-test is no other version of asynq: the source would be
+// modest for as long as its process lives.
+func TestAPauseInTheSelfTestIsNoMisfit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paused atomic.Bool
+		client.AddHook(onScripts(func(cmd redis.Cmder) error {
+			if cmd.Name() == "evalsha" && cmd.Args()[1] == fetchScript.Hash() && paused.CompareAndSwap(false, true) {
+				time.Sleep(testTime + time.Second)
+			}
+			return nil
+		}))
+		if _, err := src.Layout(t.Context()); err != nil || !paused.Load() {
+			t.Fatalf("paused: %v, it says %v", paused.Load(), err)
+		}
+		if modest, why := src.Modest(); modest || why != nil {
+			t.Errorf("it is modest: %v, because of %v", modest, why)
+		}
+	})
 }

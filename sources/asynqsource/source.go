@@ -36,6 +36,7 @@ type Source struct {
 	mu      sync.Mutex // never held over a call or a wait
 	layout  partition.Config
 	tested  bool  // the self-test has passed
+	doubted bool  // it found a misfit when it was last made
 	misfit  error // why modest
 	engine  *Engine
 	streams map[string]*stream // the newest of each queue
