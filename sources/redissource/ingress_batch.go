@@ -272,6 +272,8 @@ func (s *ingressStream) options(ctx context.Context) (*redis.Options, error) {
 		return nil, nil
 	}
 	mine := *opt
+	// What hears pushes is not shared: it refuses a second client, which panics where maintenance notifications are required.
+	mine.PushNotificationProcessor = nil
 	return &mine, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -196,6 +197,23 @@ func TestIngressIdle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that requires maintenance notifications is one like others: the one that is made like it, to wait for lines, does
+// not take what hears its pushes for its own, which ends the process.
+func TestIngressOfAClientThatRequiresMaintenanceNotifications(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", Protocol: 3,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeEnabled},
+	})
+	defer client.Close()
+	s := &ingressStream{client: client, unit: Ingress{List: "l"}}
+	opt, err := s.options(t.Context())
+	if err != nil || opt == nil {
+		t.Fatalf("there is no connection to wait on: %v", err)
+	}
+	redis.NewClient(opt).Close()
 }
 
 // A waiting is a connection that dies in silence, if it ever waited, when dead is set.
