@@ -406,6 +406,34 @@ func TestAPartitionThatBeganElsewhereMeanwhile(t *testing.T) {
 	s.want("the first task", s.take(s.open(src, 0), 1)[0], "t1")
 }
 
+// Who is not known to be gone works on until the fence is another's: what it has done since the bounds were asked for
+// is no position that the topic has lost.
+func TestAnOwnerIsAtWorkUntilTheFence(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Place{Fail, Earliest} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			eachStore(t, 1, func(s *stage) {
+				s.push(0, "t", 1)
+				old := s.open(s.source(Config{}), 0)
+				s.settle(old, sources.Done, s.take(old, 1)...)
+				src := s.source(Config{OutOfRange: policy, Warn: func(err error) {
+					if asRange(err) != nil {
+						s.Errorf("told of %v", err)
+					}
+				}})
+				src.store = openLate{src.store, func() {
+					s.push(0, "u", 1)
+					s.settle(old, sources.Done, s.take(old, 1)...)
+				}}
+				st := s.open(src, 0)
+				s.push(0, "new", 1)
+				s.want("the first task", s.take(st, 1)[0], "new0")
+			})
+		})
+	}
+}
+
 // begunLate is a store before whose answer something happens.
 type begunLate struct {
 	Store

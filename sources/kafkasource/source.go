@@ -216,6 +216,9 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 		return nil, lost
 	}
 	found, err := s.store.Open(ctx, g, tok, begin)
+	if err == nil && found.Base > log.end {
+		log, err = s.bounds(ctx, int32(g.ID)) // the owner before was at work until then
+	}
 	if err != nil {
 		return nil, err
 	}
