@@ -54,13 +54,14 @@ type run struct {
 	begun  time.Time
 
 	// The engine's lock guards what follows.
-	handed   time.Time     // when asynq took it
-	started  bool          // the handler was called
-	returned chan struct{} // closed when the handler has returned; made by who waits
-	ended    time.Time     // when it returned, or the caller was told of its error after that
-	telling  int           // how often the caller is being told
-	err      error         // ... and with what
-	verdict  chan struct{} // closed when there is one
+	handed   time.Time       // when asynq took it
+	started  bool            // the handler was called
+	handling <-chan struct{} // closed when the handler's context is over, as by its return; nil before the call
+	returned chan struct{}   // closed when the handler has returned; made by who waits
+	ended    time.Time       // when it returned, or the caller was told of its error after that
+	telling  int             // how often the caller is being told
+	err      error           // ... and with what
+	verdict  chan struct{}   // closed when there is one
 	settled  bool
 	native   *native // nil: asynq said nothing
 }
@@ -252,6 +253,16 @@ func (e *Engine) find(queue, id string) *run {
 	return e.runs[runKey{queue, id}]
 }
 
+// called returns the run of a task whose handler was called, and what is closed when the context of that is over.
+func (e *Engine) called(queue, id string) (r *run, over <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r = e.runs[runKey{queue, id}]; r == nil || r.handling == nil {
+		return nil, nil
+	}
+	return r, r.handling
+}
+
 // next is asynq's dequeue: it waits for a task that Handle has brought.
 func (e *Engine) next() (raw string, err error) {
 	e.mu.Lock()
@@ -324,6 +335,9 @@ func (e *Engine) call(ctx context.Context, r *run, t *asynq.Task) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
 	defer stop()
+	e.mu.Lock()
+	r.handling = ctx.Done()
+	e.mu.Unlock()
 	return e.handler.ProcessTask(ctx, t)
 }
 

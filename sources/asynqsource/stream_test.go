@@ -296,25 +296,44 @@ func (*moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 
 // The plain command with which asynq writes a result gets through while a slot of a cluster moves; the script that is
-// in its place here does not, and is tried again for as long as the task runs.
+// in its place here does not, and is tried again for as long as the handler runs and its time is not over.
 func TestAResultWaitsForASlotThatMoves(t *testing.T) {
 	t.Parallel()
-	for what, times := range map[string]int32{"it has moved": 3, "the task ends first": math.MaxInt32} {
-		t.Run(what, func(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		moves    int32 // so often it is tried in vain
+		timeout  time.Duration
+		end      bool // the run is ended
+		returned bool // the handler has returned
+	}{
+		{what: "it has moved", moves: 3},
+		{what: "the run ends first", moves: math.MaxInt32, end: true},
+		{what: "its time is over first", moves: math.MaxInt32, timeout: time.Second},
+		{what: "the handler returns first", moves: math.MaxInt32, returned: true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"), asynq.Retention(time.Hour))
+			s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.TaskID("0"), asynq.Retention(time.Hour), asynq.Timeout(c.timeout))
 			src, _, client := s.peer(t, Config{})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			written := make(chan error, 1)
 			m := &moving{}
+			written := make(chan error, 1)
 			e, err := src.Handler(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
-				if times == math.MaxInt32 {
+				write := func() {
+					_, err := task.ResultWriter().Write([]byte("result"))
+					written <- err
+				}
+				if c.end {
 					cancel()
 				}
-				_, err := task.ResultWriter().Write([]byte("result"))
-				written <- err
+				if !c.returned {
+					write()
+					return nil
+				}
+				go write()
+				until(t, "it is tried", func() bool { return m.times.Load() < c.moves })
 				return nil
 			}), silent(asynq.Config{}))
 			if err != nil {
@@ -322,14 +341,23 @@ func TestAResultWaitsForASlotThatMoves(t *testing.T) {
 			}
 			st := s.open(t, src, 0, 1)
 			m.key = st.keys.task + "0"
-			m.times.Store(times)
+			m.times.Store(c.moves)
 			client.AddHook(m)
 			task := st.all(t, 1)[0]
-			handled := e.Handle(ctx, &task)
-			wrote := <-written
-			if gave := redis.HasErrorPrefix(wrote, "TRYAGAIN"); gave != (times == math.MaxInt32) || wrote != nil && !gave {
-				t.Errorf("the result: %v, the task: %v", wrote, handled)
+			handled := make(chan error, 1)
+			go func() { handled <- e.Handle(ctx, &task) }()
+			var wrote error
+			select {
+			case wrote = <-written:
+			case <-time.After(wait):
+				t.Error("it is tried for ever")
+				cancel()
+				wrote = <-written
 			}
+			if gave := redis.HasErrorPrefix(wrote, "TRYAGAIN"); gave != (c.moves == math.MaxInt32) || wrote != nil && !gave {
+				t.Errorf("the result: %v", wrote)
+			}
+			<-handled
 		})
 	}
 }

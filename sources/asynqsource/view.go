@@ -190,7 +190,7 @@ func (v *view) HSet(ctx context.Context, key string, values ...any) *redis.IntCm
 	}
 	cmd := redis.NewIntCmd(ctx)
 	id := rest[min(len("t:"), len(rest)):]
-	r := v.engine.find(queue, id)
+	r, over := v.engine.called(queue, id)
 	if r == nil {
 		cmd.SetErr(errFinished)
 		return cmd
@@ -203,7 +203,7 @@ func (v *view) HSet(ctx context.Context, key string, values ...any) *redis.IntCm
 		}
 		select {
 		case <-time.After(resultEvery):
-		case <-r.ctx.Done():
+		case <-over:
 			return cmd
 		}
 	}
