@@ -98,8 +98,8 @@ type Config struct {
 	// started again.
 	Grown func(ctx context.Context, total int) error
 	// Stuck is called when a partition is read no further because too many tasks (eight windows,
-	// 8,192 at most) wait behind one key that does not get done, and again when that is over. It
-	// must not block. Default: nobody is told.
+	// 8,192 at most) wait behind one key that does not get done for a second, and again when that is
+	// over. It must not block. Default: nobody is told.
 	Stuck func(Stuck)
 	// Buried is called when tasks became dead letters that no handler was given. It must
 	// not block. Default: nobody is told.

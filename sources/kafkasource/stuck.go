@@ -1,6 +1,10 @@
 package kafkasource
 
-import "github.com/countoff/countoff/partition"
+import (
+	"time"
+
+	"github.com/countoff/countoff/partition"
+)
 
 // Stuck says that a partition is read no further, or again.
 type Stuck struct {
@@ -18,7 +22,7 @@ func (s *stream) watch() {
 		return
 	}
 	s.Mu.Lock()
-	pos, stuck, news := s.Stuck()
+	pos, stuck, news := s.Stuck(time.Now())
 	e := Stuck{Grant: s.Grant, Position: pos, Over: !stuck}
 	if r := s.records.at(pos); stuck && r != nil {
 		e.Key = string(r.Key)

@@ -19,7 +19,7 @@ func (s *Stream) run(ctx context.Context) {
 		s.Mu.Lock()
 		over := s.err != nil
 		leave := !over && s.compose()
-		wait = s.full.look(wait)
+		wait = s.untilStuck(time.Now(), s.full.look(wait))
 		s.Mu.Unlock()
 		if over {
 			return

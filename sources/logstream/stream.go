@@ -63,15 +63,16 @@ type Stream struct {
 	Log  *progress.Log
 	Held Held
 
-	hand    []int64 // scratch
-	callers callers // who waits
-	left    *fetch  // the Fetch that waited when the last trip left
-	stuck   bool    // Stuck has said so
-	graves  []grave // not told of, by verdict
-	full    full    // the log, while a Fetch waits
-	seat    *seat   // for the permit
-	err     error   // why it is over
-	lost    bool    // ... because the fence is another's
+	hand    []int64   // scratch
+	callers callers   // who waits
+	left    *fetch    // the Fetch that waited when the last trip left
+	stuck   bool      // Stuck has said so
+	since   time.Time // a Fetch waits because too much is stuck; zero: none does
+	graves  []grave   // not told of, by verdict
+	full    full      // the log, while a Fetch waits
+	seat    *seat     // for the permit
+	err     error     // why it is over
+	lost    bool      // ... because the fence is another's
 	closed  bool
 }
 
@@ -230,15 +231,35 @@ func (s *Stream) Reads() bool {
 	return !blocked
 }
 
-// Stuck reports whether a Fetch waits because too much is stuck behind the task at pos, and
+// stuckAfter is how long too much is stuck before that is told: a log of which each task that ends lets another in is
+// full again in an instant.
+const stuckAfter = time.Second
+
+// Stuck reports whether a Fetch has waited for stuckAfter because too much is stuck behind the task at pos, and
 // whether that is news since it was asked last. Once begun it is over when there is room.
 // The caller holds the lock.
-func (s *Stream) Stuck() (pos int64, stuck, news bool) {
+func (s *Stream) Stuck(now time.Time) (pos int64, stuck, news bool) {
 	pos, stuck = s.Log.Blocked()
-	stuck = stuck && (s.Waits() || s.stuck)
+	switch {
+	case !stuck:
+		s.since = time.Time{}
+	case s.since.IsZero() && s.Waits():
+		s.since = now
+	}
+	stuck = stuck && !s.since.IsZero() && now.Sub(s.since) >= stuckAfter
 	news = stuck != s.stuck
 	s.stuck = stuck
 	return pos, stuck, news
+}
+
+// untilStuck is when to look again at the latest for Stuck to tell, if nothing happens in wait; 0: for ever. The caller
+// holds the lock.
+func (s *Stream) untilStuck(now time.Time, wait time.Duration) time.Duration {
+	left := stuckAfter - now.Sub(s.since)
+	if s.since.IsZero() || s.stuck || wait > 0 && wait <= left {
+		return wait
+	}
+	return max(left, 1)
 }
 
 // Wants returns for how many tasks the next trip is to ask, 0: none, and whether it is to

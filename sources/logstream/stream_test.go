@@ -467,25 +467,30 @@ func TestWants(t *testing.T) {
 }
 
 // A log in which too much is stuck is not read on, and that is told once somebody waits for
-// it, once.
+// it for a while, once.
 func TestStuck(t *testing.T) {
 	log := progress.New(progress.Config{Window: 1, Lifted: 1}, progress.Opened{Base: 1, Gate: 2})
 	log.AddLifted(0, 0)
 	log.Add(1, 0)
 	s := open(0, log).Stream
 	f := &fetch{limit: 1, need: progress.NeedRead, asked: true}
+	now := time.Now()
 	for _, c := range []struct {
 		name        string
 		fetch       *fetch
+		at          time.Duration
 		stuck, news bool
 	}{
-		{"nobody waits", nil, false, false},
-		{"somebody waits", f, true, true},
-		{"and waits on", f, true, false},
-		{"and has gone", nil, true, false},
+		{"nobody waits", nil, 0, false, false},
+		{"nobody waits for long", nil, time.Minute - 1, false, false},
+		{"somebody waits", f, time.Minute, false, false},
+		{"and waits on", f, time.Minute + stuckAfter - 1, false, false},
+		{"and for long", f, time.Minute + stuckAfter, true, true},
+		{"and longer", f, 2 * time.Minute, true, false},
+		{"and has gone", nil, 2 * time.Minute, true, false},
 	} {
 		s.callers.fetch = c.fetch
-		if pos, stuck, news := s.Stuck(); stuck != c.stuck || news != c.news || stuck && pos != 0 {
+		if pos, stuck, news := s.Stuck(now.Add(c.at)); stuck != c.stuck || news != c.news || stuck && pos != 0 {
 			t.Errorf("%s: stuck at %d: %t, news: %t", c.name, pos, stuck, news)
 		}
 		if s.Reads() {

@@ -37,8 +37,8 @@ type Config struct {
 	// and their tasks together or neither. Default 0: none.
 	Replicas int
 	// Stuck is called when a partition is read no further because too many tasks (eight windows,
-	// 8,192 at most) wait behind one key that does not get done, and again when that is over. It
-	// must not block. Default: nobody is told.
+	// 8,192 at most) wait behind one key that does not get done for a second, and again when that is
+	// over. It must not block. Default: nobody is told.
 	Stuck func(Stuck)
 	// Jobs are periodic tasks. All peers of the name have the same ones. Default: none.
 	Jobs []jobs.Entry

@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -24,7 +25,7 @@ func (s *stream) watch(ctx context.Context) {
 		return
 	}
 	s.Mu.Lock()
-	pos, stuck, news := s.Stuck()
+	pos, stuck, news := s.Stuck(time.Now())
 	s.Mu.Unlock()
 	if !news {
 		return
