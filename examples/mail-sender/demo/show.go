@@ -22,7 +22,7 @@ type Show struct {
 // stage keeps what is to be drawn.
 type stage struct {
 	mu    sync.Mutex
-	story []string // of the live map: the newest lines
+	story []string // of the live map
 }
 
 // say tells what happens.
@@ -102,6 +102,5 @@ func (p *play) draw(m *partitionmap.Map) {
 	}
 	p.cfg.Show.Screen.Fit()
 	m.Width = p.cfg.Show.Screen.Width
-	lines := append(m.Lines(s), "  "+counters, "")
-	p.cfg.Show.Screen.Draw(append(lines, p.stage.story...))
+	p.cfg.Show.Screen.Draw(append(m.Lines(s), "  "+counters, ""), p.stage.story...)
 }

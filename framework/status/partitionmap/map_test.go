@@ -366,6 +366,27 @@ func TestScreenFoldsSentences(t *testing.T) {
 	}
 }
 
+// Of a story the newest is what happens now, and not what a window that is too short leaves out.
+func TestScreenShowsTheNewestOfAStory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		height int
+		want   []string
+	}{
+		{10, []string{"map", "first", "then one and", "  two", "last"}},
+		{6, []string{"map", "first", "then one and", "  two", "last"}},
+		{5, []string{"map", "then one and", "  two", "last"}},
+		{4, []string{"map", "last"}},
+		{2, []string{"map"}},
+	} {
+		var b strings.Builder
+		(&Screen{out: &b, Width: 14, Height: c.height}).Draw([]string{"map"}, "first", "then one and two", "last")
+		if want := "\x1b[2K" + strings.Join(c.want, "\n\x1b[2K") + "\n\x1b[J"; b.String() != want {
+			t.Errorf("%d lines: it shows %q, want %q", c.height, b.String(), want)
+		}
+	}
+}
+
 // A window is made larger and smaller while one watches.
 func TestScreenFollowsItsTerminal(t *testing.T) {
 	var b strings.Builder

@@ -54,17 +54,28 @@ func (s *Screen) Fit() {
 func (s *Screen) Colour() bool { return os.Getenv("NO_COLOR") == "" }
 
 // Draw replaces the frame that stands there. Lines that do not fit are folded, and those
-// with colours cut: one that the terminal wraps would leave its rest behind.
-func (s *Screen) Draw(frame []string) {
+// with colours cut: one that the terminal wraps would leave its rest behind. Of story, which stands
+// below the frame, the first lines are left out where there is no room for all.
+func (s *Screen) Draw(frame []string, story ...string) {
 	s.Fit()
 	var lines []string
 	for _, l := range frame {
 		lines = append(lines, fold(l, s.Width-1)...)
 	}
-	if most := s.Height - 1; len(lines) > most {
+	most := s.Height - 1
+	if len(lines) > most {
 		shown := max(0, most-1)
 		lines = append(lines[:shown:shown], fmt.Sprintf("… %s more: a taller window shows them", Plural(len(lines)-shown, "line")))
 	}
+	var below []string
+	for _, l := range slices.Backward(story) {
+		rows := fold(l, s.Width-1)
+		if len(lines)+len(rows)+len(below) > most {
+			break
+		}
+		below = slices.Concat(rows, below)
+	}
+	lines = append(lines, below...)
 	var b strings.Builder
 	switch {
 	case s.drawn > 0 && s.widest >= s.Width:
