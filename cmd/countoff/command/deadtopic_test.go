@@ -120,7 +120,7 @@ func TestListsThatAreHashedAsATopic(t *testing.T) {
 	if out := s.run("enqueue n x --key k"); !strings.Contains(out, " partition ") {
 		t.Error(out)
 	}
-	for line, want := range map[string]string{"dead list n": "no dead letters", "resize n --partitions 4 --dry-run": "2 to 4 partitions; 1 tasks", "dead drop n --all": "0 dropped"} {
+	for line, want := range map[string]string{"dead list n": "no dead letters", "resize n --partitions 4 --dry-run": "2 to 4 partitions; 1 task,", "dead drop n --all": "0 dropped"} {
 		if out := s.run(line); !strings.Contains(out, want) {
 			t.Errorf("%s says %s", line, out)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/redissource"
@@ -114,7 +115,7 @@ func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Co
 		return nil, err
 	}
 	if errors.Is(unused, redisconfig.ErrNone) { // perhaps a slip of the pen: nobody would miss what waits there
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %d partitions now\n", cmd.CommandPath(), name, p.Config().Total)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %s now\n", cmd.CommandPath(), name, partitionmap.Plural(p.Config().Total, "partition"))
 	}
 	if unused == nil && nobodyReads(ctx, client, name) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has peers, and none of them has opened a list in Redis yet: if what they work on comes from elsewhere "+

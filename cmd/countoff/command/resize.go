@@ -55,8 +55,8 @@ interrupted, call it again: it goes on from where it was.`,
 			if dry {
 				verb = "would move"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d to %d partitions; %d tasks, %d delayed, %d dead; %s %d\n",
-				name, out.From, out.To, out.Tasks, out.Delayed, out.Dead, verb, out.Moving)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d to %s; %s, %d delayed, %d dead; %s %d\n",
+				name, out.From, partitionmap.Plural(out.To, "partition"), partitionmap.Plural(out.Tasks, "task"), out.Delayed, out.Dead, verb, out.Moving)
 			return nil
 		})),
 	}

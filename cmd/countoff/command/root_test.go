@@ -209,6 +209,9 @@ func TestInitStatusEnqueue(t *testing.T) {
 	s.fails(exit.Config, "init n --partitions 5")
 	s.fails(exit.Config, "enqueue n --partitions 5", "x")
 
+	if out := s.run("enqueue single --partitions 1", "x"); !strings.Contains(out, "single was new, and has 1 partition now") {
+		t.Error(out)
+	}
 	if out := s.run("enqueue misspelt", "x"); !strings.Contains(out, "misspelt was new, and has 256 partitions") {
 		t.Error(out)
 	}

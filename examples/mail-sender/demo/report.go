@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/examples/mail-sender/mailbox"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 )
 
@@ -82,8 +83,8 @@ func (r Report) Lines() []string {
 		fmt.Sprintf("enqueued %d, delivered %d, lost %d", r.Enqueued, r.Delivered, r.Lost),
 		fmt.Sprintf("delivered twice %d, of %d in flight when a peer was killed", r.Duplicated, r.InFlightAtCrash),
 		fmt.Sprintf("out of order %d, two at once to one recipient %d", r.OutOfOrder, r.Overlapped),
-		fmt.Sprintf("%d partitions handed over: work waited %d ms (p50), %d ms (p99)", r.Handovers, r.HandoverPause.P50, r.HandoverPause.P99),
-		fmt.Sprintf("%d partitions taken over from the killed peer within %d ms (bound %d ms)", r.Takeovers, r.TakeoverMS, r.TakeoverBoundMS),
+		fmt.Sprintf("%s handed over: work waited %d ms (p50), %d ms (p99)", partitionmap.Plural(r.Handovers, "partition"), r.HandoverPause.P50, r.HandoverPause.P99),
+		fmt.Sprintf("%s taken over from the killed peer within %d ms (bound %d ms)", partitionmap.Plural(r.Takeovers, "partition"), r.TakeoverMS, r.TakeoverBoundMS),
 		fmt.Sprintf("longest pause of a partition that did not move: %d ms", r.UnmovedPauseMS),
 	}
 }

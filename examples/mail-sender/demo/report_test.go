@@ -54,6 +54,13 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestReportOfOneSaysOne(t *testing.T) {
+	got := strings.Join(Report{Handovers: 1, Takeovers: 1}.Lines(), "\n")
+	if !strings.Contains(got, "1 partition handed over") || !strings.Contains(got, "1 partition taken over") {
+		t.Error(got)
+	}
+}
+
 // Each fault is seen, and fails the demo.
 func TestReportSeesFaults(t *testing.T) {
 	for name, c := range map[string]struct {
