@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +18,8 @@ import (
 // their producers'; their fences go. The caller makes sure that nobody works under the
 // name, and removes its ledger and configuration afterwards (redisledger.Destroy). It
 // looks at every key of the store, on a cluster twice: so it finds a key of a slot that moves to
-// another master meanwhile, unless the slot moves more than once.
+// another master meanwhile, unless the slot moves more than once. A master that has no slot yet is not looked at: what
+// has come there of its first one, which is on its way, stays, so let that end first.
 func Destroy(ctx context.Context, client redis.UniversalClient, name string) (int, error) {
 	n, err := destroy(ctx, client, name)
 	if err != nil {
@@ -66,8 +68,7 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	return removed, nil
 }
 
-// destroyOn removes the keys of the partitions of name that it finds on one node. They go by way of client, which
-// follows a slot that has just moved.
+// destroyOn removes the keys of the partitions of name that it finds on one node.
 func destroyOn(ctx context.Context, client redis.UniversalClient, node redis.Cmdable, name string) (int, error) {
 	removed := 0
 	for cursor := uint64(0); ; {
@@ -75,19 +76,22 @@ func destroyOn(ctx context.Context, client redis.UniversalClient, node redis.Cmd
 		if err != nil {
 			return removed, err
 		}
-		cmds, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for _, k := range keys {
-				if ofPartition(k, name) {
-					pipe.Unlink(ctx, k)
-				}
-			}
-			return nil
-		})
-		for _, cmd := range cmds {
-			removed += int(cmd.(*redis.IntCmd).Val())
+		keys = slices.DeleteFunc(keys, func(k string) bool { return !ofPartition(k, name) })
+		pipe := node.Pipeline()
+		gone := make([]*redis.IntCmd, len(keys))
+		for i, k := range keys {
+			gone[i] = pipe.Unlink(ctx, k)
 		}
-		if err != nil {
-			return removed, err
+		_, _ = pipe.Exec(ctx) // each has its own error
+		for i, one := range gone {
+			if slotMoves(one.Err()) {
+				one = client.Unlink(ctx, keys[i]) // which follows
+			}
+			n, err := one.Result()
+			if err != nil {
+				return removed, err
+			}
+			removed += int(n)
 		}
 		if cursor = next; cursor == 0 {
 			return removed, nil

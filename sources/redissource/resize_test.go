@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sync/errgroup"
@@ -297,6 +298,8 @@ func TestResizeAndDestroyOnCluster(t *testing.T) {
 	w.check(9)
 	other := redistest.Name(t)
 	newProducer(t, client, other, ProducerConfig{Partitions: 1}).Enqueue(ctx, Message{ID: "kept"})
+	routed := client.(*redis.ClusterClient)
+	routed.SetCommandInfoResolver(routed.NewDynamicResolver()) // takes no UNLINK in a pipeline
 	if n, err := Destroy(ctx, client, w.name); err != nil || n == 0 {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -340,54 +343,67 @@ func TestDestroy(t *testing.T) {
 }
 
 // The masters of a cluster are looked at one by one: what moves to one that was looked at already from one that was not
-// is found all the same.
+// is found all the same, and so is what moves after it was found.
 func TestDestroyFindsWhatMoves(t *testing.T) {
 	t.Parallel()
-	ctx, name := t.Context(), redistest.Name(t)
-	master, from := redistest.Mini(t)
-	another, to := redistest.Mini(t)
-	a, b := master.Addr(), another.Addr()
-	key := KeysOf(name, 0).Pending
-	slot := redistest.Slot(key)
-	var owner atomic.Pointer[string]
-	owner.Store(&a)
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{
-		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			return []redis.ClusterSlot{
-				{Start: 0, End: slot - 1, Nodes: []redis.ClusterNode{{Addr: a}}},
-				{Start: slot, End: slot, Nodes: []redis.ClusterNode{{Addr: *owner.Load()}}},
-				{Start: slot + 1, End: 16383, Nodes: []redis.ClusterNode{{Addr: b}}},
-			}, nil
-		},
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	defer cluster.Close()
-	looked := make(chan struct{})
-	first := sync.OnceFunc(func() { close(looked) })
-	move := sync.OnceFunc(func() {
-		from.Del(ctx, key)
-		to.RPush(ctx, key, "x")
-		owner.Store(&b)
-	})
-	cluster.OnNewNode(func(node *redis.Client) {
-		late := strings.HasSuffix(a, node.Options().Addr) // the client leaves out the host
-		node.AddHook(&between{before: func(cmds []redis.Cmder) {
-			if cmds[0].Name() == "scan" && late {
-				<-looked
-				move()
+	for _, late := range []bool{false, true} {
+		ctx, name := t.Context(), redistest.Name(t)
+		master, from := redistest.Mini(t)
+		another, to := redistest.Mini(t)
+		a, b := master.Addr(), another.Addr()
+		key := KeysOf(name, 0).Pending
+		slot := redistest.Slot(key)
+		var owner atomic.Pointer[string]
+		owner.Store(&a)
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{
+					{Start: 0, End: slot - 1, Nodes: []redis.ClusterNode{{Addr: a}}},
+					{Start: slot, End: slot, Nodes: []redis.ClusterNode{{Addr: *owner.Load()}}},
+					{Start: slot + 1, End: 16383, Nodes: []redis.ClusterNode{{Addr: b}}},
+				}, nil
+			},
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		defer cluster.Close()
+		looked := make(chan struct{})
+		first := sync.OnceFunc(func() { close(looked) })
+		move := sync.OnceFunc(func() {
+			from.Del(ctx, key)
+			to.RPush(ctx, key, "x")
+			owner.Store(&b)
+		})
+		master.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+			moved := strings.EqualFold(cmd, "unlink")
+			if moved {
+				c.WriteError(fmt.Sprintf("MOVED %d %s", slot, b))
 			}
-		}, after: func(cmds []redis.Cmder) {
-			if cmds[0].Name() == "scan" && !late {
-				first()
-			}
-		}})
-	})
-	from.RPush(ctx, key, "x")
-	if n, err := Destroy(ctx, cluster, name); err != nil || n != 1 {
-		t.Errorf("%d keys were removed, %v; want 1", n, err)
-	}
-	if to.Exists(ctx, key).Val() != 0 {
-		t.Error("what moved meanwhile stays")
+			return moved
+		})
+		cluster.OnNewNode(func(node *redis.Client) {
+			source := strings.HasSuffix(a, node.Options().Addr) // the client leaves out the host
+			node.AddHook(&between{before: func(cmds []redis.Cmder) {
+				switch name := cmds[0].Name(); {
+				case source && !late && name == "scan":
+					<-looked
+					move()
+				case source && late && name == "unlink":
+					<-looked
+					move()
+				}
+			}, after: func(cmds []redis.Cmder) {
+				if cmds[0].Name() == "scan" && !source {
+					first()
+				}
+			}})
+		})
+		from.RPush(ctx, key, "x")
+		if n, err := Destroy(ctx, cluster, name); err != nil || n != 1 {
+			t.Errorf("late %v: %d keys were removed, %v; want 1", late, n, err)
+		}
+		if to.Exists(ctx, key).Val() != 0 {
+			t.Errorf("late %v: what moved meanwhile stays", late)
+		}
 	}
 }
 
