@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -215,6 +216,48 @@ func TestIngressCloseEndsItsBatch(t *testing.T) {
 	}
 	if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 0 {
 		t.Errorf("%d lines of the batch are in the list", n)
+	}
+}
+
+// Who loses the ownership while it closes ends no batch: nothing more is sent than what is under way.
+func TestIngressCloseBreaksOffItsBatch(t *testing.T) {
+	b := newInbox(t, redistest.New(t), 8)
+	b.learn()
+	client := b.another(false)
+	pushing, aborted := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	client.AddHook(&scripted{before: func(sha string, _ []redis.Cmder) error {
+		if sha == pushScript.Hash() {
+			once.Do(func() { close(pushing) })
+			<-aborted
+		}
+		return nil
+	}})
+	b.push(inboxLine("ann", 0), inboxLine("bob", 1))
+	s, err := b.start(client, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	abort := s.abort
+	open := sync.OnceFunc(func() { close(aborted) })
+	s.abort = func() { abort(); open() }
+	<-pushing
+	ctx, lose := context.WithCancel(t.Context())
+	closed := make(chan error)
+	go func() { closed <- s.Close(ctx) }()
+	lose()
+	select {
+	case err := <-closed:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for its batch")
+		open()
+		<-closed
+	}
+	if n := b.client.LLen(t.Context(), b.unit.List).Val(); n != 2 {
+		t.Errorf("%d lines are in the list, want 2", n)
 	}
 }
 
