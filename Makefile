@@ -48,11 +48,12 @@ guards: ## takes out each guard of the protocol and wants its tests to go red
 	.ci/guards
 
 .PHONY: soak
-soak: ## 10,000 seeds of 60 s of every mix, and the large explorations (some 15 minutes)
+soak: ## 10,000 seeds of 60 s of every mix, the large explorations, and 10,000 fleets of whole peers (some 20 minutes)
 	go test ./transition/simulation -run 'TestSeeds' -timeout 6h -v -seeds 10000
 	go test ./transition/simulation -run 'TestExplore' -timeout 6h -v -large
 	go test ./sources/progress/progresstest -run 'TestReference' -timeout 6h -v -progress.seeds 10000
 	go test ./sources/progress/progresstest -run 'TestExplore$$' -timeout 6h -v -large
+	go test ./framework -run TestPeersUnderRandomFaults -timeout 6h -mix.seeds 10000
 
 .PHONY: bench
 bench: ## all benchmarks; each prints its verdict beside its goal
