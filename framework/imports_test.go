@@ -149,8 +149,9 @@ var testRooms = []string{
 
 // besides is what the tests of a package may import as well: those of kafkafx hold the
 // sources beside each other. Among those of frameworkfx, some of which are inside it, they
-// would have all that imports it compiled again.
+// would have all that imports it compiled again. Fleets at random (mix_test.go) have batches, too.
 var besides = map[string][]string{
+	"framework": {"framework/batch"},
 	"framework/frameworkfx/kafkafx": {
 		"framework/frameworkfx/asynqfx", "framework/frameworkfx/redisfx", "sources/asynqsource", "sources/redissource", asynq,
 	},
