@@ -2,11 +2,13 @@ package website
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
 
+	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 )
 
@@ -16,8 +18,19 @@ const (
 	tokenHeader = "Countoff-Token"
 )
 
-// Visit visits a site.
+// Visit visits a site. A visit that has begun is ended also where the site is to be handed over, or was removed:
+// a request that is broken off here goes on there for a moment, in which the next owner may have come. Only a loss, which leaves no
+// time, breaks it off.
 func Visit(ctx context.Context, client *http.Client, site, peer string, token partition.Token) error {
+	owned := ctx
+	ctx, breakOff := context.WithCancel(context.WithoutCancel(owned))
+	defer breakOff()
+	stop := context.AfterFunc(owned, func() {
+		if why := context.Cause(owned); !errors.Is(why, framework.ErrHandedOver) && !errors.Is(why, framework.ErrRemoved) {
+			breakOff()
+		}
+	})
+	defer stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, site, http.NoBody)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package website_test
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/examples/scraper/website"
+	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 )
 
 // The one who watches over the others is not blind.
@@ -33,13 +36,7 @@ func TestTwoOwnersAreNoticed(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = visit("ann", old) })
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); server.Book().Visits < 2; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("the visit does not begin")
-		}
-	}
+	begun(t, server, 2)
 	if err := visit("bob", young); err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +50,47 @@ func TestTwoOwnersAreNoticed(t *testing.T) {
 	}
 	if sight := server.Look()[site]; sight.Owner != "bob" {
 		t.Errorf("%+v", sight)
+	}
+}
+
+// Who hands a site over is not seen there any more when its next owner comes; only who has lost it does not wait.
+func TestAVisitIsEndedBeforeAHandOver(t *testing.T) {
+	for _, c := range []struct {
+		why  error
+		ends bool
+	}{{framework.ErrHandedOver, true}, {framework.ErrRemoved, true}, {transition.ErrTaken, false}} {
+		t.Run(c.why.Error(), func(t *testing.T) {
+			server, err := website.Start(map[bool]time.Duration{true: 50 * time.Millisecond, false: time.Hour}[c.ends])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			client := &http.Client{}
+			defer client.CloseIdleConnections()
+			ctx, end := context.WithCancelCause(t.Context())
+			site, visited := server.URL("news"), make(chan error, 1)
+			go func() { visited <- website.Visit(ctx, client, site, "ann", partition.Token{Epoch: 4, Session: "a"}) }()
+			begun(t, server, 1)
+			end(c.why)
+			if err := <-visited; err != nil {
+				t.Error(err)
+			}
+			if seen := !server.Look()[site].Last.IsZero(); c.ends && !seen {
+				t.Error("she is still there")
+			}
+		})
+	}
+}
+
+// begun waits until so many visits have begun.
+func begun(t *testing.T, server *website.Server, visits int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); server.Book().Visits < visits; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the visit does not begin")
+		}
 	}
 }
 
