@@ -28,6 +28,9 @@ import (
 // programs is where TestMain has built them: what a user runs is what is tested.
 var programs string
 
+// suite are variables for the tests themselves, as COUNTOFF_REDIS: countoff says of each that nothing reads it.
+var suite = slices.DeleteFunc(os.Environ(), func(v string) bool { return !strings.HasPrefix(v, "COUNTOFF_") })
+
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "mail-sender-test-")
@@ -112,6 +115,7 @@ func run(t *testing.T, program string, args ...string) (out string, code int) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, program), args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return slices.Contains(suite, v) })
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
