@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -215,7 +214,7 @@ func (c Config) options() []kgo.Opt {
 // send them to a topic of its own, or take them for written although no broker said so.
 func consumes(client *kgo.Client) error {
 	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
-	topics, _ := client.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
+	topics, _ := client.OptValue(kgo.ConsumeTopics).([]string)
 	regex, _ := client.OptValue(kgo.ConsumeRegex).(bool)
 	flushed, _ := client.OptValue(kgo.ManualFlushing).(bool)
 	elsewhere, _ := client.OptValue(kgo.DefaultProduceTopicAlways).(bool)

@@ -413,14 +413,20 @@ func TestDeadTopicFails(t *testing.T) {
 // records reads n records of a partition.
 func (s *stage) records(topic string, id partition.ID, n int) []*kgo.Record {
 	s.Helper()
-	c := s.broker.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {int32(id): kgo.NewOffset().AtStart()}}))
 	var got []*kgo.Record
+	ctx := s.soon()
 	for len(got) < n {
-		fetches := c.PollFetches(s.soon())
-		if err := fetches.Err(); err != nil {
+		// A broker may not know yet, at this place or that, a topic that was just made anew: a client keeps what it has heard.
+		c := s.broker.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {int32(id): kgo.NewOffset().AtStart()}}))
+		got = nil
+		var err error
+		for len(got) < n && err == nil {
+			fetches := c.PollFetches(ctx)
+			got, err = append(got, fetches.Records()...), fetches.Err()
+		}
+		if err != nil && (!kerr.IsRetriable(err) || ctx.Err() != nil) {
 			s.Fatal(err)
 		}
-		got = append(got, fetches.Records()...)
 	}
 	return got
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"github.com/countoff/countoff/framework/program/flagenv"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
@@ -124,7 +123,6 @@ func shown(text string) string {
 // Main executes root, prints its error and returns the code to end with.
 func Main(ctx context.Context, root *cobra.Command) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagenv.Unit(err) })
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return OK

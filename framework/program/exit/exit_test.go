@@ -39,8 +39,8 @@ func TestMainSaysHowATimeIsWritten(t *testing.T) {
 	sub.Flags().Int("peers", 0, "")
 	root.AddCommand(sub)
 	for args, want := range map[string]string{
-		"--lease 5": `missing unit in duration "5": want one with its unit, as in 5s or 1m30s` + "\n",
-		"--peers x": `parsing "x": invalid syntax` + "\n",
+		"--lease 5": `must be a duration like "30s" or "5m"` + "\n",
+		"--peers x": `must be an integer` + "\n",
 	} {
 		if code, said := ends(t, root, append([]string{"work"}, strings.Fields(args)...)...); code != exit.Usage || !strings.Contains(said, want) {
 			t.Errorf("%s: code %d, it says %s", args, code, said)

@@ -60,7 +60,7 @@ func Apply(cmd *cobra.Command) error {
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("$%s: %w", name, Unit(err)))
+				errs = append(errs, fmt.Errorf("$%s: %w", name, err))
 			}
 			f.Annotations[applied] = []string{name}
 			return
@@ -113,14 +113,6 @@ func Unknown(cmd *cobra.Command, prefix string, others ...string) (says []string
 	}
 	slices.Sort(says)
 	return says
-}
-
-// Unit is err, of a flag's value, with what to write for a time: most people leave its unit out first.
-func Unit(err error) error {
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "duration" {
-		return fmt.Errorf("%w: want one with its unit, as in 5s or 1m30s", err)
-	}
-	return err
 }
 
 // Wrong is err, which says what is wrong with the value of the flag of that name, with where the
