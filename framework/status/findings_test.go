@@ -80,7 +80,7 @@ func TestFindings(t *testing.T) {
 				pass(2 * time.Second)
 				sync(t, l, ann)
 			}
-		}, "overdue: partition 1: it has tasks, and ann, who was granted it, has not opened it"},
+		}, "overdue: partition 1: ann, who was granted it, has not opened it"},
 	} {
 		name := "n-" + string(kind)
 		if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2}); err != nil {

@@ -22,7 +22,8 @@ const (
 )
 
 // A Refusal says that a program was turned away because it wanted another
-// configuration than the one that stands.
+// configuration than the one that stands, or that a peer may not open a partition as
+// it is configured.
 type Refusal struct {
 	Who  string // host, process and program, for people
 	What string // what it wanted instead, for people

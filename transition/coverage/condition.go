@@ -21,7 +21,7 @@ const (
 	Double       Kind = "double"        // the data and the ledger name different owners
 	Overdue      Kind = "overdue"       // the partition waits longer than its bound to be worked on by whom it is for
 	NoneEligible Kind = "none-eligible" // nobody has the tags that the partition asks for
-	Refused      Kind = "refused"       // somebody wants another number of partitions, hash or units
+	Refused      Kind = "refused"       // somebody wants another number of partitions, hash or units, or may not open one
 	TwoNames     Kind = "two-deployments"
 	TwoWays      Kind = "two-strategies" // peers share out the partitions in different ways
 	SameID       Kind = "same-id"        // several live peers have one id
@@ -41,7 +41,7 @@ const refusedFor = 10 * time.Minute
 type Datum struct {
 	ID    partition.ID
 	Fence partition.Token // zero: nobody may fetch and settle now
-	// Waiting says that there are tasks in it that are not finished.
+	// Waiting says that there are tasks in it that are not finished, or may be.
 	Waiting bool
 }
 
@@ -207,7 +207,7 @@ func (r reading) condition(id partition.ID) (c Condition, wrong bool) {
 		c.Kind, c.Handover, c.Bound = Overdue, true, handover(owner)
 		c.Text = fmt.Sprintf("%s waits for it, and %s has not handed it over", waiter.Peer, owner.Peer)
 	case d.Waiting && (d.Fence.Epoch != g.Grant.Epoch || d.Fence.Session != g.Session):
-		c.Kind, c.Text = Overdue, fmt.Sprintf("it has tasks, and %s, who was granted it, has not opened it", owner.Peer)
+		c.Kind, c.Text = Overdue, fmt.Sprintf("%s, who was granted it, has not opened it: nobody works on it", owner.Peer)
 	default:
 		return c, false
 	}

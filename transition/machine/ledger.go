@@ -184,7 +184,8 @@ func apart(peer string, session partition.Session) string {
 }
 
 // A Refusal says that a program was turned away because it wanted another
-// configuration than the one that stands under the name.
+// configuration than the one that stands under the name, or that a peer may not open
+// a partition as it is configured.
 type Refusal struct {
 	Who  string // for people
 	What string // it wanted instead, for people

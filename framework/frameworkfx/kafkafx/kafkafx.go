@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/fx"
@@ -120,7 +121,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	l.Append(fx.StopHook(source.Close))
 	return frameworkfx.Source{
 		Consumer: name,
-		Source:   named{source, clients.Tasks, name, cfg},
+		Source:   named{source, clients.Tasks, name, cfg, new(atomic.Pointer[time.Time])},
 		Survey:   kept.survey,
 		Control: func(timing transition.Timing) framework.Control {
 			if cfg.Source.Check == 0 {
@@ -139,6 +140,24 @@ type named struct {
 	client redis.UniversalClient
 	name   string
 	cfg    Config
+	noted  *atomic.Pointer[time.Time] // when it was last noted that a partition is not opened; nil: never
+}
+
+// noteEvery is how often it is noted that this peer does not open a partition: for people to see as long as it lasts.
+const noteEvery = 5 * time.Minute
+
+// Open opens a partition. That the topic has lost its position is noted beside the ledger, which shows it as granted.
+func (s named) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+	st, err := s.Source.Open(ctx, g, tok)
+	var lost *kafkasource.OutOfRangeError
+	if !errors.As(err, &lost) {
+		return st, err
+	}
+	now := time.Now()
+	if last := s.noted.Load(); (last == nil || now.Sub(*last) >= noteEvery) && s.noted.CompareAndSwap(last, &now) {
+		redisconfig.NoteRefused(ctx, s.client, s.name, fmt.Errorf("%w: %w", lost, partition.ErrConfig))
+	}
+	return nil, err
 }
 
 // Layout is that of the topic. It fails with an error that wraps partition.ErrConfig if the name
@@ -153,7 +172,9 @@ func (s named) Layout(ctx context.Context) (partition.Config, error) {
 
 // kept is where it is kept what is done.
 type kept struct {
-	store      kafkasource.Store
+	store kafkasource.Store
+	// survey takes each partition for one with tasks: what it holds is not known there, and who does not open it
+	// is refused, as by kafkasource.Fail.
 	survey     framework.Survey
 	disconnect func() error
 }
@@ -162,8 +183,14 @@ func (cfg Config) keep(name string, client redis.UniversalClient) (kept, error) 
 	switch cfg.Progress {
 	case "", InRedis:
 		store, err := redisprogress.NewStore(client, name)
-		survey := fences.Survey(client, func(id partition.ID) (fence, log string) { return redisprogress.Elsewhere(name, id).Fence, "" })
-		return kept{store: store, disconnect: func() error { return nil }, survey: survey}, err
+		look := fences.Survey(client, func(id partition.ID) (fence, log string) { return redisprogress.Elsewhere(name, id).Fence, "" })
+		return kept{store: store, disconnect: func() error { return nil }, survey: func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+			data, err := look(ctx, ids)
+			for i := range data {
+				data[i].Waiting = true
+			}
+			return data, err
+		}}, err
 	case InKafka:
 		store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{
 			Topic: cfg.Source.Topic, Group: cfg.Source.Group, Options: cfg.Source.Options, Warn: cfg.Source.Warn,
@@ -173,13 +200,14 @@ func (cfg Config) keep(name string, client redis.UniversalClient) (kept, error) 
 		}
 		return kept{store: store, disconnect: store.Disconnect, survey: func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
 			found, err := store.Fences(ctx, ids)
-			data := make([]coverage.Datum, 0, len(found))
-			for _, id := range ids {
-				if tok, known := found[id]; known {
-					data = append(data, coverage.Datum{ID: id, Fence: tok})
-				}
+			if err != nil {
+				return nil, err
 			}
-			return data, err
+			data := make([]coverage.Datum, len(ids))
+			for i, id := range ids {
+				data[i] = coverage.Datum{ID: id, Fence: found[id], Waiting: true}
+			}
+			return data, nil
 		}}, nil
 	}
 	return kept{}, fmt.Errorf("kafkafx: Progress %q: want %q or %q", cfg.Progress, InRedis, InKafka)

@@ -2,16 +2,15 @@ package kafkafx
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/kafkasource"
-	"github.com/countoff/countoff/sources/kafkasource/kafkaprogress"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
 	"github.com/countoff/countoff/transition/coverage"
 )
@@ -53,31 +52,42 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 	}
 }
 
-// Whoever watches over a name whose progress is in Kafka sees who has its partitions open there.
-func TestFencesInKafkaAreSurveyed(t *testing.T) {
+// Whoever watches over a name sees who has its partitions open, wherever its progress is, and that nobody has one
+// that was granted: an owner that may not go on where it is to be read never opens it, and nothing else shows that.
+func TestWhatNobodyOpensIsSurveyed(t *testing.T) {
 	t.Parallel()
-	b := kafkatest.New(t)
-	topic, name := b.Topic(3), kafkatest.Name(t)
-	store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{Topic: topic, Options: b.Options()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Disconnect() })
-	tok := partition.Token{Epoch: 7, Session: "ann"}
-	for _, id := range []partition.ID{1, 2} {
-		if _, err := store.Open(t.Context(), partition.Grant{ID: id, Epoch: 7}, tok, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // is not asked
-	t.Cleanup(func() { _ = client.Close() })
-	kept, err := Config{Progress: InKafka, Source: kafkasource.Config{Topic: topic, Options: b.Options()}}.keep(name, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = kept.disconnect() })
-	data, err := kept.survey(t.Context(), []partition.ID{0, 1, 2})
-	if err != nil || !slices.Equal(data, []coverage.Datum{{ID: 1, Fence: tok}, {ID: 2, Fence: tok}}) {
-		t.Errorf("the survey is %+v, %v", data, err)
+	for _, progress := range []Progress{InRedis, InKafka} {
+		t.Run("progress in "+string(progress), func(t *testing.T) {
+			t.Parallel()
+			b := kafkatest.New(t)
+			client, name := redistest.New(t), kafkatest.Name(t)
+			kept, err := Config{Progress: progress, Source: kafkasource.Config{Topic: b.Topic(3), Options: b.Options()}}.keep(name, client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = kept.disconnect() })
+			tok := partition.Token{Epoch: 7, Session: "ann"}
+			for _, id := range []partition.ID{1, 2} {
+				if _, err := kept.store.Open(t.Context(), partition.Grant{ID: id, Epoch: 7}, tok, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := make(map[partition.ID]coverage.Datum)
+			for range 3 { // of a cluster each look is at one
+				data, err := kept.survey(t.Context(), []partition.ID{0, 1, 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range data {
+					found[d.ID] = d
+				}
+			}
+			want := map[partition.ID]coverage.Datum{
+				0: {ID: 0, Waiting: true}, 1: {ID: 1, Fence: tok, Waiting: true}, 2: {ID: 2, Fence: tok, Waiting: true},
+			}
+			if !maps.Equal(found, want) {
+				t.Errorf("the survey is %+v, want %+v", found, want)
+			}
+		})
 	}
 }
