@@ -49,6 +49,25 @@ func TestATopicMadeAnewBesideAFullPartition(t *testing.T) {
 	s.want("its next owner", s.take(s.open(src, 1), 1)[0], "new0")
 }
 
+// Who may not open a partition, since retention has overtaken it, knows of which topic that is, as an owner does: made
+// anew it is another one, also where the brokers have forgotten with it what was done.
+func TestATopicMadeAnewAfterARefusal(t *testing.T) {
+	t.Parallel()
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 6)
+		s.worked(s.source(Config{}), 0, 2)
+		s.cut(0, 4)
+		src := s.source(Config{})
+		if _, err := s.try(src, 0); asRange(err) == nil || asRange(err).Recreated {
+			s.Fatalf("opened with %v, want that its position is gone", err)
+		}
+		recreate(1)(s)
+		if _, err := s.try(src, 0); asRange(err) == nil || !asRange(err).Recreated {
+			s.Errorf("opened with %v, want that the topic was made anew", err)
+		}
+	})
+}
+
 // Who looks whether the topic has grown sees that it is another one: the client is told several times
 // before it believes it, and reads nothing meanwhile.
 func TestATopicMadeAnewIsNoticedByALook(t *testing.T) {

@@ -63,7 +63,7 @@ type Source struct {
 	mu    sync.Mutex
 	total int    // partitions as last seen; 0: not asked yet
 	first int    // ... as first seen
-	life  string // of the topic, when a partition was first opened; empty: not known
+	life  string // of the topic, when a partition was first opened, or refused its position; empty: not known
 }
 
 // New returns the source of name's tasks in cfg.Topic. It does not talk to the broker.
@@ -213,6 +213,7 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	}
 	// Whoever looks takes who has the fence for one who works: who will not is refused before.
 	if lost := s.misplaced(g, log, begin, life); lost != nil && s.cfg.OutOfRange == Fail {
+		s.knows(cmp.Or(log.life, life))
 		return nil, lost
 	}
 	found, err := s.store.Open(ctx, g, tok, begin)
@@ -286,7 +287,14 @@ func (s *Source) mark(ctx context.Context, life string) error {
 	return s.mirror.write(ctx, at)
 }
 
-// began returns the life of the topic in which a partition was first opened here, which is life if none was.
+// knows keeps the first life of the topic that there is.
+func (s *Source) knows(life string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life = cmp.Or(s.life, life)
+}
+
+// began returns the first life of the topic that is known here, which is life if none is.
 func (s *Source) began(life string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,9 +318,7 @@ func (s *Source) misplaced(g partition.Grant, log bounds, base int64, was string
 func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Token, log bounds, f *progress.Found) error {
 	base, life := f.Base, cmp.Or(log.life, f.Life)
 	lost := s.misplaced(g, log, base, f.Life)
-	s.mu.Lock()
-	s.life = cmp.Or(s.life, life)
-	s.mu.Unlock()
+	s.knows(life)
 	if lost != nil {
 		switch s.cfg.OutOfRange {
 		case Earliest:
