@@ -241,7 +241,7 @@ func TestStartErrors(t *testing.T) {
 		cfg  Config
 		says []string
 	}{
-		{"no such topic", Config{Topic: "no-such-topic"}, []string{"no-such-topic", "UNKNOWN_TOPIC", "create it"}},
+		{"no such topic", Config{Topic: "no-such-topic"}, []string{"no-such-topic", "UNKNOWN_TOPIC", "create it", "just started"}},
 	} {
 		_, err := s.source(c.cfg).Layout(s.soon())
 		for _, word := range c.says {

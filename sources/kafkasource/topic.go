@@ -187,7 +187,7 @@ var hints = []struct {
 	err  error
 	hint string
 }{
-	{kerr.UnknownTopicOrPartition, "create it, or correct its name: it is not created by reading"},
+	{kerr.UnknownTopicOrPartition, "create it, or correct its name: it is not created by reading. If it is there, the broker has just started, and knows of it in a moment"},
 	{kerr.InvalidTopicException, "correct its name"},
 	{kerr.TopicAuthorizationFailed, "the user lacks rights: it needs READ and DESCRIBE on the topic, and WRITE and CREATE on the dead topic"},
 	{kerr.GroupAuthorizationFailed, "the user lacks READ on the group that offsets are mirrored to; Group \"-\" mirrors nothing"},

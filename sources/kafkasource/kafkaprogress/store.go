@@ -500,4 +500,6 @@ var hints = []struct {
 	{kerr.CoordinatorNotAvailable, "the brokers have no place for transactions, or for the offsets of groups: " +
 		"transaction.state.log.replication.factor or offsets.topic.replication.factor may be above their number"},
 	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the progress a group of its own"},
+	{kerr.UnknownTopicOrPartition, "the topic was deleted, or the broker has just started, and knows of it in a moment"},
+	{context.DeadlineExceeded, "no broker has answered in time: is it stopped, cut off, or overloaded?"},
 }

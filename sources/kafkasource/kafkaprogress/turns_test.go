@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,28 @@ func TestAHangingOpenerHoldsUpNobodyForLong(t *testing.T) {
 		}
 		if n := len(st.turns); n != 0 {
 			t.Errorf("%d are at it, and none is", n)
+		}
+	})
+}
+
+// A broker that takes a connection and never answers is named as what is wrong.
+func TestABrokerThatHangsIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := kgo.Dialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		st, err := NewStore("turns", Config{Topic: "turns", Options: []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1"), hangs}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Ready(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "group turns") ||
+			!strings.Contains(err.Error(), "no broker has answered in time") {
+			t.Errorf("it says %v", err)
+		}
+		if err := st.Disconnect(); err != nil {
+			t.Error(err)
 		}
 	})
 }
