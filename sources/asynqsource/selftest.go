@@ -116,9 +116,18 @@ var errCanary = errors.New("canary")
 func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
-	queue := s.name + ":selftest:" + rand.Text()
 	client, leave := s.masters()
 	defer leave()
+	t, err := s.newTrial(client, modest)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.sweep(context.WithoutCancel(ctx))) }()
+	return t.run(ctx)
+}
+
+func (s *Source) newTrial(client redis.UniversalClient, modest bool) (t *trial, err error) {
+	queue := s.name + ":selftest:" + rand.Text()
 	src := &Source{
 		client: client, name: s.name, mark: s.mark, library: s.library, tested: true,
 		streams: make(map[string]*stream), opening: make(chan struct{}, 1),
@@ -127,7 +136,7 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	}
 	src.layout.Total = 1
 	src.modest.Store(modest)
-	t := &trial{
+	t = &trial{
 		src: src, queue: queue,
 		client: asynq.NewClientFromRedisClient(client), insp: asynq.NewInspectorFromRedisClient(client),
 	}
@@ -135,11 +144,7 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 		Logger:         silence{log.New(io.Discard, "", 0)},
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, t.sweep(context.WithoutCancel(ctx))) }()
-	return t.run(ctx)
+	return t, err
 }
 
 // masters returns a client that reads where it has written, and what gives it back. What asynq's
@@ -264,7 +269,10 @@ func (t *trial) work(ctx context.Context, st sources.Stream) error {
 		case canaryBuried:
 			d.Outcome, d.Reason = sources.Dead, errCanary.Error()
 		default:
-			err := t.engine.Handle(ctx, &tasks[i])
+			err := errPaused
+			for errors.Is(err, errPaused) { // which says nothing of asynq
+				err = t.engine.Handle(ctx, &tasks[i])
+			}
 			if d.Outcome, d.Delay = sources.Asked(err); d.Outcome == sources.Retry {
 				d.Outcome = sources.Requeue
 			}

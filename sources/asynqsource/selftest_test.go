@@ -201,3 +201,28 @@ func TestAPauseInTheSelfTestIsNoMisfit(t *testing.T) {
 		}
 	})
 }
+
+// A process that stands still before the start of a canary says nothing of asynq: it is asked again, as any task is.
+func TestAPauseIsNoMisfit(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, _, client := s.peer(t, Config{})
+	trial, err := src.newTrial(client, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, paused := trial.engine, make(map[string]bool)
+	e.cfg.BaseContext = func() context.Context { // asynq asks for it between the question and the start
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for key, r := range e.runs {
+			if !paused[key.id] {
+				paused[key.id], r.begun = true, r.begun.Add(-hopTime)
+			}
+		}
+		return context.Background()
+	}
+	if err := errors.Join(trial.run(t.Context()), trial.sweep(t.Context())); err != nil || len(paused) == 0 {
+		t.Errorf("with a pause before each of %d starts: %v", len(paused), err)
+	}
+}
