@@ -120,37 +120,43 @@ func TestTasksOfATopicAreHandled(t *testing.T) {
 	})
 }
 
-// What a source has to tell comes to the observers of its consumer.
+// What a source has to tell comes to the observers of its consumer, and what its progress in Kafka has, too.
 func TestTheObserverHearsTheSource(t *testing.T) {
-	s := newStage(t, 1)
-	if err := s.redis.HSet(t.Context(), redisprogress.Elsewhere(s.name, 0).Fence, "b", 5).Err(); err != nil { // the topic has lost that much
-		t.Fatal(err)
-	}
-	warned := make(chan framework.Warned, 64)
-	app := fxtest.New(t, frameworkfx.Module,
-		fx.Provide(func() redis.UniversalClient { return s.redis }),
-		kafkafx.Source(s.name, kafkafx.Config{
-			URL:    "kafka://" + strings.Join(s.broker.Seeds(), ","),
-			Source: kafkasource.Config{Topic: s.topic, OutOfRange: kafkasource.Earliest},
-		}),
-		frameworkfx.Configure(s.name, quick),
-		frameworkfx.Otherwise(s.name, func(context.Context, *framework.Task) error { return nil }),
-		frameworkfx.Observe(func() framework.Observer {
-			return framework.ObserverFunc(func(e framework.Event) {
-				if e, ok := e.(framework.Warned); ok {
-					warned <- e
+	for progress, word := range map[kafkafx.Progress]string{kafkafx.InRedis: "goes on at the earliest", kafkafx.InKafka: "knows nothing of it"} {
+		t.Run("progress in "+string(progress), func(t *testing.T) {
+			s := newStage(t, 1)
+			if err := s.redis.HSet(t.Context(), redisprogress.Elsewhere(s.name, 0).Fence, "b", 5).Err(); err != nil { // the topic has lost that much
+				t.Fatal(err)
+			}
+			warned := make(chan framework.Warned, 64)
+			app := fxtest.New(t, frameworkfx.Module,
+				fx.Provide(func() redis.UniversalClient { return s.redis }),
+				kafkafx.Source(s.name, kafkafx.Config{
+					URL:      "kafka://" + strings.Join(s.broker.Seeds(), ","),
+					Progress: progress,
+					Source:   kafkasource.Config{Topic: s.topic, OutOfRange: kafkasource.Earliest},
+				}),
+				frameworkfx.Configure(s.name, quick),
+				frameworkfx.Otherwise(s.name, func(context.Context, *framework.Task) error { return nil }),
+				frameworkfx.Observe(func() framework.Observer {
+					return framework.ObserverFunc(func(e framework.Event) {
+						if e, ok := e.(framework.Warned); ok {
+							warned <- e
+						}
+					})
+				}))
+			app.RequireStart()
+			defer app.RequireStop()
+			late := time.After(patience)
+			for told := false; !told; {
+				select {
+				case e := <-warned:
+					told = e.Consumer == s.name && strings.Contains(e.Warning, s.topic) && strings.Contains(e.Warning, word)
+				case <-late:
+					t.Fatalf("nobody was told what has the words %q", word)
 				}
-			})
-		}))
-	app.RequireStart()
-	defer app.RequireStop()
-	select {
-	case e := <-warned:
-		if e.Consumer != s.name || !strings.Contains(e.Warning, s.topic) {
-			t.Errorf("it is told %+v", e)
-		}
-	case <-time.After(patience):
-		t.Error("nobody was told that the topic has lost tasks")
+			}
+		})
 	}
 }
 
