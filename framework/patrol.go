@@ -12,8 +12,9 @@ import (
 )
 
 // A Survey reads who may fetch and settle in the partitions and units ids at the data, and
-// whether anything waits there. It may leave some out; they are asked for again. It is
-// called by one goroutine of each run of a consumer.
+// whether anything waits there. It may leave some out; they are asked for again. It should not
+// leave out the first: what waits to be opened comes before the rest. It is called by one
+// goroutine of each run of a consumer.
 type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error)
 
 // WithSurvey lets one peer, the first by index that works, look once in a beat whether every partition

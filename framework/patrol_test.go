@@ -181,6 +181,26 @@ func TestWhatIsNotOpenedIsFoundAmongMany(t *testing.T) {
 	}
 }
 
+// Of a cluster a survey reads the first that it is asked for, and one more, in turn: what is not opened is found there too.
+func TestWhatIsNotOpenedIsFoundOnACluster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &district{}
+		p, seen := d.patrol(8)
+		looks := 0
+		p.survey = func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+			looks++
+			all, err := d.survey(ctx, ids)
+			return []coverage.Datum{all[0], all[1+looks%(len(all)-1)]}, err
+		}
+		d.data[5] = coverage.Datum{Waiting: true}
+		p.during(t.Context(), 2*time.Minute)
+		if told := of[Uncovered](seen); len(told) != 1 || !slices.Equal(told[0].Finding.Partitions, []partition.ID{5}) {
+			t.Errorf("told %v, want once that 5 is not opened", told)
+		}
+	})
+}
+
 // However many have tasks, or are not opened, all have their turn.
 func TestWhatIsNotOpenedLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()

@@ -29,12 +29,13 @@ type Fenced struct {
 
 // A Survey reads who may fetch and settle, for whoever looks often: on one node it is
 // one request whatever the number of partitions; on a cluster, where each costs requests
-// of its own, a look is at one of them, in turn. It belongs to one goroutine.
+// of its own, a look is at the first of them, and at one of the others, in turn. It belongs
+// to one goroutine.
 type Survey struct {
 	client redis.UniversalClient
 	place  func(partition.ID) (fence, log string)
 	looks  uint64
-	looked map[partition.ID]uint64 // where a look is at one: when that was, counted in looks
+	looked map[partition.ID]uint64 // where a look is at some: when that was, counted in looks
 
 	// Of the last look, since the next one is most often at the same.
 	ids  []partition.ID
@@ -49,27 +50,36 @@ func NewSurvey(client redis.UniversalClient, place func(partition.ID) (fence, lo
 	return &Survey{client: client, place: place, looked: make(map[partition.ID]uint64)}
 }
 
-// Look reads the partitions ids, or one of them.
+// Look reads the partitions ids, or two of them.
 func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error) {
 	s.prepare(ids)
 	if len(s.out) == 0 {
 		return nil, nil
 	}
-	out := slices.Clone(s.out)
-	var err error
+	look := s.some
 	if _, single := s.client.(*redis.Client); single {
-		err = s.all(ctx, out)
-	} else {
-		i := s.oldest(out)
-		s.looks++
-		s.looked[out[i].ID] = s.looks
-		out = out[i : i+1]
-		err = s.one(ctx, s.args[firstKey+2*i].(string), s.args[firstKey+2*i+1].(string), &out[0])
+		look = s.all
 	}
+	out, err := look(ctx, slices.Clone(s.out))
 	if err != nil {
 		return nil, fmt.Errorf("redisprogress: fences: %w", err)
 	}
 	return out, nil
+}
+
+// some looks at the first of out, which whoever watches it asks for before the others each time, and at the one that was
+// not looked at for longest.
+func (s *Survey) some(ctx context.Context, out []Fenced) (looked []Fenced, err error) {
+	s.looks++
+	s.looked[out[0].ID] = s.looks
+	for _, i := range slices.Compact([]int{0, s.oldest(out)}) {
+		s.looked[out[i].ID] = s.looks
+		if err := s.one(ctx, s.args[firstKey+2*i].(string), s.args[firstKey+2*i+1].(string), &out[i]); err != nil {
+			return nil, err
+		}
+		looked = append(looked, out[i])
+	}
+	return looked, nil
 }
 
 // oldest is which of out was not looked at for longest. To count on from look to look would not
@@ -104,7 +114,7 @@ func (s *Survey) prepare(ids []partition.ID) {
 	s.args[2] = 2 * len(s.out)
 }
 
-func (s *Survey) all(ctx context.Context, out []Fenced) error {
+func (s *Survey) all(ctx context.Context, out []Fenced) ([]Fenced, error) {
 	text, err := s.client.Do(ctx, s.args...).Text()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		s.args[0], s.args[1] = "eval", surveySource
@@ -112,20 +122,20 @@ func (s *Survey) all(ctx context.Context, out []Fenced) error {
 		s.args[0], s.args[1] = "evalsha", surveyScript.Hash()
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if n := strings.Count(text, "\n") + 1; n != 2*len(out) {
-		return fmt.Errorf("the script's answer has %d lines, want %d", n, 2*len(out))
+		return nil, fmt.Errorf("the script's answer has %d lines, want %d", n, 2*len(out))
 	}
 	for i := range out {
 		var token, log string
 		token, text, _ = strings.Cut(text, "\n")
 		log, text, _ = strings.Cut(text, "\n")
 		if err := out[i].read(token, log != "0"); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return out, nil
 }
 
 func (s *Survey) one(ctx context.Context, fence, log string, out *Fenced) error {
