@@ -146,6 +146,37 @@ func TestNobodyTakesWhatHeMayNotPush(t *testing.T) {
 	if delayed, dead := admin.ZCard(ctx, k.Delayed).Val(), admin.LLen(ctx, k.Dead).Val(); delayed != 1 || dead != 1 {
 		t.Errorf("%d delayed tasks and %d dead letters are left, want both", delayed, dead)
 	}
+
+	// A tick that is recorded counts as fired.
+	admin.HSet(ctx, k.Fence, "t", "1:s")
+	if err := jobsFireScript.Run(ctx, user, []string{k.Fence, k.Pending, k.jobsKey()}, "1:s", 1, 1, "job", "", "1000", 1, task).Err(); err == nil {
+		t.Error("fired without the right to push")
+	}
+	if recorded := admin.HGetAll(ctx, k.jobsKey()).Val(); len(recorded) > 0 {
+		t.Errorf("recorded is %v, and nothing was enqueued", recorded)
+	}
+}
+
+// A line that is pushed and stays in its list is pushed again with each attempt: who may not take it off pushes nothing.
+func TestNobodyPushesLinesThatHeMayNotTakeOff(t *testing.T) {
+	t.Parallel()
+	ctx, server, name := t.Context(), redistest.Server(t), redistest.Name(t)
+	admin := redistest.Single(t, server.Client())
+	user := aclUser(t, server, "~{"+name+"*", "~"+name+"*", "+@all", "-ltrim")
+	p := newProducer(t, user, name, ProducerConfig{Partitions: 1})
+	b := &inbox{t: t, client: user, name: name, layout: p.Config(), unit: Ingress{List: name + ":inbox", KeyField: "to"}}
+	s := b.open(1)
+	s.stop()
+	<-s.ended
+	l := inboxLine("ann", 0)
+	b.push(l)
+	move := b.scripts(s, l)[0]
+	if _, err := move.sc.Run(ctx, user, move.keys, move.args...).Result(); err == nil {
+		t.Error("moved without the right to take off")
+	}
+	if n := admin.LLen(ctx, KeysOf(name, 0).Pending).Val(); n > 0 {
+		t.Errorf("%d tasks were pushed, and the line is in the list", n)
+	}
 }
 
 // aclUser returns a client of a user who has the rights of rules.

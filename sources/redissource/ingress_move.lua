@@ -19,7 +19,9 @@
 --         {'FORGOT'}  the store lost what it had answered: begin a new era
 --         {'RESIZED', partitions}  the name has another number of partitions now
 -- Cost  10 us (7 of them for INFO), 3 us for each target and 0.3 us for each line
-redis.call('HDEL', KEYS[1], '') -- not deny-oom: to move lines makes the store no fuller
+-- Not deny-oom: to move lines makes the store no fuller. And who may not do this fails before the pushes: each
+-- attempt would push the lines again.
+redis.call('LTRIM', KEYS[2], 0, -1)
 
 local f = redis.call('HMGET', KEYS[1], 't', 'b', 'g', 'r')
 if f[1] ~= ARGV[1] then return {'STALE'} end

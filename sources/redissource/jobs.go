@@ -69,14 +69,15 @@ func parseJobRecord(s string) (r jobRecord, err error) {
 	if s == "" {
 		return r, nil
 	}
-	upto, rest, _ := strings.Cut(s, " ")
-	r.upto, err = strconv.ParseInt(upto, 10, 64)
+	digits, rest, _ := strings.Cut(s, " ")
+	upto, err := strconv.ParseUint(digits, 10, 63) // no sign: the script compares digits
 	if err == nil {
 		err = json.Unmarshal([]byte(rest), &r)
 	}
 	if err != nil {
 		return r, fmt.Errorf("%q is recorded of it: %w", s, err)
 	}
+	r.upto = int64(upto)
 	return r, nil
 }
 

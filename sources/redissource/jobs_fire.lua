@@ -14,8 +14,6 @@
 local f = redis.call('HMGET', KEYS[1], 't', 'p', 'w')
 if f[1] ~= ARGV[1] then return {'STALE'} end
 if f[2] and f[2] ~= ARGV[2] then return {'RESIZED', f[2]} end
-local kind = redis.call('TYPE', KEYS[2]).ok
-if kind ~= 'list' and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no list') end
 
 local jobs, rung = tonumber(ARGV[3]), false
 local now = redis.call('TIME')
@@ -26,11 +24,11 @@ for i = 0, jobs - 1 do
   local stored = redis.call('HGET', KEYS[3], name) or ''
   count = tonumber(count)
   if value ~= '' and (string.match(stored, '^%d+') or '') == from then
-    redis.call('HSET', KEYS[3], name, value)
-    if count > 0 then
+    if count > 0 then -- first, for it may be refused: what is recorded nobody fires any more
       redis.call('RPUSH', KEYS[2], unpack(ARGV, at, at + count - 1))
       rung = true
     end
+    redis.call('HSET', KEYS[3], name, value)
     stored = value
   end
   out[3 + i] = stored

@@ -394,6 +394,16 @@ func TestAnUnreadableRecordStopsItsOwnJob(t *testing.T) {
 	})
 }
 
+// The script compares the digits that a record begins with: what begins with another number than they say could be
+// decided on again and again, without a pause.
+func TestARecordBeginsWithDigits(t *testing.T) {
+	for _, record := range []string{"-1000 {}", "+1000 {}", " 1000 {}", "1e3 {}"} {
+		if r, err := parseJobRecord(record); err == nil {
+			t.Errorf("%q is read as %+v", record, r)
+		}
+	}
+}
+
 func TestResizeTakesJobsAlong(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)
 	if _, err := redisconfig.Agree(t.Context(), client, name, partition.Config{Total: 2, Hash: partition.XXHash64}); err != nil {
