@@ -1,6 +1,7 @@
 package redissource
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -156,43 +157,28 @@ func (s *ingressStream) push(ctx context.Context, p *ingressPlan, lines []string
 	all := groups(routes, s.base)
 	force := s.full && t.Lasted(time.Now()) >= forceAfter
 	s.full = false
-	// By the script's hash, and once more with its source at servers that do not know it.
-	for _, source := range []bool{false, true} {
-		pushes := make([]*push, len(all))
-		for i, g := range all {
-			keys, args := s.pushArguments(p, g, force)
-			pushes[i] = &push{keys: keys, args: args, source: source}
-		}
-		s.pusher.send(ctx, pushes)
-		var failed []*group
-		var first error
-		for i, one := range pushes {
-			err := one.err
-			if err == nil {
-				err = s.pushed(one.answer)
-			}
-			if err == nil {
-				continue
-			}
-			if final(err) {
-				return err
-			}
-			s.full = s.full || redis.HasErrorPrefix(err, "OOM")
-			failed = append(failed, all[i])
-			if first == nil || redis.HasErrorPrefix(first, "NOSCRIPT") {
-				first = err
-			}
-		}
-		if len(failed) == 0 {
-			s.tellBuried(routes)
-			return nil
-		}
-		if !redis.HasErrorPrefix(first, "NOSCRIPT") {
-			return first
-		}
-		all = failed
+	pushes := make([]*push, len(all))
+	for i, g := range all {
+		keys, args := s.pushArguments(p, g, force)
+		pushes[i] = &push{keys: keys, args: args}
 	}
-	return nil
+	s.pusher.send(ctx, pushes)
+	var first error
+	for _, one := range pushes {
+		err := one.err
+		if err == nil {
+			err = s.pushed(one.answer)
+		}
+		if final(err) {
+			return err
+		}
+		s.full = s.full || redis.HasErrorPrefix(err, "OOM")
+		first = cmp.Or(first, err)
+	}
+	if first == nil {
+		s.tellBuried(routes)
+	}
+	return first
 }
 
 // pushArguments are those of push.lua for one target of a plan.

@@ -274,11 +274,7 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 					it.call.miss(it, few)
 				}
 			}
-			wait := backoff(b.tries)
-			if redis.HasErrorPrefix(err, "NOSCRIPT") && !b.source {
-				b.source, wait = true, 0
-			}
-			b.again = time.Now().Add(wait)
+			b.again = time.Now().Add(backoff(b.tries))
 			if l.expire(b, redisconfig.Explain(err)) {
 				repeat = append(repeat, b)
 			}

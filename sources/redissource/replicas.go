@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,6 @@ const waitReplicas = time.Second
 type push struct {
 	keys   []string
 	args   []any
-	source bool // the store has forgotten the script: send its text
 	answer pushAnswer
 	err    error // why the answer does not count
 }
@@ -53,11 +53,20 @@ type pusher struct {
 	patience time.Duration // for them
 }
 
-// send runs pushes, those of one server in one pipeline.
+// send runs pushes, those of one server in one pipeline: by the script's hash, and once more with its
+// source at servers that do not know it.
 func (p *pusher) send(ctx context.Context, all []*push) {
+	p.sendBy(ctx, all, false)
+	unknown := slices.DeleteFunc(slices.Clone(all), func(one *push) bool { return !redis.HasErrorPrefix(one.err, "NOSCRIPT") })
+	if len(unknown) > 0 {
+		p.sendBy(ctx, unknown, true)
+	}
+}
+
+func (p *pusher) sendBy(ctx context.Context, all []*push, source bool) {
 	cluster, ok := p.client.(*redis.ClusterClient)
 	if !ok || p.replicas == 0 {
-		p.sendTo(ctx, p.client, all)
+		p.sendTo(ctx, p.client, all, source)
 		return
 	}
 	// WAIT has no key by which the pipeline of a cluster would find its server.
@@ -71,7 +80,7 @@ func (p *pusher) send(ctx context.Context, all []*push) {
 		on[master] = append(on[master], one)
 	}
 	for master, list := range on {
-		if !p.sendTo(ctx, master, list) {
+		if !p.sendTo(ctx, master, list, source) {
 			cluster.ReloadState(ctx) // nobody else follows a slot that has moved, or a server that was replaced
 		}
 	}
@@ -79,11 +88,11 @@ func (p *pusher) send(ctx context.Context, all []*push) {
 
 // sendTo runs pushes on one server and WAIT behind them, on their connection. It reports whether
 // all of them count.
-func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*push) bool {
+func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*push, source bool) bool {
 	pipe := node.Pipeline()
 	cmds := make([]*redis.Cmd, len(all))
 	for i, one := range all {
-		cmds[i] = pushScript.queue(ctx, pipe, one.source, one.keys, one.args)
+		cmds[i] = pushScript.queue(ctx, pipe, source, one.keys, one.args)
 	}
 	var wait *redis.Cmd
 	if p.replicas > 0 {
