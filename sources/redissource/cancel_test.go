@@ -111,6 +111,58 @@ func TestCancellations(t *testing.T) {
 	give(t, client, name, "one more")
 }
 
+// What is over is given anew, what is given for long outlasts what comes after it for a moment, and what is named
+// twice, or is over, takes no place.
+func TestCancellationsGivenAgain(t *testing.T) {
+	mini, client := redistest.Mini(t)
+	name, ctx := redistest.Name(t), t.Context()
+	now := time.Date(2026, 7, 1, 3, 0, 0, 0, time.UTC)
+	mini.SetTime(now)
+	give(t, client, name, "a")
+	for i, over := range []CancelState{CancelDone, CancelDead} {
+		mini.SetTime(now.Add(time.Duration(i) * time.Second))
+		all, err := Cancellations(ctx, client, name)
+		if err != nil || len(all) != 1 || all[0].State != CancelWaits {
+			t.Fatalf("stand %+v, %v", all, err)
+		}
+		all[0].State = over
+		if err := markCancel(ctx, client, CancelKey(name), all[0]); err != nil {
+			t.Fatal(err)
+		}
+		give(t, client, name, "a")
+		if got := states(t, client, name); !slices.Equal(got, []string{"a waits"}) {
+			t.Errorf("given again when it was %s: %q", over, got)
+		}
+	}
+	if err := GiveCancel(ctx, client, name, "", time.Second, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := mini.TTL(CancelKey(name)); ttl != time.Hour {
+		t.Errorf("all of it ends after %v, and a stands for an hour", ttl)
+	}
+
+	mini.FlushAll()
+	var many []string
+	for i := range MaxCancellations {
+		many = append(many, fmt.Sprint(i))
+	}
+	give(t, client, name, append(many, many...)...)
+	mini.FlushAll()
+	give(t, client, name, many[1:]...)
+	all, err := Cancellations(ctx, client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].State = CancelDead
+	if err := markCancel(ctx, client, CancelKey(name), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%d of %s", MaxCancellations-2, name)
+	if err := GiveCancel(ctx, client, name, "", time.Hour, "one", "two", "three"); !errors.Is(err, ErrCancellations) || !strings.Contains(err.Error(), want) {
+		t.Errorf("too many: %v, want %q", err, want)
+	}
+}
+
 // A full store takes cancellations, and what became of them: a task that is dropped makes room.
 func TestCancellationsInAFullStore(t *testing.T) {
 	t.Parallel()
