@@ -285,10 +285,21 @@ func TestProducerCancels(t *testing.T) {
 	if r := enqueue(t, p, again); !r[0].Duplicate {
 		t.Error("a late cancel of another has taken its lock")
 	}
+	// Nor is a lock taken that another has since it ended by itself.
+	second, lock := delayedIn(t, p, "once")[0], KeysOf(p.name, first.Partition).Unique("once")
+	if err := p.client.Set(t.Context(), lock, "of another", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := Cancel(t.Context(), p.client, p.name, second); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	if has := p.client.Get(t.Context(), lock).Val(); has != "of another" {
+		t.Errorf("its lock was another's, and is %q", has)
+	}
 	if _, err := p.Cancel(t.Context(), "ann", ""); !errors.Is(err, partition.ErrConfig) {
 		t.Error(err)
 	}
-	if left := delayedIn(t, p, ""); len(left) != 1 {
+	if left := delayedIn(t, p, ""); len(left) != 0 {
 		t.Error(named(left))
 	}
 }
