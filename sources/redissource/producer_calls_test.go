@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -313,6 +314,71 @@ func TestLostAnswerIsRepeated(t *testing.T) {
 		}
 		if n := len(logOf(t, client, name, 0)); n != 2 {
 			t.Errorf("%d tasks, want 2", n)
+		}
+	})
+}
+
+// A lostThenSlow executes the first pipeline and loses its answer, when during has been called; the next one takes so long
+// that nobody waits for anything any more.
+type lostThenSlow struct {
+	during func()
+	slow   time.Duration
+	n      int
+}
+
+func (*lostThenSlow) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*lostThenSlow) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (l *lostThenSlow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err != nil {
+			return err
+		}
+		switch l.n++; l.n {
+		case 1:
+			l.during()
+			for _, c := range cmds {
+				c.SetErr(errNetwork)
+			}
+			return errNetwork
+		case 2:
+			time.Sleep(l.slow)
+		}
+		return nil
+	}
+}
+
+// What may have been enqueued is not repeated once its time is over, though its turn comes only then, behind a request
+// that took long or in a process that was stopped: the partition no longer remembers what was pushed.
+func TestNothingIsRepeatedAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, false)
+		p, err := NewProducer(t.Context(), client, "n", ProducerConfig{Partitions: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := &lostThenSlow{slow: 2 * markLife}
+		var other sync.WaitGroup
+		slow.during = func() {
+			other.Go(func() {
+				if _, err := p.Enqueue(t.Context(), Message{}); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		client.AddHook(slow)
+		if _, err := p.Enqueue(t.Context(), Message{}); !errors.Is(err, ErrUnknown) || !errors.Is(err, errNetwork) {
+			t.Errorf("of what was lost: %v", err)
+		}
+		other.Wait()
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for id := range partition.ID(2) {
+			if n := len(logOf(t, client, "n", id)); n != 1 {
+				t.Errorf("partition %v has %d tasks, want 1", id, n)
+			}
 		}
 	})
 }

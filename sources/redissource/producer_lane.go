@@ -112,11 +112,14 @@ func (l *lane) run() {
 		now := time.Now()
 		var due []*batch
 		repeat = slices.DeleteFunc(repeat, func(b *batch) bool {
-			if !b.again.After(now) {
-				due = append(due, b)
-				return true
+			if b.again.After(now) {
+				return false
 			}
-			return false
+			b.again = now // which may be long after
+			if l.expire(b, redisconfig.Explain(b.err)) {
+				due = append(due, b)
+			}
+			return true
 		})
 		due = l.form(due, now)
 		if len(due) == 0 {
