@@ -1,7 +1,7 @@
 -- Begins the scripts that put tasks at the end of logs.
 --
 -- ring wakes the owner of a log that waits for a bell. f is what HMGET answered of its fence:
--- w, p, t, b and h. If a single task was put there, body is its envelope, and length that of
+-- w and, with body, p, t, b and h. If a single task was put there, body is its envelope, and length that of
 -- the list with it; then the bell says all of it, if it is no longer than 4 KiB: the token,
 -- the position and the envelope, separated by spaces; and the fence says that the position
 -- may be started. Not if something before it may not be, which was put there without a bell:

@@ -20,7 +20,7 @@ import (
 //go:embed requeue.lua
 var requeueSource string
 
-var requeueScript = redis.NewScript(requeueSource)
+var requeueScript = redis.NewScript(bellSource + requeueSource)
 
 // A DeadLetter is a task that will not be run again unless a person says so, whole,
 // with the reason.

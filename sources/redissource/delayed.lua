@@ -19,9 +19,7 @@ end
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
 if now then
   redis.call('RPUSH', KEYS[2], ARGV[1])
-  if redis.call('HDEL', KEYS[3], 'w') == 1 then
-    redis.pcall('PUBLISH', string.gsub(KEYS[3], 'fence$', 'bell'), '')
-  end
+  ring(KEYS[3], redis.call('HMGET', KEYS[3], 'w'))
   return 1
 end
 if dead then redis.call('RPUSH', KEYS[2], ARGV[4]) end

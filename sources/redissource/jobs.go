@@ -22,7 +22,7 @@ var (
 	//go:embed jobs_fire.lua
 	jobsFireSource string
 
-	jobsFireScript = redis.NewScript(jobsFireSource)
+	jobsFireScript = redis.NewScript(bellSource + jobsFireSource)
 )
 
 // Ticked says what became of ticks of a job, or that the store has not taken them.

@@ -34,8 +34,5 @@ for i = 0, jobs - 1 do
   out[3 + i] = stored
   at = at + count
 end
-if rung and f[3] then
-  redis.call('HDEL', KEYS[1], 'w')
-  redis.pcall('PUBLISH', string.gsub(KEYS[1], 'fence$', 'bell'), '')
-end
+if rung then ring(KEYS[1], {f[3]}) end
 return out

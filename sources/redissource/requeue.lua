@@ -18,8 +18,6 @@ end
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
 if ARGV[2] ~= '' then
   redis.call('RPUSH', KEYS[2], ARGV[2])
-  if redis.call('HDEL', KEYS[3], 'w') == 1 then
-    redis.pcall('PUBLISH', string.gsub(KEYS[3], 'fence$', 'bell'), '')
-  end
+  ring(KEYS[3], redis.call('HMGET', KEYS[3], 'w'))
 end
 return 1
