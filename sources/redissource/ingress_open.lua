@@ -10,10 +10,12 @@
 --       4 '1' = one is due, and the plan is void: the lines are not those it was made for
 -- Result  {'OK', base, era, plan: lines, sum, era, partitions, targets ('' = no plan)}
 --         {'FENCED', epoch}  the same or a greater epoch stands under another token
+--         {'PARTITION'}  the fence is that of a partition, of a name that the list is called after
 -- Cost  O(1)
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
 
-local f = redis.call('HMGET', KEYS[1], 't', 'e', 'b', 'g', 'r')
+local f = redis.call('HMGET', KEYS[1], 't', 'e', 'b', 'g', 'r', 'n')
+if f[6] then return {'PARTITION'} end
 local t, epoch, base, era, run = f[1] or '', f[2] or '0', f[3], f[4] or '0', f[5]
 if t ~= ARGV[1] and tonumber(ARGV[2]) <= tonumber(epoch) then return {'FENCED', epoch} end
 

@@ -402,6 +402,9 @@ func TestIngressOpenAnswers(t *testing.T) {
 		}, {
 			"it comes late", []any{"t", "10:b", "e", 10, "b", 7, "g", 10001, "r", "another"}, "10:b", "10", 10001, "1",
 			"[OK 7 10001 3 sum 8000 4 1 0 2]", "map[b:7 e:10 g:10001 r:another t:10:b]",
+		}, {
+			"the partition of a name, and no list", []any{"t", "9:a", "e", 9, "b", 7, "n", 3, "h", 8}, "10:b", "10", 10000, "1",
+			"[PARTITION]", "map[b:7 e:9 h:8 n:3 t:9:a]",
 		},
 	} {
 		b.client.Del(ctx, s.fence)

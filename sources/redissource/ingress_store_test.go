@@ -475,3 +475,40 @@ func TestIngressPlanIsNone(t *testing.T) {
 		t.Errorf("it says %v", err)
 	}
 }
+
+// A list may be called as another name and a number, and its fence would be that of a partition: nobody opens it, and
+// who gives the list up leaves the fence to its owner.
+func TestIngressIsNoPartitionOfAnotherName(t *testing.T) {
+	client, name, ctx := redistest.New(t), redistest.Name(t), t.Context()
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+	if _, err := p.Enqueue(ctx, Message{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	src, err := New(client, name, Config{Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := src.Open(ctx, partition.Grant{Epoch: 1}, tokenOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := name + ":0"
+	b := &inbox{t: t, client: client, name: name + "-other", layout: partition.Config{Total: 1}, unit: Ingress{List: list}}
+	b.push("line")
+	if s, err := b.start(client, 2); !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), "take another name for the list") {
+		t.Errorf("opened: %v", err)
+		if err == nil {
+			_ = s.Close(ctx)
+		}
+	}
+	if err := closeUnits(ctx, client, []string{list}); err != nil {
+		t.Error(err)
+	}
+	tasks, err := owner.Fetch(ctx, 1)
+	if err != nil || len(tasks) != 1 || tasks[0].ID != "a" {
+		t.Errorf("the owner of the partition fetched %v, %v", tasks, err)
+	}
+	if err := owner.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -120,6 +120,9 @@ func (s *ingressStream) install(ctx context.Context, void bool) error {
 			return fmt.Errorf("ingress %s: epoch %q", s.unit.List, a[1])
 		}
 		return &sources.FencedError{Grant: s.grant, Stored: partition.Epoch(epoch)}
+	case a[0] == "PARTITION":
+		return fmt.Errorf("ingress %s: its key %s is one of a partition of another name: take another name for the list: %w",
+			s.unit.List, s.fence, partition.ErrConfig)
 	case a[0] == "OK" && len(a) == 8:
 		if err := errors.Join(parseInt(&s.base, a[1]), parseInt(&s.era, a[2])); err != nil {
 			return err
