@@ -59,6 +59,9 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	}
 	removed += int(n)
 	for _, tag := range ingressTags(lists) {
+		if client.HExists(ctx, tag+":fence", "n").Val() {
+			continue // a partition of another name, see ingress_open.lua
+		}
 		n, err := client.Del(ctx, tag+":fence", tag+":plan").Result()
 		if err != nil {
 			return removed, err

@@ -504,6 +504,12 @@ func TestIngressIsNoPartitionOfAnotherName(t *testing.T) {
 	if err := closeUnits(ctx, client, []string{list}); err != nil {
 		t.Error(err)
 	}
+	if _, err := redisconfig.Agree(ctx, client, b.name, partition.Config{Total: 1, Hash: partition.XXHash64, Units: []string{list}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Destroy(ctx, client, b.name); err != nil {
+		t.Error(err)
+	}
 	tasks, err := owner.Fetch(ctx, 1)
 	if err != nil || len(tasks) != 1 || tasks[0].ID != "a" {
 		t.Errorf("the owner of the partition fetched %v, %v", tasks, err)
