@@ -29,5 +29,5 @@
 //
 // A restart or a change of leader loses nothing in etcd and opens no grace. A grace opens when
 // the cluster is another one (as after a backup was restored), when it shows less than was
-// seen before, and when a key of the name is missing.
+// seen before, and when a key of the name is missing that nobody can put back.
 package etcdledger

@@ -377,8 +377,8 @@ func keep(snap *snapshot, after map[string]string) error {
 	return err
 }
 
-// read returns what stands now: all of it, or, while the lock word is the one that is known,
-// the clock and the leases alone.
+// read returns what stands now: all of it, or, while the lock word is the one that is known and
+// no key is lost, the clock and the leases alone.
 func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	floor := l.memory.newest()
 	if floor == nil || floor.mods[metaKey] == 0 {
@@ -394,8 +394,10 @@ func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 		return snap, nil
 	}
 	same := []clientv3.Cmp{
-		l.unchanged(floor, metaKey),
 		clientv3.Compare(clientv3.Value(l.prefix+metaKey), "=", floor.values[metaKey]), // not the same revision by chance
+	}
+	for _, key := range covered {
+		same = append(same, l.unchanged(floor, key))
 	}
 	resp, err := l.client.Txn(ctx).If(same...).
 		Then(clientv3.OpGet(l.prefix+clockKey), clientv3.OpGet(l.prefix+leasesKeys, clientv3.WithPrefix())).
@@ -442,7 +444,7 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 		locked = locked || !lease && key != clockKey
 	}
 	for key, value := range after {
-		if was, there := snap.values[key]; there && was == value {
+		if snap.mods[key] != 0 && snap.values[key] == value {
 			next.mods[key] = snap.mods[key]
 			continue
 		}
@@ -500,10 +502,13 @@ func (l *Ledger) clear(ctx context.Context, snap *snapshot) (*snapshot, error) {
 	ops := []clientv3.Op{
 		deleteRange(l.prefix, config), deleteRange(config+"\x00", l.prefix+historyKeys), l.all(deleteRange)[1],
 	}
-	if _, left := snap.values[configKey]; !left {
-		value, err := restoreConfig(snap.values[metaKey], l.cfg.Config)
-		if err != nil {
-			return nil, err
+	if snap.mods[configKey] == 0 {
+		value, known := snap.values[configKey]
+		if !known {
+			var err error
+			if value, err = restoreConfig(snap.values[metaKey], l.cfg.Config); err != nil {
+				return nil, err
+			}
 		}
 		ops = append(ops, clientv3.OpPut(config, value))
 	}

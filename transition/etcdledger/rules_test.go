@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -446,7 +447,10 @@ func TestGraceAfterALoss(t *testing.T) {
 		"meta is deleted":                                  {del("meta"), true, true},
 		"the clock is deleted":                             {del("clock"), true, true},
 		"a lease is deleted":                               {del("leases/a"), true, true},
-		// A witness knows better, and goes on.
+		"the clock is deleted, and the configuration":      {func(s *stage) { del("clock")(s); del("config")(s) }, true, true},
+		// A witness knows better, and goes on: see TestWhatIsLostIsPutBack.
+		"the configuration is deleted":             {del("config"), false, true},
+		"the roll is deleted":                      {del("roll"), false, true},
 		"the grants are deleted":                   {del("transition"), false, true},
 		"a session is deleted":                     {del("sessions/a"), false, true},
 		"a session is deleted, and its lease":      {func(s *stage) { del("sessions/a")(s); del("leases/a")(s) }, true, true},
@@ -490,6 +494,67 @@ func TestGraceAfterALoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Whoever knows what a deleted key said puts it back with his next Sync: nobody who comes finds half a name.
+func TestWhatIsLostIsPutBack(t *testing.T) {
+	server := etcdtest.Start(t)
+	for _, key := range []string{"config", "roll", "transition"} {
+		for _, looks := range []bool{false, true} { // without telling anybody, before the Sync
+			s := newStage(t, server, fmt.Sprintf("back-%s-%v", key, looks))
+			if err := etcdledger.Require(t.Context(), server.Client(), prefix, s.name, []partition.Requirement{{First: 3, Last: 3, Tags: "gpu"}}); err != nil {
+				t.Fatal(err)
+			}
+			a, _ := s.ledger()
+			s.sync(a, machine.Request{Session: "a", Claim: []partition.ID{0}})
+			census := func(l *etcdledger.Ledger) machine.Census {
+				t.Helper()
+				c, err := l.Census(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			next := machine.Roll{Membership: census(a).Membership, Members: []machine.RollMember{{Member: partition.Member{Session: "a", Peer: "a", Weight: 1}}}}
+			if err := a.Seal(t.Context(), next); err != nil {
+				t.Fatal(err)
+			}
+			s.sync(a, machine.Request{Session: "a"})
+			stood := census(a)
+			del(key)(s)
+			if looks {
+				if c := census(a); !reflect.DeepEqual(c, stood) {
+					t.Errorf("%s is deleted, and who knew it sees %+v", key, c)
+				}
+			}
+			if a := s.sync(a, machine.Request{Session: "a"}); a.Grace != 0 || len(a.Mine) != 1 {
+				t.Errorf("%s is deleted: got %+v", key, a)
+			}
+			newcomer, _ := s.ledger()
+			if c := census(newcomer); !reflect.DeepEqual(c, stood) {
+				t.Errorf("%s was deleted: %+v stands, and was %+v", key, c, stood)
+			}
+		}
+	}
+}
+
+// Where not all can be put back the configuration is.
+func TestTheConfigurationIsPutBack(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "back")
+	asks := []partition.Requirement{{First: 3, Last: 3, Tags: "gpu"}}
+	if err := etcdledger.Require(t.Context(), s.server.Client(), prefix, s.name, asks); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := s.ledger()
+	s.sync(a, machine.Request{Session: "a"})
+	del("config")(s)
+	del("clock")(s)
+	if got := s.sync(a, machine.Request{Session: "a"}); got.Grace == 0 {
+		t.Error("there is no grace")
+	}
+	if cfg, known, err := etcdledger.ReadConfig(t.Context(), s.server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(cfg.Requires, asks) {
+		t.Errorf("%+v stands, known %v, %v", cfg, known, err)
 	}
 }
 

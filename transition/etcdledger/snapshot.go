@@ -15,7 +15,7 @@ type snapshot struct {
 	cluster  uint64
 	revision int64
 	values   map[string]string
-	mods     map[string]int64 // revision of the last change of a key; 0: it is not there
+	mods     map[string]int64 // revision of the last change of a key; 0: it is not there, whatever its value is known to be
 	// setBack: etcd shows an older state than was seen before, which it does only after its
 	// data were replaced by older ones.
 	setBack bool
@@ -35,8 +35,20 @@ func (s *snapshot) add(prefix string, kvs []*mvccpb.KeyValue) {
 
 // half reports whether a part of what never lacks does, and more than the configuration is left.
 func (s *snapshot) half() bool {
-	lacks := slices.ContainsFunc(whole, func(key string) bool { return s.mods[key] == 0 })
-	return lacks && len(s.values) > int(min(s.mods[configKey], 1))
+	lacks := func(key string) bool { _, known := s.values[key]; return !known }
+	return slices.ContainsFunc(whole, lacks) && (len(s.values) > 1 || len(s.values) == 1 && lacks(configKey))
+}
+
+// recall takes from floor what is lost of s: while the lock word is the same it is known.
+func (s *snapshot) recall(floor *snapshot) {
+	if s.mods[metaKey] == 0 || s.mods[metaKey] != floor.mods[metaKey] || s.values[metaKey] != floor.values[metaKey] {
+		return
+	}
+	for _, key := range covered {
+		if value, known := floor.values[key]; known && s.mods[key] == 0 {
+			s.values[key] = value
+		}
+	}
 }
 
 // locked returns a copy with what the lock word covers.
@@ -101,6 +113,8 @@ func (m *memory) read(s, floor *snapshot) {
 		if s.setBack || !same {
 			close(m.replaced)
 			m.replaced = make(chan struct{})
+		} else {
+			s.recall(floor)
 		}
 	}
 	if !s.setBack && (m.last == nil || m.last.cluster != s.cluster || m.last.revision <= s.revision) {

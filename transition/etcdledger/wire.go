@@ -28,7 +28,10 @@ const (
 )
 
 // whole are the keys that a name has from its making on: one that lacks is lost.
-var whole = []string{configKey, metaKey, clockKey, rollKey, transitionKey}
+var whole = append([]string{clockKey}, covered...)
+
+// covered are those of them that change with meta only.
+var covered = []string{configKey, metaKey, rollKey, transitionKey}
 
 // The values that are not plain numbers or lines of words.
 type (
