@@ -15,6 +15,7 @@
 //	sessions/ID    what the peer says of itself
 //	leases/ID      the clock at which its lease ends; no part of what meta locks
 //	clock          the clock on which leases are counted, in milliseconds; no part of it either
+//	seen           when the clock was written last, by the wall clock of who did: for who looks, and no part of it either
 //	history/N      what the last calls changed; written with meta, and read by nobody who decides
 //
 // So Syncs of peers that have nothing new to say do not get into each other's way: each is a

@@ -234,7 +234,8 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 	})
 }
 
-// Census implements transition.Ledger.
+// Census implements transition.Ledger. Where nobody seems to call the ledger, a Ledger that has not
+// seen its clock go on yet waits for that, for a clock step at most.
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	snap, err := l.read(ctx)
 	if err != nil {
@@ -244,7 +245,40 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	if err != nil {
 		return transition.Census{}, err
 	}
-	return store.Census(call)
+	c, err := store.Census(call)
+	if state, _ := store.State(); err == nil && len(c.Sessions) > 0 && l.memory.newcomer() {
+		c.Silence, err = l.silence(ctx, snap, time.Duration(state.Longest)*time.Millisecond)
+	}
+	if err != nil {
+		return transition.Census{}, l.explain("census", err)
+	}
+	return c, nil
+}
+
+// silence returns for how long nobody has called the ledger, if that is more than a lease, as who has just come to look
+// can tell: by the wall clock of the last who did. Wall clocks may disagree: it is believed only if nobody calls now either.
+func (l *Ledger) silence(ctx context.Context, snap *snapshot, lease time.Duration) (time.Duration, error) {
+	seen, err := l.client.Get(ctx, l.prefix+seenKey)
+	if err != nil || len(seen.Kvs) == 0 {
+		return 0, err
+	}
+	at, err := strconv.ParseInt(string(seen.Kvs[0].Value), 10, 64)
+	silence := time.Since(time.UnixMilli(at))
+	if err != nil || silence <= lease {
+		return 0, err
+	}
+	patience := l.cfg.Timing.ClockStep()
+	if end, ok := ctx.Deadline(); ok { // the caller has more to look at
+		patience = min(patience, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for resp := range l.client.Watch(ctx, l.prefix+clockKey, clientv3.WithRev(snap.revision+1)) {
+		if len(resp.Events) > 0 {
+			return 0, nil
+		}
+	}
+	return silence, nil
 }
 
 // change reads the name, lets op decide and writes what op changed, if nothing of what it
@@ -322,6 +356,8 @@ func (l *Ledger) after(snap *snapshot, store *memledger.Store) (map[string]strin
 	mendPart(snap, after)
 	if stood, err := strconv.ParseInt(snap.values[clockKey], 10, 64); err == nil && state.Clock >= stood && state.Clock-stood < state.Step/4 {
 		after[clockKey] = snap.values[clockKey]
+	} else {
+		after[seenKey] = strconv.FormatInt(time.Now().UnixMilli(), 10)
 	}
 	return after, keep(snap, after)
 }
@@ -353,7 +389,7 @@ func mendPart(snap *snapshot, after map[string]string) {
 func keep(snap *snapshot, after map[string]string) error {
 	var other []string // than it stands
 	for key, value := range after {
-		if was, stands := snap.values[key]; stands && was != value && key != clockKey && !strings.HasPrefix(key, leasesKeys) {
+		if was, stands := snap.values[key]; stands && was != value && !free(key) {
 			other = append(other, key)
 		}
 	}
@@ -437,11 +473,10 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 	locked := false // whether what meta covers changes
 	touch := func(key string, op clientv3.Op) {
 		ops = append(ops, op)
-		lease := strings.HasPrefix(key, leasesKeys)
-		if lease {
+		if strings.HasPrefix(key, leasesKeys) {
 			guards = append(guards, l.unchanged(snap, key))
 		}
-		locked = locked || !lease && key != clockKey
+		locked = locked || !free(key)
 	}
 	for key, value := range after {
 		if snap.mods[key] != 0 && snap.values[key] == value {

@@ -32,6 +32,15 @@ type spy struct {
 	writes []string    // keys of the last transaction that could write
 	before func(n int) // is called before the transaction that is the nth of the spy
 	txns   int
+	looked func() // is called after a look at one key
+}
+
+func (s *spy) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := s.KV.Get(ctx, key, opts...)
+	if s.looked != nil {
+		s.looked()
+	}
+	return resp, err
 }
 
 func (s *spy) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
@@ -155,7 +164,7 @@ func TestQuietSyncsDoNotCollide(t *testing.T) {
 	s.now += s.timing.ClockStep()
 	s.sync(a, machine.Request{Session: "a", Hold: hold})
 	slices.Sort(seen.writes)
-	if len(seen.writes) != 2 || !strings.HasSuffix(seen.writes[0], "/clock") || !strings.HasSuffix(seen.writes[1], "/leases/a") {
+	if len(seen.writes) != 3 || !strings.HasSuffix(seen.writes[0], "/clock") || !strings.HasSuffix(seen.writes[1], "/leases/a") || !strings.HasSuffix(seen.writes[2], "/seen") {
 		t.Errorf("with the clock were written %v", seen.writes)
 	}
 	if seen.whole != 1 {
@@ -555,6 +564,42 @@ func TestTheConfigurationIsPutBack(t *testing.T) {
 	}
 	if cfg, known, err := etcdledger.ReadConfig(t.Context(), s.server.Client(), prefix, s.name); err != nil || !known || !slices.Equal(cfg.Requires, asks) {
 		t.Errorf("%+v stands, known %v, %v", cfg, known, err)
+	}
+}
+
+// By the ledger's clock the leases of a fleet that died as one, or that may write nothing any more, never end. Who comes
+// to look sees for how long nobody has called, unless somebody does, whatever the wall clocks say.
+func TestSilence(t *testing.T) {
+	for name, c := range map[string]struct {
+		ago   time.Duration // of the last call, by the wall clock of who made it
+		calls bool          // while the newcomer looks
+		want  time.Duration
+	}{
+		"nobody calls": {ago: time.Hour, want: time.Hour}, "who calls has another wall clock": {ago: time.Hour, calls: true}, "a moment ago": {},
+		"a wall clock that is ahead": {ago: -time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, etcdtest.Start(t), "n")
+			s.timing = transition.Timing{Lease: 2500 * time.Millisecond}.WithDefaults()
+			a, _ := s.ledger()
+			s.sync(a, machine.Request{Session: "a"})
+			client := s.server.Client()
+			at := fmt.Sprint(time.Now().Add(-c.ago).UnixMilli())
+			if got, err := client.Put(t.Context(), prefix+"/n/seen", at, clientv3.WithPrevKV()); err != nil || got.PrevKv == nil {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			newcomer, spy := s.ledger()
+			if c.calls {
+				spy.looked = func() {
+					s.now += s.timing.ClockStep()
+					s.sync(a, machine.Request{Session: "a"})
+				}
+			}
+			census, err := newcomer.Census(t.Context())
+			if err != nil || census.Silence < c.want || census.Silence > c.want+time.Minute {
+				t.Errorf("silent for %v, %v", census.Silence, err)
+			}
+		})
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *snapshot) recall(floor *snapshot) {
 func (s *snapshot) locked(h *pb.ResponseHeader) *snapshot {
 	c := newSnapshot(h)
 	for key, v := range s.values {
-		if key != clockKey && !strings.HasPrefix(key, leasesKeys) {
+		if !free(key) {
 			c.values[key], c.mods[key] = v, s.mods[key]
 		}
 	}
@@ -73,6 +73,7 @@ type memory struct {
 	// tick is the clock as it stands, and since when this ledger has known it to.
 	tick  tick
 	since time.Duration
+	moved bool // this ledger has seen another tick before
 }
 
 // A tick is one value of the clock, as it was written once.
@@ -104,7 +105,7 @@ func (m *memory) read(s, floor *snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := s.tick(); t != m.tick {
-		m.tick, m.since = t, m.now()
+		m.tick, m.since, m.moved = t, m.now(), m.tick != (tick{})
 	}
 	if floor != nil {
 		same := floor.cluster == s.cluster
@@ -128,12 +129,19 @@ func (m *memory) wrote(s *snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := s.tick(); t != m.tick {
-		m.tick, m.since = t, m.now()
+		m.tick, m.since, m.moved = t, m.now(), m.tick != (tick{})
 	}
 	if s.setBack || m.last == nil || m.last.cluster != s.cluster || m.last.revision <= s.revision {
 		m.last = s
 	}
 	s.setBack = false
+}
+
+// newcomer reports whether this ledger has not seen the clock go on yet.
+func (m *memory) newcomer() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.moved
 }
 
 // elapsed returns how long the clock of s has stood at least. Only the time in which this

@@ -15,17 +15,23 @@ import (
 	"github.com/countoff/countoff/transition/memledger"
 )
 
-// The keys of a name, after its prefix. All but clock and leases/ change together with
+// The keys of a name, after its prefix. All but those that are free change together with
 // meta, and only then: meta is the lock word of an optimistic transaction.
 const (
 	configKey     = "config"
 	metaKey       = "meta"
 	clockKey      = "clock"
+	seenKey       = "seen"
 	rollKey       = "roll"
 	transitionKey = "transition"
 	sessionsKeys  = "sessions/" // and the session
 	leasesKeys    = "leases/"   // and the session
 )
+
+// free reports whether meta does not cover key.
+func free(key string) bool {
+	return key == clockKey || key == seenKey || strings.HasPrefix(key, leasesKeys)
+}
 
 // whole are the keys that a name has from its making on: one that lacks is lost.
 var whole = append([]string{clockKey}, covered...)

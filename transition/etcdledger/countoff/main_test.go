@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -147,6 +148,12 @@ func TestLedgerInEtcd(t *testing.T) {
 	says(t, "require n --none"+ledger, "no partition asks")
 	says(t, "init asks --partitions 4 --require 0=gpu"+ledger, "4 partitions")
 	says(t, "require asks"+ledger, "0=gpu")
+
+	// Nobody calls any more, as where all have died or etcd is full.
+	if _, err := server.Client().Put(t.Context(), "/there/n/seen", fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli())); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "status n --timeout 2s"+ledger, "nobody takes part, for 59m", "expired")
 
 	for line, instead := range map[string]string{
 		"resize n --partitions 8": "stop all peers",
