@@ -62,8 +62,10 @@ type Condition struct {
 	Unit string
 	// Sessions share a peer id, of SameID.
 	Sessions []partition.Session
-	// Text says what is wrong, for people, without the partition.
+	// Text says what is wrong, for people, without the partition and without Who.
 	Text string
+	// Who wanted it, of Refused.
+	Who string
 	// Ago is how long ago it was, of Refused.
 	Ago time.Duration
 	// Bound is how long it may last; zero: it is wrong at once.
@@ -90,7 +92,7 @@ func (c Condition) key() string {
 	if c.Kind.partitions() {
 		return fmt.Sprintf("%s %d", c.Kind, c.ID)
 	}
-	return string(c.Kind) + " " + c.Text
+	return string(c.Kind) + " " + c.Who + " " + c.Text
 }
 
 // Conditions returns what is not as it should be in the end.
@@ -333,14 +335,15 @@ func Heard(c machine.Census) machine.Census {
 
 func refusals(c machine.Census) []Condition {
 	var all []Condition
-	seen := make(map[string]bool)
+	type want struct{ who, what string }
+	seen := make(map[want]bool)
 	for _, r := range c.Refused {
-		text := r.Who + ": " + r.What
-		if r.Ago > refusedFor || seen[text] {
+		this := want{r.Who, r.What}
+		if r.Ago > refusedFor || seen[this] {
 			continue
 		}
-		seen[text] = true
-		all = append(all, Condition{Kind: Refused, Text: text, Ago: r.Ago})
+		seen[this] = true
+		all = append(all, Condition{Kind: Refused, Text: r.What, Who: r.Who, Ago: r.Ago})
 	}
 	return all
 }

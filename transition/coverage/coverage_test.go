@@ -1,6 +1,7 @@
 package coverage_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -320,6 +321,30 @@ func TestFindingsSayForHowLong(t *testing.T) {
 		if want := map[coverage.Kind]time.Duration{coverage.Unowned: time.Hour, coverage.Refused: 3 * time.Minute}[f.Kind]; f.For != want {
 			t.Errorf("%v for %v, want %v", f, f.For, want)
 		}
+	}
+}
+
+// A fleet that wants another configuration, or a program that is started again and again, hides nothing else that is wrong.
+func TestWhoIsRefusedForTheSameIsOneFinding(t *testing.T) {
+	l := healthy()
+	l.Census.Refused = []machine.Refusal{
+		{Who: "host pid 3", What: "total 5", Ago: time.Second}, {Who: "other pid 7", What: "hash id", Ago: 2 * time.Second},
+		{Who: "host pid 2", What: "total 5", Ago: time.Minute}, {Who: "host pid 1", What: "total 5", Ago: 2 * time.Minute},
+	}
+	want := []coverage.Finding{
+		{Kind: coverage.Refused, Text: "host pid 3, and 2 more: total 5", For: time.Second},
+		{Kind: coverage.Refused, Text: "other pid 7: hash id", For: 2 * time.Second},
+	}
+	if got := coverage.Judge(l, func(coverage.Condition) time.Duration { return -1 }); !reflect.DeepEqual(got, want) {
+		t.Errorf("it judges %v, want %v", got, want)
+	}
+	var d coverage.Detector
+	if got, _ := d.Look(time.Hour, l); !reflect.DeepEqual(got, want) {
+		t.Errorf("it finds %v, want %v", got, want)
+	}
+	l.Census.Refused = slices.Insert(l.Census.Refused[:3:3], 0, machine.Refusal{Who: "host pid 4", What: "total 5"})
+	if got, over := d.Look(time.Hour+time.Minute, l); len(got) != 1 || got[0].Text != "host pid 4: total 5" || over != nil {
+		t.Errorf("of one more it finds %v, and %v is over", got, over)
 	}
 }
 

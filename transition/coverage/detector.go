@@ -1,6 +1,7 @@
 package coverage
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ type Finding struct {
 	Partitions []partition.ID
 	Units      []string // the names of those that are ingress lists: the last of Partitions
 	Text       string   // of the first of them
-	// For is how long the one that has been seen so longest has been; of Refused, how long ago it was.
+	// For is how long the one that has been seen so longest has been; of Refused, how long ago the latest was.
 	For time.Duration
 }
 
@@ -108,19 +109,31 @@ type aged struct {
 	age time.Duration
 }
 
-// findings puts conditions of one kind together: partitions with the same text are one
-// finding.
+// findings puts conditions of one kind together: those with the same text are one finding. Of
+// who was refused, the latest is named: a fleet, or a program that is started again and again, is one too.
 func findings(kind Kind, all []aged) []Finding {
 	var out []Finding
-	at := make(map[string]int)
+	at, alike := make(map[string]int), make(map[string]int)
+	for _, c := range all {
+		alike[c.Text]++
+	}
 	for _, c := range all {
 		i, ok := at[c.Text]
 		if !ok {
 			i = len(out)
 			at[c.Text] = i
-			out = append(out, Finding{Kind: kind, Text: c.Text})
+			f := Finding{Kind: kind, Text: c.Text, For: c.age}
+			if c.Who != "" {
+				f.Text = c.Who + ": " + c.Text
+				if n := alike[c.Text] - 1; n > 0 {
+					f.Text = fmt.Sprintf("%s, and %d more: %s", c.Who, n, c.Text)
+				}
+			}
+			out = append(out, f)
 		}
-		out[i].For = max(out[i].For, c.age)
+		if kind != Refused {
+			out[i].For = max(out[i].For, c.age)
+		}
 		if kind.partitions() {
 			out[i].Partitions = append(out[i].Partitions, c.ID)
 			if c.Unit != "" {
