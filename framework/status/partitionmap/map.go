@@ -408,19 +408,33 @@ func (m *Map) paint(h status.Held, mark string, cell int) string {
 // grace is over, and while no peer lives, it is all of them, and the map shows it.
 const mostUnowned = 16
 
-// Table lists partitions one a line. Those that are owned and empty are left out
-// unless all is set, and counted; so are those that are nobody's and empty, if there
-// are many.
+// Table lists partitions one a line, in a terminal without room for all columns with the sum of their
+// tasks. Those that are owned and empty are left out unless all is set, and counted; so are those that
+// are nobody's and empty, if there are many.
 func (m *Map) Table(s status.Status, all bool) []string {
-	wide := 32
+	wide, narrow := 32, false
 	for _, p := range s.Partitions {
 		wide = max(wide, columns(owner(p.Held)))
 	}
 	if m.Width > 0 {
-		const besideOwner = 57
-		wide = min(wide, max(16, m.Width-besideOwner))
+		const besideOwner, leastBeside, least = 57, 32, 16
+		if narrow = m.Width < besideOwner+least; narrow {
+			wide = min(wide, max(8, m.Width-leastBeside))
+		} else {
+			wide = min(wide, m.Width-besideOwner)
+		}
 	}
-	lines := []string{fmt.Sprintf("  %9s  %-*s %-8s %8s %9s %8s %6s", "partition", wide, "owner@epoch", "state", "pending", "in flight", "delayed", "dead")}
+	row := func(id, owner, state, pending, inFlight, delayed, tasks, dead string) string {
+		if narrow {
+			return fmt.Sprintf("  %5s  %s %-8s %7s %5s", id, Column(owner, wide, wide), state, tasks, dead)
+		}
+		return fmt.Sprintf("  %9s  %s %-8s %8s %9s %8s %6s", id, Column(owner, wide, wide), state, pending, inFlight, delayed, dead)
+	}
+	head, owns := "partition", "owner@epoch"
+	if narrow {
+		head, owns = "part.", "owner"
+	}
+	lines := []string{row(head, owns, "state", "pending", "in flight", "delayed", "tasks", "dead")}
 	empty := map[string]int{}
 	for _, p := range s.Partitions {
 		if p.Pending+p.InFlight+p.Delayed+p.Dead == 0 && !p.Unknown {
@@ -435,11 +449,11 @@ func (m *Map) Table(s status.Status, all bool) []string {
 			continue
 		}
 		if s.TasksUnknown || p.Unknown {
-			lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8s %9s %8s %6s", int(p.ID), Column(owner(p.Held), wide, wide), p.State, "?", "?", "?", "?"))
+			lines = append(lines, row(p.ID.String(), owner(p.Held), p.State, "?", "?", "?", "?", "?"))
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("  %9d  %s %-8s %8d %9d %8d %6d",
-			int(p.ID), Column(owner(p.Held), wide, wide), p.State, p.Pending, p.InFlight, p.Delayed, p.Dead))
+		lines = append(lines, row(p.ID.String(), owner(p.Held), p.State,
+			fmt.Sprint(p.Pending), fmt.Sprint(p.InFlight), fmt.Sprint(p.Delayed), fmt.Sprint(p.Pending+p.InFlight+p.Delayed), fmt.Sprint(p.Dead)))
 	}
 	for _, state := range []string{status.Owned, status.Unowned} {
 		if n := empty[state]; n > 0 && counts(state) {
@@ -447,7 +461,7 @@ func (m *Map) Table(s status.Status, all bool) []string {
 			if s.TasksUnknown {
 				more = ""
 			}
-			lines = append(lines, fmt.Sprintf("  %9s  %s %s%s (--all lists them)", "…", Plural(n, "partition"), state, more))
+			lines = append(lines, fmt.Sprintf("  %*s  %s %s%s (--all lists them)", len(head), "…", Plural(n, "partition"), state, more))
 		}
 	}
 	return printable(lines)

@@ -196,11 +196,27 @@ func TestRowsFitTheWindow(t *testing.T) {
 	}
 	s := sample()
 	s.Partitions[5].Owner = "mail-sender-7d9f8b6c5-x2x4z"
-	for _, l := range (&Map{Width: 80}).Table(s, true) {
-		if columns(l) > 80 {
-			t.Errorf("a row of %d columns: %s", columns(l), l)
+	s.Partitions[5].Pending, s.Partitions[5].InFlight, s.Partitions[5].Delayed, s.Partitions[5].Dead = 1_000_000, 200_000, 30_000, 4000
+	s.Partitions[4].Unknown = true
+	for _, width := range []int{40, 50, 60, 72, 73, 80} {
+		tasks := "1000000    200000    30000   4000"
+		if width < 73 {
+			tasks = "1230000  4000"
+		}
+		lines := (&Map{Width: width}).Table(s, true)
+		for _, l := range lines {
+			if columns(l) > width {
+				t.Errorf("%d columns: a row of %d: %s", width, columns(l), l)
+			}
+		}
+		if l := lines[6]; !strings.Contains(l, "mai") || !strings.Contains(l, s.Partitions[5].State) || !strings.HasSuffix(l, tasks) {
+			t.Errorf("%d columns: not all stands in %s", width, l)
+		}
+		if head := lines[0]; strings.Index(head, "state") != strings.Index(lines[1], s.Partitions[0].State) || columns(head) != columns(lines[6]) {
+			t.Errorf("%d columns: the head is %s", width, head)
 		}
 	}
+
 }
 
 // Of more peers than there is room for the last are counted, and what stands below them is seen.
