@@ -4,6 +4,7 @@
 let stream;
 let begun = 0; // when the stream was
 let heard = Date.now();
+let seen = heard; // since when the page is
 
 function listen() {
   if (stream || document.hidden) return;
@@ -55,17 +56,17 @@ function put(old, now) {
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) hush();
-  heard = Date.now();
+  seen = Date.now();
   listen();
 });
 
 setInterval(() => {
-  const silent = Math.round((Date.now() - heard) / 1000);
+  const silent = Math.round((Date.now() - Math.max(heard, seen)) / 1000);
   const told = document.getElementById("silence");
   told.hidden = silent < 5 + 2 * document.body.dataset.pace; // which is in seconds
   document.body.classList.toggle("old", !told.hidden);
   // The same text for as long as it lasts: a screen reader says each that is another.
-  const text = `no news since ${new Date(heard).toISOString().slice(11, 19)} UTC: what is shown is old`;
+  const text = `no news since ${new Date(heard).toISOString().slice(0, 19).replace("T", " ")} UTC: what is shown is old`;
   if (!told.hidden && told.textContent !== text) told.textContent = text;
   // A connection that was cut without a word stays open, and silent, for hours. A list of names waits for a silent
   // store for up to three looks.
