@@ -201,6 +201,9 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		if cmd.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)) {
 			err = runs.stopped(err)
 		}
+		if runs == brief && errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: it was not done within --timeout %v (there is much to look through, or the store is slow: give it more)", err, timeout)
+		}
 		return out.end(err)
 	})
 }

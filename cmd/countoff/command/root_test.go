@@ -486,6 +486,22 @@ func TestWatchEndsInTheMidstOfALook(t *testing.T) {
 	}
 }
 
+// A command whose time is over before it has looked through all says which time that is.
+func TestTimeIsOver(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	for runs, want := range map[span]string{brief: "partitions 7-9: context deadline exceeded: it was not done within --timeout 30s", long: "partitions 7-9: context deadline exceeded"} {
+		cmd := s.command(&output{}, "letters --timeout 30s")
+		cmd.AddCommand(&cobra.Command{Use: "letters", RunE: onStore(runs, nil, func(context.Context, redis.UniversalClient, *cobra.Command, []string) error {
+			return fmt.Errorf("partitions 7-9: %w", context.DeadlineExceeded)
+		})})
+		err := cmd.ExecuteContext(t.Context())
+		if codeOf(err) != exit.Unreachable || err == nil || !strings.HasPrefix(err.Error(), want) || runs == long && err.Error() != want {
+			t.Errorf("it ends with %d: %v, want %s", codeOf(err), err, want)
+		}
+	}
+}
+
 // A silence holds answers back while it is true.
 type silence struct {
 	atomic.Bool
