@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
 const orphanV = "COUNTOFF_REDISTEST_ORPHAN"
@@ -24,13 +26,16 @@ func TestOrphan(t *testing.T) {
 	if os.Getenv(orphanV) == "" {
 		t.Skip("for TestServerDiesWithTheTestBinary")
 	}
+	if _, _, err := redisserver.Temporary(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	p := redistest.Server(t)
 	os.Stdout.WriteString("server " + p.Addr() + "\n")
 	p.Pause() // also one that stands still
 	<-t.Context().Done()
 }
 
-// A test binary that is killed runs no cleanup, and leaves no server behind. Nor does one whose
+// A test binary that is killed runs no cleanup, and leaves no server behind, and no files of a temporary one. Nor does one whose
 // terminal is closed or whose group is told to end, which redis-server does not care about.
 func TestServerDiesWithTheTestBinary(t *testing.T) {
 	t.Parallel()
@@ -56,8 +61,9 @@ func orphaned(t *testing.T, end func(*os.Process) error) {
 	signal.Notify(listen, syscall.SIGHUP)
 	defer signal.Stop(listen)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.timeout=60s")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                 // as a shell starts it
-	cmd.Env = append(os.Environ(), orphanV+"=yes", "TMPDIR="+t.TempDir()) // it cleans nothing up
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell starts it
+	dir := t.TempDir()
+	cmd.Env = append(os.Environ(), orphanV+"=yes", "TMPDIR="+dir) // it cleans nothing up
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +89,13 @@ func orphaned(t *testing.T, end func(*os.Process) error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := client.Ping(ctx).Err()
 		cancel()
-		if err != nil && strings.Contains(err.Error(), "refused") {
+		gone := err != nil && strings.Contains(err.Error(), "refused")
+		left, _ := filepath.Glob(filepath.Join(dir, "countoff-store-*"))
+		if gone && len(left) == 0 {
 			return
+		}
+		if time.Now().After(deadline) && gone {
+			t.Fatalf("a temporary server has left its files: %v", left)
 		}
 		if time.Now().After(deadline) {
 			client.ShutdownNoSave(t.Context()) // not for good

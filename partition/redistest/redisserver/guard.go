@@ -15,8 +15,10 @@ type guard struct {
 	leash io.WriteCloser
 }
 
-func newGuard(pid int) (*guard, error) {
-	g := &guard{shell: exec.Command("/bin/sh", "-c", "trap '' HUP INT QUIT TERM; read line || kill -9 "+strconv.Itoa(pid))}
+// newGuard guards the server of that process id; files, unless empty, is the folder that nobody else removes then.
+func newGuard(pid int, files string) (*guard, error) {
+	const script = `trap '' HUP INT QUIT TERM; read line || { kill -9 "$1"; test -z "$2" || rm -rf "$2"; }`
+	g := &guard{shell: exec.Command("/bin/sh", "-c", script, "guard", strconv.Itoa(pid), files)}
 	leash, err := g.shell.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ type Server struct {
 	cmd   *exec.Cmd     // nil: not running
 	ended chan struct{} // closed when cmd has ended
 	guard *guard
+
+	temporary string // a folder that is removed when this process dies; empty: whoever made it does
 }
 
 // New returns a server that is not running yet. It keeps its files in dir.
@@ -57,6 +59,7 @@ func Temporary(ctx context.Context) (s *Server, end func(), err error) {
 		return nil, nil, err
 	}
 	if s, err = New(dir, "--save", "", "--appendonly", "no"); err == nil {
+		s.temporary = dir
 		err = s.Start(ctx)
 	}
 	if err != nil {
@@ -107,7 +110,7 @@ func (s *Server) Start(ctx context.Context, args ...string) error {
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
-	if s.guard, err = newGuard(cmd.Process.Pid); err == nil {
+	if s.guard, err = newGuard(cmd.Process.Pid, s.temporary); err == nil {
 		client := s.Client()
 		err = s.Answers(ctx, client)
 		_ = client.Close()
