@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -370,20 +371,21 @@ func (oneUnit) Layout(context.Context) (partition.Config, error) {
 }
 func (oneUnit) Units(context.Context) ([]string, error) { return []string{"https://example.com"}, nil }
 
-// named are the names of all metrics.
-func named(t *testing.T) map[string]bool {
+// named are the names of all metrics, with their labels.
+func named(t *testing.T) map[string][]string {
 	t.Helper()
 	o, err := New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := make(map[string]bool)
+	there := make(map[string][]string)
 	for _, c := range append(o.m.all(), o.scrape()) {
 		described := make(chan *prometheus.Desc, 8)
 		c.Describe(described)
 		close(described)
 		for d := range described {
-			there[regexp.MustCompile(`countoff_\w+`).FindString(d.String())] = true
+			_, labels, _ := strings.Cut(d.String(), "variableLabels: ")
+			there[regexp.MustCompile(`countoff_\w+`).FindString(d.String())] = regexp.MustCompile(`\w+`).FindAllString(labels, -1)
 		}
 	}
 	return there
@@ -394,31 +396,49 @@ func named(t *testing.T) map[string]bool {
 func TestNamesDoNotClashInOpenMetrics(t *testing.T) {
 	there := named(t)
 	for name := range there {
-		if family, counter := strings.CutSuffix(name, "_total"); counter && there[family] {
+		if family, counter := strings.CutSuffix(name, "_total"); counter && there[family] != nil {
 			t.Errorf("%s and %s are one family", name, family)
 		}
 	}
 }
 
-// The rules for Prometheus ask for metrics that there are.
+// The rules for Prometheus ask for metrics that there are, and for labels that these have.
 func TestAlertsAskForWhatThereIs(t *testing.T) {
 	rules, err := os.ReadFile("../../docs/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	there := named(t)
-	asked := 0
-	for line := range strings.Lines(string(rules)) {
-		if strings.Contains(line, "summary:") || strings.HasPrefix(line, "#") {
-			continue
+	alerts := strings.Split(string(rules), "- alert:")[1:]
+	if len(alerts) < 9 {
+		t.Errorf("there are only %d rules", len(alerts))
+	}
+	for _, alert := range alerts {
+		expr, summary, _ := strings.Cut(alert, "annotations:")
+		name := strings.Fields(alert)[0]
+		metrics := regexp.MustCompile(`(countoff_\w+)(?:\{(\w+)=)?`).FindAllStringSubmatch(expr, -1)
+		if len(metrics) == 0 {
+			t.Errorf("%s asks for no metric", name)
 		}
-		for _, name := range regexp.MustCompile(`countoff_\w+`).FindAllString(line, -1) {
-			if asked++; !there[name] {
-				t.Errorf("%s is asked for, and is no metric: %s", name, line)
+		said := regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(summary, -1)
+		kept := regexp.MustCompile(`by \((\w+)\)`).FindStringSubmatch(expr)
+		for _, m := range metrics {
+			labels, ok := there[m[1]]
+			if !ok {
+				t.Errorf("%s: there is no metric %s", name, m[1])
+				continue
+			}
+			if m[2] != "" && !slices.Contains(labels, m[2]) {
+				t.Errorf("%s: %s has no label %s, but %q", name, m[1], m[2], labels)
+			}
+			if labels = append(labels, "instance"); kept != nil { // which Prometheus gives it
+				labels = kept[1:]
+			}
+			for _, l := range said {
+				if !slices.Contains(labels, l[1]) {
+					t.Errorf("%s: the label %s, which its text has, is none of %s: %q", name, l[1], m[1], labels)
+				}
 			}
 		}
-	}
-	if asked < 9 {
-		t.Errorf("only %d metrics are asked for", asked)
 	}
 }
