@@ -103,7 +103,7 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (parti
 		return partition.Config{}, err
 	}
 	if fields[fieldTotal] == "" {
-		return partition.Config{}, fmt.Errorf("redisconfig: %s: %w", Key(name), ErrNone)
+		return partition.Config{}, fmt.Errorf("redisconfig: %s: %w", name, ErrNone)
 	}
 	return parse(name, fields)
 }

@@ -180,7 +180,9 @@ func TestBadInput(t *testing.T) {
 	if _, err := redisconfig.Agree(ctx, client, redistest.Name(t), partition.Config{Total: -1}); err == nil {
 		t.Error("-1 partitions were taken")
 	}
-	if _, err := redisconfig.Read(ctx, client, redistest.Name(t)); !errors.Is(err, redisconfig.ErrNone) {
+	// Most have misspelt the name, and know nothing of its keys.
+	none := redistest.Name(t)
+	if _, err := redisconfig.Read(ctx, client, none); !errors.Is(err, redisconfig.ErrNone) || !strings.HasPrefix(err.Error(), "redisconfig: "+none+": ") {
 		t.Errorf("nothing stands: %v, want ErrNone", err)
 	}
 	for field, value := range map[string]string{"total": "many", "hash": "", "protocol": "3"} {

@@ -68,7 +68,7 @@ func beginResize(ctx context.Context, tx *redis.Tx, name string, to int, id stri
 		fields[fieldProtocol] = strconv.Itoa(partition.Protocol)
 	}
 	if fields[fieldTotal] == "" {
-		return Resize{}, fmt.Errorf("redisconfig: %s: %w", Key(name), ErrNone)
+		return Resize{}, fmt.Errorf("redisconfig: %s: %w", name, ErrNone)
 	}
 	c, err := parse(name, fields)
 	if err != nil {
