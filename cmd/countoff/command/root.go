@@ -90,6 +90,7 @@ under which its peers and producers meet in Redis.
 			return flagenv.Apply(cmd)
 		},
 	}
+	cmd.SetUsageTemplate(cmd.UsageTemplate() + "{{if .HasParent}}\nExit codes: see {{.Root.Name}} --help\n{{end}}")
 	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
 	cmd.PersistentFlags().String("ledger", besideTasks, "where the ledger is, the record of who holds what: redis, beside the tasks, or a URL as etcd://host:port/prefix, if the program was built with it; then without --redis only the ledger is looked at")
 	cmd.PersistentFlags().Duration("timeout", 10*time.Second, "how long the store may take to answer")

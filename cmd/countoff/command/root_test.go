@@ -623,6 +623,21 @@ func TestEachCommandHasAnExample(t *testing.T) {
 	walk(Root(nil))
 }
 
+// Whoever writes a script reads the help of the command that it calls: the exit codes are those of the program.
+func TestEachHelpLeadsToTheExitCodes(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	const lead = "Exit codes: see countoff --help\n"
+	for _, line := range []string{"status --help", "resize --help", "dead requeue --help", "help pause"} {
+		if out := s.run(line); !strings.HasSuffix(out, lead) {
+			t.Errorf("countoff %s says\n%s", line, out)
+		}
+	}
+	if out := s.run("help"); strings.Contains(out, lead) || !strings.Contains(out, exit.Help) {
+		t.Errorf("countoff --help says\n%s", out)
+	}
+}
+
 func wait(t *testing.T, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
