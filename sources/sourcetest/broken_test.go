@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,6 +323,28 @@ func TestWhatHangsIsFoundFirst(t *testing.T) {
 			}
 			t.Error("none of the first clauses notices")
 		})
+	}
+}
+
+// A writer of a source reads what a clause waited for, and for how long: "deadline exceeded" alone says neither.
+func TestATaskThatDoesNotComeIsTold(t *testing.T) {
+	second := breach{with: func(*bench) hooks {
+		var came atomic.Bool
+		return hooks{fetch: func(ctx context.Context, s *inner, _ int) ([]sources.Task, error) {
+			if came.Swap(true) {
+				<-ctx.Done()
+				return nil, &sources.Error{Op: "fetch", Grant: s.g, Err: ctx.Err()}
+			}
+			return s.Stream.Fetch(ctx, 1)
+		}}
+	}}
+	all := clauses()
+	i := slices.IndexFunc(all, func(c clause) bool { return c.name == "fetch keeps the order of the log" })
+	f := verdict(t, all[i], second.harness)
+	for _, want := range []string{"[t0]", "of 10 tasks that may start", "after 30s", "fetch 0@1", "deadline exceeded"} {
+		if !strings.Contains(f, want) {
+			t.Errorf("of a task that does not come the suite says %q, without %q", f, want)
+		}
 	}
 }
 

@@ -326,11 +326,12 @@ func (o *owner) take(n int) []sources.Task {
 	o.s.Helper()
 	var got []sources.Task
 	for len(got) < n {
+		began := time.Now()
 		ctx, cancel := o.s.soon() // of each: some brokers hand out one at a time
 		tasks, err := o.fetch(ctx, n-len(got))
 		cancel()
 		if err != nil {
-			o.s.Fatalf("fetch after %v: %v", names(got), err)
+			o.s.Fatalf("%v came of %d tasks that may start; the next fetch ended after %v: %v", names(got), n, time.Since(began).Round(time.Millisecond), err)
 		}
 		got = append(got, tasks...)
 	}
