@@ -30,6 +30,7 @@ type Engine struct {
 	cfg     asynq.Config
 
 	offers chan *run
+	again  <-chan time.Time // when asynq is to ask again
 
 	mu     sync.Mutex
 	runs   map[runKey]*run
@@ -76,6 +77,9 @@ const (
 	// startTime is how long after asynq has taken a task it may take to start it. It says
 	// nothing of a message that it cannot read.
 	startTime = 10 * time.Second
+	// askTime is how long a question of asynq's for a task may wait. asynq counts the lease of the
+	// task, 30 s, from the question, and extends it first at its next heartbeat, within 5 s.
+	askTime = 5 * time.Second
 	// mostRuns is the concurrency of the server: the consumer's bounds it.
 	mostRuns = 1 << 16
 )
@@ -117,7 +121,7 @@ func (s *Source) Handler(h asynq.Handler, cfg asynq.Config) (*Engine, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	e := &Engine{source: s, handler: h, cfg: cfg, offers: make(chan *run), runs: make(map[runKey]*run)}
+	e := &Engine{source: s, handler: h, cfg: cfg, offers: make(chan *run), again: time.Tick(askTime), runs: make(map[runKey]*run)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.engine != nil {
@@ -263,7 +267,8 @@ func (e *Engine) called(queue, id string) (r *run, over <-chan struct{}) {
 	return r, r.handling
 }
 
-// next is asynq's dequeue: it waits for a task that Handle has brought.
+// next is asynq's dequeue: it waits for a task that Handle has brought, but not for long: asynq asks
+// again, and the lease counts from then.
 func (e *Engine) next() (raw string, err error) {
 	e.mu.Lock()
 	quit := e.quit
@@ -274,6 +279,8 @@ func (e *Engine) next() (raw string, err error) {
 		r.handed = time.Now()
 		e.mu.Unlock()
 		return r.raw, nil
+	case <-e.again:
+		return "", redis.Nil
 	case <-quit:
 		return "", redis.Nil // asynq says nothing of it, and looks whether it is to stop
 	}

@@ -397,6 +397,31 @@ func TestWhatIsSwept(t *testing.T) {
 	})
 }
 
+// asynq counts the lease of a task, 30 s, from when it asked for one: a question that has waited for an hour would bring
+// one whose lease is over, and asynq would end its handler at its next heartbeat and say nothing of how it ended.
+func TestAQuestionForATaskDoesNotGrowOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(nil, "mails", Config{Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.Handler(asynq.NewServeMux(), asynq.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		for range 10 {
+			before := time.Now()
+			if raw, err := e.next(); err != redis.Nil || time.Since(before) > 10*time.Second {
+				t.Fatalf("after %v it was told %q, %v", time.Since(before), raw, err)
+			}
+		}
+		if idle := time.Since(asked); idle < 30*time.Second {
+			t.Errorf("with nothing to do it asks ten times in %v", idle)
+		}
+	})
+}
+
 // While the process stands still asynq can say nothing: what it has to say of a run that ended just before is
 // waited for, or one that failed would run again at once, without its delay and uncounted.
 func TestAsynqIsNotSilentWhileNobodyRuns(t *testing.T) {
