@@ -59,7 +59,7 @@ func New(cfg Config, do Func) (framework.Handler, error) {
 }
 
 // JSON is a Func of one that wants the payloads decoded: vs[i] is of tasks[i]. A payload that cannot be decoded into a
-// T becomes a dead letter, as with [framework.JSON], and do does not see its task.
+// T becomes a dead letter, as with [framework.JSON], also beside those that do puts off; do does not see its task.
 func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) error) Func {
 	if do == nil {
 		return nil
@@ -78,8 +78,10 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 			return Each(errs)
 		}
 		err := do(ctx, vs, good)
-		if _, told := errors.AsType[*eachError](err); err != nil && !told {
-			return err // it is called again with fewer
+		_, told := errors.AsType[*eachError](err)
+		asked, _ := sources.Asked(err)
+		if err != nil && !told && (asked != sources.Retry || len(good) == len(tasks)) {
+			return err // it is called again with fewer, or none of them is asked for now
 		}
 		of := each(err, len(good))
 		for i, n := 0, 0; i < len(errs); i++ {

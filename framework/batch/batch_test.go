@@ -652,6 +652,15 @@ func TestJSON(t *testing.T) {
 	if err := table(t.Context(), tasks); !errors.Is(err, odd) {
 		t.Errorf("%v: which of them nobody knows yet", err)
 	}
+	later := framework.RetryAfter(time.Minute, odd)
+	busy := batch.JSON(func(context.Context, []row, []*framework.Task) error { return later })
+	if err := busy(t.Context(), tasks[2:]); err != later { //nolint:errorlint // it is of all of them
+		t.Errorf("%v: none of them is to be asked for alone", err)
+	}
+	const unread = "3 of 3 tasks failed; the first: payload is no JSON"
+	if err := busy(t.Context(), tasks[1:]); err == nil || !strings.HasPrefix(err.Error(), unread) {
+		t.Errorf("%v: what nobody can read is so in a minute, too", err)
+	}
 	if batch.JSON[row](nil) != nil {
 		t.Error("a Func of nothing")
 	}
