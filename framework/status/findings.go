@@ -284,29 +284,48 @@ type moments struct {
 
 func begun(h machine.History) moments {
 	m := moments{make(map[partition.ID]time.Time), make(map[partition.ID]time.Time), make(map[partition.ID]time.Time)}
-	owner := make(map[partition.ID]partition.Session)
+	owner, waiter := make(map[partition.ID]partition.Session), make(map[partition.ID]partition.Session)
+	waits := func(id partition.ID, who partition.Session, at time.Time) {
+		// One that asks again did not want it meanwhile. After another, who lives, it is the same wait.
+		if former, ok := waiter[id]; !ok || former == who {
+			m.asked[id] = at
+		}
+		waiter[id] = who
+	}
+	waitsNoMore := func(id partition.ID) {
+		delete(m.asked, id)
+		delete(waiter, id)
+	}
 	for _, e := range h {
-		if e.What == machine.Expired {
+		switch e.What {
+		case machine.Went, machine.Expired:
+			for id, s := range waiter {
+				if s == e.Session {
+					waitsNoMore(id)
+				}
+			}
 			for id, s := range owner {
 				if s == e.Session {
 					m.free[id] = e.At
 				}
+			}
+		case machine.GoesOn: // nobody was to have it before
+			for id := range m.free {
+				m.free[id] = e.At
 			}
 		}
 		for _, p := range e.Grants {
 			id := p.Grant.ID
 			switch e.What {
 			case machine.Asked:
-				if _, ok := m.asked[id]; !ok {
-					m.asked[id] = e.At
-				}
+				waits(id, e.Session, e.At)
 			case machine.GivenUp:
 				delete(owner, id)
-				delete(m.asked, id)
+				waitsNoMore(id)
 				m.free[id] = e.At
 			default: // somebody got it
 				delete(m.free, id)
-				delete(m.asked, id)
+				waitsNoMore(id)
 				owner[id], m.granted[id] = e.Session, e.At
 			}
 		}

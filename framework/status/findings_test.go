@@ -139,6 +139,28 @@ func TestFindingsOfAPause(t *testing.T) {
 	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == coverage.Overdue && f.ForMS == 40_000 }) {
 		t.Errorf("40 s later: %v", found)
 	}
+	// That nobody had it meanwhile was meant.
+	sync(t, l, transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Release: []partition.Grant{{ID: 1, Epoch: 2}}})
+	ann.Claim = nil
+	for range 60 {
+		pass(time.Second)
+		sync(t, l, ann)
+	}
+	if err := l.Pause(t.Context(), partition.Pause{}); err != nil {
+		t.Fatal(err)
+	}
+	sync(t, l, ann)
+	nobodys := func(f Finding) bool { return f.Kind == coverage.Unowned && slices.Contains(f.Partitions, 1) }
+	if found := read(t, client, "n").Findings; slices.ContainsFunc(found, nobodys) {
+		t.Errorf("it has just been resumed: %v", found)
+	}
+	for range 15 {
+		pass(time.Second)
+		sync(t, l, ann)
+	}
+	if found := read(t, client, "n").Findings; !slices.ContainsFunc(found, func(f Finding) bool { return nobodys(f) && f.ForMS == 15_000 }) {
+		t.Errorf("15 s later: %v", found)
+	}
 }
 
 // A partition that only the dead were eligible for is told once it has been nobody's for the
@@ -330,13 +352,15 @@ func TestHistorySaysSinceWhen(t *testing.T) {
 		{At: at(6), What: machine.Asked, Session: "b", Other: "a", Grants: of(1)},
 		{At: at(7), What: machine.GivenUp, Session: "a", Grants: of(1)},
 		{At: at(8), What: machine.Came, Session: "b"},
+		{At: at(9), What: machine.GoesOn},
 	}
 	type moment = map[partition.ID]time.Time
 	for what, c := range map[string]struct{ got, want moment }{
 		"asked, at first": {begun(h[:4]).asked, moment{0: at(2)}},
 		"free, at first":  {begun(h[:5]).free, moment{0: at(4), 1: at(4), 2: at(4)}},
 		"asked":           {begun(h).asked, moment{}},
-		"free":            {begun(h).free, moment{1: at(7), 2: at(4)}},
+		"free":            {begun(h[:9]).free, moment{1: at(7), 2: at(4)}},
+		"free, resumed":   {begun(h).free, moment{1: at(9), 2: at(9)}},
 		"granted":         {begun(h).granted, moment{0: at(5), 1: at(1), 2: at(1)}},
 	} {
 		if !maps.Equal(c.got, c.want) {
@@ -350,6 +374,54 @@ func TestHistorySaysSinceWhen(t *testing.T) {
 	if got := then.together([]partition.Session{"a"}); got != 10*time.Second {
 		t.Errorf("the first has been there for %v", got)
 	}
+}
+
+// Who waits for a partition has waited since it asked, and not since somebody did who is gone, or it did
+// itself and then wanted it no more. What of that is not in the history must not make a hand-over, which
+// has just begun, look like one that takes hours.
+func TestAWaitIsAsOldAsWhoWaits(t *testing.T) {
+	_, client, pass := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledgerOf(t, client, "n", "")
+	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1}}
+	works := func(others ...transition.Request) {
+		for range 60 {
+			pass(time.Second)
+			sync(t, l, ann)
+			for _, r := range others {
+				sync(t, l, r)
+			}
+		}
+	}
+	waits := func(when string, want bool) {
+		t.Helper()
+		found := read(t, client, "n").Findings
+		if is := slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == coverage.Overdue }); is != want {
+			t.Errorf("%s: %v", when, found)
+		}
+	}
+	bob := transition.Request{Session: "bb", Peer: "bob", Weight: 1, State: machine.Live}
+	asks := bob
+	asks.Claim = []partition.ID{1}
+	cid := transition.Request{Session: "cc", Peer: "cid", Weight: 1, State: machine.Live, Claim: []partition.ID{1}}
+	works()
+	sync(t, l, asks)
+	sync(t, l, bob)
+	works(bob)
+	sync(t, l, asks)
+	waits("bob has just asked again", false)
+	works(asks)
+	waits("bob has waited for a minute", true)
+	left := bob
+	left.State = machine.Gone
+	sync(t, l, left)
+	works()
+	sync(t, l, cid)
+	waits("cid has just asked", false)
+	works(cid)
+	waits("cid has waited for a minute", true)
 }
 
 // Who else consumes the queues of a name is in no ledger, and its peers fetch nothing while he is there.
