@@ -92,7 +92,7 @@ func newMix(r *rand.Rand) mix {
 	some := func(all ...string) []string {
 		return slices.DeleteFunc(all, func(string) bool { return oneIn(2) })
 	}
-	m.kinds = append(some("few", "batch", "long", "chain"), "plain")
+	m.kinds = append(some("few", "batch", "long", "chain", "quick"), "plain")
 	m.faults = append(some("join", "stop", "restart", "hard", "kill", "cut", "pause", "drain", "weight", "cancel"), "none")
 	return m
 }
@@ -280,25 +280,26 @@ func (f *mixFleet) fault() {
 		_ = p.c.SetWeight(1 + f.r.IntN(5))
 	case "cancel":
 		for range 1 + f.r.IntN(8) {
-			f.cancel()
+			f.cancelSome()
 		}
 	}
 }
 
-// cancel cancels a task: often one that runs, else one of the newest.
-func (f *mixFleet) cancel() {
+// cancelSome cancels a task: often one that runs, else one of the newest.
+func (f *mixFleet) cancelSome() {
 	id := fmt.Sprint("t", max(0, f.pushed-1-f.r.IntN(60)))
 	if running := f.model.running(); len(running) > 0 && f.r.IntN(2) == 0 {
 		id = running[f.r.IntN(len(running))]
 	}
-	key, ok := f.model.cancel(id)
-	if !ok {
-		return
+	if at, ok := f.model.partitionOf(id); ok {
+		f.cancel(id, at)
 	}
-	at, err := partition.Config{}.WithDefaults().Hash.Of(key, f.partitions)
-	if err != nil {
-		f.model.t.Fatal(err)
+}
+
+// cancel cancels the task id in the partition at, and returns once all peers have been told.
+func (f *mixFleet) cancel(id string, at partition.ID) {
+	if f.model.cancel(id) {
+		f.want(at, id)
+		f.model.toldOf(id)
 	}
-	f.want(at, id)
-	f.model.toldOf(id)
 }

@@ -128,6 +128,9 @@ func (m *model) plan(id, kind string, attempt int) (d time.Duration, what string
 		below = 8000
 	}
 	d = time.Duration(r.IntN(below))*time.Millisecond + 500*time.Microsecond // never as long as a timeout
+	if kind == "quick" && r.IntN(4) > 0 {
+		d = 0 // so that a worker takes several along
+	}
 	what = []string{"ok", "ok", "ok", "ok", "ok", "error", "panic", "after", "dead", "goexit", "handed over", "bad error"}[r.IntN(12)]
 	if kind == "batch" && slices.Contains([]string{"goexit", "after", "panic"}, what) {
 		what = "error"
@@ -503,17 +506,32 @@ func (m *model) running() (ids []string) {
 	return ids
 }
 
-// cancel says that somebody wants a task out of the way, and returns its key. Without a key its partition is not known.
-func (m *model) cancel(id string) (key string, ok bool) {
+// partitionOf returns where a task is. Without a key that is not known.
+func (m *model) partitionOf(id string) (at partition.ID, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	x := m.tasks[id]
-	if x == nil || x.Key == "" || x.over {
-		return "", false
+	if x == nil || x.Key == "" {
+		return 0, false
+	}
+	at, err := partition.Config{}.WithDefaults().Hash.Of(x.Key, m.mix.partitions)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return at, true
+}
+
+// cancel says that somebody wants a task out of the way, unless it is over.
+func (m *model) cancel(id string) (ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.tasks[id]
+	if x.over {
+		return false
 	}
 	m.note("cancel %s", id)
 	x.cancelled = true
-	return x.Key, true
+	return true
 }
 
 // toldOf says that all peers have been told of that.

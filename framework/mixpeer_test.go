@@ -70,7 +70,7 @@ func (p *mixPeer) handler() framework.Handler {
 	}
 	mux, err := framework.NewMux(
 		framework.On("plain", framework.Chain(do, framework.Recover(), framework.Timeout(time.Hour), framework.Log(nil))),
-		framework.On("chain", do), framework.On("long", do),
+		framework.On("chain", do), framework.On("long", do), framework.On("quick", do),
 		framework.On("few", framework.Chain(limited, framework.AtMost(p.atMost))), framework.On("batch", b))
 	if err != nil {
 		p.model.t.Fatal(err)
@@ -104,6 +104,9 @@ func (p *mixPeer) do(ctx context.Context, t *framework.Task) error {
 	var handOver <-chan struct{}
 	if t.Type == "long" && manner < 3 {
 		handOver = framework.HandOver(ctx)
+	}
+	if t.Type == "quick" && d > 0 && manner < 2 {
+		p.cancel(t.ID, t.Grant.ID) // what was taken along with it is not to hear of that
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -254,9 +257,14 @@ type mixStream struct {
 	tell func(map[string]string) []string
 }
 
+// Fetch may return late what it brings, whether or not anybody still wants it.
 func (s *mixStream) Fetch(ctx context.Context, limit int) ([]sources.Task, error) {
 	s.p.model.fetch(s.p, s.grant)
-	return s.Stream.Fetch(ctx, limit)
+	tasks, err := s.Stream.Fetch(ctx, limit)
+	if late, ms := s.p.model.strikes(s.p.lateStore, 3000); late {
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+	}
+	return tasks, err
 }
 
 func (s *mixStream) Settle(ctx context.Context, done ...sources.Settlement) error {
