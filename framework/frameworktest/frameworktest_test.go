@@ -175,6 +175,35 @@ func TestCheckSeesEveryBrokenPromise(t *testing.T) {
 	}
 }
 
+// What is scheduled starts when it is due, whatever of its key was pushed meanwhile, and what was buried
+// since it was with peers that were killed may never have started: no promise is broken.
+func TestNotAllOfAKeyStartsInTheOrderOfPush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(t, Config{})
+		said := &teller{TB: t}
+		f.t = said
+		f.Push(framework.Task{ID: "scheduled", Key: "a", Delivery: &framework.Delivery{NotBefore: time.Now().Add(time.Minute)}},
+			framework.Task{ID: "now", Key: "a"}, framework.Task{ID: "long", Key: "b"}, framework.Task{ID: "behind", Key: "c"})
+		for i := range 6 {
+			p := f.Start(fmt.Sprint("ann", i), framework.HandlerFunc(func(ctx context.Context, t *framework.Task) error {
+				if t.ID == "long" {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}), framework.WithConfig(framework.Config{Concurrency: 1}))
+			time.Sleep(20 * time.Second)
+			p.Kill()
+		}
+		f.Start("ben", sleeper(0))
+		f.Push(framework.Task{ID: "last", Key: "c"})
+		f.Wait(5 * time.Minute)
+		f.Check()
+		if dead := f.Dead(); len(said.said) > 0 || len(dead) != 2 {
+			t.Errorf("said %q, of the dead %+v", said.said, dead)
+		}
+	})
+}
+
 // A Config among the options takes the place of the fleet's, with its Timing: a peer that
 // believes in another lease than the ledger would break promises that the handler keeps.
 func TestAPeerOfAnotherTimingIsRefused(t *testing.T) {
