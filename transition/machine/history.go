@@ -115,6 +115,7 @@ func (h History) Moves(id partition.ID) []Move {
 	var moves []Move
 	var owner partition.Session
 	asked := make(map[partition.Session]time.Duration) // since the last change of owner
+	var waiter partition.Session                       // who asked last
 	var free time.Duration                             // since; negative: unknown
 	known := false
 	for _, e := range h {
@@ -137,10 +138,10 @@ func (h History) Moves(id partition.ID) []Move {
 		m.Grants, m.Grant = []Passed{p}, p.Grant
 		switch e.What {
 		case Asked:
-			if _, again := asked[e.Session]; !again {
+			if _, again := asked[e.Session]; !again || waiter == e.Session { // it did not wait, or would not ask
 				asked[e.Session] = e.Clock
 			}
-			owner = e.Other
+			owner, waiter = e.Other, e.Session
 		case GivenUp:
 			owner, free, known = "", e.Clock, true
 		case Granted, Took, HeldAgain, Handed:

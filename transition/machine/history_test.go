@@ -36,7 +36,8 @@ func past() machine.History {
 		of(at(0), machine.Made, "", "", 0, 0),
 		of(at(1), machine.Granted, "a", "", 5, 0),
 		of(at(2), machine.Asked, "b", "a", 5, 0),
-		of(at(2.5), machine.Asked, "b", "a", 5, 0), // again: others had asked meanwhile
+		of(at(2.2), machine.Asked, "c", "a", 5, 0),
+		of(at(2.5), machine.Asked, "b", "a", 5, 0), // again: another had asked meanwhile
 		of(at(4), machine.Handed, "b", "a", 6, 5),
 		silent(of(at(20), machine.Expired, "b", "", 0, 0), 11*time.Second),
 		of(at(21), machine.Took, "a", "b", 7, 6),
@@ -117,6 +118,41 @@ func TestWaitsAndPauses(t *testing.T) {
 		}
 		if got := [2]time.Duration{m.Waited, m.Pause}; got != want[m.Grant.Epoch] {
 			t.Errorf("%v: waited and pause %v, want %v", m.Grant, got, want[m.Grant.Epoch])
+		}
+	}
+}
+
+// A ledger notes an ask where the asker did not wait already: one that asks again, with nobody between, wanted
+// it no more meanwhile. If somebody else asked between them, both have waited all the time.
+func TestWhoAsksAgainHasNotWaited(t *testing.T) {
+	for _, c := range []struct {
+		asks []string
+		want time.Duration
+	}{
+		{[]string{"b"}, time.Minute},
+		{[]string{"b", "", "", "b"}, time.Minute},
+		{[]string{"b", "c", "b"}, 3 * time.Minute},
+		{[]string{"b", "c", "c"}, 3 * time.Minute},
+		{[]string{"b", "b", "c", "b"}, 3 * time.Minute},
+	} {
+		at := time.Duration(0)
+		h := machine.History{}
+		add := func(what machine.Change, session, other string) {
+			if at += time.Minute; session != "" {
+				h = append(h, machine.Entry{
+					Clock: at, What: what, Session: partition.Session(session), Other: partition.Session(other),
+					Grants: []machine.Passed{{Grant: partition.Grant{ID: 3, Epoch: 5}}},
+				})
+			}
+		}
+		add(machine.Granted, "a", "")
+		for _, who := range c.asks {
+			add(machine.Asked, who, "a")
+		}
+		add(machine.Handed, "b", "a")
+		moves := h.Moves(3)
+		if got := moves[len(moves)-1].Waited; got != c.want {
+			t.Errorf("after the asks of %q it waited for %v, want %v", c.asks, got, c.want)
 		}
 	}
 }
