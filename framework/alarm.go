@@ -166,27 +166,40 @@ func (p *pool) openGates(now time.Time, all []news) []news {
 func (p *pool) ring(l *lane, now time.Time, all []news) []news {
 	l.book.unpark(now)
 	if !l.phase.overdue && come(l.times.drain, now) {
-		l.phase.overdue = true
-		if l.book.active > 0 {
-			l.ctxs.stopHandlers(ErrDrainOver)
-			l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
-			all = l.tell(all, DrainOverdue{Where: l.where, Running: l.book.active, After: l.times.drain.Sub(l.times.ended)})
-		}
+		all = p.drainOver(l, now, all)
 	}
 	if come(l.times.stuck, now) {
-		l.times.stuck = time.Time{}
-		for r := range l.runs {
-			if r.alarmed || r.handling.Err() == nil || r.running() == nil {
-				continue
-			}
-			if end := r.cancelled.Add(p.cfg.Timing.CancelGrace); l.ctxs.handlers.Err() == nil && end.After(now) {
-				l.times.stuck = earlier(l.times.stuck, end)
-				continue
-			}
-			all = l.tell(all, r.stuck(now, context.Cause(r.handling)))
-		}
+		all = p.graceOver(l, now, all)
 	}
 	p.changed(l)
+	return all
+}
+
+// drainOver ends the contexts of what still runs of l.
+func (p *pool) drainOver(l *lane, now time.Time, all []news) []news {
+	l.phase.overdue = true
+	if l.book.active == 0 {
+		return all
+	}
+	l.ctxs.stopHandlers(ErrDrainOver)
+	l.times.stuck = now.Add(p.cfg.Timing.CancelGrace)
+	return l.tell(all, DrainOverdue{Where: l.where, Running: l.book.active, After: l.times.drain.Sub(l.times.ended)})
+}
+
+// graceOver tells which handlers of l should have returned by now. While l goes on only those of
+// cancelled tasks should, each a grace after its own cancellation.
+func (p *pool) graceOver(l *lane, now time.Time, all []news) []news {
+	l.times.stuck = time.Time{}
+	for r := range l.runs {
+		if r.alarmed || r.handling.Err() == nil || r.running() == nil {
+			continue
+		}
+		if end := r.cancelled.Add(p.cfg.Timing.CancelGrace); l.ctxs.handlers.Err() == nil && end.After(now) {
+			l.times.stuck = earlier(l.times.stuck, end)
+			continue
+		}
+		all = l.tell(all, r.stuck(now, context.Cause(r.handling)))
+	}
 	return all
 }
 

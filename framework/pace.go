@@ -106,27 +106,32 @@ func (l *lane) room() (limit int, ok bool) {
 				return n, true
 			}
 		}
-		var told *Blocked
+		var told Event
 		if l.book.held >= mostHeld && !blocked && time.Since(began) >= blockedAfter {
-			blocked = true
-			told = &Blocked{Where: l.where, Key: l.book.keyMostWaited(), Held: l.book.held}
+			blocked, told = true, Blocked{Where: l.where, Key: l.book.keyMostWaited(), Held: l.book.held}
 		}
-		l.phase.hungry = true
-		p.mu.Unlock()
-		if told != nil {
-			p.observe(*told)
-		}
-		nudged := wait(l.wake, patience)
-		p.mu.Lock()
-		l.phase.hungry = false
-		if nudged || l.over() {
-			continue
-		}
-		if p.idle > 0 && l.book.ready.n == 0 && !l.full() {
+		switch nudged := l.starve(told, patience); {
+		case nudged, l.over():
+		case p.idle > 0 && l.book.ready.n == 0 && !l.full():
 			return min(l.pace.ahead, mostHeld-l.book.held), true
+		default:
+			patience = min(2*patience, mostPatience)
 		}
-		patience = min(2*patience, mostPatience)
 	}
+}
+
+// starve tells what there is to tell, if anything, waits for a nudge, at most for patience, and
+// reports whether it came. The caller holds mu, which is free meanwhile.
+func (l *lane) starve(told Event, patience time.Duration) (nudged bool) {
+	l.phase.hungry = true
+	l.pool.mu.Unlock()
+	if told != nil {
+		l.pool.observe(told)
+	}
+	nudged = wait(l.wake, patience)
+	l.pool.mu.Lock()
+	l.phase.hungry = false
+	return nudged
 }
 
 // over reports whether the lane is to end.
