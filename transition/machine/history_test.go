@@ -46,6 +46,7 @@ func past() machine.History {
 		of(at(40), machine.Forgot, "", "", 0, 0),
 		of(at(41), machine.HeldAgain, "c", "", 8, 0),
 		of(at(42), machine.Asked, "a", "c", 8, 0),
+		of(at(42.5), machine.Asked, "d", "c", 8, 0),
 		of(at(43), machine.Handed, "d", "c", 9, 8), // who asked last got it
 		of(at(50), machine.Asked, "a", "d", 9, 0),
 		of(at(51), machine.Handed, "a", "d", 10, 9),
@@ -106,7 +107,7 @@ func TestWaitsAndPauses(t *testing.T) {
 		6:  {2 * time.Second, 0},  // asked at 2, handed over at 4
 		7:  {0, 12 * time.Second}, // b's last word was at 9
 		8:  {0, 3 * time.Second},
-		9:  {0, 0},
+		9:  {time.Second / 2, 0},
 		10: {time.Second, 0}, // what a asked of c before counts no more
 		11: {0, 0},           // nobody knows what was before the store forgot
 		12: {0, time.Second},
