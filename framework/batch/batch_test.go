@@ -654,7 +654,7 @@ func TestJSON(t *testing.T) {
 	}
 	later := framework.RetryAfter(time.Minute, odd)
 	busy := batch.JSON(func(context.Context, []row, []*framework.Task) error { return later })
-	if err := busy(t.Context(), tasks[2:]); err != later { //nolint:errorlint // it is of all of them
+	if err := busy(t.Context(), tasks[2:]); err != later {
 		t.Errorf("%v: none of them is to be asked for alone", err)
 	}
 	const unread = "3 of 3 tasks failed; the first: payload is no JSON"
