@@ -3,13 +3,10 @@
 -- KEYS    as in ledger.lua, and 9 refused (see package redisconfig)
 -- ARGV    none
 -- result  {seconds, microseconds, meta, sessions, leases, roll, transition, peers, refused},
---         the last seven as flat lists: of fields and values, but refused
+--         the last seven as flat lists: of fields and values, but refused, which is an error if it cannot be read
 -- cost    8 commands; O(peers + partitions), some 3 ms for 16,384 partitions
 
 local time = redis.call('TIME')
--- Who was refused is for people: that it cannot be read must not keep a roll from being sealed.
-local refused = redis.pcall('LRANGE', KEYS[9], 0, -1)
-if refused.err then refused = {} end
 return {
 	time[1], time[2],
 	redis.call('HGETALL', KEYS[2]),
@@ -18,5 +15,5 @@ return {
 	redis.call('HGETALL', KEYS[5]),
 	redis.call('HGETALL', KEYS[6]),
 	redis.call('HGETALL', KEYS[8]),
-	refused,
+	redis.pcall('LRANGE', KEYS[9], 0, -1), -- for people: that it cannot be read must not keep a roll from being sealed
 }

@@ -24,11 +24,11 @@
 local KEPT, GRANTS = 2000, 64 -- entries; grants in one entry
 local told, open = {}, {}
 
--- note tells of what; grant is one of several that are told together, or nil.
+-- note tells of what; grant is one of several that are told together, or nil: that is told once in a call.
 local function note(what, session, peer, other, otherpeer, detail, grant)
 	local group = what .. ' ' .. session .. ' ' .. other
 	local e = open[group]
-	if not e or not grant or #e.grants >= GRANTS then
+	if not e or #e.grants >= GRANTS then
 		e = {grants = {}, what = what, session = session, peer = peer, other = other, otherpeer = otherpeer, detail = detail}
 		told[#told + 1], open[group] = e, e
 	end
@@ -48,6 +48,5 @@ local function tellAll(raw, clock)
 		redis.pcall('LPUSH', KEYS[7], unpack(lines, i, math.min(i + 499, #lines)))
 	end
 	redis.pcall('LTRIM', KEYS[7], 0, KEPT - 1)
-	told, open = {}, {}
 end
 
