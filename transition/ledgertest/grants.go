@@ -118,6 +118,10 @@ var grantClauses = []clause{
 		b.claims(3, 4)
 		c.claims(3)
 		b.claims(4) // 3 is what c waits for now: that is not b's to take back
+		a.join()
+		if m, _ := find(a.join(), 3); !m.Wanted {
+			tb.Fatalf("the owner is not told that c waits for %v", g)
+		}
 		c.join()
 		if o := tb.owner(3); o.Grant != g || o.Session != a.session || o.Waiter != "" {
 			tb.Fatalf("the partition stands as %+v, want %v of a, for which nobody waits", o, g)

@@ -37,6 +37,11 @@ func TestInit(t *testing.T) {
 	if _, err := redisledger.Init(t.Context(), s.client, "no name", cfg); err == nil {
 		t.Error("an impossible name was made")
 	}
+	// A grace is to last as long as the leases of peers, not as that of who made the name.
+	short := redisledger.Config{Config: cfg, Timing: transition.Timing{Lease: 3 * time.Second}}
+	if a := mustSync(t, newLedger(t, s.client, s.name, short), machine.Request{Session: session(1)}); a.Longest != short.Timing.Lease {
+		t.Errorf("the longest lease is %v", a.Longest)
+	}
 }
 
 // Init must not set a clock step that would slow the clock of peers with long leases,

@@ -30,6 +30,9 @@ func TestADrainOutlivesALostKey(t *testing.T) {
 			if err := l.Drain(t.Context(), out); err != nil {
 				t.Fatal(err)
 			}
+			if s.client.Exists(t.Context(), "{"+s.name+"}:meta").Val() != 0 {
+				t.Error("who drains a peer of a store that forgot begins it, with a grace of no peer's lease")
+			}
 			r := machine.Request{Session: session(1), Peer: "ann", Weight: 1}
 			if !mustSync(t, l, r).Drained {
 				t.Fatal("the first peer of a name is drained, and not told")
@@ -66,12 +69,16 @@ func TestADrainOutlivesALostKey(t *testing.T) {
 			if mustSync(t, l, r).Drained {
 				t.Error("it is recalled, and told that it is drained")
 			}
+			before, err := l.Census(t.Context())
 			s.client.Del(t.Context(), "{"+s.name+"}:config")
 			drained(nil)
 			if mustSync(t, l, r).Drained {
 				t.Error("with the configuration lost, who was recalled is drained again")
 			}
 			drained(nil)
+			if after, err2 := l.Census(t.Context()); errors.Join(err, err2) != nil || after.Membership != before.Membership {
+				t.Errorf("with the configuration lost, where nobody was drained, a roll is due: %v, %v", err, err2)
+			}
 		})
 	}
 }
