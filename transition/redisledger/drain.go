@@ -7,7 +7,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
 )
 
@@ -26,25 +25,12 @@ func (l *Ledger) Drain(ctx context.Context, d partition.Drain) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	return l.drain(ctx, d.Peer, d.String())
+	return l.say(ctx, "drain", drainScript, d.Peer, d.String(), partition.MaxDrains)
 }
 
 // Recall implements transition.Drainer.
-func (l *Ledger) Recall(ctx context.Context, peer string) error { return l.drain(ctx, peer, "") }
-
-func (l *Ledger) drain(ctx context.Context, peer, line string) error {
-	reply, err := strs(drainScript.Run(ctx, l.client, l.keys, append(l.nobody(), peer, line, partition.MaxDrains)...))
-	switch {
-	case err != nil:
-	case reply[0] == "none":
-		err = redisconfig.ErrNone
-	case reply[0] == "many":
-		err = partition.ErrDrains
-	}
-	if err != nil {
-		return l.explain(ctx, "drain", err)
-	}
-	return nil
+func (l *Ledger) Recall(ctx context.Context, peer string) error {
+	return l.say(ctx, "recall", drainScript, peer, "", partition.MaxDrains)
 }
 
 var _ transition.Drainer = (*Ledger)(nil)

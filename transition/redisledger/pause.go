@@ -3,6 +3,7 @@ package redisledger
 import (
 	"context"
 	_ "embed" // the script is a file
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,23 +27,30 @@ func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	args := append(l.nobody(), p.String())
-	reply, err := strs(pauseScript.Run(ctx, l.client, l.keys, args...))
-	if err == nil && reply[0] == "none" {
-		err = redisconfig.ErrNone
-	}
-	if err != nil {
-		return l.explain(ctx, "pause", err)
-	}
-	return nil
+	return l.say(ctx, "pause", pauseScript, p.String())
 }
 
 var _ transition.Pauser = (*Ledger)(nil)
 
-// nobody returns the first arguments of a script whose caller is no peer: nothing is doubted, as in
-// Grow, and the times are those of the peers, see require.lua.
-func (l *Ledger) nobody() []any {
+// refusals are what a script that say runs may reply, and what it means.
+var refusals = map[string]error{
+	"none":     redisconfig.ErrNone,
+	"many":     partition.ErrDrains,
+	"resizing": fmt.Errorf("its number of partitions is being changed: %w", partition.ErrConfig),
+}
+
+// say runs a script whose caller is no peer, with args after the common ones: nothing is doubted, as in Grow, and the
+// times are those of the peers, see require.lua.
+func (l *Ledger) say(ctx context.Context, what string, script *redis.Script, args ...any) error {
 	common := l.common()
 	common[0], common[1] = int64(0), anyStep.Milliseconds()
-	return append(common, "0", events(l.name))
+	args = append(append(common, "0", events(l.name)), args...)
+	reply, err := strs(script.Run(ctx, l.client, l.keys, args...))
+	if err == nil {
+		err = refusals[reply[0]]
+	}
+	if err != nil {
+		return l.explain(ctx, what, err)
+	}
+	return nil
 }

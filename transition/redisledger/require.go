@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed" // the script is a file
 	"errors"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -35,15 +34,5 @@ func Require(ctx context.Context, client redis.UniversalClient, name string, req
 	if len(requires) > 0 {
 		protocol = partition.TagsProtocol
 	}
-	args := append(l.nobody(), protocol, redisconfig.PrintRequires(requires))
-	reply, err := strs(requireScript.Run(ctx, client, l.keys, args...))
-	switch {
-	case err != nil:
-		return l.explain(ctx, "require", err)
-	case reply[0] == "none":
-		return fmt.Errorf("redisledger: %s: %w", name, redisconfig.ErrNone)
-	case reply[0] == "resizing":
-		return errors.Join(fmt.Errorf("redisledger: %s: its number of partitions is being changed", name), partition.ErrConfig)
-	}
-	return nil
+	return l.say(ctx, "require", requireScript, protocol, redisconfig.PrintRequires(requires))
 }
