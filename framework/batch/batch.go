@@ -90,6 +90,9 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 				n++
 			}
 		}
+		if !told && err != nil {
+			return &eachError{errs, err} // who is behind them is put off as well
+		}
 		return Each(errs)
 	}
 }
@@ -98,14 +101,17 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 func Each(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
-			return &eachError{errs}
+			return &eachError{errs: errs}
 		}
 	}
 	return nil
 }
 
 // An eachError has an error, or nil, for each task. It wraps none of them: that of one is not that of all.
-type eachError struct{ errs []error }
+type eachError struct {
+	errs []error
+	rest error // of those behind them, unasked; nil: they are asked
+}
 
 func (e *eachError) Error() string {
 	failed := slices.DeleteFunc(slices.Clone(e.errs), func(err error) bool { return err == nil })
@@ -295,12 +301,16 @@ func (g *gatherer) work(b *batch, tasks []*framework.Task, errs []error) {
 		}
 		n := min(size, len(tasks))
 		err := g.call(ctx, tasks[:n])
-		_, told := errors.AsType[*eachError](err)
+		said, told := errors.AsType[*eachError](err)
 		asked, _ := sources.Asked(err)
 		switch {
 		case err == nil || told:
 			of := each(err, n)
 			copy(errs, of)
+			if told && said.rest != nil {
+				copy(errs[n:], slices.Repeat([]error{said.rest}, len(errs)-n))
+				return
+			}
 			size = 2 * n
 			if slices.Contains(of, nil) {
 				most, failed = mostInRow, 0
@@ -350,7 +360,7 @@ func (g *gatherer) call(ctx context.Context, tasks []*framework.Task) error {
 	for i, err := range errs {
 		errs[i] = tried(func() error { return err })
 	}
-	return &eachError{errs}
+	return &eachError{errs, tried(func() error { return of.rest })}
 }
 
 // tried returns what do does. A panic is an error, and so is one of the error: its methods are code of the application

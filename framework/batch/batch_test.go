@@ -244,6 +244,39 @@ func TestNotNow(t *testing.T) {
 	})
 }
 
+// TestNotNowBesideWhatNobodyReads: that one of them cannot be decoded is nothing to who is behind them.
+func TestNotNowBesideWhatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newHands(t, batch.Config{}, nil)
+		h := must(t, batch.JSON(func(_ context.Context, ids []string, _ []*framework.Task) error {
+			x.mu.Lock()
+			x.runs = append(x.runs, strings.Join(ids, " "))
+			x.mu.Unlock()
+			time.Sleep(time.Second)
+			switch {
+			case len(ids) == 3:
+				return errors.New("one of them")
+			case slices.Contains(ids, "d"):
+				return framework.RetryAfter(time.Minute, errors.New("not now"))
+			}
+			return nil
+		}))
+		x.h = framework.HandlerFunc(func(ctx context.Context, t *framework.Task) error {
+			t.Payload = map[bool][]byte{true: []byte("{"), false: fmt.Appendf(nil, "%q", t.ID)}[t.ID == "c"]
+			return h.Handle(ctx, t)
+		})
+		x.all(t.Context(), "a", "b", "c", "d", "e")
+		x.wantRuns("a", "b d e", "b", "d")
+		x.wantEnd("c", func(err error) bool { o, _ := sources.Asked(err); return o == sources.Dead })
+		for _, id := range []string{"d", "e"} {
+			x.wantEnd(id, func(err error) bool {
+				o, after := sources.Asked(err)
+				return o == sources.Retry && after == time.Minute
+			})
+		}
+	})
+}
+
 func TestEachTaskHasItsOwnEnd(t *testing.T) {
 	broken, gone := errors.New("broken"), framework.Dead(errors.New("no such row"))
 	synctest.Test(t, func(t *testing.T) {
