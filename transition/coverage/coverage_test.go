@@ -348,6 +348,23 @@ func TestWhoIsRefusedForTheSameIsOneFinding(t *testing.T) {
 	}
 }
 
+// By a store whose clock is behind that of the one before it a refusal is yet to come, and of what nobody
+// knows the beginning of nobody knows for how long it has been.
+func TestNothingHasBeenForLessThanNoTime(t *testing.T) {
+	l := healthy()
+	l.Census.Refused = []machine.Refusal{{Who: "host pid 3", What: "total 5", Ago: -5 * time.Second}}
+	l.Census.Sessions[1].Peer = "peer-a"
+	found := coverage.Judge(l, func(coverage.Condition) time.Duration { return -1 })
+	if len(found) != 2 {
+		t.Errorf("it finds %v", found)
+	}
+	for _, f := range found {
+		if f.For != 0 {
+			t.Errorf("%v: for %v", f, f.For)
+		}
+	}
+}
+
 // What nobody knows the beginning of is told if it does not pass by itself.
 func TestJudgeOfWhatHasNoBeginning(t *testing.T) {
 	unknown := func(coverage.Condition) time.Duration { return -1 }

@@ -122,7 +122,7 @@ func findings(kind Kind, all []aged) []Finding {
 		if !ok {
 			i = len(out)
 			at[c.Text] = i
-			f := Finding{Kind: kind, Text: c.Text, For: c.age}
+			f := Finding{Kind: kind, Text: c.Text, For: max(c.age, 0)} // a store's clock may jump back, and nobody may know
 			if c.Who != "" {
 				f.Text = c.Who + ": " + c.Text
 				if n := alike[c.Text] - 1; n > 0 {
