@@ -285,12 +285,14 @@ type moments struct {
 func begun(h machine.History) moments {
 	m := moments{make(map[partition.ID]time.Time), make(map[partition.ID]time.Time), make(map[partition.ID]time.Time)}
 	owner, waiter := make(map[partition.ID]partition.Session), make(map[partition.ID]partition.Session)
+	rolls, under := 0, make(map[partition.ID]int) // how many were sealed, and when the waiter asked
 	waits := func(id partition.ID, who partition.Session, at time.Time) {
-		// One that asks again did not want it meanwhile. After another, who lives, it is the same wait.
-		if former, ok := waiter[id]; !ok || former == who {
+		// One that asks again did not want it meanwhile. After another, who lives, it is the same wait, unless
+		// a roll was between those under which they asked: it may have left it with its owner.
+		if former, ok := waiter[id]; !ok || former == who || rolls > under[id]+1 {
 			m.asked[id] = at
 		}
-		waiter[id] = who
+		waiter[id], under[id] = who, rolls
 	}
 	waitsNoMore := func(id partition.ID) {
 		delete(m.asked, id)
@@ -298,6 +300,8 @@ func begun(h machine.History) moments {
 	}
 	for _, e := range h {
 		switch e.What {
+		case machine.RollMade:
+			rolls++
 		case machine.Went, machine.Expired:
 			for id, s := range waiter {
 				if s == e.Session {

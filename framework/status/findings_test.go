@@ -424,6 +424,28 @@ func TestAWaitIsAsOldAsWhoWaits(t *testing.T) {
 	waits("cid has waited for a minute", true)
 }
 
+// Who wants a partition no more says nothing of it in the history; but a roll has come that left it with its owner.
+// What the next roll takes from one who waits, for another, the owner owes as before.
+func TestAWaitPassesFromRollToRoll(t *testing.T) {
+	entry := func(n int, what machine.Change, session partition.Session) machine.Entry {
+		e := machine.Entry{At: time.Unix(int64(n), 0), What: what, Session: session}
+		if session != "" {
+			e.Other, e.Grants = "a", []machine.Passed{{Grant: partition.Grant{ID: 1, Epoch: 1}}}
+		}
+		return e
+	}
+	for rolls, want := range []int64{1, 1, 9, 9} {
+		h := machine.History{entry(0, machine.RollMade, ""), entry(1, machine.Asked, "b")}
+		for n := range rolls {
+			h = append(h, entry(2+n, machine.RollMade, ""))
+		}
+		h = append(h, entry(9, machine.Asked, "c"), entry(10, machine.Asked, "b"))
+		if got := begun(h).asked[1].Unix(); got != want {
+			t.Errorf("with %d rolls between they have waited since %d, want %d", rolls, got, want)
+		}
+	}
+}
+
 // Who else consumes the queues of a name is in no ledger, and its peers fetch nothing while he is there.
 func TestWhoElseConsumesItsQueues(t *testing.T) {
 	_, client, _ := mini(t)

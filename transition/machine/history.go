@@ -114,9 +114,14 @@ type Move struct {
 func (h History) Moves(id partition.ID) []Move {
 	var moves []Move
 	var owner partition.Session
-	asked := make(map[partition.Session]time.Duration) // since the last change of owner
-	var waiter partition.Session                       // who asked last
-	var free time.Duration                             // since; negative: unknown
+	type ask struct {
+		at    time.Duration // since when it waits
+		rolls int           // that were sealed when it asked last
+	}
+	asked := make(map[partition.Session]ask) // since the last change of owner
+	var waiter partition.Session             // who asked last
+	rolls := 0
+	var free time.Duration // since; negative: unknown
 	known := false
 	for _, e := range h {
 		m := Move{Entry: e}
@@ -131,6 +136,10 @@ func (h History) Moves(id partition.ID) []Move {
 			moves = append(moves, m)
 			continue
 		}
+		if e.What == RollMade {
+			rolls++
+			continue
+		}
 		p, ok := e.passed(id)
 		if !ok {
 			continue
@@ -138,15 +147,17 @@ func (h History) Moves(id partition.ID) []Move {
 		m.Grants, m.Grant = []Passed{p}, p.Grant
 		switch e.What {
 		case Asked:
-			if _, again := asked[e.Session]; !again || waiter == e.Session { // it did not wait, or would not ask
-				asked[e.Session] = e.Clock
+			a, again := asked[e.Session]
+			if !again || waiter == e.Session || rolls > a.rolls+1 { // it did not wait, or would not ask; or a roll was without it
+				a.at = e.Clock
 			}
+			asked[e.Session] = ask{a.at, rolls}
 			owner, waiter = e.Other, e.Session
 		case GivenUp:
 			owner, free, known = "", e.Clock, true
 		case Granted, Took, HeldAgain, Handed:
-			if at, ok := asked[e.Session]; ok && e.What == Handed {
-				m.Waited = e.Clock - at
+			if a, ok := asked[e.Session]; ok && e.What == Handed {
+				m.Waited = e.Clock - a.at
 			}
 			if known && (e.What == Granted || e.What == Took) {
 				m.Pause = e.Clock - free

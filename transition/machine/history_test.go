@@ -124,7 +124,8 @@ func TestWaitsAndPauses(t *testing.T) {
 }
 
 // A ledger notes an ask where the asker did not wait already: one that asks again, with nobody between, wanted
-// it no more meanwhile. If somebody else asked between them, both have waited all the time.
+// it no more meanwhile. If somebody else asked between them, both have waited all the time, unless a roll was
+// between those under which it asked.
 func TestWhoAsksAgainHasNotWaited(t *testing.T) {
 	for _, c := range []struct {
 		asks []string
@@ -135,11 +136,17 @@ func TestWhoAsksAgainHasNotWaited(t *testing.T) {
 		{[]string{"b", "c", "b"}, 3 * time.Minute},
 		{[]string{"b", "c", "c"}, 3 * time.Minute},
 		{[]string{"b", "b", "c", "b"}, 3 * time.Minute},
+		{[]string{"b", "c", "roll", "b"}, 4 * time.Minute},
+		{[]string{"b", "roll", "c", "roll", "b"}, time.Minute}, // one of the rolls was without it
 	} {
 		at := time.Duration(0)
 		h := machine.History{}
 		add := func(what machine.Change, session, other string) {
-			if at += time.Minute; session != "" {
+			switch at += time.Minute; session {
+			case "":
+			case "roll":
+				h = append(h, machine.Entry{Clock: at, What: machine.RollMade})
+			default:
 				h = append(h, machine.Entry{
 					Clock: at, What: what, Session: partition.Session(session), Other: partition.Session(other),
 					Grants: []machine.Passed{{Grant: partition.Grant{ID: 3, Epoch: 5}}},
