@@ -36,6 +36,7 @@ type Survey struct {
 	place  func(partition.ID) (fence, log string)
 	looks  uint64
 	looked map[partition.ID]uint64 // where a look is at some: when that was, counted in looks
+	away   *partition.ID           // the first of the last look, if it could not be read
 
 	// Of the last look, since the next one is most often at the same.
 	ids  []partition.ID
@@ -50,7 +51,7 @@ func NewSurvey(client redis.UniversalClient, place func(partition.ID) (fence, lo
 	return &Survey{client: client, place: place, looked: make(map[partition.ID]uint64)}
 }
 
-// Look reads the partitions ids, or two of them.
+// Look reads the partitions ids, or two of them. It fails if it can read none.
 func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error) {
 	s.prepare(ids)
 	if len(s.out) == 0 {
@@ -68,18 +69,30 @@ func (s *Survey) Look(ctx context.Context, ids []partition.ID) ([]Fenced, error)
 }
 
 // some looks at the first of out, which whoever watches it asks for before the others each time, and at the one that was
-// not looked at for longest.
+// not looked at for longest. Where one cannot be read the other is returned alone; and a first that cannot be is left out
+// of the next look, since to wait for it may take the time of both.
 func (s *Survey) some(ctx context.Context, out []Fenced) (looked []Fenced, err error) {
 	s.looks++
-	s.looked[out[0].ID] = s.looks
-	for _, i := range slices.Compact([]int{0, s.oldest(out)}) {
-		s.looked[out[i].ID] = s.looks
-		if err := s.one(ctx, s.args[firstKey+2*i].(string), s.args[firstKey+2*i+1].(string), &out[i]); err != nil {
-			return nil, err
-		}
-		looked = append(looked, out[i])
+	var at []int
+	if first := out[0].ID; s.away == nil || *s.away != first {
+		at, s.looked[first] = []int{0}, s.looks
 	}
-	return looked, nil
+	s.away = nil
+	for _, i := range slices.Compact(append(at, s.oldest(out))) {
+		if err != nil && ctx.Err() != nil {
+			break // it has its turn when there is time
+		}
+		s.looked[out[i].ID] = s.looks
+		if wrong := s.one(ctx, s.args[firstKey+2*i].(string), s.args[firstKey+2*i+1].(string), &out[i]); wrong == nil {
+			looked = append(looked, out[i])
+		} else if err = wrong; i == 0 {
+			s.away = &out[0].ID
+		}
+	}
+	if len(looked) > 0 {
+		err = nil
+	}
+	return looked, err
 }
 
 // oldest is which of out was not looked at for longest. To count on from look to look would not

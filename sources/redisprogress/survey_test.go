@@ -1,8 +1,11 @@
 package redisprogress_test
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
@@ -89,4 +92,44 @@ func TestSurveyOfSomeAtATime(t *testing.T) {
 	if len(seen) != 8 {
 		t.Errorf("of 8 partitions, four of which were asked for at a time, 8 looks came to %d", len(seen))
 	}
+}
+
+// A node that does not answer takes no look from the partitions of the others for long, also not where it has the first.
+func TestSurveyBesideANodeThatStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		direct, cluster := redistest.Frozen(t)
+		keys := map[partition.ID]string{0: "", 1: "", 2: ""} // where 0 is nobody answers
+		for n := 0; keys[0] == "" || keys[1] == "" || keys[2] == ""; n++ {
+			key := "{" + string(rune('a'+n)) + "}"
+			switch away := redistest.Slot(key) >= 8192; {
+			case away && keys[0] == "":
+				keys[0] = key
+			case !away && keys[1] == "":
+				keys[1] = key
+			case !away && keys[2] == "":
+				keys[2] = key
+			}
+		}
+		token := partition.Token{Epoch: 7, Session: "aa"}
+		for _, id := range []partition.ID{1, 2} {
+			if err := direct.HSet(t.Context(), keys[id], "t", token.String()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		survey := redisprogress.NewSurvey(cluster, func(id partition.ID) (fence, log string) { return keys[id], "" })
+		seen := make(map[partition.ID]int)
+		for range 12 {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			looked, _ := survey.Look(ctx, []partition.ID{0, 1, 2})
+			cancel()
+			for _, f := range looked {
+				if seen[f.ID]++; f.Fence != token {
+					t.Errorf("of %v it sees %+v", f.ID, f)
+				}
+			}
+		}
+		if seen[0] != 0 || seen[1] < 2 || seen[2] < 2 {
+			t.Errorf("12 looks were so often at each: %v", seen)
+		}
+	})
 }
