@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -13,7 +14,7 @@ import (
 
 // A Survey reads who may fetch and settle in the partitions and units ids at the data, and
 // whether anything waits there. It may leave some out; they are asked for again. It should not
-// leave out the first: what waits to be opened comes before the rest. It is called by one
+// leave out the first if it can be read: what waits to be opened comes before the rest. It is called by one
 // goroutine of each run of a consumer.
 type Survey func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error)
 
@@ -92,9 +93,10 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 		return beat
 	}
 	// An older fence is still good to compare: it can only be too small. What waited then
-	// need not wait now.
+	// need not wait now, but that what was asked for first, and could not be read, is over nobody knows.
+	_, told := p.wrong[coverage.Overdue]
 	for id, d := range p.data {
-		d.Waiting = false
+		d.Waiting = d.Waiting && told && len(p.again) > 0 && id == p.again[0]
 		p.data[id] = d
 	}
 	for _, d := range data {
@@ -105,7 +107,7 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 		return beat
 	}
 	p.layout = census.Config
-	p.again = unopened(census, p.data)
+	p.again = unopened(census, p.data, p.again)
 	look := coverage.Look{Census: census, Data: slices.Collect(maps.Values(p.data))}
 	found, over := p.detector.Look(time.Since(p.began), look)
 	for _, f := range found {
@@ -124,17 +126,21 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 	return beat
 }
 
-// unopened returns partitions and units with tasks that who was granted them has not opened, in order.
+// unopened returns partitions and units with tasks that who was granted them has not opened, those of before first.
 // That is wrong only if it lasts: each look has to ask for them, or they would be let off whenever it is
-// the turn of others. They are at most half of a look.
-func unopened(c transition.Census, data map[partition.ID]coverage.Datum) (ids []partition.ID) {
+// the turn of others, or another one waits for a moment. They are at most half of a look.
+func unopened(c transition.Census, data map[partition.ID]coverage.Datum, before []partition.ID) (ids []partition.ID) {
 	for _, g := range c.Grants {
 		d := data[g.Grant.ID]
 		if d.Waiting && d.Fence != (partition.Token{Epoch: g.Grant.Epoch, Session: g.Session}) {
 			ids = append(ids, g.Grant.ID)
 		}
 	}
-	slices.Sort(ids)
+	place := make(map[partition.ID]int, len(before))
+	for i, id := range before {
+		place[id] = i - len(before)
+	}
+	slices.SortFunc(ids, func(a, b partition.ID) int { return cmp.Or(cmp.Compare(place[a], place[b]), cmp.Compare(a, b)) })
 	return ids[:min(len(ids), surveyed/2)]
 }
 
@@ -144,7 +150,7 @@ func (p *patrol) turn() []partition.ID {
 	ids := slices.Clone(p.again)
 	for len(ids) < min(surveyed, len(all)) {
 		id := all[p.next%len(all)] // there may be fewer than at the last look
-		if _, asked := slices.BinarySearch(p.again, id); !asked {
+		if !slices.Contains(p.again, id) {
 			ids = append(ids, id)
 		}
 		p.next = (p.next + 1) % len(all)

@@ -201,6 +201,47 @@ func TestWhatIsNotOpenedIsFoundOnACluster(t *testing.T) {
 	})
 }
 
+// On a cluster that one is not opened is over once it is, and not while another is not for a moment, or the node that
+// has the first does not answer.
+func TestWhatIsNotOpenedOnAClusterIsNotOverBeforeItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &district{}
+		p, seen := d.patrol(8)
+		looks, away := 0, false
+		p.survey = func(ctx context.Context, ids []partition.ID) ([]coverage.Datum, error) {
+			looks++
+			all, err := d.survey(ctx, ids)
+			two := []coverage.Datum{all[0], all[1+looks%(len(all)-1)]}
+			if away {
+				return two[1:], err
+			}
+			return two, err
+		}
+		d.data[5] = coverage.Datum{Waiting: true}
+		p.during(t.Context(), 2*time.Minute)
+		d.data[2] = coverage.Datum{Waiting: true}
+		for p.look(t.Context()); !slices.Contains(p.again, 2); {
+			p.look(t.Context())
+		}
+		p.look(t.Context())
+		delete(d.data, 2)
+		p.during(t.Context(), time.Minute)
+		away = true
+		p.look(t.Context())
+		away = false
+		p.during(t.Context(), time.Minute)
+		if told, over := of[Uncovered](seen), of[Covered](seen); len(told) != 1 || len(over) != 0 {
+			t.Fatalf("told %v, and that it is over %d times, want once that 5 is not opened", told, len(over))
+		}
+		delete(d.data, 5)
+		p.during(t.Context(), time.Minute)
+		if over := of[Covered](seen); len(over) != 1 {
+			t.Errorf("it is opened, and told %d times", len(over))
+		}
+	})
+}
+
 // However many have tasks, or are not opened, all have their turn.
 func TestWhatIsNotOpenedLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
