@@ -396,7 +396,8 @@ func named(t *testing.T) map[string][]string {
 func TestNamesDoNotClashInOpenMetrics(t *testing.T) {
 	there := named(t)
 	for name := range there {
-		if family, counter := strings.CutSuffix(name, "_total"); counter && there[family] != nil {
+		family, counter := strings.CutSuffix(name, "_total")
+		if _, both := there[family]; counter && both {
 			t.Errorf("%s and %s are one family", name, family)
 		}
 	}
