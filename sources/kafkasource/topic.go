@@ -196,7 +196,7 @@ var hints = []struct {
 	{kerr.UnsupportedSaslMechanism, "the broker does not offer this SASL mechanism"},
 	{kerr.MessageTooLarge, "give the topic that it is written to a larger max.message.bytes"},
 	{kerr.InvalidRecord, "a topic with cleanup.policy compact takes no record without a key: make that of a dead topic delete"},
-	{kerr.CoordinatorNotAvailable, "the brokers have no place for the offsets of groups: offsets.topic.replication.factor may be above their number"},
+	{kerr.CoordinatorNotAvailable, "a broker is away or has just started; if it stays, the brokers have no place for the offsets of groups: offsets.topic.replication.factor may be above their number"},
 	{kerr.UnknownMemberID, "a consumer is subscribed with this group: stop it; one that was killed counts until its session timeout is over. " +
 		"If it is to go on, give the mirror a group of its own"},
 }

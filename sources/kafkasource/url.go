@@ -124,7 +124,7 @@ func explainDial(err error) error {
 	case errors.As(err, &first), errors.Is(err, syscall.ECONNRESET):
 		hint = "does the port speak what the URL says? kafkas:// is with TLS, kafka:// without, ?sasl= with a password"
 	case errors.Is(err, io.EOF):
-		hint = "the broker has hung up: it may refuse the user or the password"
+		hint = "the broker has hung up: it is being stopped, or refuses the user or the password"
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)):
 		hint = "no broker has answered in time: is it stopped, cut off, or overloaded?"
 	default:

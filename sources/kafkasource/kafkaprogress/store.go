@@ -497,7 +497,7 @@ var hints = []struct {
 	{kerr.TransactionalIDAuthorizationFailed, "the user needs WRITE and DESCRIBE on the transactional ids that begin with the name and a dash"},
 	{kerr.GroupAuthorizationFailed, "the user needs READ on the group"},
 	{kerr.TopicAuthorizationFailed, "the user needs READ on the topic"},
-	{kerr.CoordinatorNotAvailable, "the brokers have no place for transactions, or for the offsets of groups: " +
+	{kerr.CoordinatorNotAvailable, "a broker is away or has just started; if it stays, the brokers have no place for transactions, or for the offsets of groups: " +
 		"transaction.state.log.replication.factor or offsets.topic.replication.factor may be above their number"},
 	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the progress a group of its own"},
 	{kerr.UnknownTopicOrPartition, "the topic was deleted, or the broker has just started, and knows of it in a moment"},

@@ -156,7 +156,8 @@ func TestNoPlaceForTransactions(t *testing.T) {
 		st := s.store()
 		st.firstUse = time.Millisecond
 		err := st.Ready(s.ctx)
-		if !errors.Is(err, kerr.CoordinatorNotAvailable) || !strings.Contains(err.Error(), "transaction.state.log.replication.factor") {
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) || !strings.Contains(err.Error(), "transaction.state.log.replication.factor") ||
+			!strings.Contains(err.Error(), "a broker is away or has just started") {
 			s.Errorf("the start says %v", err)
 		}
 	})
