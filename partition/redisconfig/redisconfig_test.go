@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -484,6 +485,37 @@ func TestTheTraceOfARefusal(t *testing.T) {
 	want := "total 4 stands there, this program wants 8 (to change it, stop all peers: countoff resize " + name + " --partitions 8)"
 	if all := redisconfig.ParseRefused(lines, 0); len(all) != 1 || all[0].What != want {
 		t.Errorf("%+v", all)
+	}
+}
+
+// What each peer of a fleet meets at once leaves one trace, and that of a program that was refused stands.
+func TestTheTraceOfWhatAFleetMeets(t *testing.T) {
+	client, ctx, name := redistest.New(t), t.Context(), redistest.Name(t)
+	redisconfig.NoteRefused(ctx, client, name, fmt.Errorf("total 5: %w", partition.ErrConfig))
+	meet := func(long time.Duration) []string {
+		var fleet sync.WaitGroup
+		for i := range 20 {
+			fleet.Go(func() {
+				redisconfig.NoteRefusedOnce(ctx, client, name, "topic/", long, fmt.Errorf("topic/%d: lost: %w", i, partition.ErrConfig))
+			})
+		}
+		fleet.Wait()
+		lines, err := client.LRange(ctx, redisconfig.RefusedKey(name), 0, -1).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	first := meet(time.Hour)
+	if len(first) != 2 || !strings.Contains(first[0], "\ttopic/") || !strings.HasSuffix(first[1], "\ttotal 5") {
+		t.Errorf("there is %q", first)
+	}
+	redisconfig.NoteRefusedOnce(ctx, client, name, "topic/", 0, fmt.Errorf("topic/30: lost: %w", partition.ErrConfig))
+	redisconfig.NoteRefusedOnce(ctx, client, name, "other/", time.Hour, fmt.Errorf("other/1: lost: %w", partition.ErrConfig))
+	redisconfig.NoteRefusedOnce(ctx, client, name, "none/", time.Hour, errors.New("none/1: no refusal"))
+	later := meet(time.Hour)
+	if len(later) != 4 || !strings.HasSuffix(later[0], "other/1: lost") || !strings.HasSuffix(later[1], "topic/30: lost") {
+		t.Errorf("later there is %q", later)
 	}
 }
 

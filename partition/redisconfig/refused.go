@@ -1,11 +1,13 @@
 package redisconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,19 +43,45 @@ func NoteRefused(ctx context.Context, client redis.UniversalClient, name string,
 	if !errors.Is(err, partition.ErrConfig) {
 		return
 	}
-	now, timeErr := client.Time(ctx).Result()
-	if timeErr != nil {
+	if now, timeErr := client.Time(ctx).Result(); timeErr == nil {
+		_, _ = client.TxPipelined(ctx, leave(ctx, name, now, err))
+	}
+}
+
+// NoteRefusedOnce is [NoteRefused] of what all peers of a name may meet at once, and again and again: it leaves no trace
+// while one stands for less than so long whose text begins with prefix, whoever left it, so that they do not push
+// out those of others.
+func NoteRefusedOnce(ctx context.Context, client redis.UniversalClient, name, prefix string, long time.Duration, err error) {
+	if !errors.Is(err, partition.ErrConfig) {
 		return
 	}
+	key := RefusedKey(name)
+	for said := error(redis.TxFailedErr); errors.Is(said, redis.TxFailedErr); { // another left one meanwhile
+		said = client.Watch(ctx, func(tx *redis.Tx) error {
+			now, err1 := tx.Time(ctx).Result()
+			lines, err2 := tx.LRange(ctx, key, 0, -1).Result()
+			if slices.ContainsFunc(ParseRefused(lines, uint64(now.UnixMilli())), func(r Refusal) bool {
+				return r.Ago < long && strings.HasPrefix(r.What, prefix)
+			}) || err1 != nil || err2 != nil {
+				return cmp.Or(err1, err2)
+			}
+			_, said := tx.TxPipelined(ctx, leave(ctx, name, now, err))
+			return said
+		}, key)
+	}
+}
+
+// leave leaves the trace of err.
+func leave(ctx context.Context, name string, now time.Time, err error) func(redis.Pipeliner) error {
 	// Whoever reads it knows the name, and that it is a refusal.
 	what := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "redisconfig: "+Key(name)+": "), ": "+partition.ErrConfig.Error())
 	line := fmt.Sprintf("%d %s\t%s", now.UnixMilli(), oneLine(self()), oneLine(what))
-	_, _ = client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	return func(p redis.Pipeliner) error {
 		p.LPush(ctx, RefusedKey(name), line)
 		p.LTrim(ctx, RefusedKey(name), 0, refusedKept-1)
 		p.Expire(ctx, RefusedKey(name), refusedFor)
 		return nil
-	})
+	}
 }
 
 // ParseRefused reads the elements of RefusedKey at the instant now, in ms, by the

@@ -137,7 +137,7 @@ func wrong(findings []status.Finding) []Finding {
 		coverage.Overdue: {Severity: Warning, Risk: "its tasks wait: a handler does not end, or a peer does not come to its work",
 			Do: "look at the log of the owner for drains and stuck handlers"},
 		coverage.Refused: {Severity: Warning, Risk: "who was refused does not work, or puts tasks where nobody looks",
-			Do: "the line says what differs: give it what the name has, or another name"},
+			Do: "the line says what differs: give it what the name has, or another name; of a position that its topic has lost, what to set"},
 		coverage.TwoNames: {Severity: Danger, Risk: "peers of one deployment get the tasks of the other, and may have no handlers for them",
 			Do: "give each its own name; if they are one, set the same COUNTOFF_DEPLOYMENT"},
 		coverage.TwoWays: {Severity: Warning, Risk: "whoever seals the next roll decides: partitions move although nobody comes or goes for them to",

@@ -143,7 +143,8 @@ type named struct {
 	noted  *atomic.Pointer[time.Time] // when it was last noted that a partition is not opened; nil: never
 }
 
-// noteEvery is how often it is noted that this peer does not open a partition: for people to see as long as it lasts.
+// noteEvery is how often this peer may note that it does not open a partition: for people to see as long as it lasts. Of
+// all peers one may in half of that.
 const noteEvery = 5 * time.Minute
 
 // Open opens a partition. That the topic has lost its position is noted beside the ledger, which shows it as granted.
@@ -155,7 +156,7 @@ func (s named) Open(ctx context.Context, g partition.Grant, tok partition.Token)
 	}
 	now := time.Now()
 	if last := s.noted.Load(); (last == nil || now.Sub(*last) >= noteEvery) && s.noted.CompareAndSwap(last, &now) {
-		redisconfig.NoteRefused(ctx, s.client, s.name, fmt.Errorf("%w: %w", lost, partition.ErrConfig))
+		redisconfig.NoteRefusedOnce(ctx, s.client, s.name, s.cfg.Source.Topic+"/", noteEvery/2, fmt.Errorf("%w: %w", lost, partition.ErrConfig))
 	}
 	return nil, err
 }

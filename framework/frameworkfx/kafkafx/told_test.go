@@ -4,14 +4,18 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/kafkasource/kafkatest"
+	"github.com/countoff/countoff/sources/redisprogress"
 	"github.com/countoff/countoff/transition/coverage"
 )
 
@@ -89,5 +93,42 @@ func TestWhatNobodyOpensIsSurveyed(t *testing.T) {
 				t.Errorf("the survey is %+v, want %+v", found, want)
 			}
 		})
+	}
+}
+
+// A topic whose retention was shorter than an outage has lost all positions: the peers of a fleet, each with several
+// partitions, tell of one, and leave who was refused for something else its place.
+func TestAFleetThatOpensNothingTellsOnce(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.New(t)
+	client, name, topic := redistest.New(t), kafkatest.Name(t), b.Topic(2)
+	for id := range partition.ID(2) {
+		if err := client.HSet(t.Context(), redisprogress.Elsewhere(name, id).Fence, "b", 5).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		cfg := Config{Source: kafkasource.Config{Topic: topic, Options: b.Options()}}
+		kept, err := cfg.keep(name, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, err := kafkasource.New(name, kept.store, cfg.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer := named{source, client, name, cfg, new(atomic.Pointer[time.Time])}
+		for id := range partition.ID(2) {
+			_, err := peer.Open(t.Context(), partition.Grant{ID: id, Epoch: 1}, partition.Token{Epoch: 1, Session: "s"})
+			if lost := (*kafkasource.OutOfRangeError)(nil); !errors.As(err, &lost) {
+				t.Errorf("it opens %v with %v", id, err)
+			}
+		}
+		if err := source.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if told := client.LRange(t.Context(), redisconfig.RefusedKey(name), 0, -1).Val(); len(told) != 1 {
+		t.Errorf("it is told %d times: %q", len(told), told)
 	}
 }
