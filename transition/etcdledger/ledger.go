@@ -235,7 +235,7 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 }
 
 // Census implements transition.Ledger. Where nobody seems to call the ledger, a Ledger that has not
-// seen its clock go on yet waits for that, for a clock step at most.
+// seen its clock go on yet waits for that, for a quarter of the peers' longest lease at most.
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	snap, err := l.read(ctx)
 	if err != nil {
@@ -247,7 +247,9 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	}
 	c, err := store.Census(call)
 	if state, _ := store.State(); err == nil && len(c.Sessions) > 0 && l.memory.newcomer() {
-		c.Silence, err = l.silence(ctx, snap, time.Duration(state.Longest)*time.Millisecond)
+		var told time.Duration
+		told, err = l.silence(ctx, snap, time.Duration(state.Longest)*time.Millisecond)
+		c.Silence = max(c.Silence, told) // by its own clock it may have looked on for longer
 	}
 	if err != nil {
 		return transition.Census{}, l.explain("census", err)
@@ -256,7 +258,8 @@ func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 }
 
 // silence returns for how long nobody has called the ledger, if that is more than a lease, as who has just come to look
-// can tell: by the wall clock of the last who did. Wall clocks may disagree: it is believed only if nobody calls now either.
+// can tell: by the wall clock of the last who did. Wall clocks may disagree, and an older build writes none: it is believed
+// only if nobody calls now either, for longer than a beat of the peers, whose lease may be another than that of who looks.
 func (l *Ledger) silence(ctx context.Context, snap *snapshot, lease time.Duration) (time.Duration, error) {
 	seen, err := l.client.Get(ctx, l.prefix+seenKey)
 	if err != nil || len(seen.Kvs) == 0 {
@@ -267,14 +270,14 @@ func (l *Ledger) silence(ctx context.Context, snap *snapshot, lease time.Duratio
 	if err != nil || silence <= lease {
 		return 0, err
 	}
-	patience := l.cfg.Timing.ClockStep()
+	patience := max(l.cfg.Timing.ClockStep(), transition.Timing{Lease: lease}.ClockStep())
 	if end, ok := ctx.Deadline(); ok { // the caller has more to look at
 		patience = min(patience, time.Until(end)/2)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for resp := range l.client.Watch(ctx, l.prefix+clockKey, clientv3.WithRev(snap.revision+1)) {
-		if len(resp.Events) > 0 {
+		if len(resp.Events) > 0 || resp.Err() != nil { // who may not look on has seen nothing
 			return 0, nil
 		}
 	}

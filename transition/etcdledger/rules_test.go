@@ -603,6 +603,75 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// A watched is asked to watch, says for how long it was to, and refuses.
+type watched struct {
+	clientv3.Watcher
+	patience time.Duration
+	answer   clientv3.WatchResponse
+}
+
+func (w *watched) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	if end, ok := ctx.Deadline(); ok {
+		w.patience = time.Until(end)
+	}
+	c := make(chan clientv3.WatchResponse, 1)
+	c <- w.answer
+	close(c)
+	return c
+}
+
+// Whoever looks has other times than the peers, whose beat may be longer than all that it would wait for; and one that
+// is not let look has not seen that nobody calls.
+func TestSilenceIsOfThePeersBeat(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "n")
+	s.timing = transition.Timing{Lease: time.Minute}.WithDefaults()
+	a, _ := s.ledger()
+	s.sync(a, machine.Request{Session: "a"})
+	client := *s.server.Client()
+	if _, err := client.Put(t.Context(), prefix+"/n/seen", fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli())); err != nil {
+		t.Fatal(err)
+	}
+	looks := &watched{answer: clientv3.WatchResponse{Canceled: true, CompactRevision: 7}}
+	client.Watcher = looks
+	newcomer, err := etcdledger.New(&client, prefix, "n", etcdledger.Config{Config: s.cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	census, err := newcomer.Census(t.Context())
+	if err != nil || census.Silence != 0 {
+		t.Errorf("who may not look on says that nobody has called for %v, %v", census.Silence, err)
+	}
+	if beat := s.timing.Beat(); looks.patience <= beat {
+		t.Errorf("it looked for %v, and peers call every %v", looks.patience, beat)
+	}
+}
+
+// Whoever looks on while nobody calls knows that by its own clock too: an older build has left no wall clock, and that of
+// another may be ahead.
+func TestSilenceOfWhoLooksOn(t *testing.T) {
+	server := etcdtest.Start(t)
+	for i, ahead := range []bool{false, true} {
+		s := newStage(t, server, fmt.Sprint("n", i))
+		a, _ := s.ledger()
+		s.sync(a, machine.Request{Session: "a"})
+		if ahead {
+			if _, err := server.Client().Put(t.Context(), prefix+"/"+s.name+"/seen", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli())); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			del("seen")(s)
+		}
+		watcher, _ := s.ledger()
+		if _, err := watcher.Census(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.now += time.Minute
+		if c, err := watcher.Census(t.Context()); err != nil || c.Silence < time.Minute-s.timing.ClockStep() {
+			t.Errorf("ahead %v: who has looked on for a minute says that nobody has called for %v, %v", ahead, c.Silence, err)
+		}
+	}
+}
+
 // Init makes no name of what is left of one: an owner may be at work.
 func TestInitAfterALoss(t *testing.T) {
 	server := etcdtest.Start(t)
