@@ -59,8 +59,12 @@ func destroy(ctx context.Context, client redis.UniversalClient, name string) (in
 	}
 	removed += int(n)
 	for _, tag := range ingressTags(lists) {
-		if client.HExists(ctx, tag+":fence", "n").Val() {
-			continue // a partition of another name, see ingress_open.lua
+		other, err := client.HExists(ctx, tag+":fence", "n").Result() // a partition of another name, see ingress_open.lua
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return removed, err
+		}
+		if other {
+			continue
 		}
 		n, err := client.Del(ctx, tag+":fence", tag+":plan").Result()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -507,6 +508,13 @@ func TestIngressIsNoPartitionOfAnotherName(t *testing.T) {
 	if _, err := redisconfig.Agree(ctx, client, b.name, partition.Config{Total: 1, Hash: partition.XXHash64, Units: []string{list}}); err != nil {
 		t.Fatal(err)
 	}
+	var away looksFail
+	away.fails.Store(true)
+	client.AddHook(&away)
+	if _, err := Destroy(ctx, client, b.name); !errors.Is(err, errNetwork) {
+		t.Errorf("who cannot see whose fence it is: %v", err)
+	}
+	away.fails.Store(false)
 	if _, err := Destroy(ctx, client, b.name); err != nil {
 		t.Error(err)
 	}
@@ -516,5 +524,22 @@ func TestIngressIsNoPartitionOfAnotherName(t *testing.T) {
 	}
 	if err := owner.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// looksFail has it fail to ask whether a hash has a field, while it says so.
+type looksFail struct{ fails atomic.Bool }
+
+func (*looksFail) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*looksFail) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (f *looksFail) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hexists" && f.fails.Load() {
+			cmd.SetErr(errNetwork)
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
 	}
 }
