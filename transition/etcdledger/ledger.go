@@ -218,6 +218,7 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (a transition.A
 	if err != nil {
 		return transition.Answer{}, err
 	}
+	l.memory.called()
 	return a, nil
 }
 
@@ -234,7 +235,7 @@ func (l *Ledger) Seal(ctx context.Context, next transition.Roll) error {
 	})
 }
 
-// Census implements transition.Ledger. Where nobody seems to call the ledger, a Ledger that has not
+// Census implements transition.Ledger. Where nobody seems to call the ledger, a Ledger that is of no peer and has not
 // seen its clock go on yet waits for that, for a quarter of the peers' longest lease at most.
 func (l *Ledger) Census(ctx context.Context) (transition.Census, error) {
 	snap, err := l.read(ctx)

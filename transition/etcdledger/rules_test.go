@@ -650,6 +650,20 @@ func TestSilenceIsOfThePeersBeat(t *testing.T) {
 	}
 }
 
+// A peer calls: it neither asks nor waits for what its first call says, before the roll that is due then.
+func TestSilenceIsNoneOfWhoCalls(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "n")
+	a, spy := s.ledger()
+	if _, err := s.server.Client().Put(t.Context(), prefix+"/n/seen", fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli())); err != nil {
+		t.Fatal(err)
+	}
+	s.sync(a, machine.Request{Session: "a"})
+	spy.looked = func() { t.Error("it looks whether anybody calls") }
+	if c, err := a.Census(t.Context()); err != nil || c.Silence != 0 {
+		t.Errorf("who has just called says that nobody has for %v, %v", c.Silence, err)
+	}
+}
+
 // Whoever looks on while nobody calls knows that by its own clock too: an older build has left no wall clock, and that of
 // another may be ahead.
 func TestSilenceOfWhoLooksOn(t *testing.T) {

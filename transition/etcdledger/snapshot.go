@@ -73,7 +73,7 @@ type memory struct {
 	// tick is the clock as it stands, and since when this ledger has known it to.
 	tick  tick
 	since time.Duration
-	moved bool // this ledger has seen another tick before
+	moved bool // this ledger has seen another tick before, or calls itself
 }
 
 // A tick is one value of the clock, as it was written once.
@@ -137,7 +137,14 @@ func (m *memory) wrote(s *snapshot) {
 	s.setBack = false
 }
 
-// newcomer reports whether this ledger has not seen the clock go on yet.
+// called takes in that this ledger is one of a peer.
+func (m *memory) called() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moved = true
+}
+
+// newcomer reports whether this ledger has not seen the clock go on yet, and is of nobody who calls.
 func (m *memory) newcomer() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
