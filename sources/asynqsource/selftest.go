@@ -19,8 +19,11 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
-// testTime is how long the self-test may take.
-const testTime = 10 * time.Second
+// A self-test may take testTime, and as long as testTrips trips to the store do: it makes some 120, one after the other.
+const (
+	testTime  = 10 * time.Second
+	testTrips = 200
+)
 
 // A misfit is something about asynq or Redis that is not as the source relies on it.
 type misfit struct{ what string }
@@ -114,10 +117,14 @@ var errCanary = errors.New("canary")
 
 // trial runs the self-test in one of the two modes.
 func (s *Source) trial(ctx context.Context, modest bool) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, testTime)
-	defer cancel()
 	client, leave := s.masters()
 	defer leave()
+	began := time.Now()
+	if err := client.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, testTime+testTrips*time.Since(began))
+	defer cancel()
 	t, err := s.newTrial(client, modest)
 	if err != nil {
 		return err
@@ -411,12 +418,15 @@ func (t *trial) state() (string, error) {
 	return fmt.Sprintf("%d pending, %d active, %d processed, %s", info.Pending, info.Active, info.Processed, strings.Join(tasks, ", ")), nil
 }
 
-// sweep throws the queue away.
+// sweep throws the queue away. asynq removes none that has active tasks.
 func (t *trial) sweep(ctx context.Context) error {
+	k, now := keysOf(t.queue), time.Now()
+	if err := t.src.client.Del(ctx, k.active).Err(); err != nil {
+		return err
+	}
 	if err := t.insp.DeleteQueue(t.queue, true); err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
 		return err
 	}
-	k, now := keysOf(t.queue), time.Now()
 	rest := []string{k.completed, k.archived, k.retry, k.fence, k.tries, k.suspects, k.processed, k.failed, k.processed + day(now), k.failed + day(now)}
 	for _, c := range canaries {
 		rest = append(rest, k.task+c) // asynq leaves what is completed

@@ -202,6 +202,52 @@ func TestAPauseInTheSelfTestIsNoMisfit(t *testing.T) {
 	})
 }
 
+// Where each answer takes 300 ms, as from another continent, the self-test takes its time and says the same.
+func TestTheSelfTestOfAFarStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.AddHook(onScripts(func(redis.Cmder) error {
+			time.Sleep(300 * time.Millisecond)
+			return nil
+		}))
+		if _, err := src.Layout(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if modest, why := src.Modest(); modest || why != nil {
+			t.Errorf("it is modest: %v, because of %v", modest, why)
+		}
+	})
+}
+
+// A self-test that fails half-way leaves nothing, also not what was active: a peer repeats it until it passes.
+func TestASelfTestThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, client := s.untested(t)
+	lost, trips := errors.New("the connection is gone"), 0
+	client.AddHook(onScripts(func(cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && cmd.Args()[1] == settleScript.Hash() {
+			if trips++; trips > 1 { // the first has taken the tasks
+				return lost
+			}
+		}
+		return nil
+	}))
+	if err := src.trial(t.Context(), false); !errors.Is(err, lost) {
+		t.Fatal(err)
+	}
+	if keys := redistest.Keys(t, s.UniversalClient, "*"+s.name+":selftest*"); len(keys) > 0 {
+		t.Errorf("it left %q", keys)
+	}
+	if queues, err := s.inspector().Queues(); err != nil || strings.Contains(strings.Join(queues, " "), s.name) {
+		t.Errorf("it left the queues %v, %v", queues, err)
+	}
+}
+
 // A process that stands still before the start of a canary says nothing of asynq: it is asked again, as any task is.
 func TestAPauseIsNoMisfit(t *testing.T) {
 	t.Parallel()
