@@ -18,9 +18,12 @@ type question struct {
 	layout  func(context.Context) (partition.Config, error) // of the source
 	control Control
 	peer    string        // the configured id; empty: the host's name
-	within  time.Duration // one try
+	within  time.Duration // the first try; after one that ran out of its time the next has twice that
 	failed  func(err error, again time.Duration)
 }
+
+// longestTry is what a try to find out has at last, where each answer comes late.
+const longestTry = time.Minute
 
 // found is the answer.
 type found struct {
@@ -36,10 +39,15 @@ func (q question) ask(ctx context.Context) (found, error) {
 	var again backoff
 	for {
 		var f found
+		try, cancel := context.WithTimeout(ctx, q.within)
 		err := <-apart("the source or the control", func() (err error) {
-			f, err = q.once(ctx)
+			f, err = q.once(try)
 			return err
 		})
+		if try.Err() != nil {
+			q.within = min(2*q.within, max(q.within, longestTry))
+		}
+		cancel()
 		_, control := errors.AsType[*controlError](err)
 		switch {
 		case err == nil, control, errors.Is(err, partition.ErrConfig):
@@ -56,8 +64,6 @@ func (q question) ask(ctx context.Context) (found, error) {
 }
 
 func (q question) once(ctx context.Context) (f found, err error) {
-	ctx, cancel := context.WithTimeout(ctx, q.within)
-	defer cancel()
 	if f.layout, err = q.layout(ctx); err != nil {
 		return f, fmt.Errorf("layout of the source: %w", err)
 	}

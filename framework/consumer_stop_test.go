@@ -223,6 +223,36 @@ func (m mute) Layout(ctx context.Context) (partition.Config, error) {
 	return partition.Config{}, ctx.Err()
 }
 
+// distant is a source that takes its time to answer.
+type distant struct{ sources.Source }
+
+func (d distant) Layout(ctx context.Context) (partition.Config, error) {
+	select {
+	case <-time.After(45 * time.Second):
+		return d.Source.Layout(ctx)
+	case <-ctx.Done():
+		return partition.Config{}, ctx.Err()
+	}
+}
+
+// What takes longer than a lease to find out is found out all the same: each try has more time than the one before.
+func TestAStartThatTakesLongerThanALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		c, err := framework.New("test", distant{f.store}, f.handler("ann", 0), framework.WithLedger(f.ledger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 5*time.Minute, func() bool { return c.Ready() == nil })
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A stop breaks off what a consumer is still asking: that the answer did not come is no
 // reason why it could not go on.
 func TestAStopInTheMiddleOfAQuestion(t *testing.T) {
