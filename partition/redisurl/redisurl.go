@@ -41,7 +41,8 @@ const EnvName = "COUNTOFF_REDIS_URL"
 // a peer would learn too late that its lease cannot be renewed.
 func Open(raw string) (redis.UniversalClient, error) { return open(raw, func(pool) {}) }
 
-// OpenTasks is [Open] for the tasks of a peer whose ledger has a client of its own. Connections that
+// OpenTasks is [Open] for the tasks of a peer whose ledger has a client of its own, and for who calls
+// now and then, as a producer that may have nothing to say for hours. Connections that
 // no call has used for 7 s are given up, unless the URL has a conn_max_idle_time: where something between has
 // forgotten them without a word, each would cost a call the whole time it waits for its answer, one after the other.
 func OpenTasks(raw string) (redis.UniversalClient, error) {

@@ -230,7 +230,7 @@ func prepare(cmd *cobra.Command, args []string, timeout time.Duration, faults fa
 	}
 	if at.store == nil || cmd.Flags().Changed("redis") {
 		at.url = raw
-		at.client, err = redisurl.Open(raw)
+		at.client, err = redisurl.OpenTasks(raw)
 		errs = append(errs, flagenv.Wrong(cmd, "redis", err))
 	}
 	return at, errors.Join(errs...)

@@ -648,3 +648,24 @@ func wait(t *testing.T, ok func() bool) {
 		<-time.After(10 * time.Millisecond)
 	}
 }
+
+// A dashboard that nobody looks at for a night has no connections left that a firewall may have forgotten: its page waited
+// for each of them, one after the other.
+func TestConnectionsAreNotKeptForHours(t *testing.T) {
+	t.Parallel()
+	cmd, _, err := Root(Stores{}).Find([]string{"dashboard"})
+	if err == nil {
+		err = cmd.ParseFlags(nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := prepare(cmd, nil, time.Second, nil, func(string) (*stand, error) { return &stand{}, nil })
+	defer at.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if idle := at.client.(*redis.Client).Options().ConnMaxIdleTime; idle <= 0 || idle > 10*time.Second {
+		t.Errorf("a connection that nobody uses is kept for %v", idle)
+	}
+}

@@ -105,7 +105,7 @@ func Open(name string, urls []string, cfg quorum.Config) (*Quorum, error) {
 			continue
 		}
 		seen[place] = true
-		client, err := redisurl.Open(url)
+		client, err := redisurl.OpenTasks(url) // there are hours between two calls, and a lost connection would cost one its time
 		if err != nil {
 			errs = append(errs, err)
 			continue
