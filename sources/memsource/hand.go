@@ -109,10 +109,16 @@ func (h *hand) suspect() int {
 	return -1
 }
 
-// running reports whether the caller has a task that does not wait for a retry.
+// running reports whether the caller has a task that waits neither for a retry nor behind one of its key.
 func (h *hand) running() bool {
-	for _, g := range h.out {
-		if !g.parked {
+	parked := make(map[string]int64) // the first of each key
+	for pos, g := range h.out {
+		if first, ok := parked[g.key]; g.parked && g.key != "" && (!ok || pos < first) {
+			parked[g.key] = pos
+		}
+	}
+	for pos, g := range h.out {
+		if first, ok := parked[g.key]; !g.parked && (!ok || pos < first) {
 			return true
 		}
 	}

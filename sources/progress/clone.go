@@ -45,8 +45,8 @@ func (l *Log) String() string {
 	fmt.Fprintf(&b, " at %d %d of %d %d %d;", l.ahead, l.next-l.first, l.running, l.parked, l.held)
 	for e := range l.all {
 		fmt.Fprintf(&b, " %d/%d", e.pos, e.state)
-		if e.named || e.suspect || e.accused || e.tries > 0 {
-			fmt.Fprint(&b, e.named, e.suspect, e.accused, e.tries)
+		if e.named || e.suspect || e.accused || e.passed || e.tries > 0 {
+			fmt.Fprint(&b, e.named, e.suspect, e.accused, e.passed, e.tries)
 		}
 	}
 	for _, v := range l.queue {

@@ -82,7 +82,7 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 		switch {
 		case e.pos >= l.gate:
 			l.need = NeedRoundTrip
-		case l.running > 0:
+		case l.runs():
 		case l.parked > 0 || l.alone == e.pos && l.told:
 			out = l.give(e, now, out)
 		default:
@@ -94,7 +94,7 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 	l.need = NeedRead
 	// No suspect can start: their keys are parked, or it waits for its permit.
 	// Others go on, except those of the keys that wait here.
-	clear(l.keys)
+	l.scratch()
 	for e := range l.all {
 		if limit == 0 {
 			break
@@ -114,6 +114,24 @@ func (l *Log) handCarefully(now time.Time, limit int, out []int64) []int64 {
 		limit--
 	}
 	return out
+}
+
+// runs reports whether anything that was handed out may run by itself now: neither a retry,
+// nor what stands behind one in its key.
+func (l *Log) runs() bool {
+	if l.running == 0 || l.parked == 0 {
+		return l.running > 0
+	}
+	l.scratch()
+	for e := range l.all {
+		if e.state == parked && e.key != 0 && !e.passed {
+			l.keys[e.key] = struct{}{}
+		}
+		if _, behind := l.keys[e.key]; e.state == running && !behind {
+			return true
+		}
+	}
+	return false
 }
 
 // Follow chooses the suspect that runs next while the end of the one before is still to be
@@ -145,10 +163,7 @@ func (l *Log) suspect(now time.Time) *entry {
 		// The store may know it as alone already: it must be this one.
 		return l.find(l.alone)
 	}
-	if l.keys == nil {
-		l.keys = make(map[uint64]struct{})
-	}
-	clear(l.keys)
+	l.scratch()
 	var best *entry
 	for e := range l.all {
 		if !e.state.open() || e.state == withheld {
@@ -163,6 +178,14 @@ func (l *Log) suspect(now time.Time) *entry {
 		}
 	}
 	return best
+}
+
+// scratch empties keys.
+func (l *Log) scratch() {
+	if l.keys == nil {
+		l.keys = make(map[uint64]struct{})
+	}
+	clear(l.keys)
 }
 
 // before reports whether a suspect is to run before another that waits as well.

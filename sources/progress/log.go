@@ -105,6 +105,7 @@ type entry struct {
 	named   bool // its end must be said by name: the store keeps something of it beside the log
 	suspect bool
 	accused bool // a crash was counted against it
+	passed  bool // its key goes on without it
 }
 
 // New returns the log as o found it. What was lifted is added next, then what is
@@ -255,7 +256,11 @@ func (l *Log) Tried(pos int64, tries int, due time.Time) {
 // behind it may have begun when the last peer died, and is suspect after all.
 func (l *Log) Passed(pos int64) {
 	e := l.find(pos)
-	if e == nil || !l.hasWaited(e.key) {
+	if e == nil {
+		return
+	}
+	e.passed = true
+	if !l.hasWaited(e.key) {
 		return
 	}
 	key := e.key

@@ -415,6 +415,43 @@ func TestLogWhatWaitsHoldsUpNoSuspect(t *testing.T) {
 	}
 }
 
+// What stands behind a retry of its key may wait for hours; it starts by itself only once that has ended.
+func TestLogWhatWaitsBehindARetryHoldsUpNoSuspect(t *testing.T) {
+	const a, b, none = 1, 2, 0
+	for _, tt := range []struct {
+		name string
+		key  uint64 // of what fails and of what comes after it
+		pass bool
+		want []int64
+	}{
+		{"behind a retry of its key", b, false, []int64{1}},
+		{"its key goes on without the retry", b, true, nil},
+		{"it has no key", none, false, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := New(Config{}, Opened{Suspects: 2, Gate: 5})
+			for pos, key := range []uint64{a, a, tt.key, tt.key, 3} {
+				l.Add(int64(pos), key)
+			}
+			handAlone(t, l, t0)
+			l.Settle(0, Retry, 1)
+			trip(l)
+			if got := l.Hand(t0, 2, nil); !slices.Equal(got, []int64{2, 3}) {
+				t.Fatalf("handed out %v, want 2 and 3: the suspect 1 is behind 0", got)
+			}
+			l.Settle(2, Retry, 1)
+			if tt.pass {
+				l.Passed(2)
+			}
+			l.Settle(0, Done, 2)
+			trip(l)
+			if got := l.Hand(t0, 2, nil); !slices.Equal(got, tt.want) || l.alone != None {
+				t.Errorf("handed out %v, and %d is accused; want %v, and nobody", got, l.alone, tt.want)
+			}
+		})
+	}
+}
+
 // What is accused is charged with the next crash, too: nothing that waits is handed out while only the permit lacks.
 func TestLogWhatWaitsDoesNotShieldTheAccused(t *testing.T) {
 	l := New(Config{}, Opened{Suspects: 1, Gate: 3})

@@ -121,6 +121,12 @@ func ownerBreaches() []breach {
 				return slices.ContainsFunc(hand[:len(hand)-1], func(t sources.Task) bool { return t.NotBefore.After(time.Now()) })
 			})}
 		}},
+		{"what waits behind a retry is taken for one that runs", []string{"what waits behind a retry of its key holds up no suspect"}, func(*bench) hooks {
+			return hooks{fetch: blocked(func(hand []sources.Task) bool {
+				n := len(hand) - 1
+				return hand[n].Grant.Epoch > 1 && name(hand[n]) == "t1" && slices.ContainsFunc(hand[:n], func(t sources.Task) bool { return name(t) == "t3" })
+			})}
+		}},
 		{"nothing passes what was in flight", []string{"a suspect behind an open task of its key steps aside"}, func(*bench) hooks {
 			return hooks{fetch: blocked(func(hand []sources.Task) bool { return hand[0].Grant.Epoch > 1 && len(hand) > 1 })}
 		}},

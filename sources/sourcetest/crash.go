@@ -184,6 +184,31 @@ func crashAside(s *scene) {
 	s.expect("what was behind it", o.take(1), "t3")
 }
 
+// What it had in hand, behind a task of its key that failed, cannot start before that has ended, and so does not run.
+func crashBehindRetry(s *scene) {
+	s.needs(CountCrashes)
+	s.needs(RetryInPlace)
+	tasks := s.tasks(here, "t", 5)
+	tasks[1].Key = tasks[0].Key
+	tasks[3].Key = tasks[2].Key
+	s.push(here, tasks...)
+	o := s.owner(here)
+	o.take(2)
+	o.crash()
+	o = s.owner(here)
+	first := o.take(1)
+	s.expect("the first suspect", first, "t0")
+	o.end(sources.Retry, first...)
+	other := o.take(2)
+	s.expect("what is no suspect nor behind one", other, "t2", "t3")
+	o.settle(sources.Settlement{Task: &other[0], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour})
+	o.end(sources.Done, first...)
+	suspect := o.take(1)
+	s.expect("the suspect, as nothing runs", suspect, "t1")
+	o.end(sources.Done, suspect...)
+	s.expect("the rest", o.take(1), "t4")
+}
+
 // The caller may have started the retry again beside the suspect: nobody knows
 // which of them ended it.
 func crashBeside(s *scene) {

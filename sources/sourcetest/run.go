@@ -118,6 +118,7 @@ func clauses() []clause {
 		{"a suspect that went to the end is none any more", crashRequeued},
 		{"what waits for its retry holds up nothing after a crash", crashWaiting},
 		{"what waits for an hour holds up no suspect that waited for a moment", crashWaitingBeside},
+		{"what waits behind a retry of its key holds up no suspect", crashBehindRetry},
 		{"a suspect behind an open task of its key steps aside", crashAside},
 		{"a suspect is not charged if a retry may have run beside it", crashBeside},
 		{"a task that keeps killing its owner becomes a dead letter, and no other does", crashPoison},
