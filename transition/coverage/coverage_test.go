@@ -229,6 +229,27 @@ func TestTellsConditionsApart(t *testing.T) {
 	}
 }
 
+// Who was handed a partition over has its own time to open it: a long drain may have used up all of the bound.
+func TestOpensAfterALongDrain(t *testing.T) {
+	draining, opening := healthy(), healthy()
+	draining.Census.Grants[0].Waiter = "b"
+	opening.Data[0].Fence, opening.Data[0].Waiting = partition.Token{Epoch: 1, Session: "b"}, true
+	var d coverage.Detector
+	now := time.Minute
+	d.Look(now, draining)
+	now += timing.Drain
+	if found, _ := d.Look(now, draining); len(found) > 0 {
+		t.Fatalf("it drains for as long as it may, and it finds %v", found)
+	}
+	now += timing.Beat()
+	if found, _ := d.Look(now, opening); len(found) > 0 {
+		t.Errorf("it was handed over just now, and it finds %v", found)
+	}
+	if found, _ := d.Look(now+timing.Takeover(), opening); len(found) != 1 || found[0].For != timing.Takeover() {
+		t.Errorf("it was not opened within the takeover bound, and it finds %v", found)
+	}
+}
+
 // A grace passes by the ledger's clock, which stands still when nobody calls.
 func TestAGraceOfAFleetThatDied(t *testing.T) {
 	l := healthy()
