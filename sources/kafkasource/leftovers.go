@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,7 +50,7 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		switch {
 		case r == nil && pos >= log.start && pos < log.end:
 			// Nothing is out of range: a newer record of its key is in the log.
-			d.reason = fmt.Sprintf("the topic %s is compacted and has not got it any more: a newer record of its key is there", s.cfg.Topic)
+			d.reason = s.compactedAway()
 			r, d.gone = &kgo.Record{Partition: int32(g.ID), Offset: pos}, true
 		case r == nil && s.cfg.OutOfRange == Fail:
 			return nil, nil, &OutOfRangeError{Topic: s.cfg.Topic, Grant: g, Base: pos, Start: log.start, End: log.end, Policy: Fail}
@@ -81,6 +82,26 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		}
 	}
 	return records, corpses, nil
+}
+
+func (s *Source) compactedAway() string {
+	return fmt.Sprintf("the topic %s is compacted and has not got it any more: a newer record of its key is there", s.cfg.Topic)
+}
+
+// miss finds what was tried and is open, but is not there where the record at pos comes next: nobody may
+// start it. The caller holds the lock.
+func (s *stream) miss(pos int64) {
+	for p, t := range s.tried {
+		if p < s.Log.Read() || p >= pos || slices.ContainsFunc(s.ahead, func(c *corpse) bool { return c.pos == p }) {
+			continue
+		}
+		d := death{reason: s.source.compactedAway(), attempts: t.Tries, crashes: t.Crashes, first: t.FirstError, gone: true}
+		c := &corpse{letter: letter{record: s.source.bury(&kgo.Record{Partition: int32(s.Grant.ID), Offset: p}, d)}, pos: p, reason: d.reason}
+		s.corpses, s.ahead = append(s.corpses, c), append(s.ahead, c)
+	}
+	byPosition := func(a, b *corpse) int { return cmp.Compare(a.pos, b.pos) }
+	slices.SortFunc(s.corpses, byPosition)
+	slices.SortFunc(s.ahead, byPosition)
 }
 
 // put puts c on the dead topic, right after Open, or tells that nobody else is held up by it.

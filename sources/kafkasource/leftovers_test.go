@@ -277,6 +277,47 @@ func TestALiftedRecordIsCompactedAway(t *testing.T) {
 	}
 }
 
+// A record waits for its retry, within the window, and compaction takes it before another owner has read it.
+func TestAWaitingRecordIsCompactedAway(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	s.compacted()
+	for i, key := range []string{"q", "a", "b", "c"} {
+		s.push(0, fmt.Sprint("t", i), 1, key)
+	}
+	src := s.source(Config{Check: 20 * time.Millisecond})
+	st := s.open(src, 0)
+	got := s.take(st, 4)
+	for _, i := range []int{2, 1} {
+		if err := st.Settle(s.soon(), sources.Settlement{Task: &got[i], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "no luck"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.settle(st, sources.Done, got[0], got[3])
+	s.close(st)
+	for _, key := range []string{"a", "b", "z"} {
+		s.push(0, "new", 1, key)
+	}
+	s.broker.Cluster.Compact()
+	st = s.open(src, 0)
+	s.settle(st, sources.Done, s.take(st, 3)...)
+	var offsets []string
+	for _, r := range s.records(s.topic+".dead", 0, 2) {
+		for _, h := range r.Headers {
+			if h.Key == HeaderDeadReason && !strings.Contains(string(h.Value), "is compacted") {
+				t.Errorf("the reason is %q", h.Value)
+			}
+			if h.Key == HeaderDeadOffset {
+				offsets = append(offsets, string(h.Value))
+			}
+		}
+	}
+	if !slices.Equal(offsets, []string{"1", "2"}) {
+		t.Errorf("letters of %v, want 1 and 2", offsets)
+	}
+	s.close(st)
+}
+
 // What is known of the tries of a record that compaction took before it was read again goes with
 // the next owner after the base has passed it.
 func TestTriesOfWhatWasCompactedAway(t *testing.T) {

@@ -58,7 +58,7 @@ func newStream(src *Source, g partition.Grant, tok partition.Token, f progress.F
 		dead:    make(chan struct{}, 1), buried: make(chan struct{}),
 	}
 	s.Stream = logstream.New(s, g, progress.New(src.limits(), f.Opened), &src.permit)
-	s.corpses, s.ahead = slices.Clone(corpses), corpses
+	s.corpses, s.ahead = slices.Clone(corpses), slices.Clone(corpses)
 	s.take(lifted, true)
 	s.withhold(f.Base-1, true)
 	s.Start(s.burials)
@@ -94,6 +94,9 @@ func (s *stream) withhold(pos int64, lifted bool) (is bool) {
 }
 
 func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
+	if len(s.tried) > 0 && !lifted && r.Offset > s.Log.Read() {
+		s.miss(r.Offset)
+	}
 	if len(s.ahead) > 0 && s.withhold(r.Offset, lifted) {
 		return
 	}
