@@ -39,7 +39,7 @@ A line of an ingress list that was no task is requeued to its list, for peers th
 Times are in UTC, as those of countoff history.
 
 The dead letters of a name that works a topic of Kafka are on a topic too: say where with --kafka.
-They are listed one by one, but requeued or dropped all together, since a topic is read in its order.`,
+They are listed and shown one by one, but requeued or dropped all together, since a topic is read in its order.`,
 		Args: cobra.NoArgs,
 		// Without it cobra looks at no argument: a command that is none would print this help, and end with 0.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -156,13 +156,19 @@ func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *list[redi
 
 func deadShowCommand() *cobra.Command {
 	var asJSON bool
+	var topic deadTopic
 	cmd := &cobra.Command{
-		Use:     "show NAME ID",
-		Example: `  countoff dead show mail-sender 3/17-9f86d081`,
-		Short:   "show one dead letter, whole",
-		Args:    cobra.ExactArgs(2),
-		RunE: onStore(brief, nil, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			found, missing := pick(ctx, client, args[0], args[1:], false)
+		Use: "show NAME ID",
+		Example: `  countoff dead show mail-sender 3/17-9f86d081
+  countoff dead show orders orders-3-17 --kafka kafka://localhost:9092`,
+		Short: "show one dead letter, whole",
+		Args:  cobra.ExactArgs(2),
+		RunE: onStore(brief, func(*cobra.Command, []string) error { return topic.fault() }, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			from := func() ([]redissource.DeadLetter, error) { return pick(ctx, client, args[0], args[1:], false) }
+			if topic.url != "" {
+				from = func() ([]redissource.DeadLetter, error) { return topic.pick(ctx, args[0], args[1:]) }
+			}
+			found, missing := from()
 			for _, d := range found {
 				if asJSON {
 					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(jsonLetter(d, true)); err != nil {
@@ -176,6 +182,7 @@ func deadShowCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
+	topic.bind(cmd)
 	return cmd
 }
 
@@ -351,8 +358,15 @@ func pick(ctx context.Context, client redis.UniversalClient, name string, wanted
 	if err != nil {
 		return nil, err
 	}
+	return pickOf(name, wanted, one, func(each func(redissource.DeadLetter) bool) error {
+		return redissource.DeadLetters(ctx, client, name, ids, each)
+	})
+}
+
+// pickOf is pick, of what all gives.
+func pickOf(name string, wanted []string, one bool, all func(each func(redissource.DeadLetter) bool) error) (found []redissource.DeadLetter, err error) {
 	by := make(map[string][]redissource.DeadLetter)
-	err = redissource.DeadLetters(ctx, client, name, ids, func(d redissource.DeadLetter) bool {
+	err = all(func(d redissource.DeadLetter) bool {
 		for _, id := range wanted {
 			if called(d, id) {
 				by[id] = append(by[id], d)

@@ -73,8 +73,7 @@ func notInRedis(ctx context.Context, client redis.UniversalClient, name string) 
 	if !onTopic(ctx, client, name) {
 		return nil
 	}
-	return fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: list, requeue and drop want --kafka URL, and --topic if that is not called %s; "+
-		"list --json shows them whole", name, name)
+	return fmt.Errorf("%s works a topic of Kafka, where its dead letters are too: say --kafka URL, and --topic if that is not called %s", name, name)
 }
 
 // listsOnly is an error if a name works a topic or queues of asynq: what is put into lists
@@ -104,6 +103,17 @@ func (d *deadTopic) list(ctx context.Context, client redis.UniversalClient, cmd 
 		doubt(ctx, client, cmd, name)
 	}
 	return err
+}
+
+// pick returns the dead letters of a topic that wanted names.
+func (d *deadTopic) pick(ctx context.Context, name string, wanted []string) ([]redissource.DeadLetter, error) {
+	cfg, err := d.config(name)
+	if err != nil {
+		return nil, err
+	}
+	return pickOf(name, wanted, false, func(each func(redissource.DeadLetter) bool) error {
+		return kafkasource.DeadLetters(ctx, name, cfg, func(r *kgo.Record) bool { return each(letterOf(r)) })
+	})
 }
 
 // doubt says, where nothing was found of a name, that nobody has used it: perhaps a slip of the pen, since

@@ -17,7 +17,7 @@ import (
 )
 
 // The dead letters of a name that works a topic are on a topic: the commands say so, and
-// list, requeue and drop them there.
+// list, show, requeue and drop them there.
 func TestDeadTopic(t *testing.T) {
 	mini, _ := redistest.Mini(t)
 	s := shell{t, "redis://" + mini.Addr(), ""}
@@ -29,11 +29,12 @@ func TestDeadTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"dead list n", "dead show n x", "dead drop n --all", "dead requeue n --all"} {
-		if said := s.fails(exit.Failed, line); !strings.Contains(said, "list, requeue and drop want --kafka") || !strings.Contains(said, "list --json") { // show has no such flag
+		if said := s.fails(exit.Failed, line); !strings.Contains(said, "say --kafka") {
 			t.Errorf("%s says %q", line, said)
 		}
 	}
 	s.fails(exit.Usage, "dead list n --topic t")
+	s.fails(exit.Usage, "dead show n x --topic t")
 	s.fails(exit.Usage, "dead list n --kafka nonsense")
 	s.fails(exit.Usage, "dead requeue n x", kafka...)
 	for _, line := range []string{"dead list n --topic misspelt", "dead list n"} { // the topic of the last is called as the name
@@ -74,6 +75,17 @@ func TestDeadTopic(t *testing.T) {
 	}
 	if out := s.run("dead list n --json", kafka...); !strings.Contains(out, `"payload":"two"`) || !strings.Contains(out, `"trace":"ab"`) {
 		t.Error(out)
+	}
+	for id, want := range map[string]string{topic + "-1-1": "two", "1/0": "one"} {
+		if out := s.run("dead show n "+id, kafka...); !strings.Contains(out, "\n\n"+want+"\n") || !strings.Contains(out, "trace: ab") {
+			t.Error(out)
+		}
+	}
+	if out := s.run("dead show n 1/1 --json", kafka...); !strings.Contains(out, `"payload":"two"`) {
+		t.Error(out)
+	}
+	if said := s.fails(exit.Failed, "dead show n 1/2", kafka...); !strings.Contains(said, "1/2") {
+		t.Error(said)
 	}
 	if out := s.run("dead list n --limit 1", kafka...); !strings.Contains(out, "more") || strings.Contains(out, topic+"-1-1") {
 		t.Error(out)
