@@ -123,14 +123,17 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, testTime+testTrips*time.Since(began))
+	patient, cancel := context.WithTimeout(ctx, testTime+testTrips*time.Since(began))
 	defer cancel()
 	t, err := s.newTrial(client, modest)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.sweep(context.WithoutCancel(ctx))) }()
-	return t.run(ctx)
+	if err = t.run(patient); err != nil && ctx.Err() != nil {
+		return ctx.Err() // who asks has broken it off, which says nothing of asynq
+	}
+	return err
 }
 
 func (s *Source) newTrial(client redis.UniversalClient, modest bool) (t *trial, err error) {

@@ -177,6 +177,32 @@ func TestASelfTestThatIsBrokenOffIsNone(t *testing.T) {
 	}
 }
 
+// What asks has no more time, or stops, in the middle of the last trial: that says nothing of asynq, and is not for good.
+func TestASelfTestThatIsStoppedIsNoMisfit(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, client := s.untested(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	trials := 0
+	client.AddHook(onScripts(func(cmd redis.Cmder) error {
+		if cmd.Name() == "ping" {
+			trials++
+		}
+		if trials == 3 && cmd.Name() == "eval" && strings.Contains(cmd.Args()[1].(string), "local function asynq()") {
+			stop()
+		}
+		return nil
+	}))
+	client.AddHook(change(func(source string) string { // so that only asynq's own scripts fit
+		return strings.Replace(source, "redis.call('RPOP', KEYS[2]", "redis.call('LPOP', KEYS[2]", 1)
+	}))
+	_, err := src.Layout(ctx)
+	if trials != 3 || ctx.Err() == nil || !errors.Is(err, context.Canceled) || errors.Is(err, partition.ErrConfig) {
+		t.Errorf("after %d trials, stopped: %v, it says %v", trials, ctx.Err(), err)
+	}
+}
+
 // A store or a process that stands still in the middle of the self-test is no other version of asynq: the source would be
 // modest for as long as its process lives.
 func TestAPauseInTheSelfTestIsNoMisfit(t *testing.T) {
