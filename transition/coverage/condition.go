@@ -87,10 +87,10 @@ func (k Kind) partitions() bool {
 	return false
 }
 
-// key tells conditions apart over several looks. Whoever is handed a partition has its own time to open it.
+// key tells conditions apart over several looks.
 func (c Condition) key() string {
 	if c.Kind.partitions() {
-		return fmt.Sprintf("%s %d %t", c.Kind, c.ID, c.Handover)
+		return fmt.Sprintf("%s %d", c.Kind, c.ID)
 	}
 	return string(c.Kind) + " " + c.Who + " " + c.Text
 }

@@ -250,6 +250,31 @@ func TestOpensAfterALongDrain(t *testing.T) {
 	}
 }
 
+// A partition that nobody works on is not well again because another peer is to have it.
+func TestNotOpenedAndToBeHandedOver(t *testing.T) {
+	unopened, moving := healthy(), healthy()
+	for _, l := range []*coverage.Look{&unopened, &moving} {
+		l.Data[0].Fence, l.Data[0].Waiting = partition.Token{Epoch: 1, Session: "b"}, true
+	}
+	moving.Census.Grants[0].Waiter = "b"
+	var d coverage.Detector
+	now := time.Minute
+	d.Look(now, unopened)
+	now += timing.Takeover()
+	if found, _ := d.Look(now, unopened); len(found) != 1 {
+		t.Fatalf("it was not opened within the takeover bound, and it finds %v", found)
+	}
+	for _, l := range []coverage.Look{moving, unopened} {
+		now += timing.Beat()
+		if found, over := d.Look(now, l); len(found)+len(over) > 0 {
+			t.Errorf("nobody works on it still, and it finds %v, and %v to be over", found, over)
+		}
+	}
+	if _, over := d.Look(now, healthy()); len(over) != 1 {
+		t.Errorf("it is worked on, and %v is over", over)
+	}
+}
+
 // A grace passes by the ledger's clock, which stands still when nobody calls.
 func TestAGraceOfAFleetThatDied(t *testing.T) {
 	l := healthy()

@@ -68,11 +68,12 @@ func (d *Detector) Look(now time.Duration, l Look) (found []Finding, over []Kind
 	fresh := make(map[Kind][]aged)
 	for _, c := range Conditions(l) {
 		key := c.key()
-		at, seen := d.since[key]
+		clock := fmt.Sprint(key, c.Handover) // whoever is handed a partition has its own time to open it
+		at, seen := d.since[clock]
 		if !seen {
 			at = now
 		}
-		since[key] = at
+		since[clock] = at
 		if c.Kind == Unowned && now-d.rollSince < b.beat+b.settle {
 			c.Bound = max(c.Bound, b.takeover)
 		}
