@@ -1,6 +1,7 @@
 package sourcetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -163,6 +164,17 @@ func settleBreaches() []breach {
 				},
 			}
 		}},
+		{"a dead letter says why its first run failed", []string{"a dead letter is whole and says why"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				for i, d := range done {
+					if d.Outcome == sources.Dead {
+						done[i].Reason = cmp.Or(d.Task.FirstError, d.Reason)
+					}
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
 		{"a dead letter is cut", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
 			dead := b.h.Dead
 			b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
@@ -200,6 +212,31 @@ func settleBreaches() []breach {
 					defer b.mu.Unlock()
 					for i := range tasks {
 						own(&tasks[i]).Attempt = b.note[name(tasks[i])] + 1
+					}
+					return tasks, err
+				},
+			}
+		}},
+		{"the last delay said is the one kept", []string{"the attempt only rises and the first error stays"}, func(b *bench) hooks {
+			return hooks{
+				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+					b.mu.Lock()
+					for _, d := range done {
+						if d.Outcome == sources.Retry {
+							b.note[name(*d.Task)] = int(time.Now().Add(d.Delay).UnixNano())
+						}
+					}
+					b.mu.Unlock()
+					return s.Stream.Settle(ctx, done...)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					for i := range tasks {
+						if due, ok := b.note[name(tasks[i])]; ok && !tasks[i].NotBefore.IsZero() {
+							own(&tasks[i]).NotBefore = time.Unix(0, int64(due))
+						}
 					}
 					return tasks, err
 				},

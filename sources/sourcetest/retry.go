@@ -52,12 +52,13 @@ func retryAttemptRises(s *scene) {
 	s.push(here, s.tasks(here, "t", 2)...)
 	o := s.owner(here)
 	got := o.take(2)
-	say := func(attempt int, reason string) {
-		o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: attempt, Reason: reason})
+	say := func(attempt int, delay time.Duration, reason string) {
+		o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Retry, Attempt: attempt, Delay: delay, Reason: reason})
 	}
-	say(1, "first")
-	say(2, "second")
-	say(1, "first") // says itself again, late
+	say(1, 0, "first")
+	before := time.Now()
+	say(2, time.Hour, "second")
+	say(1, 0, "first") // says itself again, late
 	o.close()
 	o = s.owner(here)
 	got = o.take(2)
@@ -65,7 +66,10 @@ func retryAttemptRises(s *scene) {
 	if got[0].Attempt != 3 || got[0].FirstError != "first" {
 		s.Errorf("t0 ran twice: it says attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
 	}
-	say(3, "third")
+	if nb := got[0].NotBefore; nb.Before(before.Add(time.Hour - slack)) {
+		s.Errorf("t0 was to wait an hour after its second run, and the first said itself again: it must not start before %v, want an hour after %v", nb, before)
+	}
+	say(3, 0, "third")
 	o.crash()
 	o = s.owner(here)
 	got = o.rest(2)

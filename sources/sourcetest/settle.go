@@ -173,6 +173,8 @@ func deadLetter(s *scene) {
 	s.push(here, tasks...)
 	o := s.owner(here)
 	got := o.take(3)
+	o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Retry, Attempt: 1, Reason: "421 try later"})
+	own(&got[1]).FirstError = "421 try later" // as a caller does that keeps a task
 	o.settle(sources.Settlement{Task: &got[1], Outcome: sources.Dead, Attempt: 2, Reason: reason})
 	letters := s.dead(here)
 	if len(letters) != 1 {
