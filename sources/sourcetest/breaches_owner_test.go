@@ -130,6 +130,38 @@ func ownerBreaches() []breach {
 		{"nothing passes what was in flight", []string{"a suspect behind an open task of its key steps aside"}, func(*bench) hooks {
 			return hooks{fetch: blocked(func(hand []sources.Task) bool { return hand[0].Grant.Epoch > 1 && len(hand) > 1 })}
 		}},
+		{"a run that failed acquits", []string{"a crash that was charged stays charged"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					if tasks[i].Attempt > 1 {
+						own(&tasks[i]).Crashes = 0
+					}
+				}
+				return tasks, err
+			}}
+		}},
+		{"a hand-over acquits", []string{"a crash that was charged stays charged"}, func(b *bench) hooks {
+			return hooks{
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					for i := range tasks {
+						if b.note["closed"] > 0 {
+							own(&tasks[i]).Crashes = 0
+						}
+					}
+					return tasks, err
+				},
+				close: func(ctx context.Context, s *inner) error {
+					b.mu.Lock()
+					b.note["closed"]++
+					b.mu.Unlock()
+					return s.Stream.Close(ctx)
+				},
+			}
+		}},
 		{"the head of the log is blamed for every crash", []string{"a crash while nothing was started blames nobody"}, func(b *bench) hooks {
 			return hooks{
 				open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {

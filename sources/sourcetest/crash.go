@@ -292,6 +292,40 @@ func crashPoison(s *scene) {
 	}
 }
 
+// What a task was charged with is its own until it ends, whatever else happens to it.
+func crashKept(s *scene) {
+	s.needs(CountCrashes)
+	s.push(here, s.tasks(here, "t", 1)...)
+	for range 2 { // the second owner has a suspect, alone
+		o := s.owner(here)
+		o.take(1)
+		o.crash()
+	}
+	o := s.owner(here)
+	look := func(after string) []sources.Task {
+		s.Helper()
+		got := o.take(1)
+		if got[0].Crashes != 1 {
+			s.Errorf("%s: %s says %d crashes, want 1", after, name(got[0]), got[0].Crashes)
+		}
+		return got
+	}
+	look("after its owner died with a suspect alone")
+	o.close()
+	o = s.owner(here)
+	got := look("after a hand-over")
+	if s.can(RetryInPlace) {
+		o.end(sources.Retry, got...)
+		o.close()
+		o = s.owner(here)
+		got = look("after a run that failed")
+	}
+	if s.can(RequeueToEnd) {
+		o.end(sources.Requeue, got...)
+		look("after it went to the end")
+	}
+}
+
 // survivors checks that all but t1 are done or come.
 func (s *scene) survivors(o *owner) {
 	s.Helper()

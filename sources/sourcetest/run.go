@@ -121,6 +121,7 @@ func clauses() []clause {
 		{"what waits behind a retry of its key holds up no suspect", crashBehindRetry},
 		{"a suspect behind an open task of its key steps aside", crashAside},
 		{"a suspect is not charged if a retry may have run beside it", crashBeside},
+		{"a crash that was charged stays charged", crashKept},
 		{"a task that keeps killing its owner becomes a dead letter, and no other does", crashPoison},
 
 		{"a store that lost what it answered is noticed", forgot},
