@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/memsource"
 )
 
 func ownerBreaches() []breach {
@@ -129,6 +131,25 @@ func ownerBreaches() []breach {
 		}},
 		{"nothing passes what was in flight", []string{"a suspect behind an open task of its key steps aside"}, func(*bench) hooks {
 			return hooks{fetch: blocked(func(hand []sources.Task) bool { return hand[0].Grant.Epoch > 1 && len(hand) > 1 })}
+		}},
+		{"what kills its owners takes another task with it", []string{"a task that keeps killing its owner becomes a dead letter, and no other does"}, func(b *bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				killed := slices.ContainsFunc(b.store.Dead(s.g.ID), func(d memsource.DeadLetter) bool { return strings.Contains(d.Reason, "crashed") })
+				b.mu.Lock()
+				gone := killed && len(tasks) > 0 && b.note["gone"] == 0
+				if gone {
+					b.note["gone"]++
+				}
+				b.mu.Unlock()
+				if !gone {
+					return tasks, err
+				}
+				if err := s.Stream.Settle(ctx, settlements(sources.Done, tasks[0])...); err != nil {
+					return nil, err
+				}
+				return s.Stream.Fetch(ctx, limit)
+			}}
 		}},
 		{"a run that failed acquits", []string{"a crash that was charged stays charged"}, func(*bench) hooks {
 			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {

@@ -1,7 +1,6 @@
 package sourcetest
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -247,13 +246,14 @@ func crashPoison(s *scene) {
 	first.take(4)
 	first.crash()
 	crashes := 0
+	left := []string{"t0", "t2", "t3"}
 	for deaths := 0; ; deaths++ {
 		if deaths > 12 {
 			s.Fatalf("t1 killed %d owners that ran nothing else and is no dead letter", deaths)
 		}
 		o := s.owner(here)
 		if len(s.dead(here)) > 0 {
-			s.survivors(o)
+			s.survivors(o, left)
 			break
 		}
 		got := o.take(1)
@@ -270,6 +270,7 @@ func crashPoison(s *scene) {
 			if got[0].Crashes != 0 {
 				s.Errorf("%s says %d crashes, it did nothing", name(got[0]), got[0].Crashes)
 			}
+			left = slices.DeleteFunc(left, func(n string) bool { return n == name(got[0]) })
 			o.end(sources.Done, got...)
 			got = o.take(1)
 		}
@@ -326,19 +327,17 @@ func crashKept(s *scene) {
 	}
 }
 
-// survivors checks that all but t1 are done or come.
-func (s *scene) survivors(o *owner) {
+// survivors checks that left, and nothing else, comes and is charged with nothing.
+func (s *scene) survivors(o *owner, left []string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), s.h.Moment)
-	defer cancel()
-	for {
-		got, err := o.fetch(ctx, 10)
-		if err != nil {
-			return
+	for len(left) > 0 {
+		got := o.take(1)
+		i := slices.Index(left, name(got[0]))
+		if i < 0 || got[0].Crashes != 0 {
+			s.Fatalf("after t1 became a dead letter: got %s with %d crashes, want %s with none", name(got[0]), got[0].Crashes, left)
 		}
-		if i := slices.IndexFunc(got, func(t sources.Task) bool { return name(t) == "t1" || t.Crashes != 0 }); i >= 0 {
-			s.Errorf("after t1 became a dead letter: got %s with %d crashes", name(got[i]), got[i].Crashes)
-		}
+		left = slices.Delete(left, i, i+1)
 		o.end(sources.Done, got...)
 	}
+	o.nothing("t1 is a dead letter, and the others are done")
 }
