@@ -2,6 +2,7 @@ package partition_test
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"testing"
@@ -164,4 +165,22 @@ func TestStickyKeepsAnEvenTable(t *testing.T) {
 			t.Fatalf("nothing happened and %d moved", n)
 		}
 	})
+}
+
+// The rest of this division does not fit in an int where that has 32 bits, as on GOARCH=386.
+func TestHeaviestShares(t *testing.T) {
+	ids := partition.Config{Total: 257}.IDs()
+	for _, s := range []partition.Strategy{partition.Sticky{}, partition.Ring{}} {
+		got := map[partition.Session]int{}
+		for _, session := range s.Assign(ids, []partition.Member{
+			{Session: "a", Index: 0, Weight: math.MaxInt32}, {Session: "b", Index: 1, Weight: math.MaxInt32}, {Session: "c", Index: 2, Weight: math.MaxInt32},
+		}, nil) {
+			got[session]++
+		}
+		for _, session := range []partition.Session{"a", "b", "c"} {
+			if n := got[session]; n != 85 && n != 86 {
+				t.Errorf("%s: %s has %d of 257, want a third", s.Name(), session, n)
+			}
+		}
+	}
 }

@@ -70,7 +70,7 @@ func mix(x uint64) uint64 {
 // between floor and floor + 1.
 type share struct {
 	floor int
-	rest  int // of the division; 0: floor is exact, and one more would be too much
+	rest  int64 // of the division; 0: floor is exact, and one more would be too much
 }
 
 // shares divides total among members by weight, and says how many of those with a
@@ -84,7 +84,7 @@ func shares(members []Member, total int) (each []share, extra int) {
 	extra = total
 	for i, m := range members {
 		part := int64(total) * int64(weight(m)) // an int has 32 bits on some machines
-		each[i] = share{floor: int(part / sum), rest: int(part % sum)}
+		each[i] = share{floor: int(part / sum), rest: part % sum}
 		extra -= each[i].floor
 	}
 	return each, extra
