@@ -9,7 +9,9 @@ import (
 )
 
 // Reservation is how long the seat of a peer that is gone is kept for its peer id, by the
-// ledger's clock and the rolls that are sealed: none is sealed because it is over.
+// ledger's clock and the rolls that are sealed: none is sealed because it is over. Then anybody may
+// sit there; until somebody does it says by its tags in which groups (see partition.Assign) it keeps
+// the others in their places.
 const Reservation = 10 * time.Minute
 
 // A Chair is a seat and whose it is: of a member of the roll, or of a peer that is gone.
@@ -24,8 +26,11 @@ type Chair struct {
 	Since time.Duration
 }
 
+// free reports whether anybody may sit there at clock.
+func (c Chair) free(clock time.Duration) bool { return c.Since != 0 && clock-c.Since >= Reservation }
+
 // chairs gives every member a seat: the one it had, else the one kept for its peer id, else
-// the least that is free. It sets the members' and returns all, ascending.
+// the least that is free. It sets the members' and returns all, ascending, up to the last that is not free.
 func chairs(c Census, members []partition.Member) []Chair {
 	had := c.Roll.Chairs
 	if len(had) == 0 { // a roll of a build that knows no seats, or the first
@@ -35,12 +40,16 @@ func chairs(c Census, members []partition.Member) []Chair {
 	}
 	r := room{members: members, taken: make(map[int]bool), seated: make(map[partition.Session]bool)}
 	r.stay(had)
-	all := r.comeBack(had, c.Clock)
-	r.findFree(all)
+	empty := r.comeBack(had, c.Clock)
+	r.findFree(empty, c.Clock)
+	all := slices.DeleteFunc(empty, func(e Chair) bool { return r.taken[e.Seat] })
 	for _, m := range members {
 		all = append(all, Chair{Seat: m.Seat, Session: m.Session, Peer: m.Peer, Tags: m.Tags})
 	}
 	slices.SortFunc(all, func(a, b Chair) int { return cmp.Compare(a.Seat, b.Seat) })
+	for len(all) > 0 && all[len(all)-1].free(c.Clock) {
+		all = all[:len(all)-1]
+	}
 	return all
 }
 
@@ -72,8 +81,8 @@ func (r *room) stay(had []Chair) {
 }
 
 // comeBack gives those who have no seat the one that is kept for their peer id, and returns the
-// chairs that stay kept at clock.
-func (r *room) comeBack(had []Chair, clock time.Duration) (kept []Chair) {
+// chairs of those who are gone at clock.
+func (r *room) comeBack(had []Chair, clock time.Duration) (empty []Chair) {
 	standing := make(map[string][]*partition.Member) // by peer id
 	for i := range r.members {
 		if m := &r.members[i]; m.Peer != "" && !r.seated[m.Session] {
@@ -84,26 +93,24 @@ func (r *room) comeBack(had []Chair, clock time.Duration) (kept []Chair) {
 		if r.taken[h.Seat] {
 			continue
 		}
-		namesakes := standing[h.Peer]
-		switch {
-		case len(namesakes) > 0:
+		if namesakes := standing[h.Peer]; len(namesakes) > 0 {
 			r.sit(h.Seat, namesakes[0])
 			standing[h.Peer] = namesakes[1:]
-		case h.Since == 0:
-			h.Since = max(clock, 1)
-			kept = append(kept, h)
-		case clock-h.Since < Reservation:
-			kept = append(kept, h)
+			continue
 		}
+		if h.Since == 0 {
+			h.Since = max(clock, 1)
+		}
+		empty = append(empty, h)
 	}
-	return kept
+	return empty
 }
 
 // findFree gives the others the least seats that nobody has and none is kept on.
-func (r *room) findFree(kept []Chair) {
-	keeps := make(map[int]bool, len(kept))
-	for _, k := range kept {
-		keeps[k.Seat] = true
+func (r *room) findFree(empty []Chair, clock time.Duration) {
+	keeps := make(map[int]bool, len(empty))
+	for _, e := range empty {
+		keeps[e.Seat] = !e.free(clock)
 	}
 	free := 0
 	for i := range r.members {
@@ -117,8 +124,8 @@ func (r *room) findFree(kept []Chair) {
 	}
 }
 
-// withAbsent adds to members who is not there: those whose seats are kept, and nobody on
-// each seat that is free below the last. They are down.
+// withAbsent adds to members who is not there: those who had the seats that are empty, and nobody
+// where that is not known. They are down.
 func withAbsent(members []partition.Member, chairs []Chair) []partition.Member {
 	all := slices.Clip(members)
 	next := 0

@@ -210,3 +210,19 @@ func TestNamesakesKeepTheirSeats(t *testing.T) {
 		}
 	}
 }
+
+// When a reservation is over nothing moves in a group that the goner had no part in.
+func TestAFreeSeatMovesNothingOfOthers(t *testing.T) {
+	tr := newTroupe(t, "a", "b", "c")
+	tr.Sessions[0].Tags, tr.Sessions[2].Tags = "gpu", "gpu"
+	tr.Config.Requires = []partition.Requirement{{Last: 63, Tags: "gpu"}}
+	first := tr.roll(partition.Jump{})
+	tr.leave("b")
+	if kept := tr.roll(partition.Jump{}); !maps.Equal(kept, first) {
+		t.Errorf("b went, which had nothing, and others' partitions moved: %v, then %v", first, kept)
+	}
+	tr.Clock += machine.Reservation
+	if over := tr.roll(partition.Jump{}); !maps.Equal(over, first) {
+		t.Errorf("the reservation of b, which had nothing, is over, and others' partitions moved: %v, then %v", first, over)
+	}
+}
