@@ -17,7 +17,7 @@ import (
 //go:embed ingress_move.lua
 var ingressMoveSource string
 
-var ingressMoveScript = newScript(bellSource + ingressMoveSource)
+var ingressMoveScript = newScript(bellSource + ingressSource + ingressMoveSource)
 
 const (
 	firstBatch   = 64      // lines of the first batch

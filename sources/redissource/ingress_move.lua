@@ -1,7 +1,7 @@
 -- ingress_move moves the oldest lines of an ingress list to their partitions, in one
 -- step: for a single server. The lines were read without a fence; that the base is
 -- still the one they were read at says that nobody has moved them. It rings for each
--- partition whose owner waits: see bell.lua.
+-- partition whose owner waits: see bell.lua, and ingress.lua.
 --
 -- KEYS  1 fence  2 the list
 --       then for each target: its :pending, :fence, :dead
@@ -23,20 +23,9 @@
 -- attempt would push the lines again.
 redis.call('LTRIM', KEYS[2], 0, -1)
 
-local f = redis.call('HMGET', KEYS[1], 't', 'b', 'g', 'r')
-if f[1] ~= ARGV[1] then return {'STALE'} end
-local here = ''
-local info = redis.pcall('INFO', 'server')
-if type(info) == 'string' then here = string.match(info, 'run_id:(%w+)') or '' end
-local base, b0, k = tonumber(f[2]), tonumber(ARGV[2]), tonumber(ARGV[3])
-if here ~= f[4] or f[3] ~= ARGV[7] or base < b0 then return {'FORGOT'} end
-if base > b0 then return {'MOVED', f[2]} end
-
-local list, oldest, last = KEYS[2], -1, -k
-if ARGV[4] == 'L' then oldest, last = 0, k - 1 end
-if redis.call('LINDEX', list, oldest) ~= ARGV[5] or redis.call('LINDEX', list, last) ~= ARGV[6] then
-  return {'CHANGED'}
-end
+local refused = refusal(ARGV[7])
+if refused then return refused end
+if changed(KEYS[2], ARGV[4], ARGV[5], ARGV[6]) then return {'CHANGED'} end
 
 local targets, fences = tonumber(ARGV[9]), {}
 for i = 1, targets do
@@ -66,7 +55,4 @@ for i = 1, targets do
   at = at + lost
 end
 
-if ARGV[4] == 'L' then redis.call('LTRIM', list, k, -1) else redis.call('LTRIM', list, 0, -k - 1) end
-local after = string.format('%.0f', b0 + k)
-redis.call('HSET', KEYS[1], 'b', after)
-return {'OK', after}
+return takeOff(KEYS[2], ARGV[4])

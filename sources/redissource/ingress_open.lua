@@ -16,12 +16,10 @@ redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full sto
 
 local f = redis.call('HMGET', KEYS[1], 't', 'e', 'b', 'g', 'r', 'n')
 if f[6] then return {'PARTITION'} end
-local t, epoch, base, era, run = f[1] or '', f[2] or '0', f[3], f[4] or '0', f[5]
+local t, epoch, base, era, former = f[1] or '', f[2] or '0', f[3], f[4] or '0', f[5]
 if t ~= ARGV[1] and tonumber(ARGV[2]) <= tonumber(epoch) then return {'FENCED', epoch} end
 
-local here = ''
-local info = redis.pcall('INFO', 'server')
-if type(info) == 'string' then here = string.match(info, 'run_id:(%w+)') or '' end
+local here, info = run()
 -- Where the run id may not be asked for nothing tells what was lost: each opening begins an
 -- era. What was pushed and is still in the list has a plan, which keeps its own. (An emulator,
 -- which has no runs, forgets nothing.)
@@ -30,7 +28,7 @@ local blind = type(info) == 'table' and not string.find(info.err, 'not supported
 -- A request of this owner that comes late brings an era that is over: no change.
 if t ~= ARGV[1] or tonumber(ARGV[3]) > tonumber(era) then
   if not base or ARGV[4] == '1' then redis.call('DEL', KEYS[2]) end
-  if not base or ARGV[4] == '1' or run ~= here or blind then era = ARGV[3] end
+  if not base or ARGV[4] == '1' or former ~= here or blind then era = ARGV[3] end
   base = base or '0'
   redis.call('HSET', KEYS[1], 't', ARGV[1], 'e', ARGV[2], 'b', base, 'g', era, 'r', here)
 end

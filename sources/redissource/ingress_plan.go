@@ -24,8 +24,8 @@ var (
 	//go:embed ingress_trim.lua
 	ingressTrimSource string
 
-	ingressPlanScript = newScript(ingressPlanSource)
-	ingressTrimScript = newScript(ingressTrimSource)
+	ingressPlanScript = newScript(ingressSource + ingressPlanSource)
+	ingressTrimScript = newScript(ingressSource + ingressTrimSource)
 )
 
 // forceAfter is how long a target may refuse a batch because it is full. The list may

@@ -17,23 +17,12 @@
 -- Cost  12 us (7 of them for INFO)
 redis.call('HDEL', KEYS[1], '') -- not deny-oom: to move lines makes the store no fuller
 
-local f = redis.call('HMGET', KEYS[1], 't', 'b', 'g', 'r')
-if f[1] ~= ARGV[1] then return {'STALE'} end
-local here = ''
-local info = redis.pcall('INFO', 'server')
-if type(info) == 'string' then here = string.match(info, 'run_id:(%w+)') or '' end
-local base, b0, k = tonumber(f[2]), tonumber(ARGV[2]), tonumber(ARGV[3])
-if here ~= f[4] or base < b0 then return {'FORGOT'} end
-if base > b0 then return {'MOVED', f[2]} end
+local refused, era = refusal()
+if refused then return refused end
 
 local p = redis.call('HMGET', KEYS[2], 'k', 's', 'g', 'p', 't')
 if p[1] then return {'PLAN', p[1], p[2], p[3], p[4], p[5]} end
-if k == 0 then return {'NONE'} end
-
-local oldest, last = -1, -k
-if ARGV[7] == 'L' then oldest, last = 0, k - 1 end
-if redis.call('LINDEX', KEYS[3], oldest) ~= ARGV[8] or redis.call('LINDEX', KEYS[3], last) ~= ARGV[9] then
-  return {'CHANGED'}
-end
-redis.call('HSET', KEYS[2], 'k', ARGV[3], 's', ARGV[4], 'g', f[3], 'p', ARGV[6], 't', ARGV[5])
-return {'PLAN', ARGV[3], ARGV[4], f[3], ARGV[6], ARGV[5]}
+if tonumber(ARGV[3]) == 0 then return {'NONE'} end
+if changed(KEYS[3], ARGV[7], ARGV[8], ARGV[9]) then return {'CHANGED'} end
+redis.call('HSET', KEYS[2], 'k', ARGV[3], 's', ARGV[4], 'g', era, 'p', ARGV[6], 't', ARGV[5])
+return {'PLAN', ARGV[3], ARGV[4], era, ARGV[6], ARGV[5]}

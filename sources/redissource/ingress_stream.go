@@ -18,12 +18,14 @@ import (
 )
 
 var (
+	//go:embed ingress.lua
+	ingressSource string
 	//go:embed ingress_open.lua
 	ingressOpenSource string
 	//go:embed ingress_close.lua
 	ingressCloseSource string
 
-	ingressOpenScript  = newScript(ingressOpenSource)
+	ingressOpenScript  = newScript(ingressSource + ingressOpenSource)
 	ingressCloseScript = newScript(ingressCloseSource)
 )
 
