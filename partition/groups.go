@@ -82,6 +82,11 @@ func (r Requirement) String() string {
 // Check returns an error if r cannot be written down: it would be read as something else, or
 // not at all. A unit whose name is a number is one of those that cannot be asked for.
 func (r Requirement) Check() error {
+	if r.Unit != "" {
+		if err := CheckUnit(r.Unit); err != nil { // stores have requirements one a line
+			return err
+		}
+	}
 	text := r.String()
 	read, err := ParseRequirement(text)
 	if err == nil && read != r {

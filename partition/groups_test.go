@@ -184,6 +184,7 @@ func TestAskedTwiceIsAskedOnce(t *testing.T) {
 func TestRequirementsThatCannotBeWritten(t *testing.T) {
 	for _, r := range []partition.Requirement{
 		{First: 7, Tags: "gpu"}, {Unit: "3", Tags: "gpu"}, {Unit: "20240101", Tags: "gpu"}, {Last: 3, Tags: "gpu/a"}, {Last: 3},
+		{Unit: "in-1\nin-2", Tags: "gpu"}, // a store has them one a line
 	} {
 		if err := partition.CheckRequirements([]partition.Requirement{{Unit: "in-1", Tags: "gpu"}, r}); err == nil {
 			t.Errorf("%+v is let through", r)
