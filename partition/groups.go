@@ -134,8 +134,8 @@ func Assign(s Strategy, c Config, members []Member, previous Table) Table {
 	table := make(Table)
 	for _, asks := range slices.Sorted(maps.Keys(groups)) {
 		ids := groups[asks]
-		// Who is nobody's session stands for a seat that is free: it keeps the others in their
-		// places in each group.
+		// Who is nobody's session stands for a seat that is free, and of which it is not known who had it:
+		// it keeps the others in their places in each group.
 		eligible := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Session != "" && !m.Tags.Has(asks) })
 		maps.Copy(table, s.Assign(ids, eligible, previous))
 	}

@@ -194,3 +194,17 @@ func TestRequirementsThatCannotBeWritten(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A seat of which nobody knows who had it, as a roll of an earlier build leaves it, keeps the others in their places
+// in each group.
+func TestASeatOfNobodyIsOfEachGroup(t *testing.T) {
+	c := partition.Config{Total: 64, Requires: []partition.Requirement{{Last: 63, Tags: "gpu"}}}
+	seats := func(gone partition.Member) []partition.Member {
+		gone.Index, gone.Seat, gone.Down = -1, 1, true
+		return []partition.Member{{Session: "a", Index: 0, Seat: 0, Tags: "gpu"}, gone, {Session: "c", Index: 1, Seat: 2, Tags: "gpu"}}
+	}
+	kept := partition.Assign(partition.Jump{}, c, seats(partition.Member{Session: "b", Tags: "gpu"}), nil)
+	if free := partition.Assign(partition.Jump{}, c, seats(partition.Member{}), nil); !maps.Equal(free, kept) {
+		t.Errorf("with the seat kept %v, with the seat of nobody %v", kept, free)
+	}
+}

@@ -125,7 +125,7 @@ func (r *room) findFree(empty []Chair, clock time.Duration) {
 }
 
 // withAbsent adds to members who is not there: those who had the seats that are empty, and nobody
-// where that is not known. They are down.
+// where that is not known, as after a roll of an earlier build. They are down.
 func withAbsent(members []partition.Member, chairs []Chair) []partition.Member {
 	all := slices.Clip(members)
 	next := 0
