@@ -107,34 +107,9 @@ func (s *session) work() error {
 	if err != nil || s.prepare.Err() != nil {
 		return err
 	}
-	p := newPool(crew{
-		name:     s.c.name,
-		session:  s.id,
-		source:   s.c.source,
-		handler:  s.c.handler,
-		cfg:      s.c.cfg,
-		total:    found.layout.Total,
-		observer: s.c.observer,
-		random:   rand.Float64,
-		fatal:    s.fail,
-	})
+	p := newPool(s.crew(found))
 	defer p.close()
-	co, err := transition.NewCoordinator(transition.Config{
-		Ledger:   found.ledger,
-		Tenant:   p,
-		Config:   found.layout,
-		Timing:   s.c.cfg.Timing,
-		Peer:     found.peer,
-		Yield:    s.c.peer == "",
-		Weight:   s.c.nextWeight(),
-		Tags:     s.c.tags,
-		Unwell:   s.c.health != nil,
-		Session:  s.id,
-		Strategy: s.c.strategy,
-		Barrier:  s.c.barrier,
-		Indexer:  found.indexer,
-		Observer: coordinated(s.c.name, s.c.observer),
-	})
+	co, err := transition.NewCoordinator(s.peer(found, p))
 	if err != nil {
 		return err
 	}
@@ -153,6 +128,41 @@ func (s *session) work() error {
 	defer s.stopPrepare() // whoever starts it again waits for handlers that have not returned
 	defer s.look(found, co)()
 	return co.Run(s.run)
+}
+
+// crew is what the pool is made of.
+func (s *session) crew(found found) crew {
+	return crew{
+		name:     s.c.name,
+		session:  s.id,
+		source:   s.c.source,
+		handler:  s.c.handler,
+		cfg:      s.c.cfg,
+		total:    found.layout.Total,
+		observer: s.c.observer,
+		random:   rand.Float64,
+		fatal:    s.fail,
+	}
+}
+
+// peer is the session as the coordinator knows it.
+func (s *session) peer(found found, p *pool) transition.Config {
+	return transition.Config{
+		Ledger:   found.ledger,
+		Tenant:   p,
+		Config:   found.layout,
+		Timing:   s.c.cfg.Timing,
+		Peer:     found.peer,
+		Yield:    s.c.peer == "",
+		Weight:   s.c.nextWeight(),
+		Tags:     s.c.tags,
+		Unwell:   s.c.health != nil,
+		Session:  s.id,
+		Strategy: s.c.strategy,
+		Barrier:  s.c.barrier,
+		Indexer:  found.indexer,
+		Observer: coordinated(s.c.name, s.c.observer),
+	}
 }
 
 // look begins to look after the name and after the peer's health; enough ends that and waits for it.

@@ -117,34 +117,25 @@ func (p *pool) call(ctx context.Context, t *Task, v *verdict) (err error) {
 // the time.
 //
 // A run that was ended from outside is no failure of the task: no outcome is set, and the next
-// owner runs the task again without the loss of a try. The order of the cases matters. After a
-// loss nothing counts, not even that the task is done; nil counts before a cancel, which comes
-// too late then; a cancel counts before a hand-over, or the next owner would run the task again.
-// Once the drain time is over only what the handler settled by itself counts: its error is
-// likely to be that of its context.
+// owner runs the task again without the loss of a try.
 func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began time.Time, v *verdict) (ended time.Time) {
 	ended = time.Now()
 	if err != nil {
 		v.err = err
 	}
 	asked, after := sources.Asked(err)
-	var cause error
-	if l.ctxs.handlers.Err() != nil {
-		cause = context.Cause(l.ctxs.handlers)
-	}
-	var unwanted error
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrCancelled) {
-		unwanted = context.Cause(ctx)
-	}
-	switch {
-	case cause != nil && !errors.Is(cause, ErrDrainOver):
-	case asked == sources.Done:
+	cut := causeOf(l.ctxs.handlers)
+	drainOver := errors.Is(cut, ErrDrainOver)
+	unwanted := causeOf(ctx)
+	switch { // the order matters
+	case cut != nil && !drainOver: // nothing counts, not even that the task is done
+	case asked == sources.Done: // a cancel comes too late
 		v.outcome = sources.Done
-	case unwanted != nil:
+	case errors.Is(unwanted, ErrCancelled): // before a hand-over, or the next owner would run it again
 		v.outcome, v.reason = sources.Dead, ""
 		v.err = cancelledWith(unwanted, err)
 	case errors.Is(err, ErrHandedOver) && l.ctxs.fetching.Err() != nil:
-	case cause != nil && (asked != sources.Dead || cancelled(err)):
+	case drainOver && (asked != sources.Dead || cancelled(err)): // its error is likely to be that of its context
 	case asked == sources.Dead:
 		v.outcome = sources.Dead
 	case t.Attempt >= p.cfg.Retry.Tries && !counted(err):
@@ -166,6 +157,14 @@ func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began tim
 		observeHandled(p.observer, Handled{Where: l.where, Task: t, Outcome: v.outcome, Delay: v.delay, Took: ended.Sub(began), Err: v.err})
 	}
 	return ended
+}
+
+// causeOf is context.Cause, without its lock as long as ctx has not ended.
+func causeOf(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
 }
 
 // counted reports whether somebody else counts the tries.
