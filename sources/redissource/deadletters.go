@@ -17,10 +17,13 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
+//go:embed take.lua
+var takeSource string
+
 //go:embed requeue.lua
 var requeueSource string
 
-var requeueScript = redis.NewScript(bellSource + requeueSource)
+var requeueScript = redis.NewScript(bellSource + takeSource + requeueSource)
 
 // A DeadLetter is a task that will not be run again unless a person says so, whole,
 // with the reason.

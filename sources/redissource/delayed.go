@@ -20,7 +20,7 @@ import (
 //go:embed delayed.lua
 var delayedSource string
 
-var delayedScript = redis.NewScript(bellSource + delayedSource)
+var delayedScript = redis.NewScript(bellSource + takeSource + delayedSource)
 
 // A Delayed is a task that waits for its time: it is scheduled, or, where a later task may pass it, for its
 // next try.

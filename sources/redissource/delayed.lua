@@ -6,16 +6,10 @@
 --       4 to bury it: the letter
 -- Result  1 done, 0 there is no such task, 2 a resize has the partition, which counts what is delayed by its place
 -- Cost  O(log of the delayed); as one it runs in a full store
-local owner = redis.pcall('HGET', KEYS[3], 't')
-if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return 2 end
+if resized() then return 2 end
 local now, dead = ARGV[2] == 'now', ARGV[2] == 'dead'
-if now or dead then -- a task that is taken stays so if the script fails after it
-  if redis.acl_check_cmd and not redis.acl_check_cmd('RPUSH', KEYS[2], '') then return redis.error_reply('NOPERM to RPUSH ' .. KEYS[2]) end
-  for i, want in pairs({[2] = 'list', [3] = 'hash'}) do
-    local kind = redis.call('TYPE', KEYS[i]).ok
-    if kind ~= want and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. want) end
-  end
-end
+local why = (now or dead) and unfit({[2] = 'list', [3] = 'hash'})
+if why then return why end
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
 if now then
   redis.call('RPUSH', KEYS[2], ARGV[1])

@@ -6,15 +6,9 @@
 -- Result  1 done, 0 there is no such letter, 2 a resize has the partition: it moves the letters
 --         page by page, and would cut off others than it has read
 -- Cost  O(dead letters of the partition)
-local owner = redis.pcall('HGET', KEYS[3], 't')
-if type(owner) == 'string' and string.find(owner, ':resize-', 1, true) then return 2 end
-if ARGV[2] ~= '' then -- a letter that is taken stays so if the script fails after it
-  if redis.acl_check_cmd and not redis.acl_check_cmd('RPUSH', KEYS[2], '') then return redis.error_reply('NOPERM to RPUSH ' .. KEYS[2]) end
-  for i, want in ipairs({'list', 'list', 'hash'}) do
-    local kind = redis.call('TYPE', KEYS[i]).ok
-    if kind ~= want and kind ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. want) end
-  end
-end
+if resized() then return 2 end
+local why = ARGV[2] ~= '' and unfit({'list', 'list', 'hash'})
+if why then return why end
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
 if ARGV[2] ~= '' then
   redis.call('RPUSH', KEYS[2], ARGV[2])
