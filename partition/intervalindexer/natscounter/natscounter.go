@@ -149,7 +149,7 @@ func (c *Counter) Get(ctx context.Context, keys ...string) ([]int64, error) {
 
 // read returns the value of key and the revision to compare with, 0 if it never was there.
 func (c *Counter) read(ctx context.Context, bucket jetstream.Stream, key string) (n int64, revision uint64, err error) {
-	m, err := bucket.GetLastMsgForSubject(ctx, c.subject(key))
+	m, err := last(ctx, bucket, c.subject(key))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return 0, 0, nil
 	}
@@ -163,6 +163,25 @@ func (c *Counter) read(ctx context.Context, bucket jetstream.Stream, key string)
 		return 0, 0, fmt.Errorf("%s is no counter: %w", keyOf(key), err)
 	}
 	return n, m.Sequence, nil
+}
+
+// last returns the newest message of a subject. Any replica may be asked, and one that is gone without a word is
+// until the servers notice, minutes later: whoever has not answered in a quarter of the time left is given up,
+// and maybe another is asked.
+func last(ctx context.Context, bucket jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
+	const least = 20 * time.Millisecond
+	for {
+		end, bounded := ctx.Deadline()
+		if !bounded {
+			return bucket.GetLastMsgForSubject(ctx, subject)
+		}
+		try, cancel := context.WithTimeout(ctx, max(time.Until(end)/4, least))
+		m, err := bucket.GetLastMsgForSubject(try, subject)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return m, err
+		}
+	}
 }
 
 // gone reports whether a message marks that a key was deleted, or has expired.
