@@ -34,6 +34,8 @@ func advice(err error) string {
 		return "give user and password in the URL: etcd://user:password@host:port/prefix"
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), strings.Contains(err.Error(), "message larger than max"): // what gRPC says
 		return "the name has too many partitions for one value of etcd: raise --max-request-bytes, or take fewer"
+	case errors.Is(err, rpctypes.ErrNoLeader):
+		return "does a majority of its members live, and do they reach each other?"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "do the hosts of the URL answer, and has etcd a leader?"
 	}

@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/countoff/countoff/partition/urltls"
 )
@@ -56,6 +57,7 @@ func parse(address string) (clientv3.Config, string, error) {
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		MaxCallSendMsgSize: math.MaxInt32, // how much is too much is for etcd to say: --max-request-bytes
 		Logger:             zap.NewNop(),  // calls return the same as errors
+		DialOptions:        []grpc.DialOption{grpc.WithChainUnaryInterceptor(led)},
 	}
 	bad := func(why string) (clientv3.Config, string, error) {
 		return clientv3.Config{}, "", fmt.Errorf("etcdledger: %s: want etcd://[user:password@]host[:port][,host…][/prefix], or etcds:// with ?ca=FILE&cert=FILE&key=FILE&name=NAME", why)

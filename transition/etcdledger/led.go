@@ -1,0 +1,26 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// led has calls of keys and leases refused by a member that is cut off from the others, and carried to the next one: it
+// would wait for a leader until the call's time is over, and is asked as often as the others. What is refused so was not done.
+func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if !strings.HasPrefix(method, "/etcdserverpb.KV/") && !strings.HasPrefix(method, "/etcdserverpb.Lease/") {
+		return call(ctx, method, req, reply, conn, opts...)
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+	for try := 0; ; try++ {
+		err := call(ctx, method, req, reply, conn, opts...)
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) || pause(ctx, try) != nil {
+			return err
+		}
+	}
+}
