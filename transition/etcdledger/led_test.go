@@ -3,6 +3,7 @@ package etcdledger
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,7 +27,7 @@ type cutOff struct {
 
 func (c *cutOff) wait(ctx context.Context) error {
 	c.asked.Add(1)
-	if md, _ := metadata.FromIncomingContext(ctx); len(md[rpctypes.MetadataRequireLeaderKey]) > 0 {
+	if md, _ := metadata.FromIncomingContext(ctx); slices.Contains(md[rpctypes.MetadataRequireLeaderKey], rpctypes.MetadataHasLeader) {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	<-ctx.Done()

@@ -51,7 +51,8 @@ var (
 )
 
 // New returns the ledger of name, whose keys are prefix/name/… ("" is a prefix too). It
-// does not talk to etcd.
+// does not talk to etcd. A client that was not made by [Open] waits for a member that is cut off
+// from the others, until the time of a call is over.
 func New(client *clientv3.Client, prefix, name string, cfg Config) (*Ledger, error) {
 	cfg.Config = cfg.Config.WithDefaults()
 	cfg.Timing = cfg.Timing.WithDefaults()
