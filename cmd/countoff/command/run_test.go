@@ -273,9 +273,9 @@ func TestRunStartsAnewWhoTookTheSignalForTheEnd(t *testing.T) {
 	}
 }
 
-// The scripts of docs/units.md do as they say, also when two units share a token.
-func TestRunScriptsOfTheDocumentation(t *testing.T) {
-	t.Parallel()
+// scriptsOfTheDocumentation returns those of docs/units.md, with what they are run by.
+func scriptsOfTheDocumentation(t *testing.T) [][]string {
+	t.Helper()
 	text, err := os.ReadFile("../../../docs/units.md")
 	if err != nil {
 		t.Fatal(err)
@@ -284,6 +284,45 @@ func TestRunScriptsOfTheDocumentation(t *testing.T) {
 	if len(scripts) != 2 {
 		t.Fatalf("docs/units.md has %d scripts", len(scripts))
 	}
+	return scripts
+}
+
+// The script in Python that cannot start a unit's program ends, and what it has started. It does not sit on its units.
+func TestRunScriptOfTheDocumentationFails(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	for _, s := range scriptsOfTheDocumentation(t) {
+		if !strings.HasSuffix(s[2], "python3") {
+			continue
+		}
+		f := newFloorOf(t, 1, partition.Config{Total: 1})
+		said := f.pipe()
+		script, program := filepath.Join(f.dir, "script"), filepath.Join(f.dir, "watch-site")
+		watch := "#!/bin/sh\ntrap 'echo ends $1 >" + said.path + "; exit' TERM\necho begins $1 >" + said.path + "\nwhile :; do sleep 0.05; done\n"
+		for path, content := range map[string]string{script: s[1], program: watch} {
+			if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := f.run("ann", []string{"--partitions", "1"}, "env", "PATH="+f.dir+":"+os.Getenv("PATH"), "python3", script)
+		said.comes("begins unit 00")
+		if err := os.Remove(program); err != nil {
+			t.Fatal(err)
+		}
+		f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 01")
+		said.comes("ends unit 00")
+		if code := r.code(t); code != exit.Failed || !strings.Contains(r.log.String(), "watch-site") {
+			t.Errorf("it ended with %d and says %q", code, r.log.String())
+		}
+	}
+}
+
+// The scripts of docs/units.md do as they say, also when two units share a token.
+func TestRunScriptsOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	scripts := scriptsOfTheDocumentation(t)
 	for _, s := range scripts {
 		interpreter := s[2][strings.LastIndexAny(s[2], "/ ")+1:]
 		t.Run(interpreter, func(t *testing.T) {
