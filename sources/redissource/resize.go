@@ -35,6 +35,8 @@ type Resized struct {
 	// Tasks, Delayed and Dead are how many there are; Moving of all of them go to
 	// another partition.
 	Tasks, Delayed, Dead, Moving int
+	// Resumed says that an earlier call had begun to move: what it had moved is not among these numbers.
+	Resumed bool
 }
 
 // ErrPlanned means that a batch of an ingress list is under way: its lines are half in
@@ -84,7 +86,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	}
 	m := &mover{
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
-		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to},
+		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to, Resumed: begun.Mover != ""},
 		replicated: make(map[*redis.Client]bool), tell: cfg.Tell,
 	}
 	if begun.Mover == "" {

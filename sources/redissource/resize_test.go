@@ -578,6 +578,33 @@ func TestResizeInterruptedBeforeItMoves(t *testing.T) {
 	}
 }
 
+// Who calls again what was broken off is told that the numbers are of the rest: two tasks where there were twenty looked
+// like a loss.
+func TestResizeSaysThatItGoesOn(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 4})
+	for i := range 20 {
+		if _, err := p.Enqueue(t.Context(), Message{Key: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	first, err := Resize(ctx, client, name, 8, ResizeConfig{Idle: idle, Tell: func(at Resized, _ bool) {
+		if at.Tasks > 10 {
+			interrupt()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || first.Tasks == 0 || first.Resumed {
+		t.Fatalf("the first: %+v, %v", first, err)
+	}
+	again, err := Resize(t.Context(), client, name, 8, ResizeConfig{Idle: idle})
+	if err != nil || !again.Resumed || again.Tasks == 0 || again.Tasks >= 20 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
 // With a key that another program has overwritten a resize could not end: it does not begin, and says which.
 func TestResizeLooksAtKeys(t *testing.T) {
 	t.Parallel()

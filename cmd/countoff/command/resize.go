@@ -55,8 +55,12 @@ interrupted, call it again: it goes on from where it was.`,
 			if dry {
 				verb = "would move"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d to %s; %s, %d delayed, %d dead; %s %d\n",
-				name, out.From, partitionmap.Plural(out.To, "partition"), partitionmap.Plural(out.Tasks, "task"), out.Delayed, out.Dead, verb, out.Moving)
+			rest := ""
+			if out.Resumed {
+				rest = ", not counting what an earlier resize had moved before it was broken off"
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d to %s; %s, %d delayed, %d dead; %s %d%s\n",
+				name, out.From, partitionmap.Plural(out.To, "partition"), partitionmap.Plural(out.Tasks, "task"), out.Delayed, out.Dead, verb, out.Moving, rest)
 			return nil
 		})),
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -372,6 +373,30 @@ func TestResizeAfterAFleetDied(t *testing.T) {
 	}
 	silence := regexp.MustCompile("no peer of n has been heard of for (59|1m[0-9]+)s") // a minute, and what the calls have taken
 	if out := s.run("resize n --partitions 8"); !silence.MatchString(out) || !strings.Contains(out, "4 to 8 partitions") {
+		t.Error(out)
+	}
+}
+
+func TestResizeThatGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run("init n --partitions 4")
+	for i := range 20 {
+		s.run("enqueue n --key "+strings.Repeat("k", i+1), "x")
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	if _, err := redissource.Resize(ctx, s.client(), "n", 8, redissource.ResizeConfig{
+		Idle: func(context.Context) error { return nil },
+		Tell: func(at redissource.Resized, _ bool) {
+			if at.Tasks > 10 {
+				interrupt()
+			}
+		},
+	}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if out := s.run("resize n --partitions 8"); !strings.Contains(out, "not counting what an earlier resize had moved") {
 		t.Error(out)
 	}
 }
