@@ -114,7 +114,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"mail-sender", []string{"work", "--http", "", "--name", "a b"}, 2, []string{`name "a b"`}},
 		{"mail-sender", []string{"work", "--http", "", "--lease", "1s", "--smtp", "http://u:SECRET@h", "--tries", "-1", "--concurrency", "0", "--inbox-oldest", "top", "--log-level", "loud"},
 			2, []string{"lease 1s is too short", "tries", "--concurrency 0", "--inbox-oldest top", "loud"}},
-		{"mail-sender", []string{"work", "--http", port}, 1, []string{"address already in use"}},
+		{"mail-sender", []string{"work", "--http", port}, 1, []string{"--http: ", "address already in use"}},
 		{"countoff", []string{"status", "nobody"}, 1, []string{"no configuration yet"}},
 		{"countoff", []string{"index", "mail-sender", "--lease", "1s"}, 2, []string{"lease 1s is too short"}},
 	} {

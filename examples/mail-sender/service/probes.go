@@ -50,7 +50,7 @@ func newProbes(cfg Config, l fx.Lifecycle) (*probes, error) {
 		OnStart: func(ctx context.Context) error {
 			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.HTTP)
 			if err != nil {
-				return fmt.Errorf("http: %w", err)
+				return fmt.Errorf("--http: %w", err)
 			}
 			go func() { served <- server.Serve(listener) }()
 			return nil
