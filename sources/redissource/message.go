@@ -60,8 +60,8 @@ var (
 	// producer's MaxBacklog allows.
 	ErrBacklog = errors.New("the backlog is full")
 	// ErrUnknown means that the message was sent and not answered: it may have been enqueued, or
-	// may still be. To enqueue it again may double it, unless it is unique, under the same ID,
-	// both times.
+	// may still be. To enqueue it again may double it: if it is unique, under the same ID, both
+	// times, only where the first was handled before the second comes.
 	ErrUnknown = errors.New("unknown whether it was enqueued")
 )
 

@@ -88,7 +88,7 @@ func enqueueCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.ID, "id", "", "task id (default: a new one)")
-	f.BoolVar(&unique, "unique", false, "enqueue only if no unique task with this id and this key waits or runs")
+	f.BoolVar(&unique, "unique", false, "enqueue only if no unique task with this id waits or runs in the partition of this key")
 	f.StringVar(&m.Type, "type", "", "task type: picks the handler")
 	f.StringVar(&m.Key, "key", "", "key: partition and order (default: any partition, no order)")
 	f.DurationVar(&m.Delay, "delay", 0*time.Second, "handle it this much later")
