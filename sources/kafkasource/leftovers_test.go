@@ -318,6 +318,56 @@ func TestAWaitingRecordIsCompactedAway(t *testing.T) {
 	s.close(st)
 }
 
+// A record waits for its retry, within the window, and retention takes it before another owner has read it.
+func TestAWaitingRecordIsOvertakenByRetention(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Place{Earliest, Latest} {
+		t.Run(string(policy), func(t *testing.T) {
+			eachStore(t, 1, func(s *stage) {
+				s.push(0, "t", 6)
+				src := s.source(Config{OutOfRange: policy})
+				st := s.open(src, 0)
+				got := s.take(st, 5)
+				for _, i := range []int{3, 1} {
+					if err := st.Settle(s.soon(), sources.Settlement{Task: &got[i], Outcome: sources.Retry, Attempt: 1, Delay: time.Hour, Reason: "no luck"}); err != nil {
+						s.Fatal(err)
+					}
+				}
+				s.settle(st, sources.Done, got[2], got[4]) // and 0 is open, but nothing is known of it
+				s.close(st)
+				s.cut(0, 5)
+				st = s.open(src, 0)
+				var offsets []string
+				for _, r := range s.records(s.topic+".dead", 0, 2) {
+					for _, h := range r.Headers {
+						switch {
+						case h.Key == HeaderDeadReason && !strings.Contains(string(h.Value), "longer than records are kept"),
+							h.Key == HeaderDeadAttempts && string(h.Value) != "1", h.Key == HeaderDeadFirstError && string(h.Value) != "no luck":
+							s.Errorf("%s is %q", h.Key, h.Value)
+						case h.Key == HeaderDeadOffset:
+							offsets = append(offsets, string(h.Value))
+						}
+					}
+				}
+				if !slices.Equal(offsets, []string{"1", "3"}) {
+					s.Errorf("letters of %v, want 1 and 3", offsets)
+				}
+				want := "t5"
+				if policy == Latest {
+					want = "new0"
+				}
+				s.push(0, "new", 1)
+				s.want("the first task", s.take(st, 1)[0], want)
+				s.close(st)
+				s.close(s.open(src, 0)) // and once only
+				if n := s.buried(); n != 2 {
+					s.Errorf("%d letters, want 2", n)
+				}
+			})
+		})
+	}
+}
+
 // What is known of the tries of a record that compaction took before it was read again goes with
 // the next owner after the base has passed it.
 func TestTriesOfWhatWasCompactedAway(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -329,6 +330,11 @@ func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Tok
 			return lost
 		}
 		s.warn(lost)
+		if !lost.Recreated {
+			if err := s.carry(ctx, g, tok, base, f); err != nil {
+				return err
+			}
+		}
 	} else if f.Life == life {
 		return nil
 	}
@@ -340,6 +346,26 @@ func (s *Source) place(ctx context.Context, g partition.Grant, tok partition.Tok
 		f.Done, f.Lifted, f.Tried, f.Suspects, f.Gate = nil, nil, nil, 0, base
 	}
 	f.Base, f.Writes, f.Life, f.Gate = base, writes, life, max(f.Gate, base)
+	return nil
+}
+
+// carry has the store carry what was tried past a base that goes forward: what of it the topic has lost gets its letter.
+func (s *Source) carry(ctx context.Context, g partition.Grant, tok partition.Token, base int64, f *progress.Found) error {
+	var waits []int64
+	for pos := range f.Tried {
+		if f.Base <= pos && pos < base {
+			waits = append(waits, pos)
+		}
+	}
+	if len(waits) == 0 {
+		return nil
+	}
+	slices.Sort(waits)
+	a, err := s.store.Settle(ctx, g, tok, &progress.Request{Seen: f.Writes, Read: base, Base: base, Alone: progress.None, Lift: waits}, nil)
+	if err != nil {
+		return err
+	}
+	f.Base, f.Writes, f.Lifted = base, a.Writes, append(f.Lifted, waits...)
 	return nil
 }
 
