@@ -28,6 +28,8 @@ const (
 	// last word of the owner before may still be on its way to the broker, and would stand
 	// for mirrorAge if it comes after a first that is also the last.
 	mirrorYoung = 3 * mirrorTimeout
+	// mirrorTold is how often it is told that commits fail: they are tried each Mirror.
+	mirrorTold = 10 * time.Second
 )
 
 // A mirror commits to a Kafka group how far the partitions are, and looks whether
@@ -47,6 +49,7 @@ type mirror struct {
 	soon   chan struct{}       // holds a value if there is something final, or first
 	quit   context.CancelFunc  // ends the goroutine; nil: there is none
 	ended  chan struct{}
+	told   time.Time // when it was last told that a commit failed; zero: none has since the last that did not
 }
 
 func newMirror(s *Source) mirror {
@@ -178,7 +181,7 @@ func (m *mirror) news() map[int32]word {
 	return at
 }
 
-// commit commits; what fails is told, and said again when there is more to say.
+// commit commits; what fails is told now and then, and said again when there is more to say.
 func (m *mirror) commit(at map[int32]word) {
 	if len(at) == 0 || m.source.cfg.Group == NoGroup {
 		return
@@ -194,9 +197,25 @@ func (m *mirror) commit(at map[int32]word) {
 	for _, news := range told {
 		m.source.warn(news)
 	}
-	if err != nil {
+	if m.tells(err) {
 		m.source.warn(err)
 	}
+}
+
+// tells takes in how a commit went, and reports whether that is to be told.
+func (m *mirror) tells(err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	switch {
+	case err == nil:
+		m.told = time.Time{}
+		return false
+	case now.Sub(m.told) < mirrorTold:
+		return false
+	}
+	m.told = now
+	return true
 }
 
 // refused takes in that the group takes no commit, as while a consumer has it: nor did it, perhaps, of the owner before.

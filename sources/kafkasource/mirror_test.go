@@ -440,17 +440,28 @@ func TestAGroupThatRefusedAtFirst(t *testing.T) {
 	var warned []error
 	src := s.source(Config{Mirror: time.Hour, Check: time.Hour, Warn: func(err error) { warned = append(warned, err) }})
 	st = s.open(src, 0)
-	for range 2 {
+	for range 3 {
 		src.mirror.commit(src.mirror.news())
 	}
-	if len(warned) != 2 || !errors.Is(warned[0], kerr.UnknownMemberID) || !errors.Is(warned[1], kerr.UnknownMemberID) {
-		t.Errorf("warned of %v, want only that the group refuses, twice", warned)
+	if len(warned) != 1 || !errors.Is(warned[0], kerr.UnknownMemberID) {
+		t.Errorf("warned of %v, want only that the group refuses, once", warned)
+	}
+	src.mirror.told = src.mirror.told.Add(-mirrorTold)
+	src.mirror.commit(src.mirror.news())
+	if len(warned) != 2 || !errors.Is(warned[1], kerr.UnknownMemberID) {
+		t.Errorf("warned of %v after a while, want once more that the group refuses", warned)
 	}
 	warned, refused = nil, false
 	src.mirror.commit(src.mirror.news())
 	if len(warned) != 0 || s.committed(s.name, 0) != 3 {
 		t.Errorf("warned of %v with the group at %d, want nothing, and 3", warned, s.committed(s.name, 0))
 	}
+	refused = true
+	src.mirror.commit(map[int32]word{0: {at: 3}})
+	if len(warned) != 1 {
+		t.Errorf("warned of %v, want that the group refuses again, at once", warned)
+	}
+	refused = false
 	s.close(st)
 }
 
