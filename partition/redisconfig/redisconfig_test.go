@@ -496,7 +496,9 @@ func TestTheTraceOfWhatAFleetMeets(t *testing.T) {
 		var fleet sync.WaitGroup
 		for i := range 20 {
 			fleet.Go(func() {
-				redisconfig.NoteRefusedOnce(ctx, client, name, "topic/", long, fmt.Errorf("topic/%d: lost: %w", i, partition.ErrConfig))
+				if err := redisconfig.NoteRefusedOnce(ctx, client, name, "topic/", long, fmt.Errorf("topic/%d: lost: %w", i, partition.ErrConfig)); err != nil {
+					t.Error(err)
+				}
 			})
 		}
 		fleet.Wait()
@@ -510,9 +512,9 @@ func TestTheTraceOfWhatAFleetMeets(t *testing.T) {
 	if len(first) != 2 || !strings.Contains(first[0], "\ttopic/") || !strings.HasSuffix(first[1], "\ttotal 5") {
 		t.Errorf("there is %q", first)
 	}
-	redisconfig.NoteRefusedOnce(ctx, client, name, "topic/", 0, fmt.Errorf("topic/30: lost: %w", partition.ErrConfig))
-	redisconfig.NoteRefusedOnce(ctx, client, name, "other/", time.Hour, fmt.Errorf("other/1: lost: %w", partition.ErrConfig))
-	redisconfig.NoteRefusedOnce(ctx, client, name, "none/", time.Hour, errors.New("none/1: no refusal"))
+	_ = redisconfig.NoteRefusedOnce(ctx, client, name, "topic/", 0, fmt.Errorf("topic/30: lost: %w", partition.ErrConfig))
+	_ = redisconfig.NoteRefusedOnce(ctx, client, name, "other/", time.Hour, fmt.Errorf("other/1: lost: %w", partition.ErrConfig))
+	_ = redisconfig.NoteRefusedOnce(ctx, client, name, "none/", time.Hour, errors.New("none/1: no refusal"))
 	later := meet(time.Hour)
 	if len(later) != 4 || !strings.HasSuffix(later[0], "other/1: lost") || !strings.HasSuffix(later[1], "topic/30: lost") {
 		t.Errorf("later there is %q", later)

@@ -50,13 +50,14 @@ func NoteRefused(ctx context.Context, client redis.UniversalClient, name string,
 
 // NoteRefusedOnce is [NoteRefused] of what all peers of a name may meet at once, and again and again: it leaves no trace
 // while one stands for less than so long whose text begins with prefix, whoever left it, so that they do not push
-// out those of others.
-func NoteRefusedOnce(ctx context.Context, client redis.UniversalClient, name, prefix string, long time.Duration, err error) {
+// out those of others. Its own error says that the server did not take it.
+func NoteRefusedOnce(ctx context.Context, client redis.UniversalClient, name, prefix string, long time.Duration, err error) error {
 	if !errors.Is(err, partition.ErrConfig) {
-		return
+		return nil
 	}
 	key := RefusedKey(name)
-	for said := error(redis.TxFailedErr); errors.Is(said, redis.TxFailedErr); { // another left one meanwhile
+	said := error(redis.TxFailedErr)
+	for errors.Is(said, redis.TxFailedErr) { // another left one meanwhile
 		said = client.Watch(ctx, func(tx *redis.Tx) error {
 			now, err1 := tx.Time(ctx).Result()
 			lines, err2 := tx.LRange(ctx, key, 0, -1).Result()
@@ -69,6 +70,7 @@ func NoteRefusedOnce(ctx context.Context, client redis.UniversalClient, name, pr
 			return said
 		}, key)
 	}
+	return said
 }
 
 // leave leaves the trace of err.

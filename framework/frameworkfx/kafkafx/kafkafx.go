@@ -156,7 +156,9 @@ func (s named) Open(ctx context.Context, g partition.Grant, tok partition.Token)
 	}
 	now := time.Now()
 	if last := s.noted.Load(); (last == nil || now.Sub(*last) >= noteEvery) && s.noted.CompareAndSwap(last, &now) {
-		redisconfig.NoteRefusedOnce(ctx, s.client, s.name, s.cfg.Source.Topic+"/", noteEvery/2, fmt.Errorf("%w: %w", lost, partition.ErrConfig))
+		if redisconfig.NoteRefusedOnce(ctx, s.client, s.name, s.cfg.Source.Topic+"/", noteEvery/2, fmt.Errorf("%w: %w", lost, partition.ErrConfig)) != nil {
+			s.noted.Store(last) // the next attempt notes it
+		}
 	}
 	return nil, err
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -130,5 +132,39 @@ func TestAFleetThatOpensNothingTellsOnce(t *testing.T) {
 	}
 	if told := client.LRange(t.Context(), redisconfig.RefusedKey(name), 0, -1).Val(); len(told) != 1 {
 		t.Errorf("it is told %d times: %q", len(told), told)
+	}
+}
+
+// A note that Redis did not take is left with the next attempt, and not minutes later.
+func TestANoteThatFailedIsLeftByTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	b := kafkatest.New(t)
+	client, name, topic := redistest.New(t), kafkatest.Name(t), b.Topic(1)
+	if err := client.HSet(t.Context(), redisprogress.Elsewhere(name, 0).Fence, "b", 5).Err(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Source: kafkasource.Config{Topic: topic, Options: b.Options()}}
+	kept, err := cfg.keep(name, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := kafkasource.New(name, kept.store, cfg.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = source.Close() })
+	away := redistest.New(t)
+	if err := away.Close(); err != nil {
+		t.Fatal(err)
+	}
+	noted := new(atomic.Pointer[time.Time])
+	for told, notes := range []redis.UniversalClient{away, client} {
+		peer := named{source, notes, name, cfg, noted}
+		if _, err := peer.Open(t.Context(), partition.Grant{ID: 0, Epoch: 1}, partition.Token{Epoch: 1, Session: "s"}); err == nil {
+			t.Fatal("it is opened")
+		}
+		if n := client.LLen(t.Context(), redisconfig.RefusedKey(name)).Val(); n != int64(told) {
+			t.Errorf("after attempt %d it is told %d times, want %d", told+1, n, told)
+		}
 	}
 }
