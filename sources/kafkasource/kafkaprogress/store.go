@@ -452,7 +452,7 @@ func (s *Store) commit(ctx context.Context, o *owner) error {
 	metadata, whole := o.table.encode(limit, now)
 	if !whole && !o.told {
 		o.told = true
-		s.warn("%s/%v: what is done out of order does not fit in %d characters of metadata: the next owner does some of it again",
+		s.warn("%s/%v: its progress does not fit in %d characters of metadata: the next owner does again some of what is done out of order, or begins anew with what waits for a retry, at once",
 			s.cfg.Topic, o.grant.ID, limit)
 	}
 	err := s.transact(ctx, o, o.table.lowest(), metadata)

@@ -537,7 +537,7 @@ func TestMetadataTooLarge(t *testing.T) {
 		for range 2 {
 			s.admits(st, 1, 0, done...)
 		}
-		if len(told) != 2 || !strings.Contains(told[0].Error(), "knows nothing of it") || !strings.Contains(told[1].Error(), "again") {
+		if len(told) != 2 || !strings.Contains(told[0].Error(), "knows nothing of it") || !strings.Contains(told[1].Error(), "again") || !strings.Contains(told[1].Error(), "waits for a retry") {
 			t.Errorf("told %v", told)
 		}
 		g, tok := owns(1)
