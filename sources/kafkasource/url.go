@@ -123,6 +123,9 @@ func explainDial(err error) error {
 	case hint != "":
 	case errors.As(err, &first), errors.Is(err, syscall.ECONNRESET):
 		hint = "does the port speak what the URL says? kafkas:// is with TLS, kafka:// without, ?sasl= with a password"
+		if first == nil {
+			hint = "the broker was killed, or cut off; if it never answers: " + hint
+		}
 	case errors.Is(err, io.EOF):
 		hint = "the broker has hung up: it is being stopped, or refuses the user or the password"
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)):

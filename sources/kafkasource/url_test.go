@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -219,6 +220,15 @@ func TestTLSWhereNoneIsSpoken(t *testing.T) {
 				t.Errorf("it says %v", err)
 			}
 		})
+	}
+}
+
+// A broker that is killed resets its connections: that is not taken for another protocol.
+func TestABrokerThatIsKilled(t *testing.T) {
+	t.Parallel()
+	err := explain(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET})
+	if !strings.Contains(err.Error(), "was killed") || !strings.Contains(err.Error(), "kafka:// without") {
+		t.Errorf("it says %v", err)
 	}
 }
 
