@@ -44,6 +44,12 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 	}
 	lifted := slices.Clone(f.Lifted)
 	var corpses []*corpse
+	var buried sources.Buried
+	defer func() {
+		if buried.Tasks > 0 && s.cfg.Buried != nil {
+			s.cfg.Buried(buried)
+		}
+	}()
 	for _, pos := range wanted {
 		t := f.Tried[pos]
 		r, d := read[pos], death{attempts: t.Tries, crashes: t.Crashes, first: t.FirstError}
@@ -71,9 +77,12 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 		}
 		if !c.buried {
 			corpses = append(corpses, c)
-		} else if err := s.end(ctx, g, tok, f, c); err != nil {
+			continue
+		}
+		if err := s.end(ctx, g, tok, f, c); err != nil {
 			return nil, nil, err
 		}
+		buried.Add(sources.Buried{Grant: g, Tasks: 1, Position: c.pos, Reason: c.reason})
 	}
 	var records []*kgo.Record
 	for _, pos := range lifted {
@@ -124,9 +133,6 @@ func (s *Source) end(ctx context.Context, g partition.Grant, tok partition.Token
 	}
 	f.Writes = a.Writes
 	f.Ended(c.pos)
-	if s.cfg.Buried != nil {
-		s.cfg.Buried(sources.Buried{Grant: g, Tasks: 1, Position: c.pos, Reason: c.reason})
-	}
 	return nil
 }
 

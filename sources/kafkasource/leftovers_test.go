@@ -325,7 +325,8 @@ func TestAWaitingRecordIsOvertakenByRetention(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			eachStore(t, 1, func(s *stage) {
 				s.push(0, "t", 6)
-				src := s.source(Config{OutOfRange: policy})
+				var told []sources.Buried
+				src := s.source(Config{OutOfRange: policy, Buried: func(b sources.Buried) { told = append(told, b) }})
 				st := s.open(src, 0)
 				got := s.take(st, 5)
 				for _, i := range []int{3, 1} {
@@ -351,6 +352,9 @@ func TestAWaitingRecordIsOvertakenByRetention(t *testing.T) {
 				}
 				if !slices.Equal(offsets, []string{"1", "3"}) {
 					s.Errorf("letters of %v, want 1 and 3", offsets)
+				}
+				if len(told) != 1 || told[0].Tasks != 2 || told[0].Position != 1 {
+					s.Errorf("told %+v, want once, of two", told)
 				}
 				want := "t5"
 				if policy == Latest {
