@@ -53,15 +53,16 @@ const countersLive = 90 * 24 * time.Hour
 type kind uint8
 
 const (
-	kindOther    kind = iota
-	kindDequeue       // takes one task
-	kindExpired       // lists tasks whose lease is over
-	kindForward       // moves what is due
-	kindTakeSet       // takes a set out of a group; 0: nothing is due
-	kindEndSet        // deletes one
-	kindOldSets       // puts back those that no task became of
-	kindDone          // from here on: settles the task ARGV[1]
-	kindComplete      // ... and keeps its result
+	kindOther      kind = iota
+	kindDequeue         // takes one task
+	kindExpired         // lists tasks whose lease is over
+	kindForward         // moves what is due
+	kindTakeSet         // takes a set out of a group; 0: nothing is due
+	kindEndSet          // deletes one
+	kindOldSets         // puts back those that no task became of
+	kindOldResults      // deletes tasks that were kept for long enough
+	kindDone            // from here on: settles the task ARGV[1]
+	kindComplete        // ... and keeps its result
 	kindRetry
 	kindArchive
 	kindRequeue // gives it back
@@ -69,6 +70,9 @@ const (
 
 // settles reports whether a script says what became of a task.
 func (k kind) settles() bool { return k >= kindDone }
+
+// tends reports whether a script looks from time to time whether there is something to do.
+func (k kind) tends() bool { return k == kindTakeSet || k == kindOldSets || k == kindOldResults }
 
 // kindOf reads off its keys what a script of asynq does, and on which queue. A script
 // that touches no queue has none.
@@ -142,6 +146,8 @@ func kindOf(names []string) (k kind, queue string) {
 		return kindOldSets, queue
 	case has == hasSets && len(names) == 2:
 		return kindEndSet, queue
+	case has == hasCompleted && len(names) == 1:
+		return kindOldResults, queue
 	}
 	return kindOther, queue
 }

@@ -87,6 +87,30 @@ func TestAnotherGrantOfTheSamePeer(t *testing.T) {
 	}
 }
 
+// asynq hears that a handler has returned by a channel that it does not look at while it extends leases: of a
+// run that is over there is nothing to extend, and nothing to log as an error.
+func TestALeaseOfARunThatIsOver(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx := t.Context()
+	e, st, task := s.bench(t, func(context.Context, *asynq.Task) error { return nil })
+	e.leave(begin(ctx, t, e, st, task))
+	v := &view{UniversalClient: e.source.client, source: e.source, engine: e}
+	former := s.dump(t, st.queue)
+	extend := func() error {
+		return v.ZAddXX(ctx, st.keys.lease, redis.Z{Score: 1, Member: "0"}).Err()
+	}
+	if err := extend(); err != nil || s.dump(t, st.queue) != former {
+		t.Errorf("the lease of a run that is over: %v, or it was extended", err)
+	}
+	if err := st.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := extend(); err != nil {
+		t.Errorf("the lease of a run that is over, of a queue that is not open here: %v", err)
+	}
+}
+
 // A result that comes when the task is gone brings nothing back.
 func TestAResultOfATaskThatIsGone(t *testing.T) {
 	t.Parallel()

@@ -124,6 +124,10 @@ func (v *view) run(ctx context.Context, s *script, names []string, args []any) *
 			n.script, n.keys, n.args = regroupScript, []string{stream.keys.sets, stream.keys.groups}, append([]any{stream.keys.group}, args...)
 		}
 		cmd = v.fenced(ctx, stream, n)
+		if k.tends() && refused(cmd.Err()) { // before the stream has noticed it; asynq would log an error
+			cmd.SetErr(nil)
+			cmd.SetVal(int64(0))
+		}
 		if took, _ := cmd.Int(); k == kindEndSet || k == kindTakeSet && took == 0 {
 			stream.endSet(setOf(k, names))
 		}
@@ -160,18 +164,19 @@ func (v *view) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redi
 	}
 	cmd := redis.NewIntCmd(ctx)
 	stream := v.source.of(queue)
-	if stream == nil {
-		cmd.SetErr(errForeign)
-		return cmd
-	}
 	var args []any
 	for _, z := range members {
-		if r := v.engine.find(queue, fmt.Sprint(z.Member)); r != nil && r.stream == stream {
+		r := v.engine.find(queue, fmt.Sprint(z.Member))
+		if r == nil { // it is over, and asynq does not know it yet
+			continue
+		}
+		if r.stream == stream {
 			args = append(args, z.Score, z.Member)
+		} else {
+			cmd.SetErr(errForeign)
 		}
 	}
 	if len(args) == 0 {
-		cmd.SetErr(errForeign)
 		return cmd
 	}
 	done := v.fenced(ctx, stream, &native{script: extendScript, keys: []string{key}, args: args})
