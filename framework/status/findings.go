@@ -23,6 +23,9 @@ import (
 // meanwhile, unless they are to sound the alarm only.
 const Stranger coverage.Kind = "stranger"
 
+// QueuePaused: asynq pauses a queue that the name has, and nothing is taken from it.
+const QueuePaused coverage.Kind = "queue-paused"
+
 // Unread: what partitions hold cannot be read, since a node of a cluster does not answer or
 // another program has written their keys: nobody can work on them either.
 const Unread coverage.Kind = "unread"
@@ -103,15 +106,44 @@ func unread(stats []redissource.Stat) (all []Finding) {
 	return all
 }
 
-// strangers finds who consumes the queues of name beside its peers. Where the store does not list
-// them nothing is known, as of tasks in it.
-func strangers(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) (all []Finding) {
+// ofAsynq finds what keeps the peers of name from its queues of asynq.
+func ofAsynq(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) []Finding {
 	q, _, err := queuestat.Read(ctx, client, name)
 	if err != nil {
 		return nil
 	}
+	queues := slices.Concat(q.Names(cfg.Total), cfg.Units)
+	return append(strangers(ctx, client, name, queues), paused(ctx, client, queues)...)
+}
+
+// paused tells of the queues that asynq pauses.
+func paused(ctx context.Context, client redis.UniversalClient, queues []string) []Finding {
+	const most = 8
+	var all []string
+	for _, p := range queuestat.Paused(ctx, client, queues) {
+		text := p.Queue
+		if !p.Since.IsZero() {
+			text += fmt.Sprintf(" (since %s)", p.Since.UTC().Format(time.RFC3339))
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	more := ""
+	if len(all) > most {
+		more = fmt.Sprintf(" and %d more", len(all)-most)
+		all = all[:most]
+	}
+	return []Finding{{Kind: QueuePaused, Partitions: []partition.ID{}, Text: fmt.Sprintf(
+		"asynq pauses %s%s: nothing is taken from there until that ends (asynqmon, asynq queue unpause, Inspector.UnpauseQueue)", strings.Join(all, ", "), more)}}
+}
+
+// strangers finds who consumes queues of name beside its peers. Where the store does not list
+// them nothing is known, as of tasks in it.
+func strangers(ctx context.Context, client redis.UniversalClient, name string, queues []string) (all []Finding) {
 	servers, _ := queuestat.Servers(ctx, client) // the doctor says why
-	found := queuestat.Strangers(servers, name, slices.Concat(cfg.Units, q.Names(cfg.Total)))
+	found := queuestat.Strangers(servers, name, queues)
 	what := func(s queuestat.Stranger) string {
 		if s.Peer != "" {
 			return fmt.Sprintf("a peer of the name %s consumes queue %q", s.Peer, s.Queue)

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -492,6 +493,47 @@ func TestWhoElseConsumesItsQueues(t *testing.T) {
 	client.Set(t.Context(), queuestat.AllServers, "x", 0)
 	if found := strangers(); len(found) > 0 {
 		t.Errorf("nothing is known, and found is %v", found)
+	}
+}
+
+// Tasks of a queue that asynq pauses wait, whoever has it: in status that looks like an owner that does nothing.
+func TestAQueueThatAsynqPauses(t *testing.T) {
+	_, client, _ := mini(t)
+	const more = 10
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: more, Units: []string{"old"}}); err != nil {
+		t.Fatal(err)
+	}
+	paused := func() (all []string) {
+		for _, f := range read(t, client, "n").Findings {
+			if f.Kind == QueuePaused {
+				all = append(all, f.String())
+			}
+		}
+		return all
+	}
+	pause := func(queue string, since any) { client.Set(t.Context(), "asynq:{"+queue+"}:paused", since, 0) }
+	pause("n:1", 1795802184)
+	if found := paused(); len(found) > 0 {
+		t.Errorf("its partitions are no queues, and found is %v", found)
+	}
+	client.HSet(t.Context(), redisconfig.Key("n"), queuestat.Field, "")
+	const rest = ": nothing is taken from there until that ends (asynqmon, asynq queue unpause, Inspector.UnpauseQueue)"
+	want := []string{"queue-paused: asynq pauses n:1 (since 2026-11-27T17:56:24Z)" + rest}
+	if found := paused(); !slices.Equal(found, want) {
+		t.Errorf("found is %q, want %q", found, want)
+	}
+	pause("old", "x")
+	pause("n:2", 1795802185)
+	want = []string{"queue-paused: asynq pauses n:1 (since 2026-11-27T17:56:24Z), n:2 (since 2026-11-27T17:56:25Z), old" + rest}
+	if found := paused(); !slices.Equal(found, want) {
+		t.Errorf("found is %q, want %q", found, want)
+	}
+	for id := range more {
+		pause(fmt.Sprint("n:", id), "x")
+	}
+	want = []string{"queue-paused: asynq pauses n:0, n:1, n:2, n:3, n:4, n:5, n:6, n:7 and 3 more" + rest}
+	if found := paused(); !slices.Equal(found, want) {
+		t.Errorf("found is %q, want %q", found, want)
 	}
 }
 

@@ -62,7 +62,7 @@ type Status struct {
 	Config partition.Config `json:"-"`
 }
 
-// A Finding is something that is wrong; see package coverage for the kinds, and [Stranger].
+// A Finding is something that is wrong; see package coverage for the kinds, and those of this package.
 type Finding struct {
 	Kind       coverage.Kind  `json:"kind"`
 	Partitions []partition.ID `json:"partitions"`      // empty: it is about the name
@@ -270,7 +270,7 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		s.Findings = append(s.Findings, missing(ctx, client, name, census)...)
 	}
 	if queues && err == nil {
-		s.Findings = append(s.Findings, strangers(ctx, client, name, cfg)...)
+		s.Findings = append(s.Findings, ofAsynq(ctx, client, name, cfg)...)
 	}
 	return s, err
 }

@@ -150,6 +150,8 @@ func wrong(findings []status.Finding) []Finding {
 			Do: "start the node that has its keys, or let a replica take its place; a key of another type: rename or delete it"},
 		status.Replicas: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, or works after a pause",
 			Do: "bring the replicas back, or start the peers again with a smaller WaitReplicas"},
+		status.QueuePaused: {Severity: Warning, Risk: "its tasks wait until the pause ends",
+			Do: "if nobody needs the pause any more: asynq queue unpause QUEUE, or asynqmon"},
 		coverage.Unwell: {Severity: Danger, Risk: "nobody takes over from a peer that leaves or dies, and work that cannot succeed uses up its tries",
 			Do: "/readyz and the logs of the peers say what they lack; those that are drained: countoff recall"},
 		coverage.Paused: {Severity: Warning, Risk: "its tasks wait until it is resumed",
@@ -163,7 +165,7 @@ func wrong(findings []status.Finding) []Finding {
 		a := advice[f.Kind]
 		a.Check, a.What = "coverage", f.String()
 		if f.Kind == coverage.Refused || f.Kind == coverage.TwoNames || f.Kind == coverage.TwoWays || f.Kind == coverage.SameID ||
-			f.Kind == coverage.Unwell || f.Kind == coverage.Paused {
+			f.Kind == coverage.Unwell || f.Kind == coverage.Paused || f.Kind == status.QueuePaused {
 			a.Check = string(f.Kind)
 		}
 		all = append(all, a)

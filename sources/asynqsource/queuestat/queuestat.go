@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -75,6 +77,34 @@ const All = "asynq:queues"
 func Pending(queue string) string { return prefix(queue) + "pending" }
 
 func prefix(queue string) string { return "asynq:{" + queue + "}:" }
+
+// A Pause is one of asynq's own: nobody takes a task from the queue while it lasts.
+type Pause struct {
+	Queue string
+	Since time.Time // zero: it does not say
+}
+
+// Paused are those of queues that asynq pauses, in their order. Of a queue on a node that does not
+// answer nothing is known.
+func Paused(ctx context.Context, client redis.UniversalClient, queues []string) (all []Pause) {
+	keys := make([]string, len(queues))
+	for i, queue := range queues {
+		keys[i] = prefix(queue) + "paused"
+	}
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { pipe.Get(ctx, keys[i]) })
+	for i, cmds := range asked {
+		text, err := cmds[0].(*redis.StringCmd).Result()
+		if err != nil {
+			continue
+		}
+		p := Pause{Queue: queues[i]}
+		if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
+			p.Since = time.Unix(seconds, 0)
+		}
+		all = append(all, p)
+	}
+	return all
+}
 
 // ofKey says what the keys of a queue are: asynq's, and those that stand beside them.
 var ofKey = []struct{ begin, end, kind string }{
