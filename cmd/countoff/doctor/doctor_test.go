@@ -340,6 +340,14 @@ func TestQueuesThatNobodyFilled(t *testing.T) {
 	all := examine(t, client, name)
 	wants(t, all, "queues", doctor.Warning, "no task was ever enqueued to old, defaults\n")
 	wants(t, all, "queues", doctor.Warning, "other queues that asynq knows: default")
+	set() // name:0 and name:1 are not others
+	if err := client.SAdd(t.Context(), queuestat.All, name+":1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "queues", doctor.Warning, "other queues that asynq knows: critical, default")
+	if found := of(examine(t, client, name), "queues"); strings.Contains(fmt.Sprint(found), name+":1") {
+		t.Errorf("a queue of the name is taken for another: %v", found)
+	}
 	if err := client.SAdd(t.Context(), queuestat.All, "old").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cf
 		named = append(named, partitions...)
 	}
 	if len(named) > 0 {
-		return append(all, unfilled(known, named)...), nil
+		return append(all, unfilled(known, named, partitions)...), nil
 	}
 	return append(all, forgotten(known, name, partitions)...), nil
 }
@@ -100,7 +100,7 @@ func strangers(ctx context.Context, client redis.UniversalClient, name string, q
 
 // unfilled tells of queues that no task was ever put into: a name that is written in another
 // way here than where tasks are enqueued looks like a queue that has nothing to do.
-func unfilled(known, ours []string) []Finding {
+func unfilled(known, ours, partitions []string) []Finding {
 	var without []string
 	for _, queue := range ours {
 		if !slices.Contains(known, queue) {
@@ -110,7 +110,7 @@ func unfilled(known, ours []string) []Finding {
 	if len(without) == 0 {
 		return nil
 	}
-	others := slices.DeleteFunc(known, func(queue string) bool { return slices.Contains(ours, queue) })
+	others := slices.DeleteFunc(known, func(queue string) bool { return slices.Contains(ours, queue) || slices.Contains(partitions, queue) })
 	do := "compare it with what producers say (asynq.Queue); it is well if they have not begun"
 	if len(others) > 0 {
 		do += "; other queues that asynq knows: " + some(others)
