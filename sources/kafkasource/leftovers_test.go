@@ -372,6 +372,39 @@ func TestAWaitingRecordIsOvertakenByRetention(t *testing.T) {
 	}
 }
 
+// What a new base has passed may be started at once, and is suspect if its peer dies then.
+func TestWhatIsCarriedPastANewBaseMayBeStarted(t *testing.T) {
+	t.Parallel()
+	eachStore(t, 1, func(s *stage) {
+		s.push(0, "t", 6)
+		src := s.source(Config{OutOfRange: Latest})
+		st := s.open(src, 0)
+		got := s.take(st, 4)
+		s.settle(st, sources.Retry, got[3])
+		s.close(st)
+		s.cut(0, 2)
+		own := func(epoch partition.Epoch) (partition.Grant, partition.Token, progress.Found) {
+			g, tok := partition.Grant{Epoch: epoch}, partition.Token{Epoch: epoch, Session: "dies"}
+			f, err := src.store.Open(s.soon(), g, tok, 0)
+			if err != nil {
+				s.Fatal(err)
+			}
+			return g, tok, f
+		}
+		log, err := src.bounds(s.soon(), 0)
+		if err != nil {
+			s.Fatal(err)
+		}
+		g, tok, f := own(s.epoch + 1)
+		if err := src.place(s.soon(), g, tok, log, &f); err != nil || f.Base != 6 || f.Gate != 6 || !slices.Equal(f.Lifted, []int64{3}) {
+			s.Fatalf("it is %+v, %v", f, err)
+		}
+		if _, _, f = own(s.epoch + 2); f.Suspects != 6 {
+			s.Errorf("the suspects are those below %d, want 6", f.Suspects)
+		}
+	})
+}
+
 // What is known of the tries of a record that compaction took before it was read again goes with
 // the next owner after the base has passed it.
 func TestTriesOfWhatWasCompactedAway(t *testing.T) {

@@ -361,7 +361,7 @@ func (s *Source) carry(ctx context.Context, g partition.Grant, tok partition.Tok
 		return nil
 	}
 	slices.Sort(waits)
-	a, err := s.store.Settle(ctx, g, tok, &progress.Request{Seen: f.Writes, Read: base, Base: base, Alone: progress.None, Lift: waits}, nil)
+	a, err := s.store.Settle(ctx, g, tok, &progress.Request{Seen: f.Writes, Read: base, Base: base, Gate: base, Alone: progress.None, Lift: waits}, nil)
 	if err != nil {
 		return err
 	}
