@@ -36,8 +36,8 @@ type Store interface {
 	Stands(ctx context.Context, id partition.ID) (base int64, life string, err error)
 	// Open installs the fence; begin is the base if the partition was never opened.
 	Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (progress.Found, error)
-	// Reset moves the base, right after Open: seen is the number of writes Open found,
-	// and the result what it is now.
+	// Reset moves the base, after Open and what Settle has carried past it: seen is the number
+	// of writes as answered last, and the result what it is now.
 	Reset(ctx context.Context, g partition.Grant, tok partition.Token, seen, base int64, life string) (writes int64, err error)
 	// Settle says r; content goes with r.Others.
 	Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (progress.Answer, error)

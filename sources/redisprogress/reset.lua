@@ -1,6 +1,7 @@
 -- Says where a log goes on that is not what its progress was written for: it was cut
 -- at the front by its retention, it was cut at the end, or it is another log of the
--- same name. To be said right after open, before anything else under the token.
+-- same name. To be said after open, before anything else under the token but what
+-- settle carries past the new base.
 --
 -- KEYS  1 fence  2 done  3 lifted  4 tries
 -- ARGV  1 token  2 writes seen  3 new base  4 life: what the log is called by who keeps it

@@ -110,9 +110,9 @@ func (s *Store) Open(ctx context.Context, g partition.Grant, tok partition.Token
 	return f, nil
 }
 
-// Reset says where the log goes on, and which life of it that is, right after Open
-// and before anything else under the token. seen is the number of writes that Open
-// found; it returns the number now. Said again it changes nothing.
+// Reset says where the log goes on, and which life of it that is, after Open
+// and before anything else under the token but what Settle carries past base. seen is the
+// number of writes as answered last; it returns the number now. Said again it changes nothing.
 //
 // Going back, or on in another life, forgets what is known of the log, since its
 // positions come again. Going forward forgets what is known below base, except what

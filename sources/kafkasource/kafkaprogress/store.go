@@ -275,8 +275,8 @@ func (o *owner) mayOpen(t *table) error {
 	return nil
 }
 
-// Reset says where the log goes on, and which life of it that is, right after Open and
-// before anything else under the token.
+// Reset says where the log goes on, and which life of it that is, after Open and
+// before anything else under the token but what Settle carries past base.
 func (s *Store) Reset(ctx context.Context, g partition.Grant, tok partition.Token, seen, base int64, life string) (writes int64, err error) {
 	o, err := s.owner(g, tok)
 	if err != nil {
