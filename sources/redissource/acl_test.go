@@ -91,26 +91,34 @@ func TestRightThatAScriptLacksIsTold(t *testing.T) {
 // again, as the owner of an ingress list does for ever, would push again each time.
 func TestRightThatIsLackedAfterAPush(t *testing.T) {
 	t.Parallel()
-	for right, c := range map[string]struct {
+	for _, c := range []struct {
+		right    string
+		before   int64 // pushed while he had the right: there is a mark
 		messages []Message
 		pushed   int64
 	}{
-		"-zadd": {[]Message{{Key: "k"}, {Key: "k", Delay: time.Hour}}, 1},
-		"-set":  {[]Message{{Key: "k"}}, 0},
+		{"-zadd", 0, []Message{{Key: "k"}, {Key: "k", Delay: time.Hour}}, 1},
+		{"-set", 0, []Message{{Key: "k"}}, 0},
+		{"-set", 1, []Message{{Key: "k"}}, 0},
 	} {
 		server, name := redistest.Server(t), redistest.Name(t)
 		user := aclUser(t, server, "~{"+name+"*", "+@all")
 		p := newProducer(t, user, name, ProducerConfig{Partitions: 1})
 		admin := redistest.Single(t, server.Client())
-		if err := admin.Do(t.Context(), "acl", "setuser", "peer", right).Err(); err != nil {
+		for range c.before {
+			if _, err := p.Enqueue(t.Context(), Message{Key: "k"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := admin.Do(t.Context(), "acl", "setuser", "peer", c.right).Err(); err != nil {
 			t.Fatal(err)
 		}
 		_, err := p.Enqueue(t.Context(), c.messages...)
 		if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "lacks a right") {
-			t.Errorf("%s: %v", right, err)
+			t.Errorf("%s: %v", c.right, err)
 		}
-		if n := admin.LLen(t.Context(), KeysOf(name, 0).Pending).Val(); n != c.pushed {
-			t.Errorf("%s: %d tasks were pushed, want %d", right, n, c.pushed)
+		if n := admin.LLen(t.Context(), KeysOf(name, 0).Pending).Val() - c.before; n != c.pushed {
+			t.Errorf("%s after %d: %d tasks were pushed, want %d", c.right, c.before, n, c.pushed)
 		}
 	}
 }

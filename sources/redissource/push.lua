@@ -51,8 +51,8 @@ end
 -- this one is not, and what follows a write is let through.
 if ARGV[8] == '1' then redis.call('HDEL', KEYS[3], '') end
 
--- Who may not set the mark is told before the pushes, and changes nothing: he would push again at each attempt.
-if not m then redis.call('SET', KEYS[1], '', 'XX') end
+-- Who may not set the mark is told before the pushes: he would push again at each attempt. This sets nothing.
+redis.call('SET', KEYS[1], '', m and 'NX' or 'XX')
 
 -- again[i]: message i was pushed before. Only part of a batch was if an earlier one
 -- ended in its middle.
