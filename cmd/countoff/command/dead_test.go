@@ -358,12 +358,12 @@ func TestEnqueueOfATornLine(t *testing.T) {
 	}
 }
 
-func TestEnqueueSaysOnceWhatIsWrong(t *testing.T) {
+func TestTheFirstLineGoesAlone(t *testing.T) {
 	t.Parallel()
-	s := newShell(t)
-	s.stdin = strings.Repeat("x\n", 1000)
-	if said := s.fails(exit.Failed, "enqueue n --lines --delay 900000h"); strings.Count(said, "100 years") != 1 {
-		t.Errorf("it says %.500q", said)
+	errNone := errors.New("none")
+	err := enqueueLines(strings.NewReader(strings.Repeat("x\n", 1000)), func(lines ...[]byte) ([]redissource.Result, error) { return nil, errNone })
+	if err == nil || !strings.HasPrefix(err.Error(), "not enqueued: line 1, and all after 1: ") {
+		t.Errorf("it says %v", err)
 	}
 }
 

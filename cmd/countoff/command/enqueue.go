@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
@@ -24,6 +26,9 @@ import (
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/machine"
 )
+
+// farthest is the longest delay of a message.
+const farthest = 100 * 365 * 24 * time.Hour
 
 func enqueueCommand() *cobra.Command {
 	var m redissource.Message
@@ -40,8 +45,8 @@ func enqueueCommand() *cobra.Command {
 			if m.Unique = unique; unique && m.ID == "" {
 				errs = append(errs, errors.New("--unique needs --id"))
 			}
-			if m.Delay < 0 {
-				errs = append(errs, fmt.Errorf("--delay %v: must not be negative", m.Delay))
+			if m.Delay < 0 || m.Delay > farthest {
+				errs = append(errs, fmt.Errorf("--delay %v: want from 0 to 100 years", m.Delay))
 			}
 			if cfg.Replicas < 0 {
 				errs = append(errs, fmt.Errorf("--replicas %d: must not be negative", cfg.Replicas))
@@ -69,6 +74,13 @@ func enqueueCommand() *cobra.Command {
 			if len(args) == 2 {
 				_, err := put([]byte(args[1]))
 				return err
+			}
+			if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+				what := "the payload"
+				if lines {
+					what = "payloads, one a line,"
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: reads %s from this terminal: Ctrl-D ends it\n", cmd.CommandPath(), what)
 			}
 			in := until(ctx, cmd.InOrStdin())
 			defer in.Close()
@@ -204,7 +216,7 @@ func (r *lineReader) Read(b []byte) (int, error) {
 }
 
 // enqueueLines puts each line: as many together as have come, so that a line never waits for the
-// next one. The first goes alone: what the flags have wrong is said of one line, not of hundreds.
+// next one. The first goes alone: what is wrong with all, as too few replicas, leaves one line in doubt, not hundreds.
 func enqueueLines(in io.Reader, put func(payloads ...[]byte) ([]redissource.Result, error)) error {
 	more := false // the next line is there
 	r := &lineReader{in: in}

@@ -292,6 +292,7 @@ func TestUsage(t *testing.T) {
 		{"enqueue x --partitions 0", []string{"x"}, "--partitions 0"},
 		{"enqueue x --lines", []string{"x"}, "--lines"},
 		{"enqueue x --lines --id i", nil, "--id"},
+		{"enqueue there x --delay 876001h", nil, "--delay 876001h0m0s: want from 0 to 100 years"},
 		{"enqueue there", nil, "nothing came from stdin"},
 		{"init x --partitions 0", nil, "--partitions 0"},
 		{"init x --partitions -3 --hash foo", nil, "--partitions -3"},

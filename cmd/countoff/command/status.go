@@ -101,23 +101,33 @@ func watchCommand(stores Stores) *cobra.Command {
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			defer context.AfterFunc(ctx, at.close)() // a client waits for an answer whatever its context says
+			var last status.Status
+			var seen time.Time // when last was read
 			for {
-				// A store that does not answer is what one watches for: say so and go on.
-				lines := []string{args[0]}
 				look, cancel := context.WithTimeout(ctx, timeout)
 				s, err := at.read(look, args[0])
 				cancel()
 				if ctx.Err() != nil { // what stands there is the last that was seen
 					return nil
 				}
+				if err == nil {
+					last, seen = s, time.Now()
+				}
+				// A store that does not answer is what one watches for: say so and go on. A screen keeps what
+				// was seen.
+				var lines []string
 				if err != nil {
-					lines = append(lines, partitionmap.Printable("  "+err.Error()))
-				} else {
-					if screen != nil {
-						screen.Fit()                                      // its window may have changed since
-						m.Width, m.Height = screen.Width, screen.Height-1 // the cursor stands below
+					lines = []string{args[0], partitionmap.Printable("  " + err.Error())}
+					if screen != nil && !seen.IsZero() {
+						lines = append(lines, fmt.Sprintf("  What was seen %v ago:", time.Since(seen).Round(time.Second)), "")
 					}
-					lines = m.Lines(s)
+				}
+				if screen != nil {
+					screen.Fit()                                                         // its window may have changed since
+					m.Width, m.Height = screen.Width, max(1, screen.Height-1-len(lines)) // the cursor stands below
+				}
+				if err == nil || screen != nil && !seen.IsZero() {
+					lines = append(lines, m.Lines(last)...)
 				}
 				if screen != nil {
 					screen.Draw(lines)
