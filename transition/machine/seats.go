@@ -80,8 +80,8 @@ func (r *room) stay(had []Chair) {
 	}
 }
 
-// comeBack gives those who have no seat the one that is kept for their peer id, and returns the
-// chairs of those who are gone at clock.
+// comeBack gives those who have no seat the one that is kept for their peer id, or else one that it
+// had before and that is free, and returns the chairs of those who are gone at clock.
 func (r *room) comeBack(had []Chair, clock time.Duration) (empty []Chair) {
 	standing := make(map[string][]*partition.Member) // by peer id
 	for i := range r.members {
@@ -89,7 +89,16 @@ func (r *room) comeBack(had []Chair, clock time.Duration) (empty []Chair) {
 			standing[m.Peer] = append(standing[m.Peer], m)
 		}
 	}
-	for _, h := range had {
+	keptFirst := func(a, b Chair) int {
+		switch free := b.free(clock); {
+		case a.free(clock) == free:
+			return 0
+		case free:
+			return -1
+		}
+		return 1
+	}
+	for _, h := range slices.SortedStableFunc(slices.Values(had), keptFirst) {
 		if r.taken[h.Seat] {
 			continue
 		}

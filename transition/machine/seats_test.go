@@ -226,3 +226,20 @@ func TestAFreeSeatMovesNothingOfOthers(t *testing.T) {
 		t.Errorf("the reservation of b, which had nothing, is over, and others' partitions moved: %v, then %v", first, over)
 	}
 }
+
+// The seat that is kept for a peer id comes before one that it had long ago and anybody may take.
+func TestAKeptSeatComesBeforeAFreeOne(t *testing.T) {
+	tr := newTroupe(t, "a", "b")
+	tr.roll(partition.Jump{})
+	tr.join("a") // a crashed, and is back before its lease has run out
+	tr.roll(partition.Jump{})
+	tr.Sessions = tr.Sessions[1:]
+	first := tr.roll(partition.Jump{})
+	tr.Clock += machine.Reservation
+	tr.leave("a")
+	tr.roll(partition.Jump{})
+	tr.join("a")
+	if now := tr.roll(partition.Jump{}); !maps.Equal(now, first) {
+		t.Errorf("a came back at once, and the table is another: %v, then %v", first, now)
+	}
+}
