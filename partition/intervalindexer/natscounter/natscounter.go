@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -166,20 +167,37 @@ func (c *Counter) read(ctx context.Context, bucket jetstream.Stream, key string)
 }
 
 // last returns the newest message of a subject. Any replica may be asked, and one that is gone without a word is
-// until the servers notice, minutes later: whoever has not answered in a quarter of the time left is given up,
-// and maybe another is asked.
+// until the servers notice, minutes later: if there is no answer in a quarter of the time left, maybe another is asked
+// too. The first answer counts, so that those who are slow are not given up.
 func last(ctx context.Context, bucket jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
 	const least = 20 * time.Millisecond
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return bucket.GetLastMsgForSubject(ctx, subject)
+	}
+	type answer struct {
+		m   *jetstream.RawStreamMsg
+		err error
+	}
+	answers := make(chan answer)
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
-		end, bounded := ctx.Deadline()
-		if !bounded {
-			return bucket.GetLastMsgForSubject(ctx, subject)
-		}
-		try, cancel := context.WithTimeout(ctx, max(time.Until(end)/4, least))
-		m, err := bucket.GetLastMsgForSubject(try, subject)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return m, err
+		asked.Go(func() {
+			m, err := bucket.GetLastMsgForSubject(ctx, subject)
+			select {
+			case answers <- answer{m, err}:
+			case <-ctx.Done():
+			}
+		})
+		select {
+		case a := <-answers:
+			return a.m, a.err
+		case <-time.After(max(time.Until(end)/4, least)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }
