@@ -10,10 +10,12 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// led has calls of keys and leases refused by a member that is cut off from the others, and carried to the next one: it
-// would wait for a leader until the call's time is over, and is asked as often as the others. What is refused so was not done.
+// led has calls of keys and leases, and logins, refused by a member that is cut off from the others, and carried to the
+// next one: it would wait for a leader until the call's time is over, and is asked as often as the others. What is
+// refused so was not done.
 func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if !strings.HasPrefix(method, "/etcdserverpb.KV/") && !strings.HasPrefix(method, "/etcdserverpb.Lease/") {
+	of := func(service string) bool { return strings.HasPrefix(method, "/etcdserverpb."+service+"/") }
+	if !of("KV") && !of("Lease") && !of("Auth") {
 		return call(ctx, method, req, reply, conn, opts...)
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)

@@ -22,7 +22,27 @@ import (
 // A cutOff is a member of etcd without a leader: it waits for one, unless it is told not to.
 type cutOff struct {
 	pb.UnimplementedKVServer
-	asked atomic.Int64
+	pb.UnimplementedAuthServer
+	asked, logins atomic.Int64
+}
+
+// startCutOff returns one that lives as long as t, and its address.
+func startCutOff(t *testing.T) (*cutOff, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, server := &cutOff{}, grpc.NewServer()
+	pb.RegisterKVServer(server, c)
+	pb.RegisterAuthServer(server, c)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() { server.Stop(); <-done })
+	return c, listener.Addr().String()
 }
 
 func (c *cutOff) wait(ctx context.Context) error {
@@ -42,22 +62,15 @@ func (c *cutOff) Txn(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, er
 	return nil, c.wait(ctx)
 }
 
-func TestAMemberThatIsCutOff(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	alone, server := &cutOff{}, grpc.NewServer()
-	pb.RegisterKVServer(server, alone)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(listener)
-	}()
-	defer func() { server.Stop(); <-done }()
+func (c *cutOff) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	c.logins.Add(1)
+	return nil, c.wait(ctx)
+}
 
+func TestAMemberThatIsCutOff(t *testing.T) {
+	alone, at := startCutOff(t)
 	host := strings.TrimPrefix(etcdtest.Start(t).Client().Endpoints()[0], "http://")
-	client, prefix, err := Open("etcd://" + host + "," + listener.Addr().String())
+	client, prefix, err := Open("etcd://" + host + "," + at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +93,34 @@ func TestAMemberThatIsCutOff(t *testing.T) {
 			t.Errorf("%d calls of the member that is cut off: %v", alone.asked.Load(), err)
 		}
 		cancel()
+	}
+}
+
+// A user logs in at another member.
+func TestAUserOfAMemberThatIsCutOff(t *testing.T) {
+	alone, at := startCutOff(t)
+	server := etcdtest.Start(t)
+	admin := server.Client()
+	for _, do := range []func() error{
+		func() error { _, err := admin.UserAdd(t.Context(), "root", "r"); return err },
+		func() error { _, err := admin.UserGrantRole(t.Context(), "root", "root"); return err },
+		func() error { _, err := admin.AuthEnable(t.Context()); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for alone.logins.Load() < 2 {
+		client, prefix, err := Open("etcd://root:r@" + strings.TrimPrefix(admin.Endpoints()[0], "http://") + "," + at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if _, _, err := ReadConfig(ctx, client, prefix, "name"); err != nil {
+			t.Errorf("%d logins at the member that is cut off: %v", alone.logins.Load(), err)
+		}
+		cancel()
+		_ = client.Close()
 	}
 }
 
