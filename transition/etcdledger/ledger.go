@@ -276,7 +276,7 @@ func (l *Ledger) silence(ctx context.Context, snap *snapshot, lease time.Duratio
 	if end, ok := ctx.Deadline(); ok { // the caller has more to look at
 		patience = min(patience, time.Until(end)/2)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), patience) // a member that is cut off says so
 	defer cancel()
 	for resp := range l.client.Watch(ctx, l.prefix+clockKey, clientv3.WithRev(snap.revision+1)) {
 		if len(resp.Events) > 0 || resp.Err() != nil { // who may not look on has seen nothing

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
@@ -647,6 +649,37 @@ func TestSilenceIsOfThePeersBeat(t *testing.T) {
 	}
 	if beat := s.timing.Beat(); looks.patience <= beat {
 		t.Errorf("it looked for %v, and peers call every %v", looks.patience, beat)
+	}
+}
+
+// A lonely is a member of etcd that is cut off from the others: it hears of nothing, and says so to whoever asks for a leader.
+type lonely struct{ clientv3.Watcher }
+
+func (lonely) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	c := make(chan clientv3.WatchResponse, 1)
+	if md, _ := metadata.FromOutgoingContext(ctx); len(md[rpctypes.MetadataRequireLeaderKey]) > 0 {
+		c <- clientv3.WatchResponse{Canceled: true, CompactRevision: 7}
+	}
+	close(c)
+	return c
+}
+
+// A member that is cut off has not seen that nobody calls.
+func TestSilenceIsNotThatOfAMemberCutOff(t *testing.T) {
+	s := newStage(t, etcdtest.Start(t), "n")
+	a, _ := s.ledger()
+	s.sync(a, machine.Request{Session: "a"})
+	client := *s.server.Client()
+	if _, err := client.Put(t.Context(), prefix+"/n/seen", fmt.Sprint(time.Now().Add(-time.Hour).UnixMilli())); err != nil {
+		t.Fatal(err)
+	}
+	client.Watcher = lonely{}
+	newcomer, err := etcdledger.New(&client, prefix, "n", etcdledger.Config{Config: s.cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if census, err := newcomer.Census(t.Context()); err != nil || census.Silence != 0 {
+		t.Errorf("a member that is cut off says that nobody has called for %v, %v", census.Silence, err)
 	}
 }
 
