@@ -13,9 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
-	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
 // A peer that was paused past its lease wakes up: whatever comes of its handlers, the
@@ -348,35 +346,5 @@ func TestAVerdictThatNeverComesHangsNothing(t *testing.T) {
 		if want := map[bool]sources.Outcome{true: sources.Done, false: sources.Retry}[result == nil]; o != want {
 			t.Errorf("after %v the verdict is %v, want %v", result, o, want)
 		}
-	}
-}
-
-// A store that has lost its data, while peers live on, hears again what the name is: tools would look for its tasks
-// in lists, and put some there.
-func TestAStoreThatHasForgottenTheQueues(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	ctx := t.Context()
-	src, _, _ := s.peer(t, Config{Queues: []string{s.name + "-a", s.name + "-b"}})
-	st := s.open(t, src, 0, 1)
-	key := redisconfig.Key(s.name)
-	stands := func() (kind, queues string) {
-		all := s.HGetAll(ctx, key).Val()
-		return all["kind"], all[queuestat.Field]
-	}
-	kind, queues := stands()
-	if kind == "" || queues == "" {
-		t.Fatalf("at first the name is %q with the queues %q", kind, queues)
-	}
-	if err := st.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	s.HDel(ctx, key, "kind", queuestat.Field) // the ledger has said the rest again
-	src.mu.Lock()
-	src.looked = time.Time{} // long ago
-	src.mu.Unlock()
-	s.open(t, src, 0, 2)
-	if k, q := stands(); k != kind || q != queues {
-		t.Errorf("the name is %q with the queues %q, want %q with %q", k, q, kind, queues)
 	}
 }

@@ -153,7 +153,7 @@ func (s *Source) lookAgain(ctx context.Context, total int) error {
 
 // beside returns why nothing may be opened: it would give back, to be run again, what a plain server runs.
 // While no stream is open nobody watches for one, as under a pause. Many are opened at once: one of them looks.
-func (s *Source) beside(ctx context.Context, layout partition.Config) error {
+func (s *Source) beside(ctx context.Context, total int) error {
 	select {
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
@@ -166,10 +166,7 @@ func (s *Source) beside(ctx context.Context, layout partition.Config) error {
 	if known {
 		return s.refused()
 	}
-	if err := s.agreeAgain(ctx, layout); err != nil {
-		return err
-	}
-	return s.lookAgain(ctx, layout.Total)
+	return s.lookAgain(ctx, total)
 }
 
 // refuse sets why nothing is fetched, nil: nothing is wrong.

@@ -139,7 +139,7 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 func (s *Source) newTrial(client redis.UniversalClient, modest bool) (t *trial, err error) {
 	queue := s.name + ":selftest:" + rand.Text()
 	src := &Source{
-		client: client, name: s.name, mark: s.mark, library: s.library, tested: true, canary: true,
+		client: client, name: s.name, mark: s.mark, library: s.library, tested: true,
 		streams: make(map[string]*stream), opening: make(chan struct{}, 1),
 		cfg:    Config{Queues: []string{queue}, Connections: -1, Plain: Alarm}.withDefaults(),
 		layout: partition.Config{Total: 1}.WithDefaults(),

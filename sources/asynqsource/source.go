@@ -32,7 +32,6 @@ type Source struct {
 	// modest: our own scripts do not fit this version of asynq. See modest.go.
 	modest atomic.Bool
 	permit logstream.Permit
-	canary bool // of a self-test, whose queue the name does not have
 
 	mu      sync.Mutex // never held over a call or a wait
 	layout  partition.Config
@@ -176,25 +175,6 @@ func (s *Source) agreeQueues(ctx context.Context) error {
 	return s.sameQueues(ctx, got)
 }
 
-// agreeAgain is for the first partition that is opened: a store that has lost its data ends all that were open, and
-// knows of the name again only what the ledger has said. Tools would look for its tasks in lists.
-func (s *Source) agreeAgain(ctx context.Context, layout partition.Config) error {
-	if s.canary {
-		return nil
-	}
-	got, ok, err := standingField(ctx, s.client, s.name)
-	if err != nil {
-		return err
-	}
-	if ok {
-		return s.sameQueues(ctx, got)
-	}
-	if err := redisconfig.Asynq.Claim(ctx, s.client, s.name, layout.Hash); err != nil {
-		return err
-	}
-	return s.agreeQueues(ctx)
-}
-
 // sameQueues is the refusal if another list of queues stands.
 func (s *Source) sameQueues(ctx context.Context, stands string) error {
 	want := strings.Join(s.cfg.Queues, "\n")
@@ -267,7 +247,7 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if err != nil {
 		return nil, err
 	}
-	if err := s.beside(ctx, layout); err != nil {
+	if err := s.beside(ctx, layout.Total); err != nil {
 		return nil, err
 	}
 	if g.ID.IsUnit() {

@@ -61,6 +61,7 @@ type Ledger struct {
 	quiet  quiet
 
 	greeting atomic.Bool
+	said     atomic.Pointer[[]any] // see ofSources
 }
 
 // New returns the ledger of name. It does not talk to the server.
@@ -121,7 +122,8 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 	if _, err := partition.ParseTags(string(r.Tags)); err != nil {
 		return transition.Answer{}, fmt.Errorf("redisledger: %w", err)
 	}
-	reply, err := l.run(ctx, syncScript, common, append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy, l.cfg.WaitReplicas)...)
+	args := append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy, l.cfg.WaitReplicas)
+	reply, err := l.run(ctx, syncScript, common, append(args, l.ofSources(ctx)...)...)
 	short := few(err) && reply[0] == "full" && r.State != machine.Gone
 	switch {
 	case err != nil && !short:
@@ -194,6 +196,24 @@ func (l *Ledger) agreement() []any {
 		grows = 1
 	}
 	return []any{fmt.Sprintf("%d %d", partition.Protocol, partition.TagsProtocol), c.Total, string(c.Hash), c.UnitsHash(), strings.Join(c.Units, "\n"), grows}
+}
+
+// ofSources returns what sources have said of the name: a store that has lost its data is told by whoever syncs first.
+// It is read once. Where it cannot be, or nothing is said yet, the next full Sync looks again.
+func (l *Ledger) ofSources(ctx context.Context) []any {
+	if said := l.said.Load(); said != nil {
+		return *said
+	}
+	said, err := redisconfig.Said(ctx, l.client, l.name)
+	if err != nil || len(said) == 0 {
+		return nil
+	}
+	args := make([]any, len(said))
+	for i, text := range said {
+		args[i] = text
+	}
+	l.said.Store(&args)
+	return args
 }
 
 // run runs a script that changes the ledger, by its hash if the server has it. It returns

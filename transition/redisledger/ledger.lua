@@ -50,6 +50,7 @@ local run, since
 local requires -- protocol and requirements: nil where nobody looked, false where the configuration has none
 local pausing -- since when and why the name is paused: the same
 local drained -- the peers that are: the same
+local kind -- of work that the name has: the same
 local version, basis, replicas = 0, 0, '0' -- of the roll; basis is the membership it was built on
 local rows, changed = {}, {}
 local opened = false -- the barrier before the newest roll, by this call
@@ -119,9 +120,9 @@ local function shut() return graceful() or meta.paused > 0 end
 -- agree compares the configuration, or writes it where there is none. It returns nil
 -- or the reply that refuses the caller. To be called before anything is changed.
 local function agree()
-	local protocol, total, hash, units, asked, said, out = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires', 'paused', 'drained'))
+	local protocol, total, hash, units, asked, said, out, work = unpack(redis.call('HMGET', KEYS[1], 'protocol', 'total', 'hash', 'units', 'requires', 'paused', 'drained', 'kind'))
 	requires = asked and (protocol or '') .. ' ' .. asked
-	pausing, drained = said, out
+	pausing, drained, kind = said, out, work
 	if not total then
 		redis.call('HSET', KEYS[1], 'protocol', string.match(ARGV[7], '^%d+'), 'total', ARGV[8], 'hash', ARGV[9],
 			'units', ARGV[10], 'unitnames', ARGV[11])

@@ -12,6 +12,7 @@
 --         25 how it goes from roll to roll: '-' one by one, else by the barrier, and the
 --         version of the roll it has arrived at
 --         26 its strategy, or ''  27 how many replicas it waits for
+--         28... field, value of what sources have said of the name, if the caller knows: its kind first
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
 --         its peers go from roll to roll in another way; or
 --         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0, drained: 1 or 0,
@@ -24,6 +25,8 @@
 redis.call('HDEL', KEYS[2], '-') -- a full store refuses a script whose first write needs memory, but not a later write
 local refusal = agree()
 if refusal then return refusal end
+-- Sources say it at their start only: with the configuration lost the name would be of no kind, or of that of whoever comes first.
+if not kind and ARGV[28] then redis.call('HSET', KEYS[1], unpack(ARGV, 28)) end
 begin(true)
 
 local me, wanted = ARGV[13], ARGV[14]
