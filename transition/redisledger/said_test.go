@@ -70,6 +70,7 @@ func TestWhatSourcesSaidOutlivesALostConfiguration(t *testing.T) {
 			if _, err := redisconfig.Kind("other").Agree(ctx, s.client, s.name, cfg); err != nil {
 				t.Fatal(err)
 			}
+			r.Weight++
 			mustSync(t, l, r)
 			if got := s.client.HGetAll(ctx, key).Val(); got["kind"] != "other" || got["queues"]+got["list"]+got["topic"] != "" {
 				t.Errorf("where another kind stands the configuration is %v", got)
