@@ -106,14 +106,27 @@ func unread(stats []redissource.Stat) (all []Finding) {
 	return all
 }
 
-// ofAsynq finds what keeps the peers of name from its queues of asynq.
-func ofAsynq(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config) []Finding {
+// ofAsynq finds what keeps the peers of name from its queues of asynq. Whoever else consumes them is looked for last:
+// a node that does not answer may take all the time that is left.
+func ofAsynq(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config, stats []redissource.Stat, away []bool) []Finding {
 	q, _, err := queuestat.Read(ctx, client, name)
 	if err != nil {
 		return nil
 	}
 	queues := slices.Concat(q.Names(cfg.Total), cfg.Units)
-	return append(strangers(ctx, client, name, queues), paused(ctx, client, queues)...)
+	var answered []string // the nodes of the others would be waited for once more
+	for _, s := range stats {
+		if s.Err == nil {
+			answered = append(answered, q.Of(s.ID))
+		}
+	}
+	for i, queue := range cfg.Units {
+		if !away[i] {
+			answered = append(answered, queue)
+		}
+	}
+	all := paused(ctx, client, answered)
+	return append(all, strangers(ctx, client, name, queues)...)
 }
 
 // paused tells of the queues that asynq pauses.

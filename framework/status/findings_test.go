@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -534,6 +535,57 @@ func TestAQueueThatAsynqPauses(t *testing.T) {
 	want = []string{"queue-paused: asynq pauses n:0, n:1, n:2, n:3, n:4, n:5, n:6, n:7 and 3 more" + rest}
 	if found := paused(); !slices.Equal(found, want) {
 		t.Errorf("found is %q, want %q", found, want)
+	}
+}
+
+// A node of a cluster that does not answer takes all the time for who else consumes the queues; that some are paused is
+// told all the same, and where a queue cannot be read nobody is asked once more.
+func TestAQueueThatAsynqPausesBesideASilentNode(t *testing.T) {
+	_, client, _ := mini(t)
+	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	client.HSet(ctx, redisconfig.Key("n"), queuestat.Field, "")
+	client.Set(ctx, queuestat.Pending("n:0"), "no list", 0)
+	for _, queue := range []string{"n:0", "n:1"} {
+		client.Set(ctx, "asynq:{"+queue+"}:paused", "x", 0)
+	}
+	client.AddHook(silent{queuestat.AllServers, cancel})
+	s, err := Read(ctx, client, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range s.Findings {
+		if f.Kind == QueuePaused {
+			found = append(found, f.Text)
+		}
+	}
+	if len(found) != 1 || !strings.HasPrefix(found[0], "asynq pauses n:1: ") {
+		t.Errorf("found is %q", found)
+	}
+}
+
+// silent lets the time be over with the command that asks for key.
+type silent struct {
+	key  string
+	over context.CancelFunc
+}
+
+func (h silent) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.Contains(cmd.Args(), any(h.key)) {
+			h.over()
+		}
+		return next(ctx, cmd)
 	}
 }
 

@@ -270,7 +270,7 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		s.Findings = append(s.Findings, missing(ctx, client, name, census)...)
 	}
 	if queues && err == nil {
-		s.Findings = append(s.Findings, ofAsynq(ctx, client, name, cfg)...)
+		s.Findings = append(s.Findings, ofAsynq(ctx, client, name, cfg, stats, away)...)
 	}
 	return s, err
 }
