@@ -72,31 +72,6 @@ func KindOf(ctx context.Context, client redis.UniversalClient, name string) (Kin
 	return Kind(fields[fieldKind]), err
 }
 
-// Said returns what sources say of name at their start, beside what a ledger agrees on: its kind, and the queues,
-// list of units, topic and place of progress of those that have one, as fields and their values in turn. Where no
-// kind stands it is nothing.
-func Said(ctx context.Context, client redis.UniversalClient, name string) (said []string, err error) {
-	fields := []string{fieldKind, fieldQueues, fieldList, fieldTopic, fieldProgress}
-	var stands *redis.SliceCmd
-	err = FromMaster(ctx, client, func(c redis.Cmdable) { stands = c.HMGet(ctx, Key(name), fields...) })
-	if err == nil {
-		err = stands.Err()
-	}
-	if err != nil {
-		return nil, failed("read", name, err)
-	}
-	values := stands.Val()
-	if values[0] == nil {
-		return nil, nil
-	}
-	for i, field := range fields {
-		if value, ok := values[i].(string); ok {
-			said = append(said, field, value)
-		}
-	}
-	return said, nil
-}
-
 // claim writes k if no kind stands among fields. Another may have been faster. fresh says that nobody had
 // used the name, so that no older build has either.
 func (k Kind) claim(ctx context.Context, client redis.UniversalClient, name string, fields map[string]string, fresh bool) error {

@@ -61,7 +61,7 @@ type Ledger struct {
 	quiet  quiet
 
 	greeting atomic.Bool
-	said     atomic.Pointer[[]any] // see ofSources
+	said     atomic.Pointer[[]any] // by sources, of the name: a store that has lost its data hears of it again
 }
 
 // New returns the ledger of name. It does not talk to the server.
@@ -123,7 +123,10 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		return transition.Answer{}, fmt.Errorf("redisledger: %w", err)
 	}
 	args := append(append(l.agreement(), request(r, before)...), terms(l.terms()), says(r), way(r), r.Strategy, l.cfg.WaitReplicas)
-	reply, err := l.run(ctx, syncScript, common, append(args, l.ofSources(ctx)...)...)
+	if said := l.said.Load(); said != nil {
+		args = append(args, *said...)
+	}
+	reply, err := l.run(ctx, syncScript, common, args...)
 	short := few(err) && reply[0] == "full" && r.State != machine.Gone
 	switch {
 	case err != nil && !short:
@@ -136,9 +139,12 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 		redisconfig.NoteRefused(ctx, l.client, l.name, err)
 		return transition.Answer{}, err
 	}
-	stamp, a, wrong := answer(reply)
+	stamp, a, ofSources, wrong := answer(reply)
 	if wrong != nil {
 		return transition.Answer{}, wrong
+	}
+	if len(ofSources) > 0 {
+		l.said.Store(&ofSources)
 	}
 	if short {
 		return renewed(r, a), fmt.Errorf("%w: %w", l.explain(ctx, "sync", err), transition.ErrRenewed)
@@ -196,24 +202,6 @@ func (l *Ledger) agreement() []any {
 		grows = 1
 	}
 	return []any{fmt.Sprintf("%d %d", partition.Protocol, partition.TagsProtocol), c.Total, string(c.Hash), c.UnitsHash(), strings.Join(c.Units, "\n"), grows}
-}
-
-// ofSources returns what sources have said of the name: a store that has lost its data is told by whoever syncs first.
-// It is read once. Where it cannot be, or nothing is said yet, the next full Sync looks again.
-func (l *Ledger) ofSources(ctx context.Context) []any {
-	if said := l.said.Load(); said != nil {
-		return *said
-	}
-	said, err := redisconfig.Said(ctx, l.client, l.name)
-	if err != nil || len(said) == 0 {
-		return nil
-	}
-	args := make([]any, len(said))
-	for i, text := range said {
-		args[i] = text
-	}
-	l.said.Store(&args)
-	return args
 }
 
 // run runs a script that changes the ledger, by its hash if the server has it. It returns

@@ -16,7 +16,8 @@
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
 --         its peers go from roll to roll in another way; or
 --         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0, drained: 1 or 0,
---          mine: p@e p@e* ... (* somebody live waits), ascending
+--          mine: p@e p@e* ... (* somebody live waits), ascending,
+--          how many words follow, which are for the next calls' 28... if this one has none
 --          [, version, membership, replicas, line: 'index: partitions' or '']}
 -- cost    ~15 commands, one HMGET over the partitions listed, one HSET or HDEL for each
 --         that changes hands, one HGET for each session met. The whole of the
@@ -294,6 +295,18 @@ answer[#answer + 1] = awaited(view)
 answer[#answer + 1] = meta.paused > 0 and '1' or '0'
 answer[#answer + 1] = drains(mine.peer) and '1' or '0'
 answer[#answer + 1] = table.concat(list, ' ')
+local words = {} -- of what sources have said
+if kind and not ARGV[28] then
+	local fields = {'kind', 'queues', 'list', 'topic', 'progress'}
+	for i, v in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
+		if v then
+			words[#words + 1] = fields[i]
+			words[#words + 1] = v
+		end
+	end
+end
+answer[#answer + 1] = str(#words)
+for _, word in ipairs(words) do answer[#answer + 1] = word end
 if version > view then
 	answer[#answer + 1] = str(version)
 	answer[#answer + 1] = str(basis)

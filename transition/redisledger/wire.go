@@ -125,8 +125,8 @@ func (l *list) add(word string) {
 	l.WriteString(word)
 }
 
-// answer reads the reply of sync.lua.
-func answer(reply []string) (stamp string, a machine.Answer, err error) {
+// answer reads the reply of sync.lua. ofSources is what sources have said of the name, if the call did not say it.
+func answer(reply []string) (stamp string, a machine.Answer, ofSources []any, err error) {
 	p := parser{words: reply[1:]}
 	stamp = p.next()
 	p.times(&a)
@@ -138,6 +138,9 @@ func answer(reply []string) (stamp string, a machine.Answer, err error) {
 		grant, err := partition.ParseGrant(g)
 		p.note(err)
 		a.Mine = append(a.Mine, machine.Held{Grant: grant, Wanted: wanted})
+	}
+	for n := p.number(); n > 0 && p.err == nil; n-- {
+		ofSources = append(ofSources, p.next())
 	}
 	if len(p.words) > 0 {
 		a.Line = &machine.Line{
@@ -151,7 +154,7 @@ func answer(reply []string) (stamp string, a machine.Answer, err error) {
 			p.note(err)
 		}
 	}
-	return stamp, a, p.wrong("answer")
+	return stamp, a, ofSources, p.wrong("answer")
 }
 
 // A parser reads the words of a reply in order and remembers what first was wrong.
