@@ -1,6 +1,7 @@
 package asynqsource
 
 import (
+	"context"
 	"net"
 	"strings"
 	"testing"
@@ -39,6 +40,13 @@ func half(t *testing.T, cluster *redis.ClusterClient, key string, ahead ...strin
 		t.Fatal(err)
 	}
 	host, port, _ := net.SplitHostPort(to.Options().Addr)
+	t.Cleanup(func() { // another name that falls into the slot would be refused
+		for _, c := range []*redis.Client{from, to} {
+			if err := c.Do(context.Background(), "cluster", "setslot", slot, "stable").Err(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	do(to, "cluster", "setslot", slot, "importing", do(from, "cluster", "myid"))
 	do(from, "cluster", "setslot", slot, "migrating", do(to, "cluster", "myid"))
 	for _, key := range ahead {

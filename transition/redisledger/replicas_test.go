@@ -193,6 +193,13 @@ func TestWaitReplicasWhileTheSlotMoves(t *testing.T) {
 		}
 		return reply
 	}
+	t.Cleanup(func() { // another name that falls into the slot would be refused
+		for _, c := range []*redis.Client{from, to} {
+			if err := c.Do(context.Background(), "cluster", "setslot", slot, "stable").Err(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	do(to, "cluster", "setslot", slot, "importing", do(from, "cluster", "myid"))
 	do(from, "cluster", "setslot", slot, "migrating", do(to, "cluster", "myid"))
 	host, port, _ := strings.Cut(to.Options().Addr, ":")
