@@ -111,23 +111,12 @@ func TestAFleetThatOpensNothingTellsOnce(t *testing.T) {
 	}
 	for range 2 {
 		cfg := Config{Source: kafkasource.Config{Topic: topic, Options: b.Options()}}
-		kept, err := cfg.keep(name, client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source, err := kafkasource.New(name, kept.store, cfg.Source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		peer := named{source, client, name, cfg, new(atomic.Pointer[time.Time])}
+		peer := named{sourceOf(t, name, client, cfg), client, name, cfg, new(atomic.Pointer[time.Time])}
 		for id := range partition.ID(2) {
 			_, err := peer.Open(t.Context(), partition.Grant{ID: id, Epoch: 1}, partition.Token{Epoch: 1, Session: "s"})
 			if lost := (*kafkasource.OutOfRangeError)(nil); !errors.As(err, &lost) {
 				t.Errorf("it opens %v with %v", id, err)
 			}
-		}
-		if err := source.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 	if told := client.LRange(t.Context(), redisconfig.RefusedKey(name), 0, -1).Val(); len(told) != 1 {
@@ -144,15 +133,7 @@ func TestANoteThatFailedIsLeftByTheNextAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := Config{Source: kafkasource.Config{Topic: topic, Options: b.Options()}}
-	kept, err := cfg.keep(name, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := kafkasource.New(name, kept.store, cfg.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = source.Close() })
+	source := sourceOf(t, name, client, cfg)
 	away := redistest.New(t)
 	if err := away.Close(); err != nil {
 		t.Fatal(err)
@@ -167,4 +148,23 @@ func TestANoteThatFailedIsLeftByTheNextAttempt(t *testing.T) {
 			t.Errorf("after attempt %d it is told %d times, want %d", told+1, n, told)
 		}
 	}
+}
+
+// sourceOf returns a source of name whose progress is in client.
+func sourceOf(t *testing.T, name string, client redis.UniversalClient, cfg Config) *kafkasource.Source {
+	t.Helper()
+	kept, err := cfg.keep(name, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := kafkasource.New(name, kept.store, cfg.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := source.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return source
 }
