@@ -1,10 +1,15 @@
 package kafkasource
 
-import "github.com/twmb/franz-go/pkg/kgo"
+import (
+	"time"
 
-// A buffer holds what was read of a partition and not taken in. It is paused when it
-// has most bytes and goes on at half of that: the client throws away what it had
-// fetched of a paused partition, so this should not happen with every record.
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A buffer holds what was read of a partition and not taken in. It is full when it has
+// most bytes. A full one that is not taken from soon is paused, and goes on at half: the client
+// throws away what it had fetched of a paused partition, and asks for one that goes on only
+// with its next fetch, which waits for records of the others. So this should not happen often.
 type buffer struct {
 	most    int
 	records []*kgo.Record
@@ -19,12 +24,31 @@ func (b *buffer) put(records []*kgo.Record) {
 	}
 }
 
-// full reports whether the partition is to be paused, and notes that it is.
-func (b *buffer) full() bool {
-	if b.bytes >= b.most {
-		b.paused = true
+// full reports whether the share is used up, however small that is.
+func (b *buffer) full() bool { return b.bytes >= max(b.most, 1) }
+
+const (
+	// patience is how long the reader waits at most for full buffers to be taken from. A fetch brings
+	// 1 MiB of a partition at most: whoever takes longer for that has enough in half of a full buffer,
+	// 2 MiB, for the time that a pause costs, which is fetchWait at most.
+	patience = fetchWait / 2
+	// glance is after how long it looks whether the rest of its patience will do.
+	glance = patience / 5
+)
+
+// judge says of a buffer that had from bytes when the reader began to wait, passed ago, whether to
+// wait on, or to pause it, which it notes; neither if it is not full any more.
+func (b *buffer) judge(from int, passed time.Duration) (wait, pause bool) {
+	if !b.full() {
+		return false, false
 	}
-	return b.paused
+	taken, wanted := from-b.bytes, from-b.most+1
+	inTime := int64(taken)*int64(patience) >= int64(wanted)*int64(passed)
+	if passed < glance || inTime {
+		return true, false
+	}
+	b.paused = true
+	return false, true
 }
 
 // thirsty reports whether a paused partition is to go on, and notes that it does.

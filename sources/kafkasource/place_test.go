@@ -217,11 +217,11 @@ func TestOvertakenInSilence(t *testing.T) {
 	s.take(st, 2)
 	src.reader.remove(s.soon(), st)
 	for i := range int64(2) { // what was read before it was taken away is not missing
-		if st.arrive(&kgo.FetchPartition{LogStartOffset: 3 * i, Records: []*kgo.Record{{Topic: s.topic, Offset: 2 + i}}}, 1<<20) {
+		if _, pause := st.arrive(&kgo.FetchPartition{LogStartOffset: 3 * i, Records: []*kgo.Record{{Topic: s.topic, Offset: 2 + i}}}, 1<<20); pause {
 			t.Errorf("it is paused at %d", 2+i)
 		}
 	}
-	if !st.arrive(&kgo.FetchPartition{LogStartOffset: 5, Records: []*kgo.Record{{Topic: s.topic, Offset: 5}}}, 1<<20) {
+	if _, pause := st.arrive(&kgo.FetchPartition{LogStartOffset: 5, Records: []*kgo.Record{{Topic: s.topic, Offset: 5}}}, 1<<20); !pause {
 		t.Error("it is read on")
 	}
 	if tasks, err := st.Fetch(s.soon(), 1); !errors.Is(err, sources.ErrForgot) {

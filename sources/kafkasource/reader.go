@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,10 +28,20 @@ type reader struct {
 	interrupt context.CancelFunc // ends the poll under way, if one is
 	running   bool
 
+	ebbed chan struct{} // holds a value if a buffer that was full is not any more
+
 	// What follows belongs to the goroutine.
 	streams map[int32]*stream
 	life    string // of the topic that is read; empty: not known
 	left    string // the one before it, which does not come back
+	brim    []brimming
+	since   time.Time // when the wait for those in brim began
+}
+
+// A brimming stream is one whose buffer is full, and for which the reader waits.
+type brimming struct {
+	*stream
+	from int // the bytes that were held when the wait began
 }
 
 // An order is something to do between two polls.
@@ -43,7 +55,7 @@ func newReader(client *kgo.Client, cfg *Config) reader {
 		client: client, topic: cfg.Topic, buffer: cfg.Buffer,
 		most:    client.OptValue(kgo.FetchMaxBytes).(int32),
 		each:    client.OptValue(kgo.FetchMaxPartitionBytes).(int32),
-		streams: make(map[int32]*stream), interrupt: func() {},
+		streams: make(map[int32]*stream), interrupt: func() {}, ebbed: make(chan struct{}, 1),
 	}
 }
 
@@ -106,6 +118,7 @@ func (r *reader) drop(p int32) {
 	if r.streams[p] == nil {
 		return
 	}
+	r.brim = slices.DeleteFunc(r.brim, func(b brimming) bool { return b.stream == r.streams[p] })
 	delete(r.streams, p)
 	r.client.RemoveConsumePartitions(map[string][]int32{r.topic: {p}})
 	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
@@ -173,9 +186,12 @@ func (r *reader) run() {
 				close(o.done)
 			}
 		}
-		if len(r.streams) > 0 {
+		switch {
+		case len(r.brim) > 0:
+			r.wait(ctx)
+		case len(r.streams) > 0:
 			r.poll(ctx)
-		} else {
+		default:
 			// Only so does the client forget a topic that was deleted meanwhile. It waits for
 			// the broker, which who stops does not.
 			r.client.PurgeTopicsFromConsuming(r.topic)
@@ -194,17 +210,17 @@ func (r *reader) run() {
 // poll waits for records and gives them to the streams.
 func (r *reader) poll(ctx context.Context) {
 	fetches := r.client.PollFetches(ctx)
-	var full []int32
+	var paused []int32
 	for _, fetch := range fetches {
 		for i := range fetch.Topics {
-			full = r.give(&fetch.Topics[i], full)
+			paused = r.give(&fetch.Topics[i], paused)
 		}
 	}
 	fetches.EachError(func(_ string, p int32, err error) {
 		switch s := r.streams[p]; {
 		case s != nil:
 			// The client would ask again at once.
-			full = append(full, p)
+			paused = append(paused, p)
 			s.paused()
 			s.readFailed(err)
 		case p < 0 && ctx.Err() == nil:
@@ -218,15 +234,55 @@ func (r *reader) poll(ctx context.Context) {
 	if fetches.IsClientClosed() {
 		<-ctx.Done() // there is nothing to poll, only streams to be taken out
 	}
-	if len(full) > 0 {
-		r.client.PauseFetchPartitions(map[string][]int32{r.topic: full})
+	r.pause(paused)
+	r.since = time.Now()
+}
+
+func (r *reader) pause(partitions []int32) {
+	if len(partitions) > 0 {
+		r.client.PauseFetchPartitions(map[string][]int32{r.topic: partitions})
 	}
 }
 
-// give gives records to the streams, and adds to full what is to be paused. A client that did not know
+// wait polls nothing for a moment, so that full buffers are taken from, and pauses those that are not, or
+// not fast enough. Meanwhile the client has one fetch of each broker, in which nothing is missing. It
+// ends early if there is something to do between two polls, and is gone on with after that.
+func (r *reader) wait(ctx context.Context) {
+	until := glance
+	if time.Since(r.since) >= glance {
+		until = patience
+	}
+	timer := time.NewTimer(time.Until(r.since.Add(until)))
+	defer timer.Stop()
+	select {
+	case <-r.ebbed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	passed := time.Since(r.since)
+	var paused []int32
+	r.brim = slices.DeleteFunc(r.brim, func(b brimming) bool {
+		wait, pause := b.judge(b.from, passed)
+		if pause {
+			paused = append(paused, int32(b.Grant.ID))
+		}
+		return !wait
+	})
+	r.pause(paused)
+}
+
+// ebb takes in that a buffer that was full is not any more.
+func (r *reader) ebb() {
+	select {
+	case r.ebbed <- struct{}{}:
+	default:
+	}
+}
+
+// give gives records to the streams, notes which of them are full, and adds to paused what is to be paused. A client that did not know
 // the topic takes the one that it finds: that may have been made anew since the stream's position was
 // looked at, and have records there.
-func (r *reader) give(t *kgo.FetchTopic, full []int32) []int32 {
+func (r *reader) give(t *kgo.FetchTopic, paused []int32) []int32 {
 	life, share := lifeOf(t.TopicID), r.share()
 	for i := range t.Partitions {
 		f := &t.Partitions[i]
@@ -236,12 +292,17 @@ func (r *reader) give(t *kgo.FetchTopic, full []int32) []int32 {
 		}
 		if s.life != "" && life != "" && s.life != life {
 			s.readFailed(kerr.UnknownTopicID)
-		} else if !s.arrive(f, share) {
+			paused = append(paused, f.Partition)
 			continue
 		}
-		full = append(full, f.Partition)
+		switch full, pause := s.arrive(f, share); {
+		case pause:
+			paused = append(paused, f.Partition)
+		case full > 0:
+			r.brim = append(r.brim, brimming{s, full})
+		}
 	}
-	return full
+	return paused
 }
 
 // final reports whether the client reads the partition no further, whatever it is told, until it

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -98,8 +99,8 @@ func TestTakeAllocations(t *testing.T) {
 	}
 }
 
-// A partition is paused when its share is used up, and not before, and goes on when half of
-// it is free, once.
+// A buffer is full when its share is used up, and not before. One that was paused goes on when half of it
+// is free, once.
 func TestBuffer(t *testing.T) {
 	t.Parallel()
 	header := kgo.RecordHeader{Key: "key", Value: make([]byte, 97)}
@@ -110,14 +111,46 @@ func TestBuffer(t *testing.T) {
 		t.Errorf("with %d of %d bytes it is full, or goes on without a pause", b.bytes, b.most)
 	}
 	b.put([]*kgo.Record{r})
-	if !b.full() {
-		t.Errorf("with %d of %d bytes it is not full", b.bytes, b.most)
+	if !b.full() || b.thirsty() {
+		t.Errorf("with %d of %d bytes it is not full, or goes on without a pause", b.bytes, b.most)
 	}
-	if b.next(1); b.thirsty() || !b.full() {
+	if _, paused := b.judge(b.bytes, patience); !paused {
+		t.Errorf("with %d of %d bytes it is not paused", b.bytes, b.most)
+	}
+	if b.next(1); b.thirsty() {
 		t.Errorf("with %d of %d bytes it goes on", b.bytes, b.most)
 	}
-	if b.next(1); !b.thirsty() || b.thirsty() || b.full() {
+	if b.next(1); !b.thirsty() || b.thirsty() {
 		t.Errorf("with %d of %d bytes it does not go on, or twice", b.bytes, b.most)
+	}
+	if b := (&buffer{}); b.full() {
+		t.Error("there is nothing in it, and it is full")
+	}
+}
+
+// A full buffer is waited for as long as it may be taken from in time, and paused if not: at the first glance if
+// nobody takes anything, or too slowly.
+func TestFullIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	const most, from = 4000, 5000 // 1,001 bytes are wanted
+	for _, c := range []struct {
+		what        string
+		taken       int
+		passed      time.Duration
+		wait, pause bool
+	}{
+		{"nothing is taken yet", 0, glance - 1, true, false},
+		{"nobody takes anything", 0, glance, false, true},
+		{"it is taken from too slowly", 200, glance, false, true},
+		{"it is taken from fast enough", 201, glance, true, false},
+		{"it has slowed down", 500, patience / 2, false, true},
+		{"there is one byte too much", 1000, patience, false, true},
+		{"it is not full any more", 1001, patience, false, false},
+	} {
+		b := buffer{most: most, bytes: from - c.taken}
+		if wait, pause := b.judge(from, c.passed); wait != c.wait || pause != c.pause || b.paused != c.pause {
+			t.Errorf("%s: wait %v, pause %v, and it is noted %v", c.what, wait, pause, b.paused)
+		}
 	}
 }
 

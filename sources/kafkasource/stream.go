@@ -135,8 +135,9 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 	deliver(s.Held.Next(), r, d, n)
 }
 
-// arrive takes what the reader brings, and reports whether it is to pause.
-func (s *stream) arrive(f *kgo.FetchPartition, share int) (pause bool) {
+// arrive takes what the reader brings, and returns how many bytes are held if the share is full, or
+// whether the partition is to be paused at once.
+func (s *stream) arrive(f *kgo.FetchPartition, share int) (full int, pause bool) {
 	s.Mu.Lock()
 	expected := s.Log.Read()
 	if n := len(s.buffer.records); n > 0 {
@@ -147,14 +148,23 @@ func (s *stream) arrive(f *kgo.FetchPartition, share int) (pause bool) {
 		// topic yet when it was added: it goes on where the topic begins now.
 		s.Mu.Unlock()
 		s.readFailed(kerr.OffsetOutOfRange)
-		return true
+		return 0, true
 	}
 	s.buffer.most = share
 	s.buffer.put(f.Records)
-	pause = s.buffer.full()
+	if s.buffer.full() {
+		full = s.buffer.bytes
+	}
 	s.Mu.Unlock()
 	s.Nudge()
-	return pause
+	return full, false
+}
+
+// judge is that of its buffer.
+func (s *stream) judge(from int, passed time.Duration) (wait, pause bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.buffer.judge(from, passed)
 }
 
 // paused takes in that the reader has paused the partition.

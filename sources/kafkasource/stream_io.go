@@ -97,11 +97,15 @@ func (s *stream) Compose(now time.Time) bool {
 	// What is read lies in this process: it is taken in now, and not when the answer
 	// comes, and may be started when the answer admits it. The gate is no higher than
 	// what was read, so that what is pushed later is no suspect after a crash.
+	full := s.buffer.full()
 	records := s.buffer.next(t.request.Fetch)
 	s.take(records, false)
 	clear(records)
 	if limit > 0 {
 		t.request.Gate = s.Log.Read()
+	}
+	if full && !s.buffer.full() {
+		s.source.reader.ebb()
 	}
 	if s.buffer.thirsty() {
 		s.source.reader.resume(s)

@@ -58,6 +58,35 @@ func TestFullPartitionStopsNoOther(t *testing.T) {
 	}
 }
 
+// Of a partition with a large backlog that is worked off fast the client is not made to stop: to go on
+// it would wait for records of the others, which have none.
+func TestABacklogBesideIdlePartitions(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 2)
+	// So long is a fetch of idle partitions under way: the backlog would take several of them.
+	src := s.source(Config{Options: append(s.broker.Options(), kgo.FetchMaxWait(25*time.Second))})
+	silent := s.fault(s.topic, kerr.NotLeaderForPartition, kmsg.Fetch)
+	st, _ := s.open(src, 0), s.open(src, 1)
+	const size, n = 64 << 10, 12 * mostBuffered / (64 << 10)
+	value := make([]byte, size)
+	var records []*kgo.Record
+	for range n {
+		records = append(records, &kgo.Record{Topic: s.topic, Value: value})
+	}
+	if err := s.client.ProduceSync(s.soon(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	silent.Remove()
+	ctx := s.soon()
+	for left := n; left > 0; {
+		tasks, err := st.Fetch(ctx, left)
+		if err != nil {
+			t.Fatalf("with %d of %d records left: %v", left, n, err)
+		}
+		left -= len(tasks)
+	}
+}
+
 // What is given away is read no more, and what was buffered does not reach the next
 // ownership, nor are others disturbed.
 func TestGivenAway(t *testing.T) {
