@@ -181,3 +181,19 @@ func TestMostOfABuffer(t *testing.T) {
 		t.Errorf("the only partition may have %d bytes, want %d", st.buffer.most, mostBuffered)
 	}
 }
+
+// A partition that is given away while the reader waits for its full buffer is not paused after that: whoever
+// has it next would read nothing.
+func TestGivenAwayWhileFull(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	src := s.source(Config{})
+	st, left := s.open(src, 0), -1
+	if err := src.reader.carryOut(s.soon(), func() {
+		src.reader.brim = []brimming{{st, mostBuffered}}
+		src.reader.drop(0)
+		left = len(src.reader.brim)
+	}); err != nil || left != 0 {
+		t.Errorf("the reader waits for %d streams that it has not got: %v", left, err)
+	}
+}
