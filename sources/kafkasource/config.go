@@ -77,8 +77,8 @@ type Config struct {
 	// finished and the last that was taken in. Default 2,048.
 	Window int
 	// Buffer is about how many bytes this peer reads ahead. Each open partition has
-	// an equal share of it, 4 MiB at most; one whose share is full is paused, and the
-	// others go on. Default 64 MiB.
+	// an equal share of it, 4 MiB at most; one whose share is full, and does not get room
+	// within 50 ms, is paused, and the others go on. Default 64 MiB.
 	Buffer int
 	// CrashLimit is how many crashes of its peer a task may be charged with; the
 	// last of them makes it a dead letter. Default 3.

@@ -74,22 +74,27 @@ func StartBroker(ctx context.Context) (addr string, stop func() error, err error
 	return strings.TrimSpace(addr), stop, nil
 }
 
-// withTopic starts a broker in a process of its own, fills its topic, and calls do with
-// its address.
-func withTopic(ctx context.Context, n int, do func(broker kgo.Opt) error) error {
+// withTopic starts a broker in a process of its own, fills its topic, all partitions or the first hot
+// ones, and calls do with its address.
+func withTopic(ctx context.Context, n, hot int, do func(broker kgo.Opt) error) error {
 	addr, stop, err := StartBroker(ctx)
 	if err != nil {
 		return err
 	}
 	broker := kgo.SeedBrokers(strings.Split(addr, ",")...)
-	if err = produce(ctx, broker, n); err == nil {
+	if err = produce(ctx, broker, n, hot); err == nil {
 		err = do(broker)
 	}
 	return errors.Join(err, stop())
 }
 
-func produce(ctx context.Context, broker kgo.Opt, n int) error {
-	client, err := kgo.NewClient(broker, kgo.ProducerBatchCompression(kgo.NoCompression()))
+func produce(ctx context.Context, broker kgo.Opt, n, hot int) error {
+	byKey := kgo.StickyKeyPartitioner(nil)
+	among := kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
+		of := byKey.ForTopic(topic)
+		return func(r *kgo.Record, _ int) int { return of.Partition(r, hot) }
+	})
+	client, err := kgo.NewClient(broker, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.RecordPartitioner(among))
 	if err != nil {
 		return err
 	}
@@ -119,11 +124,11 @@ func produce(ctx context.Context, broker kgo.Opt, n int) error {
 
 // franzGo polls and handles record by record in one goroutine, and commits nothing:
 // directly, or as the only member of a group, which commits every five seconds.
-func franzGo(tag, what string, opts ...kgo.Opt) Contestant {
+func franzGo(tag, what string, hot int, opts ...kgo.Opt) Contestant {
 	return Contestant{
 		Tag: tag, What: what, Tasks: 1_000_000, Quick: 200_000,
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
-			return nil, withTopic(ctx, r.Meter.Tasks(), func(broker kgo.Opt) error {
+			return nil, withTopic(ctx, r.Meter.Tasks(), hot, func(broker kgo.Opt) error {
 				client, err := kgo.NewClient(append(opts, broker, kgo.ConsumeTopics(kafkaTopic),
 					kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 				if err != nil {
@@ -148,9 +153,9 @@ func franzGo(tag, what string, opts ...kgo.Opt) Contestant {
 }
 
 // countoffKafka is the whole framework on the same topic, each record by itself.
-func countoffKafka() Contestant {
+func countoffKafka(tag, what string, hot int) Contestant {
 	return Contestant{
-		Tag: "countoff-kafka-c10", What: "countoff's kafkasource, c = 10, 12 partitions of a kfake", Tasks: 1_000_000, Quick: 200_000,
+		Tag: tag, What: what, Tasks: 1_000_000, Quick: 200_000,
 		Check: settledLogs(kafkaPartitions, func(id partition.ID) redisprogress.Keys { return redisprogress.Elsewhere(countoffName, id) }),
 		Run: func(ctx context.Context, r *Run) (report.Measures, error) {
 			client := r.Client()
@@ -159,7 +164,7 @@ func countoffKafka() Contestant {
 			if err != nil {
 				return nil, err
 			}
-			return nil, withTopic(ctx, r.Meter.Tasks(), func(broker kgo.Opt) error {
+			return nil, withTopic(ctx, r.Meter.Tasks(), hot, func(broker kgo.Opt) error {
 				source, err := kafkasource.New(countoffName, store, kafkasource.Config{Topic: kafkaTopic, Options: []kgo.Opt{broker}})
 				if err != nil {
 					return err

@@ -69,8 +69,10 @@ func queues() []Contestant {
 
 func kafkas() []Contestant {
 	return []Contestant{
-		countoffKafka(),
-		franzGo("franz-go-direct", "franz-go, polls and handles, nothing is committed"),
-		franzGo("franz-go-group", "franz-go as a group, commits every 5 s", kgo.ConsumerGroup("bench")),
+		countoffKafka("countoff-kafka-c10", "countoff's kafkasource, c = 10, 12 partitions of a kfake", kafkaPartitions),
+		franzGo("franz-go-direct", "franz-go, polls and handles, nothing is committed", kafkaPartitions),
+		franzGo("franz-go-group", "franz-go as a group, commits every 5 s", kafkaPartitions, kgo.ConsumerGroup("bench")),
+		countoffKafka("countoff-kafka-c10-hot1", "the same, all records in one of the partitions", 1),
+		franzGo("franz-go-direct-hot1", "the same", 1),
 	}
 }
