@@ -28,9 +28,9 @@ func (b *buffer) put(records []*kgo.Record) {
 func (b *buffer) full() bool { return b.bytes >= max(b.most, 1) }
 
 const (
-	// patience is how long the reader waits at most for full buffers to be taken from. A fetch brings
-	// 1 MiB of a partition at most: whoever takes longer for that has enough in half of a full buffer,
-	// 2 MiB, for the time that a pause costs, which is fetchWait at most.
+	// patience is how long the reader waits at most for full buffers to be taken from. A fetch brings a
+	// quarter of the share, or less: whoever takes longer for that has enough in the half at which a
+	// paused partition goes on for the time that this costs, which is fetchWait at most.
 	patience = fetchWait / 2
 	// glance is after how long it looks whether the rest of its patience will do.
 	glance = patience / 5

@@ -124,10 +124,10 @@ func (r *reader) drop(p int32) {
 	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
 }
 
-// bound makes a fetch bring no more of a partition than may be held of it. It belongs to the
-// goroutine.
+// bound makes a fetch bring no more of a partition than a quarter of what is held of it: see patience.
+// It belongs to the goroutine.
 func (r *reader) bound() {
-	r.client.UpdateFetchMaxBytes(r.most, min(r.each, int32(max(r.share(), leastFetched))))
+	r.client.UpdateFetchMaxBytes(r.most, min(r.each, int32(max(r.share()/4, leastFetched))))
 }
 
 // share is how many bytes of one partition are held.

@@ -182,6 +182,26 @@ func TestMostOfABuffer(t *testing.T) {
 	}
 }
 
+// A fetch brings a quarter of what a partition may hold, so that whoever is too slow for the patience with a full
+// buffer has enough in half of it.
+func TestAFetchBringsAQuarter(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	for _, c := range []struct {
+		streams int
+		want    int32
+	}{{1, mostBuffered / 4}, {64, 64 << 20 / 64 / 4}, {10_000, leastFetched}} {
+		r := newReader(s.client, &Config{Topic: s.topic, Buffer: 64 << 20})
+		for p := range int32(c.streams) {
+			r.streams[p] = nil
+		}
+		r.each = mostFetched
+		if r.bound(); s.client.OptValue(kgo.FetchMaxPartitionBytes) != c.want {
+			t.Errorf("with %d partitions a fetch brings %v bytes of each, want %d", c.streams, s.client.OptValue(kgo.FetchMaxPartitionBytes), c.want)
+		}
+	}
+}
+
 // A partition that is given away while the reader waits for its full buffer is not paused after that: whoever
 // has it next would read nothing.
 func TestGivenAwayWhileFull(t *testing.T) {
