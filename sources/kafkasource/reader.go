@@ -245,8 +245,8 @@ func (r *reader) pause(partitions []int32) {
 }
 
 // wait polls nothing for a moment, so that full buffers are taken from, and pauses those that are not, or
-// not fast enough. Meanwhile the client has one fetch of each broker, in which nothing is missing. It
-// ends early if there is something to do between two polls, and is gone on with after that.
+// not fast enough. Meanwhile the client fetches once from each broker, of all partitions, and keeps that.
+// It returns early if there is something to do between two polls, and is called again after that.
 func (r *reader) wait(ctx context.Context) {
 	until := glance
 	if time.Since(r.since) >= glance {
@@ -279,9 +279,9 @@ func (r *reader) ebb() {
 	}
 }
 
-// give gives records to the streams, notes which of them are full, and adds to paused what is to be paused. A client that did not know
-// the topic takes the one that it finds: that may have been made anew since the stream's position was
-// looked at, and have records there.
+// give gives records to the streams, notes which of them are full, and adds to paused what is to be
+// paused at once. A client that did not know the topic takes the one that it finds: that may have been
+// made anew since the stream's position was looked at, and have records there.
 func (r *reader) give(t *kgo.FetchTopic, paused []int32) []int32 {
 	life, share := lifeOf(t.TopicID), r.share()
 	for i := range t.Partitions {
