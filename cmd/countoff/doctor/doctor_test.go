@@ -436,6 +436,46 @@ func TestQueuesThatAreForgotten(t *testing.T) {
 	none("one is filled by key")
 }
 
+// Who enqueues lists a queue once: where the store has lost the list since, tasks go on coming.
+func TestQueuesThatAreNotListed(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := initName(t, client)
+	set := func(queues string) {
+		t.Helper()
+		if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, queues).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill := func(queue string) {
+		t.Helper()
+		if err := client.Incr(t.Context(), "asynq:{"+queue+"}:processed").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("critical\ndefaults")
+	fill("critical")
+	all := examine(t, client, name)
+	wants(t, all, "queues", doctor.Warning, "no task was ever enqueued to defaults\n")
+	wants(t, all, "queue-unlisted", doctor.Note, "asynq does not list queues that were filled: critical\n")
+	set("")
+	if err := client.SAdd(t.Context(), queuestat.All, "default").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "queues", doctor.Warning, "no task was ever enqueued to the queues by key")
+	fill(name + ":1")
+	all = examine(t, client, name)
+	if found := of(all, "queues"); len(found) > 0 {
+		t.Errorf("tasks were enqueued by key, and told is %v", found)
+	}
+	wants(t, all, "queue-unlisted", doctor.Note, name+":1\n")
+	if err := client.SAdd(t.Context(), queuestat.All, name+":1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := of(examine(t, client, name), "queue-unlisted"); len(found) > 0 {
+		t.Errorf("it is listed, and told is %v", found)
+	}
+}
+
 // list lists an asynq.Server, as it does itself.
 func list(t *testing.T, client redis.UniversalClient, id string, queues ...string) {
 	t.Helper()

@@ -34,10 +34,32 @@ func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cf
 	if q.Named() {
 		named = append(named, partitions...)
 	}
-	if len(named) > 0 {
-		return append(all, unfilled(known, named, partitions)...), nil
+	ours := named
+	if len(named) == 0 {
+		ours = partitions
 	}
-	return append(all, forgotten(known, name, partitions)...), nil
+	used, unused := queuestat.Traces(ctx, client, slices.DeleteFunc(slices.Clone(ours), func(queue string) bool { return slices.Contains(known, queue) }))
+	all = append(all, unlisted(used)...)
+	switch {
+	case len(named) > 0:
+		all = append(all, unfilled(known, unused, slices.Concat(named, partitions))...)
+	case len(unused) == len(partitions):
+		all = append(all, forgotten(known, name, partitions)...)
+	}
+	return all, nil
+}
+
+// unlisted tells of queues in use that asynq's tools do not know: its client lists a queue with the first
+// task that it puts there, and not again when the list is lost.
+func unlisted(used []string) []Finding {
+	if len(used) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Check: "queue-unlisted", Severity: Note, What: "asynq does not list queues that were filled: " + some(used),
+		Risk: "their tasks are worked, but asynqmon does not show them, and asynq's CLI and inspector do not find them",
+		Do:   "redis-cli SADD " + queuestat.All + " QUEUE, or restart who enqueues: asynq's client lists a queue once, and the store has lost that since, or somebody has removed the queue",
+	}}
 }
 
 // overwritten tells of keys of its queues that another program has overwritten: their owner can do
@@ -100,17 +122,11 @@ func strangers(ctx context.Context, client redis.UniversalClient, name string, q
 
 // unfilled tells of queues that no task was ever put into: a name that is written in another
 // way here than where tasks are enqueued looks like a queue that has nothing to do.
-func unfilled(known, ours, partitions []string) []Finding {
-	var without []string
-	for _, queue := range ours {
-		if !slices.Contains(known, queue) {
-			without = append(without, queue)
-		}
-	}
+func unfilled(known, without, ours []string) []Finding {
 	if len(without) == 0 {
 		return nil
 	}
-	others := slices.DeleteFunc(known, func(queue string) bool { return slices.Contains(ours, queue) || slices.Contains(partitions, queue) })
+	others := slices.DeleteFunc(known, func(queue string) bool { return slices.Contains(ours, queue) })
 	do := "compare it with what producers say (asynq.Queue); it is well if they have not begun"
 	if len(others) > 0 {
 		do += "; other queues that asynq knows: " + some(others)
@@ -125,7 +141,7 @@ func unfilled(known, ours, partitions []string) []Finding {
 // was ever filled: a server that was told no queues consumed default, and a source that is told
 // none does not.
 func forgotten(known []string, name string, ours []string) []Finding {
-	if len(known) == 0 || slices.ContainsFunc(known, func(queue string) bool { return slices.Contains(ours, queue) }) {
+	if len(known) == 0 {
 		return nil
 	}
 	return []Finding{{

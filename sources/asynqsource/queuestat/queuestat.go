@@ -106,6 +106,33 @@ func Paused(ctx context.Context, client redis.UniversalClient, queues []string) 
 	return all
 }
 
+// Traces are those of queues that show that tasks were put into them, whether asynq lists them or not, and
+// those that show nothing. Of a queue on a node that does not answer nothing is known: it is in neither.
+func Traces(ctx context.Context, client redis.UniversalClient, queues []string) (some, none []string) {
+	first := make([]string, len(queues))
+	for i, queue := range queues {
+		first[i] = Pending(queue)
+	}
+	asked := redisconfig.EachNode(ctx, client, first, func(pipe redis.Pipeliner, i int) {
+		var keys []string
+		for _, end := range [...]string{"pending", "active", "scheduled", "retry", "archived", "completed", "groups", "processed"} {
+			keys = append(keys, prefix(queues[i])+end)
+		}
+		pipe.Exists(ctx, keys...)
+	})
+	for i, cmds := range asked {
+		n, err := cmds[0].(*redis.IntCmd).Result()
+		switch {
+		case err != nil:
+		case n > 0:
+			some = append(some, queues[i])
+		default:
+			none = append(none, queues[i])
+		}
+	}
+	return some, none
+}
+
 // ofKey says what the keys of a queue are: asynq's, and those that stand beside them.
 var ofKey = []struct{ begin, end, kind string }{
 	{"asynq:", "pending", "list"}, {"asynq:", "active", "list"},
