@@ -76,15 +76,15 @@ func (c *Client) Enqueue(key string, task *asynq.Task, opts ...asynq.Option) (*a
 
 // EnqueueContext enqueues a task. Tasks of one key run one at a time, in the order in which they
 // became pending. Those with an empty key go round robin and are unordered, unless opts have
-// Unique or TaskID (those that the task itself was made with do not count): then the queue
-// follows from what may be there only once, since asynq looks for the other task in the same
-// queue alone.
+// Unique, TaskID or Group (those that the task itself was made with do not count): then the queue
+// follows from what may be there only once, else from the group, since asynq looks for the other
+// task, and for the others of a group, in the same queue alone.
 func (c *Client) EnqueueContext(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	if !utf8.ValidString(key) {
 		return nil, fmt.Errorf("asynqsource: key %q: want UTF-8, as asynq's messages are", key)
 	}
-	queue, alone := c.queueAlone(task, opts)
-	if key != "" || !alone {
+	queue, bound := c.queueBound(task, opts)
+	if key != "" || !bound {
 		var err error
 		if queue, err = c.Queue(key); err != nil {
 			return nil, err
@@ -93,22 +93,28 @@ func (c *Client) EnqueueContext(ctx context.Context, key string, task *asynq.Tas
 	return c.asynq.EnqueueContext(context.WithValue(ctx, markKey{}, key), task, append(slices.Clip(opts), asynq.Queue(queue))...)
 }
 
-// queueAlone returns the queue in which asynq would find the other task that has what opts say that
-// only one may have.
-func (c *Client) queueAlone(task *asynq.Task, opts []asynq.Option) (queue string, alone bool) {
-	id, unique := "", false
+// queueBound returns the queue in which asynq would find the other task that has what opts say that
+// only one may have, or the others of the task's group.
+func (c *Client) queueBound(task *asynq.Task, opts []asynq.Option) (queue string, bound bool) {
+	var id, group string
+	var unique, alone, grouped bool
 	for _, o := range opts {
 		switch o.Type() {
 		case asynq.UniqueOpt:
 			unique = true
 		case asynq.TaskIDOpt:
 			id, alone = fmt.Sprint(o.Value()), true
+		case asynq.GroupOpt:
+			group, grouped = fmt.Sprint(o.Value()), true
 		}
 	}
-	if unique { // asynq's lock is of type and payload, whatever the id
+	switch {
+	case unique: // asynq's lock is of type and payload, whatever the id
 		id = task.Type() + "\x00" + string(task.Payload())
+	case !alone:
+		id = group
 	}
-	return QueueOf(c.name, partition.Of(id, c.layout.Total)), alone || unique
+	return QueueOf(c.name, partition.Of(id, c.layout.Total)), unique || alone || grouped
 }
 
 // A marker is the redis client of asynq's client. Tasks are made by the caller, who may

@@ -101,6 +101,50 @@ func TestATaskThatIsAloneHasAQueue(t *testing.T) {
 	}
 }
 
+// asynq makes one task of those of a group that are in one queue: in turns they would be as many small ones as
+// there are queues.
+func TestAGroupHasAQueue(t *testing.T) {
+	s := newStore(t)
+	first, second := s.client(t, 8), s.client(t, 8)
+	for _, group := range []string{"mails", "reports"} {
+		want := ""
+		for i := range 20 {
+			c := first
+			if i%3 == 0 {
+				c = second
+			}
+			info, err := c.Enqueue("", asynq.NewTask("grouped", fmt.Append(nil, i)), asynq.Group(group))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == "" {
+				want = info.Queue
+			}
+			if info.Queue != want {
+				t.Errorf("%d of %s is in %s, others are in %s", i, group, info.Queue, want)
+			}
+		}
+	}
+	for _, c := range []struct {
+		what string
+		opt  asynq.Option
+		want error
+	}{
+		{"unique", asynq.Unique(time.Hour), asynq.ErrDuplicateTask},
+		{"id", asynq.TaskID("report"), asynq.ErrTaskIDConflict},
+	} {
+		task := asynq.NewTask(c.what, nil)
+		if _, err := first.Enqueue("", task, asynq.Group("g"), c.opt); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			if info, err := second.Enqueue("", task, c.opt, asynq.Group(fmt.Sprint(i))); !errors.Is(err, c.want) {
+				t.Errorf("%s once more, in another group: %+v, %v", c.what, info, err)
+			}
+		}
+	}
+}
+
 func TestAClientForNamedQueuesIsRefused(t *testing.T) {
 	s := newStore(t)
 	src, _, _ := s.peer(t, Config{Queues: []string{s.name + "-critical", s.name + "-low"}})
