@@ -476,6 +476,39 @@ func TestQueuesThatAreNotListed(t *testing.T) {
 	}
 }
 
+// With fewer partitions than before, what is in the queues behind them waits for ever.
+func TestTasksBeyondThePartitions(t *testing.T) {
+	_, client := redistest.Mini(t)
+	name := initName(t, client)
+	if err := client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(queue string) {
+		t.Helper()
+		if err := client.SAdd(t.Context(), queuestat.All, queue).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.LPush(t.Context(), queuestat.Pending(queue), "a-task").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, queue := range []string{name + ":1", name + ":02", name + ":x", name + "-other:7", "default"} {
+		fill(queue)
+	}
+	if err := client.SAdd(t.Context(), queuestat.All, name+":2", name+":3").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := of(examine(t, client, name), "queue-beyond"); len(found) > 0 {
+		t.Errorf("nothing waits behind the partitions, and told is %v", found)
+	}
+	fill(name + ":10")
+	if err := client.ZAdd(t.Context(), "asynq:{"+name+":3}:scheduled", redis.Z{Member: "a-task"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, examine(t, client, name), "queue-beyond", doctor.Danger,
+		"tasks wait in queues that are no partitions of "+name+", which has 2: "+name+":3, "+name+":10\n")
+}
+
 // list lists an asynq.Server, as it does itself.
 func list(t *testing.T, client redis.UniversalClient, id string, queues ...string) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +47,45 @@ func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cf
 	case len(unused) == len(partitions):
 		all = append(all, forgotten(known, name, partitions)...)
 	}
+	if !q.Named() {
+		all = append(all, beyond(ctx, client, q, known, name, cfg.Total)...)
+	}
 	return all, nil
+}
+
+// beyond tells of tasks in queues by key that are no partitions: there were more of these before. Nobody
+// consumes them, and an asynqsource.Client knows the number from its start.
+func beyond(ctx context.Context, client redis.UniversalClient, q queuestat.Queues, known []string, name string, total int) []Finding {
+	var ids []partition.ID
+	for _, queue := range known {
+		number, ours := strings.CutPrefix(queue, name+":")
+		n, err := strconv.ParseInt(number, 10, 32)
+		if id := partition.ID(n); ours && err == nil && int(n) >= total && q.Of(id) == queue {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	stats, err := q.Stats(ctx, client, ids)
+	if err != nil {
+		return []Finding{unknown("queue-beyond", err)}
+	}
+	var held []string
+	for _, s := range stats {
+		if s.Pending+s.Active+s.Delayed > 0 {
+			held = append(held, q.Of(s.ID))
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Check: "queue-beyond", Severity: Danger, What: fmt.Sprintf("tasks wait in queues that are no partitions of %s, which has %d: %s", name, total, some(held)),
+		Risk: "nobody works them",
+		Do:   "restart who enqueues with asynqsource.NewClient, which knows the number of partitions from its start; then work these queues off: a consumer of another name, with them as its Source.Queues",
+	}}
 }
 
 // unlisted tells of queues in use that asynq's tools do not know: its client lists a queue with the first
