@@ -41,7 +41,7 @@ type patrol struct {
 	lead     lead
 	observe  func(Event)
 	detector coverage.Detector
-	began    time.Time
+	began    time.Time      // later by what it stood still since
 	next     int            // the place in the layout that the next look begins with
 	again    []partition.ID // what that one asks for before
 	wrong    map[coverage.Kind]time.Time
@@ -53,9 +53,16 @@ func (p *patrol) run(ctx context.Context) {
 	p.began, p.wrong = time.Now(), make(map[coverage.Kind]time.Time)
 	p.data = make(map[partition.ID]coverage.Datum)
 	defer p.relieved()
-	wait := p.timing.Beat()
+	last, wait := p.began, p.timing.Beat()
 	for sleep(ctx, wait) {
-		if !p.leads(ctx) {
+		leads := p.leads(ctx)
+		// Both it and a look take a beat at most: who needs longer stood still, as a process that is stopped, and
+		// what was seen before has not been seen to last.
+		if stood := time.Since(last) - wait - 2*p.timing.Beat(); stood > 0 {
+			p.began = p.began.Add(stood)
+		}
+		last = time.Now()
+		if !leads {
 			// Another peer looks. What it saw is not known here, so that a peer which comes to
 			// this again begins anew.
 			p.relieved()
