@@ -110,6 +110,34 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// Connections do not come back in one moment: whoever is back first is alone in its interval, and
+// the index of a peer that comes after it is no hole for the others.
+func TestStoreIsBackForOneBeforeTheOthers(t *testing.T) {
+	for first := range 3 {
+		for _, backwards := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				peers := three(t, intervalindexer.Config{}, backwards)
+				for _, p := range peers {
+					p.misbehave(func(context.Context, string, func() (int64, error)) (int64, error) { return 0, countertest.ErrCut })
+				}
+				pass(5)
+				peers[first].misbehave(nil)
+				pass(1)
+				for _, p := range peers {
+					p.misbehave(nil)
+				}
+				pass(4)
+				for i, p := range peers {
+					mine := fmt.Sprintf("%d of 3", i)
+					if got := p.told(); !slices.Equal(got, []string{mine, "-1 of 3", mine}) {
+						t.Errorf("peer %d was told %v; peer %d was back first, turns backwards: %t", i, got, first, backwards)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A peer that stands still for long knows it when it goes on, and takes its membership
 // back before anything else: the others have shared out what it had.
 func TestLongPause(t *testing.T) {

@@ -61,7 +61,7 @@ func (t *turn) ask() (question, bool) {
 	case stepClosed:
 		return question{number: t.number - 1, whole: true}, true
 	case stepHoles:
-		return question{number: t.number - 1, first: 0, last: t.closed - 1}, true
+		return question{number: t.number - 1, first: 0, last: t.last()}, true
 	case stepKeep, stepTake, stepBeyond:
 		return question{incr: true, number: t.number, first: t.try, last: t.try}, true
 	}
@@ -83,7 +83,7 @@ func (t *turn) got(values []int64) {
 			case v != 0:
 			case i == t.prefer: // it was ours before a pause: whoever else paused has another
 				t.holes = slices.Insert(t.holes, 0, i)
-			default:
+			case i < t.closed:
 				t.holes = append(t.holes, i)
 			}
 		}
@@ -158,6 +158,16 @@ func (t *turn) next() {
 		// Newcomers that start together each find another came: no race.
 		t.step, t.try = stepBeyond, max(t.closed, t.came-1)
 	}
+}
+
+// last is the highest index that is looked at for holes. Who comes back and has seen this count once asks
+// first for the index it had, as who was there does: that of a low count, as where the store was away and only some
+// came back to it in the interval before, are the places of others.
+func (t *turn) last() int {
+	if t.closed != t.seen && t.prefer < t.bound {
+		return max(t.prefer, t.closed-1)
+	}
+	return t.closed - 1
 }
 
 func (t *turn) end(index int) {
