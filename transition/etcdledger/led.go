@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 )
+
+// leaderless is the longest pause between two tries of a call. The first ones are short, since the next member may have a
+// leader; where none has, all calls of a fleet wait for the election.
+const leaderless = 512 * time.Millisecond
 
 // led has calls of keys and leases, and logins, refused by a member that is cut off from the others, and carried to the
 // next one: it would wait for a leader until the call's time is over, and is asked as often as the others. What is
@@ -21,7 +26,7 @@ func led(ctx context.Context, method string, req, reply any, conn *grpc.ClientCo
 	ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 	for try := 0; ; try++ {
 		err := call(ctx, method, req, reply, conn, opts...)
-		if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) || pause(ctx, try) != nil {
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) || pause(ctx, try, leaderless) != nil {
 			return err
 		}
 	}

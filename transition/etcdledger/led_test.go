@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -133,4 +134,26 @@ func TestNobodyHasALeader(t *testing.T) {
 	if got := (&Ledger{name: "n"}).explain("sync", rpctypes.Error(err)).Error(); !strings.Contains(got, "no leader") || !strings.Contains(got, "majority") {
 		t.Error(got)
 	}
+}
+
+// A cluster without a leader is not asked by every waiting call as fast as the next member of one that has a leader.
+func TestWithoutALeaderCallsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		asked, early := 0, 0
+		began := time.Now()
+		_ = led(ctx, "/etcdserverpb.KV/Txn", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			if asked++; time.Since(began) < 100*time.Millisecond {
+				early++
+			}
+			return rpctypes.ErrGRPCNoLeader
+		})
+		if early < 5 {
+			t.Errorf("asked %d times in the first tenth of a second: another member may have a leader", early)
+		}
+		if asked > 80 {
+			t.Errorf("asked %d times in %v", asked, time.Since(began))
+		}
+	})
 }

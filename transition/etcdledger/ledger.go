@@ -314,7 +314,7 @@ func (l *Ledger) change(ctx context.Context, what string, op func(*memledger.Sto
 			return errOp
 		}
 		if try > 0 && err == nil {
-			err = pause(ctx, try)
+			err = pause(ctx, try, 64*time.Millisecond)
 		}
 	}
 	return l.explain(what, err)
@@ -564,10 +564,10 @@ func (l *Ledger) unchanged(snap *snapshot, key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(l.prefix+key), "=", snap.mods[key])
 }
 
-// pause waits a random time that grows with the tries, so that peers which collide do not
+// pause waits a random time that grows with the tries, up to longest, so that peers which collide do not
 // collide again.
-func pause(ctx context.Context, try int) error {
-	const first, longest = 2 * time.Millisecond, 64 * time.Millisecond
+func pause(ctx context.Context, try int, longest time.Duration) error {
+	const first = 2 * time.Millisecond
 	t := time.NewTimer(rand.N(min(first<<min(try, 10), longest)))
 	defer t.Stop()
 	select {
