@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -14,23 +18,42 @@ import (
 
 // Examine implements command.Store: the alarms, and every member of the URL by itself.
 func (s store) Examine(ctx context.Context) ([]doctor.Finding, error) {
-	found := s.members(ctx)
-	alarms, err := s.AlarmList(ctx)
+	raised := make(map[string]bool)
+	found := s.members(ctx, raised)
+	list, err := s.AlarmList(ctx)
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrAuthFailed):
 		found = append(found, doctor.Finding{Check: "etcd", Severity: doctor.Note, What: fmt.Sprintf("its alarms are not told: %v", err),
 			Risk: "whether it is full could not be looked at", Do: "let a user with more rights look"})
 	case err != nil:
 		return nil, err
-	case len(alarms.Alarms) > 0:
-		found = append(found, doctor.Finding{Check: "etcd", Severity: doctor.Danger, What: fmt.Sprintf("alarms are raised: %v", alarms.Alarms),
-			Risk: "it refuses every write: no lease is renewed, and all peers stop", Do: "etcdctl compact, defrag, alarm disarm; and --auto-compaction-retention"})
+	default:
+		for _, alarm := range list.Alarms {
+			raised[plain(alarm.String())] = true
+		}
+	}
+	for _, alarm := range slices.Sorted(maps.Keys(raised)) {
+		found = append(found, alarmed(alarm))
 	}
 	return found, nil
 }
 
-// members examines the members that the URL names.
-func (s store) members(ctx context.Context) []doctor.Finding {
+// alarmed says what an alarm, as etcd prints it, means.
+func alarmed(alarm string) doctor.Finding {
+	f := doctor.Finding{Check: "etcd", Severity: doctor.Danger, What: "an alarm is raised: " + alarm,
+		Risk: "it refuses every write: no lease is renewed, and all peers stop", Do: "etcdctl compact, defrag, alarm disarm; and --auto-compaction-retention"}
+	if strings.Contains(alarm, pb.AlarmType_CORRUPT.String()) {
+		f.Risk = "the data of this member differ from those of the others: it refuses every call, and what it answered before may be wrong"
+		f.Do = "etcdctl member remove, start it anew with an empty folder as a member that was added, and alarm disarm"
+	}
+	return f
+}
+
+// plain returns what etcd prints with single spaces: how many there are differs by version and build.
+func plain(printed string) string { return strings.Join(strings.Fields(printed), " ") }
+
+// members examines the members that the URL names. Each tells the alarms of all, which it adds to raised.
+func (s store) members(ctx context.Context, raised map[string]bool) []doctor.Finding {
 	const patience = 2 * time.Second
 	var found []doctor.Finding
 	reached, leader := 0, uint64(0)
@@ -46,6 +69,10 @@ func (s store) members(ctx context.Context) []doctor.Finding {
 		reached++
 		leader = max(leader, member.Leader)
 		for _, wrong := range member.Errors {
+			if strings.Contains(wrong, "alarm:") {
+				raised[plain(wrong)] = true
+				continue
+			}
 			found = append(found, doctor.Finding{Check: "etcd", Severity: doctor.Warning, What: wrong, Node: endpoint})
 		}
 		if quota := member.DbSizeQuota; quota > 0 && member.DbSize > quota/4*3 {

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/cmd/countoff/command"
+	"github.com/countoff/countoff/cmd/countoff/doctor"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
@@ -168,6 +170,48 @@ func TestLedgerInEtcd(t *testing.T) {
 	fails(t, exit.Usage, "status n --ledger consul://h", "this program knows redis, etcd, etcds")
 	fails(t, exit.Usage, "status n --ledger etcd://", "etcd://[user:password@]host")
 	fails(t, exit.Unreachable, "status n --timeout 1s --ledger etcd://127.0.0.1:1", "is it running")
+}
+
+// An alarm is said once, with what to do about it: a member whose data differ from the others' wants something else than
+// one that is full. Who may not list alarms hears of them from the members.
+func TestDoctorSaysWhatToDoAboutAnAlarm(t *testing.T) {
+	for alarm, do := range map[pb.AlarmType]string{pb.AlarmType_NOSPACE: "defrag", pb.AlarmType_CORRUPT: "member remove"} {
+		t.Run(alarm.String(), func(t *testing.T) {
+			server := etcdtest.Start(t)
+			client := server.Client()
+			status, err := client.Status(t.Context(), client.Endpoints()[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			maintenance := pb.NewMaintenanceClient(client.ActiveConnection())
+			raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId, Alarm: alarm}
+			if _, err := maintenance.Alarm(t.Context(), raise); err != nil {
+				t.Fatal(err)
+			}
+			opened, err := open(strings.Replace(client.Endpoints()[0], "http", "etcd", 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer opened.Close()
+			said := 0
+			found, err := opened.(store).Examine(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range found {
+				if !strings.Contains(f.What, alarm.String()) {
+					continue
+				}
+				said++
+				if f.Severity != doctor.Danger || !strings.Contains(f.Do, do) || f.Risk == "" {
+					t.Errorf("doctor says %+v, want a danger with %q", f, do)
+				}
+			}
+			if said != 1 {
+				t.Errorf("the alarm is said %d times: %+v", said, found)
+			}
+		})
+	}
 }
 
 // TestIndex counts off in etcd.
