@@ -166,7 +166,7 @@ func (t target) secure(c *tls.Config) {
 	if c == nil || t.secrets == nil {
 		return
 	}
-	c.RootCAs, c.Certificates = t.secrets.RootCAs, t.secrets.Certificates
+	c.RootCAs, c.GetClientCertificate = t.secrets.RootCAs, t.secrets.GetClientCertificate
 	if t.secrets.ServerName != "" {
 		c.ServerName = t.secrets.ServerName
 	}

@@ -3,6 +3,7 @@ package redisurl
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"io"
 	"log"
@@ -225,6 +226,24 @@ func TestReachWhoWantsACertificate(t *testing.T) {
 	defer c.Close()
 	if err := Reach(t.Context(), c, url); err == nil || !strings.Contains(err.Error(), "?cert=FILE&key=FILE") {
 		t.Error(err)
+	}
+
+	secret, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url += "&cert=" + ca + "&key=" + key
+	with, err := Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer with.Close()
+	if err := Reach(t.Context(), with, url); err == nil || strings.Contains(err.Error(), "certificate") {
+		t.Errorf("with a certificate it is let in, and finds no Redis: %v", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"sync/atomic"
 )
 
 var parameters = []string{"ca", "cert", "key", "name"}
@@ -35,7 +36,8 @@ func Said(q url.Values) string {
 }
 
 // Config reads the files that q names and returns a configuration with what q says,
-// TLS 1.2 or later. An error says which parameter it is about, and shows no secret.
+// TLS 1.2 or later. An error says which parameter it is about, and shows no secret. cert and key are read again for
+// each connection, since a certificate that is renewed is put into the same files; ca is not.
 func Config(q url.Values) (*tls.Config, error) {
 	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
 	if (cert == "") != (key == "") {
@@ -57,9 +59,22 @@ func Config(q url.Values) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cert and key: %w", err)
 		}
-		c.Certificates = []tls.Certificate{pair}
+		c.GetClientCertificate = renewed(cert, key, &pair)
 	}
 	return c, nil
+}
+
+// renewed returns what reads a certificate of our own for a connection. While its files are being replaced they may
+// not go together: the one before, at first stands, is good until then.
+func renewed(cert, key string, stands *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(stands)
+	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if pair, err := tls.LoadX509KeyPair(cert, key); err == nil {
+			last.Store(&pair)
+		}
+		return last.Load(), nil
+	}
 }
 
 // Hint says what to do about an error of TLS, and "" if err is none. plain is the scheme of
@@ -67,6 +82,7 @@ func Config(q url.Values) (*tls.Config, error) {
 func Hint(err error, plain string) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
 	var alert *net.OpError
 	switch {
@@ -74,8 +90,10 @@ func Hint(err error, plain string) string {
 		return "trust its authority: ?ca=FILE"
 	case errors.As(err, &host):
 		return "?name= says which name is in its certificate"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the server's certificate, if the clock of this machine is right"
 	case errors.As(err, &alert) && alert.Op == "remote error": // what package tls calls an alert of the other side
-		return "if it wants a certificate of its clients: ?cert=FILE&key=FILE"
+		return "if it wants a certificate of its clients: ?cert=FILE&key=FILE, one that it trusts and that has not ended"
 	case errors.As(err, &record):
 		return "the port does not speak TLS: use " + plain
 	}

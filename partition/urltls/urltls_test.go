@@ -1,19 +1,26 @@
 package urltls_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition/urltls"
 )
@@ -88,6 +95,7 @@ func TestHint(t *testing.T) {
 	}{
 		"an authority that is not known": {shake(secure, &tls.Config{}), "?ca=FILE"},
 		"another name":                   {shake(secure, &tls.Config{RootCAs: trusting, ServerName: "other.internal"}), "?name="},
+		"a certificate that has ended":   {shake(secure, &tls.Config{RootCAs: trusting, Time: func() time.Time { return time.Now().AddDate(1000, 0, 0) }}), "renew"},
 		"no certificate of ours":         {shake(secure, &tls.Config{RootCAs: trusting}), "?cert=FILE&key=FILE"},
 		"no TLS":                         {shake(plain.Listener.Addr().String(), &tls.Config{}), "use redis://"},
 		"nobody there":                   {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, ""},
@@ -97,4 +105,64 @@ func TestHint(t *testing.T) {
 			t.Errorf("%s: of %v it says %q, want %q", name, c.err, got, c.want)
 		}
 	}
+}
+
+// A certificate ends one day, and whoever renews it puts another in the same files while peers are at work: the next
+// connection shows that, and while the files are being written the one before.
+func TestACertificateIsRenewed(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	write := func(file, kind string, der []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew := func(name string) {
+		t.Helper()
+		public, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(cert, "CERTIFICATE", der)
+		write(key, "PRIVATE KEY", secret)
+	}
+	write(ca, "CERTIFICATE", server.Certificate().Raw)
+	renew("first")
+	c, err := urltls.Config(query(t, "ca="+ca+"&cert="+cert+"&key="+key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(want string) {
+		t.Helper()
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: c.Clone(), DisableKeepAlives: true}}
+		answer, err := client.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if got, err := io.ReadAll(answer.Body); string(got) != want || err != nil {
+			t.Errorf("the server sees the certificate of %q, %v, want that of %q", got, err, want)
+		}
+	}
+	shows("first")
+	renew("second")
+	shows("second")
+	write(key, "PRIVATE KEY", []byte("half of it"))
+	shows("second")
 }
