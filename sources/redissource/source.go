@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -85,6 +86,7 @@ type Source struct {
 	waker  waker
 	permit logstream.Permit
 	jobs   []*jobs.Job
+	forgot atomic.Bool // the store has forgotten a partition, and maybe what was agreed on
 
 	mu     sync.Mutex
 	layout partition.Config // zero: not asked yet
@@ -155,6 +157,9 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 	if g.ID < 0 || int(g.ID) >= layout.Total {
 		return nil, fmt.Errorf("%s has %d partitions", s.name, layout.Total)
 	}
+	if s.forgot.Swap(false) {
+		s.again(ctx, layout)
+	}
 	keys := KeysOf(s.name, g.ID)
 	log := redisprogress.New(s.client, keys.Keys, g, tok)
 	o, err := log.Open(ctx, 0)
@@ -165,6 +170,15 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 		return nil, err
 	}
 	return newStream(s, g, tok, keys, log, o, layout), nil
+}
+
+// again writes what all agree on where nothing stands any more: a ledger elsewhere does not know that the store has
+// forgotten it. Who stands there now is let be, and the work waits for none of it.
+func (s *Source) again(ctx context.Context, layout partition.Config) {
+	_, err := redisconfig.Lists.Agree(ctx, s.client, s.name, layout)
+	if err != nil && !errors.Is(err, partition.ErrConfig) {
+		s.forgot.Store(true) // with the next that is opened
+	}
 }
 
 // limits are those of a partition's log.

@@ -162,12 +162,14 @@ func (s *stream) apply(t *trip) error {
 	switch reply.Status {
 	case progress.Stale:
 		if reply.Epoch < s.Grant.Epoch { // it had answered that ours stands
+			s.source.forgot.Store(true)
 			s.Lose(sources.ErrForgot)
 		} else {
 			s.Lose(&sources.FencedError{Grant: s.Grant, Stored: reply.Epoch})
 		}
 		return nil
 	case progress.Forgot:
+		s.source.forgot.Store(true)
 		s.Lose(sources.ErrForgot)
 		return nil
 	}
