@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -16,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/etcdledger/etcdtest"
 )
 
@@ -116,6 +120,38 @@ func TestReachOverTLS(t *testing.T) {
 		case word != "" && err == nil:
 			t.Errorf("%s: let in, want to hear of %s", query, word)
 		case err != nil:
+			wantWords(t, err.Error(), word)
+		}
+	}
+}
+
+// A peer at work whose connections are refused, as by a certificate that has ended, says why with each call that fails: that
+// its time was over says nothing of it.
+func TestCallsSayWhyThereIsNoConnection(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	for address, word := range map[string]string{
+		"etcds://" + server.Listener.Addr().String():     "x509: ",
+		"etcds://u:p@" + server.Listener.Addr().String(): "x509: ",
+		"etcd://127.0.0.1:1":                             "connection refused",
+	} {
+		client, prefix, err := Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		l, err := New(client, prefix, "name", Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Sync(ctx, transition.Request{Session: "a", Peer: "a", Weight: 1}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", address, err)
+		} else {
 			wantWords(t, err.Error(), word)
 		}
 	}
