@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -48,6 +49,16 @@ func settleBreaches() []breach {
 		}},
 		{"a hand-over ends all delays", []string{"a requeued task comes back after its delay"}, func(b *bench) hooks {
 			return delays(b, func(b *bench, id partition.ID, t sources.Task) { _ = b.store.PushTo(id, t) })
+		}},
+		{"a reason that is no text is refused", []string{"a reason may be any bytes"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				for _, d := range done {
+					if !utf8.ValidString(d.Reason) {
+						return errors.New("invalid byte sequence for encoding UTF8")
+					}
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
 		}},
 		{"a dead letter does not say when its task was born", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
 			dead := b.h.Dead

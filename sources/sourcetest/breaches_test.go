@@ -135,6 +135,36 @@ func fetchBreaches() []breach {
 				return tasks, err
 			}}
 		}},
+		{"a place is taken before its task can be read", []string{"what is pushed side by side is all handed out"}, func(b *bench) hooks {
+			places := make(map[string]int)
+			push := b.h.Push
+			b.h.Push = func(ctx context.Context, id partition.ID, tasks ...sources.Task) error {
+				b.mu.Lock()
+				b.note["place"]++
+				place := b.note["place"]
+				for _, t := range tasks {
+					places[name(t)] = place
+				}
+				b.mu.Unlock()
+				if place%2 == 1 {
+					time.Sleep(time.Millisecond) // of the bubble: others are pushed meanwhile
+				}
+				return push(ctx, id, tasks...)
+			}
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) (tasks []sources.Task, err error) {
+				for len(tasks) == 0 && err == nil {
+					tasks, err = s.Stream.Fetch(ctx, limit)
+					b.mu.Lock()
+					tasks = slices.DeleteFunc(tasks, func(t sources.Task) bool {
+						passed := places[name(t)] < b.note[s.tok.String()]
+						b.note[s.tok.String()] = max(b.note[s.tok.String()], places[name(t)])
+						return passed
+					})
+					b.mu.Unlock()
+				}
+				return tasks, err
+			}}
+		}},
 		{"each fetch fills the slice of the one before", []string{"fetch keeps the order of the log"}, func(*bench) hooks {
 			buf := make([]sources.Task, 0, 64)
 			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {

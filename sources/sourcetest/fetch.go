@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -151,6 +152,65 @@ func fetchOnce(s *scene) {
 	s.push(here, s.tasks(here, "u", 1)...)
 	s.expect("fetch", o.take(1), "u0")
 	o.nothing("everything was handed out")
+}
+
+// A place that is taken before its task can be read, as by a sequence of a database, is
+// passed by a fetch that reads on from the last place it has seen.
+func fetchBesidePushes(s *scene) {
+	const producers, each = 8, 40
+	o := s.owner(here)
+	ctx, cancel := s.soon()
+	defer cancel()
+	errs := make([]error, producers)
+	missing := make(map[string]bool)
+	var all sync.WaitGroup
+	defer all.Wait() // also where a fetch fails
+	for p := range producers {
+		tasks := s.tasks(here, fmt.Sprint("p", p, "-"), each)
+		for i := range tasks {
+			tasks[i].Delivery = &sources.Delivery{}
+			missing[name(tasks[i])] = true
+		}
+		all.Go(func() {
+			for at, n := 0, 0; at < each; at += n { // of different numbers, so that they are not in step
+				n = min(1+(p+at)%5, each-at)
+				errs[p] = errors.Join(errs[p], s.h.Push(ctx, here, tasks[at:at+n]...))
+			}
+		})
+	}
+	var came []string
+	for len(missing) > 0 {
+		ctx, cancel := s.soon()
+		got, err := o.fetch(ctx, 7)
+		cancel()
+		if err != nil {
+			all.Wait()
+			s.Fatalf("of %d tasks that were pushed side by side %d never came, as %s: %v; push: %v; has a fetch read on past places whose tasks could be read only later?",
+				producers*each, len(missing), slices.Min(slices.Collect(maps.Keys(missing))), err, errors.Join(errs...))
+		}
+		for _, t := range got {
+			if !missing[name(t)] {
+				s.Fatalf("fetch returned %s, which was not pushed or came before", name(t))
+			}
+			delete(missing, name(t))
+			came = append(came, name(t))
+		}
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		s.Fatalf("push: %v", err)
+	}
+	var last [producers]int
+	for n, task := range came {
+		var p, i int
+		if _, err := fmt.Sscanf(task, "p%d-%d", &p, &i); err != nil {
+			s.Fatalf("%v", err)
+		}
+		if i < last[p] {
+			s.Errorf("%s came after p%d-%d, which the same producer had pushed after it: %v", task, p, last[p], came[:n+1])
+		}
+		last[p] = i
+	}
 }
 
 func taskNamesGrant(s *scene) {

@@ -72,6 +72,7 @@ func clauses() []clause {
 		{"fetch waits for a task", fetchWaits},
 		{"a fetch that ended took nothing with it", fetchEndsEmpty},
 		{"fetch returns a task once", fetchOnce},
+		{"what is pushed side by side is all handed out", fetchBesidePushes},
 		{"a task arrives byte for byte", taskIntact},
 		{"partitions do not disturb each other", partitionsApart},
 		{"partitions are opened side by side", opensAtOnce},
@@ -95,6 +96,7 @@ func clauses() []clause {
 		{"settle overlaps fetch", settleOverlapsFetch},
 		{"what a settle sets free wakes fetch", settleWakes},
 		{"a dead letter is whole and says why", deadLetter},
+		{"a reason may be any bytes", reasonOfAnyBytes},
 
 		{"a retried task keeps its place", retryKeepsPlace},
 		{"the attempt only rises and the first error stays", retryAttemptRises},

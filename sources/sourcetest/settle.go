@@ -196,3 +196,22 @@ func deadLetter(s *scene) {
 	o.close()
 	s.expect("the next owner", s.owner(here).take(2), "t0", "t2")
 }
+
+// A reason is the text of an error, and that may be whatever a server has answered. A settle
+// that is refused because of it is said again for ever, and its partition stands still.
+func reasonOfAnyBytes(s *scene) {
+	const reason = "it answered: \x00\xff\xc3"
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.owner(here)
+	t := o.take(1)[0]
+	o.settle(sources.Settlement{Task: &t, Outcome: sources.Retry, Attempt: 1, Reason: reason})
+	own(&t).FirstError = reason // as a caller does that keeps a task
+	o.settle(sources.Settlement{Task: &t, Outcome: sources.Dead, Attempt: 2, Reason: reason})
+	if s.h.Dead != nil {
+		if letters := s.dead(here); len(letters) != 1 || !strings.HasPrefix(letters[0].Reason, "it answered: ") {
+			s.Errorf("the dead letters are %+v, want one, whose reason is %q, or that with other characters for those that are no text", letters, reason)
+		}
+	}
+	o.close()
+	s.expect("the next owner", s.owner(here).take(1), "t1")
+}
