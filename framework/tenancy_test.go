@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"testing"
 
 	"github.com/countoff/countoff/partition"
@@ -35,6 +36,20 @@ func TestNothingIsAdmittedWithoutALease(t *testing.T) {
 	if (Unit{share: s, place: s.serving[0]}).Owned() {
 		t.Error("a handler that goes on is told that its unit is ours")
 	}
+}
+
+// So is a handler whose pause after an error has ended meanwhile: it is not called anew.
+func TestNoHandlerOfUnitsIsCalledWithoutALease(t *testing.T) {
+	s := idleShare(t)
+	(*tenancy)(s).Serve(partition.Grant{ID: 0, Epoch: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	u := &Units{cfg: UnitsConfig{Handler: func(context.Context, Unit) error {
+		t.Error("called")
+		cancel()
+		return nil
+	}}}
+	(&unitsSession{u: u}).serve(&Admission{share: s, place: s.serving[0], ctx: ctx}, Unit{Name: "row", share: s, place: s.serving[0]})
 }
 
 // Each Drain and each Abort of the coordinator is answered once: what is served under another

@@ -385,10 +385,11 @@ func (s *unitsSession) own(k *keeper, unit *Unit) {
 func (s *unitsSession) nudge() { poke(s.poke) }
 
 // serve runs the handler for as long as the admission stands, and returns when the handler
-// has.
+// has. After a process stood still the pause before the next call may end before it is found out
+// that the ownership has: then it is not called, and the unit is awaited anew.
 func (s *unitsSession) serve(a *Admission, unit Unit) {
 	where := Where{Consumer: s.u.name, Grant: unit.Grant}
-	for tries := 1; a.Context().Err() == nil; tries++ {
+	for tries := 1; a.Context().Err() == nil && unit.Owned(); tries++ {
 		s.u.observe(UnitStarted{Where: where, Unit: unit.Name})
 		began := time.Now()
 		err := <-apart("the handler", func() error { return s.u.cfg.Handler(a.Context(), unit) })
