@@ -239,6 +239,22 @@ func fenceBreaches() []breach {
 				return st.Settle(ctx, done...)
 			}}
 		}},
+		{"settle looks at the fence first", []string{"a newer owner fences settle in the moment in which it comes"}, func(b *bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				b.mu.Lock()
+				mine := b.last[s.g.ID].tok == s.tok
+				b.mu.Unlock()
+				if !mine {
+					return s.Stream.Settle(ctx, done...)
+				}
+				time.Sleep(time.Millisecond) // of the bubble: the new owner comes meanwhile
+				st, err := b.newest(ctx, s.src, s.g.ID)
+				if err != nil {
+					return err
+				}
+				return st.Settle(ctx, done...)
+			}}
+		}},
 		{"close ends whoever is there", []string{"closing a fenced stream changes nothing", "close, and the request comes late, after the next owner opened"}, func(b *bench) hooks {
 			return hooks{line: true, close: func(ctx context.Context, s *inner) error {
 				st, err := b.newest(ctx, s.src, s.g.ID)

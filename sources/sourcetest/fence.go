@@ -3,6 +3,9 @@ package sourcetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -68,6 +71,67 @@ func fencesSettle(s *scene) {
 	if s.h.Dead != nil && len(s.dead(here)) > 0 {
 		s.Errorf("there are dead letters by an owner that was fenced")
 	}
+}
+
+// A fence that is looked at before the change, and not in one step with it, lets a settle through
+// that was on its way when the new owner came.
+func fencesInTheMoment(s *scene) {
+	for round := range 6 {
+		momentOfAnOpen(s, round)
+	}
+}
+
+func momentOfAnOpen(s *scene, round int) {
+	const settlers, calls, of = 6, 4, 5
+	tasks := s.tasks(here, fmt.Sprint("r", round, "-"), settlers*calls*of+1)
+	end := name(tasks[len(tasks)-1]) // the old owner leaves it: behind it is nothing more
+	s.push(here, tasks...)
+	old := s.owner(here)
+	got := old.take(len(tasks))
+	settled := make([][]sources.Task, settlers) // and that was answered
+	begun := make(chan struct{}, settlers*calls)
+	var all sync.WaitGroup
+	defer all.Wait() // also where the new owner fails
+	for i := range settlers {
+		mine := got[i*calls*of : (i+1)*calls*of]
+		all.Go(func() {
+			for some := range slices.Chunk(mine, of) {
+				begun <- struct{}{}
+				ctx, cancel := s.soon()
+				err := old.stream.Settle(ctx, settlements(sources.Done, some...)...)
+				cancel()
+				if err != nil {
+					return
+				}
+				settled[i] = append(settled[i], some...)
+			}
+		})
+	}
+	for range 1 + round {
+		<-begun
+	}
+	heir := s.owner(here)
+	var came []sources.Task
+	for len(came) == 0 || name(came[len(came)-1]) != end {
+		ctx, cancel := s.soon()
+		some, err := heir.fetch(ctx, len(tasks))
+		cancel()
+		if err != nil {
+			s.Fatalf("fetch of the new owner: %v", err)
+		}
+		came = append(came, some...)
+		if len(some) == 1 { // it may be one that is handed out alone
+			heir.end(sources.Done, some...)
+		}
+	}
+	all.Wait()
+	for _, t := range slices.Concat(settled...) {
+		if slices.Contains(names(came), name(t)) {
+			s.Fatalf("%s was handed to a new owner, and yet a settle of the old one was answered with success: is the fence compared in one step with the change?", name(t))
+		}
+	}
+	heir.end(sources.Done, came...)
+	heir.close()
 }
 
 func fencesClose(s *scene) {

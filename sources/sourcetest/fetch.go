@@ -159,8 +159,6 @@ func fetchOnce(s *scene) {
 func fetchBesidePushes(s *scene) {
 	const producers, each = 8, 40
 	o := s.owner(here)
-	ctx, cancel := s.soon()
-	defer cancel()
 	errs := make([]error, producers)
 	missing := make(map[string]bool)
 	var all sync.WaitGroup
@@ -174,7 +172,9 @@ func fetchBesidePushes(s *scene) {
 		all.Go(func() {
 			for at, n := 0, 0; at < each; at += n { // of different numbers, so that they are not in step
 				n = min(1+(p+at)%5, each-at)
+				ctx, cancel := s.soon()
 				errs[p] = errors.Join(errs[p], s.h.Push(ctx, here, tasks[at:at+n]...))
+				cancel()
 			}
 		})
 	}

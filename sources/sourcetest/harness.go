@@ -18,7 +18,8 @@ type Harness struct {
 	Peer func() Peer
 	// Push appends tasks to a partition, in order: their ID, Type, Key, Payload,
 	// Headers and Born. All of them have a Delivery. The suite uses keys that belong
-	// to the partition. The layout must have at least two partitions.
+	// to the partition. The layout must have at least two partitions. It may be called
+	// concurrently, as by several producers.
 	Push func(ctx context.Context, id partition.ID, tasks ...sources.Task) error
 	// Dead returns the dead letters of a partition, oldest first. Nil: they cannot
 	// be read.

@@ -79,6 +79,7 @@ func clauses() []clause {
 
 		{"a newer owner fences fetch", fencesFetch},
 		{"a newer owner fences settle", fencesSettle},
+		{"a newer owner fences settle in the moment in which it comes", fencesInTheMoment},
 		{"a newer epoch of the same session fences the older", fencesItself},
 		{"closing a fenced stream changes nothing", fencesClose},
 		{"the fence is of one partition", fencesOnePartition},
