@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -61,6 +62,9 @@ var errRing = errors.New("a *redis.Ring sends the keys of a server that is away 
 
 // Fits refuses a client of a kind that cannot be worked with. It asks nobody.
 func Fits(client redis.Cmdable) error {
+	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("the client is a nil %T", client) // each call of it would panic
+	}
 	if _, ring := client.(interface{ Options() *redis.RingOptions }); ring { // or what embeds one
 		return errRing
 	}

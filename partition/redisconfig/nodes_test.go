@@ -1,6 +1,7 @@
 package redisconfig_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -44,6 +45,14 @@ func TestNamesOfAHiddenCluster(t *testing.T) {
 	for masters := range 2 { // none where the server is no cluster's, and one that has all slots is all there is
 		if _, err := redisconfig.Names(t.Context(), redistest.Hidden(client, masters)); err != nil {
 			t.Errorf("of %d masters: %v", masters, err)
+		}
+	}
+}
+
+func TestNilClientIsRefused(t *testing.T) {
+	for _, client := range []redis.UniversalClient{(*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		if err := redisconfig.Fits(client); err == nil || err.Error() != fmt.Sprintf("the client is a nil %T", client) {
+			t.Errorf("%T: %v", client, err)
 		}
 	}
 }

@@ -52,3 +52,19 @@ func TestARingIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Nor is a nil client taken that an interface hides, as where a constructor returns early: the start would panic
+// again and again.
+func TestANilClientIsRefused(t *testing.T) {
+	t.Parallel()
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer single.Close()
+	for want, given := range map[string]redisclient.Given{
+		"mails: the client is a nil *redis.Client":             {Tasks: (*redis.Client)(nil)},
+		"mails, the ledger: the client is a nil *redis.Client": {Tasks: single, Control: (*redis.Client)(nil)},
+	} {
+		if _, err := redisclient.Of(fxtest.NewLifecycle(t), "mails", "", given); err == nil || err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
