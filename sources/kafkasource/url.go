@@ -110,7 +110,7 @@ func reach(ctx context.Context, client *kgo.Client) error {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		seeds, _ := client.OptValue(kgo.SeedBrokers).([]string)
-		return fmt.Errorf("%w (tried %s: start the broker, or correct the addresses; the port may be another)", err, strings.Join(seeds, ", "))
+		return fmt.Errorf("%w; tried %s", err, strings.Join(seeds, ", "))
 	}
 	return err
 }
@@ -119,8 +119,11 @@ func reach(ctx context.Context, client *kgo.Client) error {
 func explainDial(err error) error {
 	hint := urltls.Hint(err, "kafka://")
 	var first *kgo.ErrFirstReadEOF
+	var dial *net.OpError
 	switch {
 	case hint != "":
+	case errors.As(err, &dial) && dial.Op == "dial":
+		hint = "start the broker, or correct its address: in the URL, or where it is one that the brokers tell, in their advertised.listeners"
 	case errors.As(err, &first), errors.Is(err, syscall.ECONNRESET):
 		hint = "does the port speak what the URL says? kafkas:// is with TLS, kafka:// without, ?sasl= with a password"
 		if first == nil {

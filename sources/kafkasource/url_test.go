@@ -252,11 +252,17 @@ func TestNobodyListens(t *testing.T) {
 	b := &stage{T: t, redis: newRedis(t), name: newName(t), topic: cfg.Topic}
 	_, layout := b.source(cfg).Layout(b.soon())
 	_, requeue := Requeue(b.soon(), "n", cfg, nil)
+	if err := explain(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}); !strings.Contains(err.Error(), "start the broker") {
+		t.Errorf("later it says %v", err) // as where the offsets of the group are read
+	}
 	for what, err := range map[string]error{"layout": layout, "requeue": requeue} {
 		for _, word := range append(gone, "connection refused", "start the broker") {
 			if err == nil || !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %v does not say %q", what, err, word)
 			}
+		}
+		if strings.Count(err.Error(), "start the broker") > 1 {
+			t.Errorf("%s: %v says it twice", what, err)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (s *Source) Units(ctx context.Context) ([]string, error) {
 		units, err = s.read(ctx, s.list.Load())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("unitsource: read %s: %w", s.key, err)
+		return nil, s.failed("read", err)
 	}
 	slices.Sort(units)
 	units = slices.Compact(units)
@@ -146,9 +146,13 @@ func (s *Source) Remove(ctx context.Context, units ...string) error {
 	return s.failed("remove from", err)
 }
 
+// failed is an error of the store, with what to do about it.
 func (s *Source) failed(what string, err error) error {
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		err = redisconfig.Advised(err, "it is neither a set nor a list: another program writes it. Rename or delete it, or give the units another key")
+	}
 	if err != nil {
-		return fmt.Errorf("unitsource: %s %s: %w", what, s.key, err)
+		return fmt.Errorf("unitsource: %s %s: %w", what, s.key, redisconfig.Explain(err))
 	}
 	return nil
 }

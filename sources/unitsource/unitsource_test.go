@@ -96,8 +96,11 @@ func TestListsAndSets(t *testing.T) {
 
 		must(client.Del(ctx, key).Err())
 		must(client.Set(ctx, key, "text", 0).Err())
-		if _, err := s.Units(ctx); err == nil {
-			t.Error("a string was read as a list")
+		_, read := s.Units(ctx)
+		for what, err := range map[string]error{"read": read, "add": s.Add(ctx, "a"), "remove": s.Remove(ctx, "a")} {
+			if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "neither a set nor a list") {
+				t.Errorf("%s of a text: %v does not say what to do about %s", what, err, key)
+			}
 		}
 		must(client.Del(ctx, key).Err())
 		has()
