@@ -144,7 +144,7 @@ func (p *Producer) Enqueue(ctx context.Context, messages ...Message) ([]Result, 
 		it := &c.items[i]
 		it.lane = p.laneOf(ctx, it.part)
 		if it.lane == nil || !it.lane.submit(it) {
-			c.finish(it, false, sources.ErrClosed)
+			c.finish(it, false, p.closedError())
 		}
 	}
 	select {
@@ -277,6 +277,16 @@ func (p *Producer) over() bool {
 		return false
 	}
 }
+
+// closedError is a sources.ErrClosed that says what is closed.
+func (p *Producer) closedError() error { return &closedError{p.name} }
+
+type closedError struct{ name string }
+
+func (e *closedError) Error() string { return "redissource: the producer of " + e.name + " is closed" }
+
+// Is makes errors.Is(err, sources.ErrClosed) true.
+func (e *closedError) Is(target error) bool { return target == sources.ErrClosed }
 
 // Close refuses new messages, waits until those on their way are answered, and
 // returns after the last goroutine of the producer. When ctx ends first, what was not

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -207,7 +208,7 @@ func TestCloseWaitsAndRefuses(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- p.Close(context.Background()) }()
 		eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.closed })
-		if _, err := p.Enqueue(t.Context(), Message{}); !errors.Is(err, sources.ErrClosed) {
+		if _, err := p.Enqueue(t.Context(), Message{}); !errors.Is(err, sources.ErrClosed) || !strings.Contains(err.Error(), "the producer of "+name) {
 			t.Errorf("after Close: %v", err)
 		}
 		select {

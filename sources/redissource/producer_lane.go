@@ -15,7 +15,6 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
-	"github.com/countoff/countoff/sources"
 )
 
 const (
@@ -131,7 +130,7 @@ func (l *lane) run() {
 			}
 			if !l.pause(repeat) {
 				for _, b := range repeat {
-					l.end(b, b.failed(sources.ErrClosed))
+					l.end(b, b.failed(l.p.closedError()))
 				}
 				repeat = nil
 			}
@@ -185,7 +184,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			switch {
 			case it.dropped: // its caller knows
 			case over:
-				it.call.finish(it, false, sources.ErrClosed)
+				it.call.finish(it, false, l.p.closedError())
 			case !it.deadline.After(now):
 				it.call.finish(it, false, l.p.silence())
 			default:
