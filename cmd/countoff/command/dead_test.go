@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redissource"
@@ -427,5 +429,31 @@ func TestHeadersOfALetterHaveAnOrder(t *testing.T) {
 	}
 	if len(names) != 26 || !slices.IsSorted(names) {
 		t.Errorf("it shows\n%s", out.String())
+	}
+}
+
+// Characters that take two columns of a terminal, or none, move nothing that stands beside them.
+func TestDeadListHasColumns(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	letters(t, s, []string{"plain", "漢字カナ", "e\u0301te\u0301", "📦📦"}, nil)
+	day := regexp.MustCompile(`\d{4}-\d\d-\d\d|DIED`)
+	at := -1
+	lines := strings.Split(strings.TrimSpace(s.run("dead list n")), "\n")
+	for _, line := range lines {
+		found := day.FindStringIndex(line)
+		if found == nil {
+			t.Fatalf("%q has no day", line)
+		}
+		column := partitionmap.Room(line[:found[0]])
+		if at < 0 {
+			at = column
+		}
+		if column != at {
+			t.Errorf("DIED is at column %d of %q, and at %d of the first", column, line, at)
+		}
+	}
+	if len(lines) != 5 {
+		t.Errorf("%d lines, want 5", len(lines))
 	}
 }

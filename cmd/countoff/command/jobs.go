@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
-	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -74,13 +72,12 @@ removes it. An entry that peers still have begins anew then.`,
 				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "no peer of %s has had a job\n", name)
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "entry\tpartition\tschedule\tlast tick\tfired\tnext tick")
+			var ticks table
+			ticks.add("entry", "partition", "schedule", "last tick", "fired", "next tick")
 			for _, s := range all {
-				fmt.Fprintf(w, "%s\t%v\t%s (%s)\t%s\t%d\t%s\n", partitionmap.Printable(s.Entry), s.Partition, partitionmap.Printable(s.Spec),
-					partitionmap.Printable(s.Zone), stamp(s.Last), s.Fired, partitionmap.Printable(nextTick(s)))
+				ticks.add(s.Entry, fmt.Sprint(s.Partition), s.Spec+" ("+s.Zone+")", stamp(s.Last), fmt.Sprint(s.Fired), nextTick(s))
 			}
-			return errors.Join(w.Flush(), unread)
+			return errors.Join(ticks.print(cmd.OutOrStdout()), unread)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")

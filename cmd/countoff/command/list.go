@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,7 @@ import (
 // A list prints what a store tells one after the other: a table, or with --json an object a line.
 type list[T any] struct {
 	out, notes io.Writer
-	table      *tabwriter.Writer
+	table      table
 	limit      int // 0: none
 	json       bool
 	none       string // what it says of none
@@ -29,7 +28,7 @@ type list[T any] struct {
 func newList[T any](cmd *cobra.Command, limit int, asJSON bool, none, head string, row func(T) []string, object func(T) any) *list[T] {
 	out := cmd.OutOrStdout()
 	return &list[T]{
-		out: out, notes: cmd.ErrOrStderr(), table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), limit: limit, json: asJSON,
+		out: out, notes: cmd.ErrOrStderr(), limit: limit, json: asJSON,
 		none: none, head: head, row: row, object: object,
 	}
 }
@@ -44,13 +43,9 @@ func (l *list[T]) add(v T) bool {
 		return l.failed == nil
 	}
 	if l.n == 1 {
-		fmt.Fprintln(l.table, l.head)
+		l.table.add(strings.Split(l.head, "\t")...)
 	}
-	cells := l.row(v)
-	for i, c := range cells {
-		cells[i] = partitionmap.Printable(c)
-	}
-	fmt.Fprintln(l.table, strings.Join(cells, "\t"))
+	l.table.add(l.row(v)...)
 	return true
 }
 
@@ -66,7 +61,7 @@ func (l *list[T]) end(missing error) error {
 		fmt.Fprintln(l.out, l.none)
 		return nil
 	}
-	if err := l.table.Flush(); err != nil {
+	if err := l.table.print(l.out); err != nil {
 		return err
 	}
 	if l.limit > 0 && l.n > l.limit {

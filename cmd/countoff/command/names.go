@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
-	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition"
@@ -62,34 +59,34 @@ nothing. Names whose ledger is elsewhere are listed where their tasks are: with 
 				fmt.Fprintln(cmd.OutOrStdout(), "no names: the first peer or producer of one writes it, or countoff init NAME")
 				return nil
 			}
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			var found table
 			if !asJSON {
-				fmt.Fprintln(table, "NAME\tPARTITIONS\tPEERS\tINGRESS")
+				found.add("NAME", "PARTITIONS", "PEERS", "INGRESS")
 			}
 			for _, name := range names {
 				s, err := at.stands(ctx, name, timeout)
 				switch {
 				case err != nil:
-					return errors.Join(table.Flush(), err)
+					return errors.Join(found.print(cmd.OutOrStdout()), err)
 				case asJSON:
 					err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 				default:
-					s.row(table)
+					found.add(s.row()...)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			return errors.Join(table.Flush(), away)
+			return errors.Join(found.print(cmd.OutOrStdout()), away)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }
 
-// row prints s as a line of the table.
-func (s standing) row(table io.Writer) {
-	partitions, peers, beside := "?", "?", partitionmap.Printable(strings.Join(s.Ingress, "  "))
+// row is s as a line of the table.
+func (s standing) row() []string {
+	partitions, peers, beside := "?", "?", strings.Join(s.Ingress, "  ")
 	if s.Partitions > 0 {
 		partitions = fmt.Sprint(s.Partitions)
 	}
@@ -105,7 +102,7 @@ func (s standing) row(table io.Writer) {
 	if s.Trouble != "" {
 		beside = oneLine(s.Trouble)
 	}
-	fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", s.Name, partitions, peers, beside)
+	return []string{s.Name, partitions, peers, beside}
 }
 
 // stands returns what is known of name. What cannot be read is trouble of its own; that the store

@@ -171,7 +171,7 @@ func (f *floor) run(peer string, more []string, command ...string) *runner {
 	r := &runner{ended: make(chan struct{})}
 	args := append([]string{"run", "--name", f.name, "--id", peer, "--lease", "60s", "--redis", "redis://" + f.server.Addr()}, more...)
 	r.cmd = exec.Command(self, append(append(args, "--"), command...)...)
-	// Without those of the suite: it says of each that nothing reads it.
+	// Without those of the suite: it says of each that no command reads it.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, variables) })
 	r.cmd.Env = append(env, play+"=countoff")
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log

@@ -43,6 +43,9 @@ func fitting(runes []rune, most int) int {
 	return len(runes)
 }
 
+// Room is how many columns of a terminal s takes as [Column] prints it.
+func Room(s string) int { return columns(Printable(s)) }
+
 // Column is s as one cell of a table: printable, filled up to least columns, and without its
 // middle where it has more than most.
 func Column(s string, least, most int) string {
