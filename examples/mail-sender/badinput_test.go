@@ -314,8 +314,8 @@ func TestMisspeltVariables(t *testing.T) {
 	t.Setenv("COUNTOFF_REDIS_ULR", "redis://127.0.0.1:1")
 	t.Setenv("COUNTOFF_GRACE", "60s") // of peers
 	for args, want := range map[string]string{
-		"mail-sender send --redis=":   "mail-sender send: $MAIL_SENDER_NAMES is set, and nothing reads it: did you mean $MAIL_SENDER_NAME?\n",
-		"countoff status x --redis=":  "countoff status: $COUNTOFF_REDIS_ULR is set, and nothing reads it: did you mean $COUNTOFF_REDIS_URL?\n",
+		"mail-sender send --redis=":   "mail-sender send: $MAIL_SENDER_NAMES is set, and no command of mail-sender reads it: did you mean $MAIL_SENDER_NAME?\n",
+		"countoff status x --redis=":  "countoff status: $COUNTOFF_REDIS_ULR is set, and no command of countoff reads it: did you mean $COUNTOFF_REDIS_URL?\n",
 		"countoff version":            "",
 		"countoff __complete status ": "",
 	} {

@@ -28,7 +28,7 @@ import (
 // programs is where TestMain has built them: what a user runs is what is tested.
 var programs string
 
-// suite are variables for the tests themselves, as COUNTOFF_REDIS: countoff says of each that nothing reads it.
+// suite are variables for the tests themselves, as COUNTOFF_REDIS: countoff says of each that no command reads it.
 var suite = slices.DeleteFunc(os.Environ(), func(v string) bool { return !strings.HasPrefix(v, "COUNTOFF_") })
 
 func TestMain(m *testing.M) {

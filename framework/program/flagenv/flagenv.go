@@ -74,7 +74,7 @@ func Apply(cmd *cobra.Command) error {
 var ofServices = regexp.MustCompile(`^(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // Unknown says of each variable that begins with prefix, and is neither of a flag of any command of
-// cmd's program nor one of others, that nothing reads it, and which it may have been meant for.
+// cmd's program nor one of others, that no command reads it, and which it may have been meant for.
 func Unknown(cmd *cobra.Command, prefix string, others ...string) (says []string) {
 	known := &cobra.Command{SuggestionsMinimumDistance: 2}
 	is := make(map[string]bool)
@@ -105,7 +105,7 @@ func Unknown(cmd *cobra.Command, prefix string, others ...string) (says []string
 		if !ok || is[name] || ofServices.MatchString(rest) {
 			continue
 		}
-		text := fmt.Sprintf("$%s is set, and nothing reads it", name)
+		text := fmt.Sprintf("$%s is set, and no command of %s reads it", name, cmd.Root().Name())
 		if near := known.SuggestionsFor(name); len(near) > 0 {
 			text += ": did you mean $" + strings.Join(near, " or $") + "?"
 		}

@@ -103,9 +103,9 @@ func TestATimeWithoutAUnitSaysWhatToWrite(t *testing.T) {
 // A variable that is misspelt is one that nothing reads, and nothing else would say so.
 func TestUnknownVariablesAreSaid(t *testing.T) {
 	for name, want := range map[string]string{
-		"APP_LEASE_TIMES":      "$APP_LEASE_TIMES is set, and nothing reads it: did you mean $APP_LEASE_TIME?",
-		"APP_LEASE":            "$APP_LEASE is set, and nothing reads it: did you mean $APP_LEASE_TIME?",
-		"APP_VERBOSE":          "$APP_VERBOSE is set, and nothing reads it",
+		"APP_LEASE_TIMES":      "$APP_LEASE_TIMES is set, and no command of app reads it: did you mean $APP_LEASE_TIME?",
+		"APP_LEASE":            "$APP_LEASE is set, and no command of app reads it: did you mean $APP_LEASE_TIME?",
+		"APP_VERBOSE":          "$APP_VERBOSE is set, and no command of app reads it",
 		"APP_LEASE_TIME":       "",
 		"APP_OWN":              "",
 		"APPLE":                "",
