@@ -108,11 +108,9 @@ func missing(h Handler) bool {
 
 // RetryAfter is what a handler returns to have its task run again after d instead
 // of after the delay of the retry policy. It counts as a try like any other
-// failure. A d of zero or less means at once.
+// failure. A d of zero or less means at once. A nil err says that nothing failed, as where
+// something is waited for: package zapobserver then writes no warning.
 func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		err = errors.New("the handler asked for a retry")
-	}
 	return &sources.RetryError{After: max(d, 0), Err: err}
 }
 

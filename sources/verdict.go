@@ -9,13 +9,18 @@ import (
 // the retry policy. Handlers make one with framework.RetryAfter.
 type RetryError struct {
 	After time.Duration // zero: at once
-	Err   error         // why
+	Err   error         // why; nil: nothing failed, it is to be run again all the same
 	// Counted says that whoever made it counts the tries itself: the number of tries
 	// of the retry policy does not bound it.
 	Counted bool
 }
 
-func (e *RetryError) Error() string { return e.Err.Error() }
+func (e *RetryError) Error() string {
+	if e.Err == nil {
+		return "the handler asked for a retry"
+	}
+	return e.Err.Error()
+}
 
 func (e *RetryError) Unwrap() error { return e.Err }
 

@@ -263,7 +263,11 @@ func (o *observer) handled(e framework.Handled) {
 		if !repeats(e) {
 			fields = stack(fields, e.Err)
 		}
-		o.at(zapcore.WarnLevel, "task failed", e.Where, fields...)
+		level, message := zapcore.WarnLevel, "task failed"
+		if asked(e.Err) {
+			level, message = zapcore.InfoLevel, "task runs again, as its handler asked"
+		}
+		o.at(level, message, e.Where, fields...)
 	default:
 		level := zapcore.WarnLevel
 		if errors.Is(e.Err, framework.ErrHandedOver) {
@@ -378,6 +382,12 @@ func task(t *framework.Task) []zap.Field {
 		return nil
 	}
 	return []zap.Field{zap.String("task", t.ID), zap.String("type", t.Type), zap.String("key", t.Key), zap.Int("attempt", t.Attempt)}
+}
+
+// asked reports whether a handler wants its task to run again although nothing failed.
+func asked(err error) bool {
+	retry, ok := errors.AsType[*sources.RetryError](err)
+	return ok && retry.Err == nil
 }
 
 // repeats reports whether the task failed as in its first try, whose line had the stack: kilobytes for

@@ -68,6 +68,8 @@ func TestLevels(t *testing.T) {
 	}{
 		{"done", framework.Handled{Task: task, Outcome: sources.Done}, zapcore.DebugLevel},
 		{"failed", framework.Handled{Task: task, Outcome: sources.Retry, Err: errors.New("451")}, zapcore.WarnLevel},
+		{"failed, and says when to run again", framework.Handled{Task: task, Outcome: sources.Retry, Err: framework.RetryAfter(time.Hour, errors.New("451"))}, zapcore.WarnLevel},
+		{"asks to run again", framework.Handled{Task: task, Outcome: sources.Retry, Err: fmt.Errorf("not there yet: %w", framework.RetryAfter(time.Hour, nil))}, zapcore.InfoLevel},
 		{"dead", framework.Handled{Task: task, Outcome: sources.Dead, Err: errors.New("550")}, zapcore.ErrorLevel},
 		{"dead by itself", framework.Buried{Buried: sources.Buried{Tasks: 2, Reason: "no"}}, zapcore.ErrorLevel},
 		{"cancelled", framework.Cancelled{Task: task, Why: "a test"}, zapcore.WarnLevel},
