@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -408,6 +409,21 @@ func (p Params) observer() framework.Observer {
 	return framework.Observers(all)
 }
 
+// warn tells what is odd about all peers.
+func (p Params) warn(warnings []string) {
+	o, names := p.observer(), p.names()
+	for _, u := range p.Units {
+		names = append(names, u.Name)
+	}
+	for _, w := range warnings {
+		for _, name := range names {
+			if o != nil {
+				o.Observe(framework.Warned{Consumer: name, Warning: w})
+			}
+		}
+	}
+}
+
 func (p Params) handler(name string) (framework.Handler, error) {
 	var routes []framework.Route
 	var wrong []error
@@ -458,6 +474,7 @@ func (p Params) hook(r *framework.Runtime) {
 					_ = p.Shutdowner.Shutdown(fx.ExitCode(ExitCode(err)))
 				}
 			})
+			p.warn(misspelt(os.Environ()))
 			err := r.Start(ctx)
 			if err != nil {
 				enough()

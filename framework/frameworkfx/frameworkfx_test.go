@@ -104,6 +104,39 @@ func TestHandlersSourcesAndMiddlewareJoinByGroups(t *testing.T) {
 	}
 }
 
+// A variable that is misspelt is one that nothing reads, and nothing else would say so.
+func TestAMisspeltVariableIsTold(t *testing.T) {
+	for name, meant := range map[string]string{
+		"COUNTOFF_DEPLOYMNET": "COUNTOFF_DEPLOYMENT", "COUNTOF_DEPLOYMENT": "COUNTOFF_DEPLOYMENT", "COUNTOFF_GRAC": "COUNTOFF_GRACE",
+		"COUNTOFF_DEPLOYMENT": "", "COUNTOFF_NAME": "", "COUNTOFF_REDIS_URL": "", // the command's, and the peer's own
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "blue")
+			store, ledger := memory(t)
+			core, lines := observer.New(zapcore.WarnLevel)
+			app := fxtest.New(t, frameworkfx.Module,
+				frameworkfx.From("mails", store, ledger),
+				frameworkfx.Configure("mails", framework.Config{Timing: quick, PodGrace: time.Minute}),
+				frameworkfx.Otherwise("mails", func(context.Context, *framework.Task) error { return nil }),
+				fx.Provide(func() *zap.Logger { return zap.New(core) }),
+			)
+			app.RequireStart().RequireStop()
+			var got []string
+			for _, l := range lines.All() {
+				if strings.Contains(l.Message, "did you mean") {
+					got = append(got, l.Message)
+				}
+			}
+			if meant == "" && len(got) == 0 {
+				return
+			}
+			if len(got) != 1 || meant == "" || !strings.Contains(got[0], name+" is set") || !strings.Contains(got[0], meant+"?") {
+				t.Errorf("it tells %q, want %q", got, meant)
+			}
+		})
+	}
+}
+
 // What fx has started of an application whose time to start was over runs on, also after its Stop. The
 // runtime is stopped all the same.
 func TestALateStartIsStoppedByTheRuntime(t *testing.T) {
