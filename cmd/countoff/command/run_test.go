@@ -354,6 +354,42 @@ func TestRunScriptsOfTheDocumentation(t *testing.T) {
 	}
 }
 
+// A program that ends by itself leaves its unit to nobody: the scripts of docs/units.md start it again, and end that one.
+func TestRunScriptsOfTheDocumentationStartAgain(t *testing.T) {
+	t.Parallel()
+	for _, s := range scriptsOfTheDocumentation(t) {
+		interpreter := s[2][strings.LastIndexAny(s[2], "/ ")+1:]
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(interpreter); err != nil {
+				t.Skip(err)
+			}
+			f := newFloorOf(t, 1, partition.Config{Total: 1})
+			said := f.pipe()
+			script := filepath.Join(f.dir, "script")
+			watch := "#!/bin/sh\ntrap 'echo ends $1 >" + said.path + "; exit' TERM\nif mkdir " + f.dir + "/once; then echo fails $1 >" + said.path +
+				"; exit 1; fi 2>/dev/null\necho begins $1 >" + said.path + "\nwhile :; do sleep 0.05; done\n"
+			for path, content := range map[string]string{script: s[1], filepath.Join(f.dir, "watch-site"): watch} {
+				if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := f.run("ann", []string{"--partitions", "1"}, "env", "PATH="+f.dir+":"+os.Getenv("PATH"), interpreter, script)
+			said.comes("fails unit 00")
+			said.comes("begins unit 00")
+			f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
+			said.comes("ends unit 00")
+			f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 01")
+			said.comes("begins unit 01")
+			r.signal(t, syscall.SIGTERM)
+			said.comes("ends unit 01")
+			if code := r.code(t); code != exit.OK || r.log.Len() > 0 {
+				t.Errorf("it ended with %d and says %q", code, r.log.String())
+			}
+		})
+	}
+}
+
 // A peer that is not well keeps its seat and gives its units away; one that has not been
 // well yet takes none.
 func TestRunUnwellGivesItsUnitsAway(t *testing.T) {
