@@ -77,6 +77,10 @@ func (p *play) show(ctx context.Context) {
 	}
 }
 
+// beside is how many lines of a terminal the map leaves: to the counters and the empty line below them, the newest
+// of the story, and the cursor.
+const beside = 4
+
 func (p *play) draw(m *partitionmap.Map) {
 	s, err := p.observer.status()
 	p.mu.Lock()
@@ -102,5 +106,6 @@ func (p *play) draw(m *partitionmap.Map) {
 	}
 	p.cfg.Show.Screen.Fit()
 	m.Width = p.cfg.Show.Screen.Width
+	m.Height = max(1, p.cfg.Show.Screen.Height-beside)
 	p.cfg.Show.Screen.Draw(append(m.Lines(s), "  "+counters, ""), p.stage.story...)
 }

@@ -27,7 +27,8 @@ type Map struct {
 	// Width of the terminal in columns, in which the rows of tables are to fit. Default: the map has 80, and
 	// the rows of tables all that they need.
 	Width int
-	// Height is how many lines there is room for: of more peers than fit the last are counted. Default: for all.
+	// Height is how many lines there is room for: where there is not enough the letters are not explained, and of
+	// more peers than fit the last are counted. Default: for all.
 	Height int
 	// Colour repeats the letters' meaning in colour.
 	Colour bool
@@ -44,9 +45,13 @@ func (m *Map) Lines(s status.Status) []string {
 		lines = append(lines, "  WRONG  "+f.String())
 	}
 	lines = append(append(printable(lines), ""), m.grid(s)...)
-	lines = append(lines, "", "  "+legend, "")
+	explained := []string{"", "  " + legend}
+	lines = append(lines, "")
 	peers, rest := printable(m.peers(s)), append([]string{""}, printable(m.rest(s))...)
-	if over := m.rows(lines) + m.rows(peers) + m.rows(rest) - m.Height; m.Height > 0 && over > 0 && len(peers) > 2 {
+	over := m.rows(lines) + m.rows(peers) + m.rows(rest) - m.Height
+	if m.Height <= 0 || over+m.rows(explained) <= 0 {
+		lines = slices.Insert(lines, len(lines)-1, explained...)
+	} else if over > 0 && len(peers) > 2 {
 		shown := max(2, len(peers)-over-1) // the head, and one peer
 		peers = append(peers[:shown], fmt.Sprintf("  … %s more (countoff status %s)", Plural(len(peers)-shown, "peer"), s.Name))
 	}

@@ -382,6 +382,34 @@ func TestScreenFoldsSentences(t *testing.T) {
 	}
 }
 
+// A window that is too low for all shows what happens, the counters and the peers: the letters are
+// explained where there is room.
+func TestALowWindowLeavesOutTheLegend(t *testing.T) {
+	s := status.Status{Name: "n", Partitions: make([]status.Partition, 32)}
+	for i := range 3 {
+		s.Peers = append(s.Peers, status.Peer{ID: fmt.Sprint("peer-", i)})
+	}
+	for height, explains := range map[int]bool{16: false, 40: true} {
+		var b strings.Builder
+		screen := &Screen{out: &b, Width: 60, Height: height}
+		screen.Draw(append((&Map{Width: 60, Height: height - 4}).Lines(s), "  counters", ""), "it began", "peer-1 is killed")
+		got := b.String()
+		for _, shown := range []string{"peer-0", "peer-2", "pending", "counters", "peer-1 is killed"} {
+			if !strings.Contains(got, shown) {
+				t.Errorf("of %d lines none shows %q: %q", height, shown, got)
+			}
+		}
+		if strings.Contains(got, "served by A") != explains {
+			t.Errorf("%d lines explain the letters: %t, want %t", height, !explains, explains)
+		}
+	}
+	var b strings.Builder
+	(&Screen{out: &b, Width: 60, Height: 4}).Draw([]string{"one", "two", "three", "four"}, "it began", "peer-1 is killed")
+	if !strings.Contains(b.String(), "peer-1 is killed") {
+		t.Errorf("a frame of four lines leaves no room for what happens: %q", b.String())
+	}
+}
+
 // Of a story the newest is what happens now, and not what a window that is too short leaves out.
 func TestScreenShowsTheNewestOfAStory(t *testing.T) {
 	t.Parallel()

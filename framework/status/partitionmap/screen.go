@@ -55,7 +55,8 @@ func (s *Screen) Colour() bool { return os.Getenv("NO_COLOR") == "" }
 
 // Draw replaces the frame that stands there. Lines that do not fit are folded, and those
 // with colours cut: one that the terminal wraps would leave its rest behind. Of story, which stands
-// below the frame, the first lines are left out where there is no room for all.
+// below the frame, the first lines are left out where there is no room for all; its last line has room
+// before the end of the frame has.
 func (s *Screen) Draw(frame []string, story ...string) {
 	s.Fit()
 	var lines []string
@@ -63,8 +64,12 @@ func (s *Screen) Draw(frame []string, story ...string) {
 		lines = append(lines, fold(l, s.Width-1)...)
 	}
 	most := s.Height - 1
-	if len(lines) > most {
-		shown := max(0, most-1)
+	room := most
+	if len(story) > 0 {
+		room = max(1, room-len(fold(story[len(story)-1], s.Width-1)))
+	}
+	if len(lines) > room {
+		shown := max(0, room-1)
 		lines = append(lines[:shown:shown], fmt.Sprintf("… %s more: a taller window shows them", Plural(len(lines)-shown, "line")))
 	}
 	var below []string
