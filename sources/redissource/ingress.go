@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -121,6 +122,25 @@ func ownLists(name string, all []Ingress) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ofAnother returns the name that stands and has list as a key of one of its partitions, as the log that
+// {name:17}:pending is: whoever took its lines would take that name's tasks. "": there is none, or it is not known.
+func ofAnother(ctx context.Context, client redis.UniversalClient, list string) string {
+	tag, _, closed := strings.Cut(list, "}:")
+	at := strings.LastIndex(tag, ":")
+	if !closed || at < 0 || !strings.HasPrefix(tag, "{") {
+		return ""
+	}
+	name := tag[1:at]
+	id, err := strconv.ParseUint(tag[at+1:], 10, 31)
+	if err != nil || partition.CheckName(name) != nil {
+		return ""
+	}
+	if cfg, err := redisconfig.Read(ctx, client, name); err != nil || int(id) >= cfg.Total {
+		return "" // a store that does not answer fails what is asked next
+	}
+	return name
 }
 
 // ingressTag returns what the keys that go with a list begin with: they are of the

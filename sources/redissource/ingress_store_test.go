@@ -502,6 +502,16 @@ func TestIngressIsNoPartitionOfAnotherName(t *testing.T) {
 			_ = s.Close(ctx)
 		}
 	}
+	for taken, refused := range map[string]bool{"{" + list + "}:pending": true, "{" + name + ":1}:pending": false} { // it has one partition
+		b := &inbox{t: t, client: client, name: b.name, layout: b.layout, unit: Ingress{List: taken}}
+		s, err := b.start(client, 2)
+		if err == nil {
+			_ = s.Close(ctx)
+		}
+		if errors.Is(err, partition.ErrConfig) != refused || refused && !strings.Contains(err.Error(), "a partition of the name "+name+" ") {
+			t.Errorf("%s: opened: %v", taken, err)
+		}
+	}
 	if err := closeUnits(ctx, client, []string{list}); err != nil {
 		t.Error(err)
 	}

@@ -79,6 +79,9 @@ func startIngress(ctx context.Context, client redis.UniversalClient, name string
 	if err != nil {
 		return nil, err
 	}
+	if other := ofAnother(ctx, client, unit.List); other != "" {
+		return nil, fmt.Errorf("ingress %s: so the keys of a partition of the name %s are called: take another name for the list: %w", unit.List, other, partition.ErrConfig)
+	}
 	run, stop := context.WithCancel(context.Background())
 	batch, abort := context.WithCancel(context.Background())
 	s := &ingressStream{
