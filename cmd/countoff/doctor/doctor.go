@@ -130,12 +130,31 @@ func nodes(ctx context.Context, client redis.UniversalClient, now func() time.Ti
 		}
 		return s.examine(), nil
 	}
+	all, heard, err := masters(ctx, cluster, now)
+	if (err != nil || !heard) && ctx.Err() == nil { // the client may have asked one that is silent which there are
+		all, _, err = masters(ctx, cluster, now)
+	}
+	return all, err
+}
+
+// masters examines every master, and reports whether one has answered. It leaves half of the time of ctx to look at
+// the name, which may be on another than the one that does not.
+func masters(ctx context.Context, cluster *redis.ClusterClient, now func() time.Time) (all []Finding, heard bool, err error) {
+	ctx, cancel := redisconfig.Half(ctx, cluster)
+	defer cancel()
 	var mu sync.Mutex
-	var all []Finding
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+	var told []string // of the cluster
+	var untold error
+	err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		found := ask(ctx, node, now).examine()
+		text, err := node.ClusterInfo(ctx).Result()
 		mu.Lock()
 		defer mu.Unlock()
+		if err == nil {
+			told = append(told, text)
+		} else {
+			untold = err
+		}
 		for _, f := range found {
 			f.Node = node.Options().Addr
 			all = append(all, f)
@@ -143,9 +162,10 @@ func nodes(ctx context.Context, client redis.UniversalClient, now func() time.Ti
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return append(together(all), ofCluster(ctx, cluster)...), nil
+	heard = slices.ContainsFunc(all, func(f Finding) bool { return f.Check != silent })
+	return append(together(all), ofCluster(told, untold)...), heard, nil
 }
 
 // together makes one of findings that every node has.
@@ -170,12 +190,19 @@ func together(all []Finding) []Finding {
 	return out
 }
 
-func ofCluster(ctx context.Context, cluster *redis.ClusterClient) []Finding {
-	text, err := cluster.ClusterInfo(ctx).Result()
-	if err != nil {
-		return []Finding{unknown("cluster", err)}
+// ofCluster judges what nodes say of the cluster; untold is why those say nothing that do not. One of them may see
+// what another does not.
+func ofCluster(told []string, untold error) []Finding {
+	if len(told) == 0 {
+		return []Finding{unknown("cluster", untold)}
 	}
-	return clustered(fields(text))
+	var found []Finding
+	for _, text := range told {
+		if found = clustered(fields(text)); Worst(found) != Fine {
+			break
+		}
+	}
+	return found
 }
 
 // clustered judges what a node says of the cluster. Slots are assigned to a node that is down, too: what

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,6 +70,30 @@ func initName(t *testing.T, client redis.UniversalClient) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// A node of a cluster that stands still leaves time for the name, whose keys another has.
+func TestANodeThatStandsStillLeavesTimeForTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		direct, cluster := redistest.Frozen(t)
+		if _, err := redisledger.Init(t.Context(), direct, "n1", partition.Config{Total: 2}); err != nil { // its slot is 3671
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		of := func(context.Context) (status.Place, error) { return status.Place{Client: cluster}, nil }
+		all, err := doctor.Examine(ctx, cluster, nil, "n1", of, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := fmt.Sprint(all)
+		if !strings.Contains(said, "2 partitions") || strings.Contains(said, "what stands under n1") {
+			t.Errorf("it says %s", said)
+		}
+		if !slices.ContainsFunc(all, func(f doctor.Finding) bool { return f.Check == "server" && f.Node == "frozen:1" }) {
+			t.Errorf("of what stands still it says %s", said)
+		}
+	})
 }
 
 func TestServer(t *testing.T) {
