@@ -91,7 +91,7 @@ func (p *patrol) relieved() {
 // look looks once and returns how long to wait for the next time. A look that fails is
 // left out: that a store does not answer is told by others.
 func (p *patrol) look(ctx context.Context) time.Duration {
-	beat := p.timing.Beat()
+	beat, start := p.timing.Beat(), time.Now()
 	inner, cancel := context.WithTimeout(ctx, beat)
 	defer cancel()
 	ids := p.turn()
@@ -110,7 +110,7 @@ func (p *patrol) look(ctx context.Context) time.Duration {
 		p.data[d.ID] = d
 	}
 	census, err := p.lead.ledger.Census(inner)
-	if err != nil {
+	if err != nil || time.Since(start) > beat { // what it says is of before this peer stood still
 		return beat
 	}
 	p.layout = census.Config
