@@ -530,8 +530,11 @@ func TestTasksBeyondThePartitions(t *testing.T) {
 	if err := client.ZAdd(t.Context(), "asynq:{"+name+":3}:scheduled", redis.Z{Member: "a-task"}).Err(); err != nil {
 		t.Fatal(err)
 	}
+	if err := client.SAdd(t.Context(), "asynq:{"+name+":2}:groups", "a-group").Err(); err != nil {
+		t.Fatal(err)
+	}
 	wants(t, examine(t, client, name), "queue-beyond", doctor.Danger,
-		"tasks wait in queues that are no partitions of "+name+", which has 2: "+name+":3, "+name+":10\n")
+		"tasks wait in queues that are no partitions of "+name+", which has 2: "+name+":2, "+name+":3, "+name+":10\n")
 }
 
 // list lists an asynq.Server, as it does itself.

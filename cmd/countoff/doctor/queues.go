@@ -72,10 +72,15 @@ func beyond(ctx context.Context, client redis.UniversalClient, q queuestat.Queue
 	if err != nil {
 		return []Finding{unknown("queue-beyond", err)}
 	}
+	queues := make([]string, len(ids))
+	for i, id := range ids {
+		queues[i] = q.Of(id)
+	}
+	grouped := queuestat.Grouped(ctx, client, queues)
 	var held []string
-	for _, s := range stats {
-		if s.Pending+s.Active+s.Delayed > 0 {
-			held = append(held, q.Of(s.ID))
+	for i, s := range stats {
+		if s.Pending+s.Active+s.Delayed > 0 || slices.Contains(grouped, queues[i]) {
+			held = append(held, queues[i])
 		}
 	}
 	if len(held) == 0 {

@@ -133,6 +133,24 @@ func Traces(ctx context.Context, client redis.UniversalClient, queues []string) 
 	return some, none
 }
 
+// Grouped are those of queues that hold tasks of groups, which a Stat does not count. Of a queue on a node
+// that does not answer nothing is known.
+func Grouped(ctx context.Context, client redis.UniversalClient, queues []string) (some []string) {
+	keys := make([]string, len(queues))
+	for i, queue := range queues {
+		keys[i] = prefix(queue) + "groups"
+	}
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
+		pipe.Exists(ctx, keys[i], prefix(queues[i])+"aggregation_sets")
+	})
+	for i, cmds := range asked {
+		if cmds[0].(*redis.IntCmd).Val() > 0 {
+			some = append(some, queues[i])
+		}
+	}
+	return some
+}
+
 // ofKey says what the keys of a queue are: asynq's, and those that stand beside them.
 var ofKey = []struct{ begin, end, kind string }{
 	{"asynq:", "pending", "list"}, {"asynq:", "active", "list"},
