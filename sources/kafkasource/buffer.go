@@ -29,8 +29,9 @@ func (b *buffer) full() bool { return b.bytes >= max(b.most, 1) }
 
 const (
 	// patience is how long the reader waits at most for full buffers to be taken from. A fetch brings a
-	// quarter of the share, or less: whoever takes longer for that has enough in the half at which a
-	// paused partition goes on for the time that this costs, which is fetchWait at most.
+	// quarter of the share: whoever takes longer for that has enough in the half at which a
+	// paused partition goes on for the time that this costs, which is fetchWait at most. Of shares so
+	// small that leastFetched is more than a quarter this does not hold: those stand still for a part of it.
 	patience = fetchWait / 2
 	// glance is after how long it looks whether the rest of its patience will do.
 	glance = patience / 5
