@@ -535,6 +535,8 @@ func TestTasksBeyondThePartitions(t *testing.T) {
 	}
 	wants(t, examine(t, client, name), "queue-beyond", doctor.Danger,
 		"tasks wait in queues that are no partitions of "+name+", which has 2: "+name+":2, "+name+":3, "+name+":10\n")
+	list(t, client, "another", name+":3", "default")
+	wants(t, examine(t, client, name), "queue-beyond", doctor.Danger, "which has 2: "+name+":2, "+name+":10\n")
 }
 
 // list lists an asynq.Server, as it does itself.

@@ -53,8 +53,8 @@ func ofQueues(ctx context.Context, client redis.UniversalClient, name string, cf
 	return all, nil
 }
 
-// beyond tells of tasks in queues by key that are no partitions: there were more of these before. Nobody
-// consumes them, and an asynqsource.Client knows the number from its start.
+// beyond tells of tasks in queues by key that are no partitions: there were more of these before. None of its
+// peers consumes them, and an asynqsource.Client knows the number from its start. Where another works them off nothing is told.
 func beyond(ctx context.Context, client redis.UniversalClient, q queuestat.Queues, known []string, name string, total int) []Finding {
 	var ids []partition.ID
 	for _, queue := range known {
@@ -77,9 +77,11 @@ func beyond(ctx context.Context, client redis.UniversalClient, q queuestat.Queue
 		queues[i] = q.Of(id)
 	}
 	grouped := queuestat.Grouped(ctx, client, queues)
+	servers, _ := queuestat.Servers(ctx, client) // strangers says it if they cannot be read
 	var held []string
 	for i, s := range stats {
-		if s.Pending+s.Active+s.Delayed > 0 || slices.Contains(grouped, queues[i]) {
+		worked := slices.ContainsFunc(servers, func(s queuestat.Server) bool { return slices.Contains(s.Queues, queues[i]) })
+		if !worked && (s.Pending+s.Active+s.Delayed > 0 || slices.Contains(grouped, queues[i])) {
 			held = append(held, queues[i])
 		}
 	}
