@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -66,4 +67,39 @@ func TestWhatStandsIsSaidAgainWhereItWasForgotten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The node that had what was agreed on may be away just then: partitions on the others go on without it.
+func TestAPartitionDoesNotWaitUntilItIsSaidAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		direct, cluster := redistest.Frozen(t)
+		// The configuration is on the node that stands still, the partition is not.
+		name := "mails"
+		for redistest.Slot(redisconfig.Key(name)) < 8192 || redistest.Slot(KeysOf(name, 1).Fence) >= 8192 {
+			name += "s"
+		}
+		src, err := New(cluster, name, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		src.layout = partition.Config{Total: 4}.WithDefaults()
+		src.forgot.Store(true)
+		began := time.Now()
+		st, err := src.Open(t.Context(), partition.Grant{ID: 1, Epoch: 6}, partition.Token{Epoch: 6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it was open after %v", took)
+		}
+		if !src.forgot.Load() {
+			t.Error("it is not said with the next that is opened")
+		}
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n, err := direct.Exists(t.Context(), KeysOf(name, 1).Fence).Result(); n != 1 || err != nil {
+			t.Errorf("%d fences, %v", n, err)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -173,8 +174,11 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 }
 
 // again writes what all agree on where nothing stands any more: a ledger elsewhere does not know that the store has
-// forgotten it. Who stands there now is let be, and the work waits for none of it.
+// forgotten it. Who stands there now is let be, and the work waits no longer than a moment for it: the node of it may be
+// away where that of the partition is not.
 func (s *Source) again(ctx context.Context, layout partition.Config) {
+	ctx, done := context.WithTimeout(ctx, time.Second)
+	defer done()
 	_, err := redisconfig.Lists.Agree(ctx, s.client, s.name, layout)
 	if err != nil && !errors.Is(err, partition.ErrConfig) {
 		s.forgot.Store(true) // with the next that is opened
