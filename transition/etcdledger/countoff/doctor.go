@@ -43,8 +43,8 @@ func alarmed(alarm string) doctor.Finding {
 	f := doctor.Finding{Check: "etcd", Severity: doctor.Danger, What: "an alarm is raised: " + alarm,
 		Risk: "it refuses every write: no lease is renewed, and all peers stop", Do: "etcdctl compact, defrag, alarm disarm; and --auto-compaction-retention"}
 	if strings.Contains(alarm, pb.AlarmType_CORRUPT.String()) {
-		f.Risk = "the data of this member differ from those of the others: it refuses every call, and what it answered before may be wrong"
-		f.Do = "etcdctl member remove, start it anew with an empty folder as a member that was added, and alarm disarm"
+		f.Risk = "the data of members differ: all of them refuse every write, and all peers stop; what the one that differs answers, and has answered, may be wrong"
+		f.Do = "etcdctl endpoint hashkv --cluster shows which one differs: member remove, start it anew with an empty folder as a member that was added, and alarm disarm"
 	}
 	return f
 }

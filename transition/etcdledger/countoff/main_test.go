@@ -184,9 +184,12 @@ func TestDoctorSaysWhatToDoAboutAnAlarm(t *testing.T) {
 				t.Fatal(err)
 			}
 			maintenance := pb.NewMaintenanceClient(client.ActiveConnection())
-			raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId, Alarm: alarm}
+			raise := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId + 1, Alarm: alarm}
 			if _, err := maintenance.Alarm(t.Context(), raise); err != nil {
 				t.Fatal(err)
+			}
+			if _, err := client.Put(t.Context(), "k", "v"); err == nil {
+				t.Error("a member writes while another one has the alarm: it is not so that all peers stop")
 			}
 			opened, err := open(strings.Replace(client.Endpoints()[0], "http", "etcd", 1))
 			if err != nil {
@@ -203,8 +206,8 @@ func TestDoctorSaysWhatToDoAboutAnAlarm(t *testing.T) {
 					continue
 				}
 				said++
-				if f.Severity != doctor.Danger || !strings.Contains(f.Do, do) || f.Risk == "" {
-					t.Errorf("doctor says %+v, want a danger with %q", f, do)
+				if f.Severity != doctor.Danger || !strings.Contains(f.Do, do) || !strings.Contains(f.Risk, "all peers stop") {
+					t.Errorf("doctor says %+v, want a danger that all peers stop, with %q", f, do)
 				}
 			}
 			if said != 1 {
