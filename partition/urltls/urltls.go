@@ -65,15 +65,19 @@ func Config(q url.Values) (*tls.Config, error) {
 }
 
 // renewed returns what reads a certificate of our own for a connection. While its files are being replaced they may
-// not go together: the one before, at first stands, is good until then.
+// not go together: the one before, at first stands, is good until then. As package tls does with those that it is
+// given, none is shown to a server that trusts none of its authorities: it may let in who has none.
 func renewed(cert, key string, stands *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	var last atomic.Pointer[tls.Certificate]
 	last.Store(stands)
-	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		if pair, err := tls.LoadX509KeyPair(cert, key); err == nil {
 			last.Store(&pair)
 		}
-		return last.Load(), nil
+		if ours := last.Load(); asked.SupportsCertificate(ours) == nil {
+			return ours, nil
+		}
+		return new(tls.Certificate), nil
 	}
 }
 

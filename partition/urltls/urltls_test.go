@@ -107,62 +107,103 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A certificate ends one day, and whoever renews it puts another in the same files while peers are at work: the next
-// connection shows that, and while the files are being written the one before.
-func TestACertificateIsRenewed(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
-	}))
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	server.StartTLS()
-	defer server.Close()
-	dir := t.TempDir()
-	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	write := func(file, kind string, der []byte) {
-		t.Helper()
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+// A wallet is a folder with a certificate of one's own, and what a server is known by.
+type wallet struct {
+	*testing.T
+	dir string
+}
+
+func (w wallet) write(file, kind string, der []byte) {
+	w.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		w.Fatal(err)
 	}
-	renew := func(name string) {
-		t.Helper()
-		public, private, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(cert, "CERTIFICATE", der)
-		write(key, "PRIVATE KEY", secret)
-	}
-	write(ca, "CERTIFICATE", server.Certificate().Raw)
-	renew("first")
-	c, err := urltls.Config(query(t, "ca="+ca+"&cert="+cert+"&key="+key))
+}
+
+// renew puts another certificate there.
+func (w wallet) renew(name string) {
+	w.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	shows := func(want string) {
-		t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().AddDate(1, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		w.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.write("cert", "CERTIFICATE", der)
+	w.write("key", "PRIVATE KEY", secret)
+}
+
+// shown returns what says which certificate a server sees with the next connection.
+func (w wallet) shown(server *httptest.Server) func() string {
+	w.Helper()
+	w.write("ca", "CERTIFICATE", server.Certificate().Raw)
+	in := func(file string) string { return filepath.Join(w.dir, file) }
+	c, err := urltls.Config(query(w.T, "ca="+in("ca")+"&cert="+in("cert")+"&key="+in("key")))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return func() string {
+		w.Helper()
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: c.Clone(), DisableKeepAlives: true}}
 		answer, err := client.Get(server.URL)
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		defer answer.Body.Close()
-		if got, err := io.ReadAll(answer.Body); string(got) != want || err != nil {
-			t.Errorf("the server sees the certificate of %q, %v, want that of %q", got, err, want)
+		got, err := io.ReadAll(answer.Body)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return string(got)
+	}
+}
+
+// asking is a server that asks for certificates.
+func asking(t *testing.T, c *tls.Config) *httptest.Server {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if shown := r.TLS.PeerCertificates; len(shown) > 0 {
+			_, _ = io.WriteString(w, shown[0].Subject.CommonName)
+		}
+	}))
+	server.TLS = c
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// A certificate ends one day, and whoever renews it puts another in the same files while peers are at work: the next
+// connection shows that, and while the files are being written the one before.
+func TestACertificateIsRenewed(t *testing.T) {
+	w := wallet{t, t.TempDir()}
+	w.renew("first")
+	shown := w.shown(asking(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert}))
+	is := func(want string) {
+		t.Helper()
+		if got := shown(); got != want {
+			t.Errorf("the server sees the certificate of %q, want that of %q", got, want)
 		}
 	}
-	shows("first")
-	renew("second")
-	shows("second")
-	write(key, "PRIVATE KEY", []byte("half of it"))
-	shows("second")
+	is("first")
+	w.renew("second")
+	is("second")
+	w.write("key", "PRIVATE KEY", []byte("half of it"))
+	is("second")
+}
+
+// A server that trusts other authorities, and lets in who has no certificate, is shown none: it would refuse ours.
+func TestACertificateIsNotForAllServers(t *testing.T) {
+	w := wallet{t, t.TempDir()}
+	w.renew("ours")
+	others := x509.NewCertPool()
+	others.AddCert(asking(t, nil).Certificate())
+	if got := w.shown(asking(t, &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: others}))(); got != "" {
+		t.Errorf("the server sees the certificate of %q", got)
+	}
 }
