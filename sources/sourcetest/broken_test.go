@@ -363,6 +363,31 @@ func TestASlowSourcePasses(t *testing.T) {
 	})
 }
 
+// A source that hands out nothing more until some of what it has handed out is settled breaks no promise, as long as it
+// can be told as many outcomes at once as a clause of its own asks for.
+func TestASourceWithAWindowPasses(t *testing.T) {
+	const window = 120
+	RunSynctest(t, func(t *testing.T) Harness {
+		return breach{with: func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				for {
+					s.mu.Lock()
+					room := window - len(s.hand)
+					s.mu.Unlock()
+					if room > 0 {
+						return s.Stream.Fetch(ctx, min(limit, room))
+					}
+					select {
+					case <-ctx.Done():
+						return nil, &sources.Error{Op: "fetch", Grant: s.g, Err: ctx.Err()}
+					case <-time.After(time.Millisecond): // of the bubble
+					}
+				}
+			}}
+		}}.harness(t)
+	})
+}
+
 // A panic in a call is one of the clause, so that go test names it and cleans up, and FailNow there is not waited for.
 func TestWhatEndsACallEndsItsClause(t *testing.T) {
 	for want, end := range map[string]func(){"settle 0@1: own fault\n": func() { panic("own fault") }, "<nil>": runtime.Goexit} {

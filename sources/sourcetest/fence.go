@@ -82,7 +82,7 @@ func fencesInTheMoment(s *scene) {
 }
 
 func momentOfAnOpen(s *scene, round int) {
-	const settlers, calls, of = 6, 4, 5
+	const settlers, calls, of = 6, 4, 4 // fewer tasks than settleMany has: some brokers hand out only so many
 	tasks := s.tasks(here, fmt.Sprint("r", round, "-"), settlers*calls*of+1)
 	end := name(tasks[len(tasks)-1]) // the old owner leaves it: behind it is nothing more
 	s.push(here, tasks...)

@@ -195,6 +195,7 @@ func fetchBesidePushes(s *scene) {
 			delete(missing, name(t))
 			came = append(came, name(t))
 		}
+		o.end(sources.Done, got...) // some brokers hand out only so many that are not settled
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
