@@ -137,6 +137,8 @@ func ofAnother(ctx context.Context, client redis.UniversalClient, list string) s
 	if err != nil || partition.CheckName(name) != nil {
 		return ""
 	}
+	ctx, cancel := redisconfig.Half(ctx, client) // the list may be on another node than the one that is asked here
+	defer cancel()
 	if cfg, err := redisconfig.Read(ctx, client, name); err != nil || int(id) >= cfg.Total {
 		return "" // a store that does not answer fails what is asked next
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -551,5 +552,62 @@ func (f *looksFail) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
+	}
+}
+
+// What a list is called says that another name may have it. The node that knows is not the list's, and does not keep it
+// from being opened while it stands still.
+func TestIngressDoesNotWaitForTheNodeOfAnotherName(t *testing.T) {
+	m, _ := redistest.Mini(t)
+	name := redistest.Name(t)
+	other := &stillFor{key: redisconfig.Key(name + "-other")}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: ":" + m.Port()}}}}, nil
+		},
+		NewClient: func(opt *redis.Options) *redis.Client {
+			c := redis.NewClient(opt)
+			c.AddHook(other)
+			return c
+		},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { client.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	g := partition.Grant{ID: partition.FirstUnit, Epoch: 1}
+	s, err := startIngress(ctx, client, name, partition.Config{Total: 1}, Ingress{List: "{" + name + "-other:42}:inbox"}, g, tokenOf(1), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !other.asked.Load() {
+		t.Error("the other name was not looked for")
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// stillFor is a node that does not answer what is asked of a key.
+type stillFor struct {
+	key   string
+	asked atomic.Bool
+}
+
+func (h *stillFor) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *stillFor) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *stillFor) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) < 2 || args[1] != h.key {
+			return next(ctx, cmd)
+		}
+		h.asked.Store(true)
+		<-ctx.Done()
+		cmd.SetErr(ctx.Err())
+		return ctx.Err()
 	}
 }
