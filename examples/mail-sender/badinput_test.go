@@ -320,7 +320,7 @@ func TestMisspeltVariables(t *testing.T) {
 		"countoff __complete status ": "",
 	} {
 		words := strings.Fields(args)
-		if out, _ := run(t, words[0], words[1:]...); !strings.Contains(out, want) || strings.Contains(out, "nothing reads") != (want != "") || strings.Contains(out, "GRACE") {
+		if out, _ := run(t, words[0], words[1:]...); !strings.Contains(out, want) || strings.Contains(out, "reads it") != (want != "") || strings.Contains(out, "GRACE") {
 			t.Errorf("%s says\n%s", args, out)
 		}
 	}

@@ -240,7 +240,7 @@ func TestLimitsOfBytes(t *testing.T) {
 	for _, c := range []struct {
 		buffer int
 		want   int32
-	}{{1, 1 << 16}, {1 << 18, 1 << 18}, {1 << 30, 1 << 20}} {
+	}{{1, 1 << 16}, {1 << 20, 1 << 18}, {1 << 30, 1 << 20}} {
 		st := s.open(s.source(Config{Buffer: c.buffer}), 0)
 		if got := <-asked; got != c.want {
 			t.Errorf("with a buffer of %d a fetch asks for %d, want %d", c.buffer, got, c.want)
