@@ -170,11 +170,12 @@ func fetchBesidePushes(s *scene) {
 			missing[name(tasks[i])] = true
 		}
 		all.Go(func() {
-			for at, n := 0, 0; at < each; at += n { // of different numbers, so that they are not in step
-				n = min(1+(p+at)%5, each-at)
+			for at := 0; at < each; { // of different numbers, so that they are not in step
+				n := min(1+(p+at)%5, each-at)
 				ctx, cancel := s.soon()
 				errs[p] = errors.Join(errs[p], s.h.Push(ctx, here, tasks[at:at+n]...))
 				cancel()
+				at += n
 			}
 		})
 	}
