@@ -319,32 +319,26 @@ func TestRunScriptOfTheDocumentationFails(t *testing.T) {
 	}
 }
 
-// The scripts of docs/units.md do as they say, also when two units share a token.
-func TestRunScriptsOfTheDocumentation(t *testing.T) {
-	t.Parallel()
-	scripts := scriptsOfTheDocumentation(t)
-	for _, s := range scripts {
+// eachScript runs a test with a peer whose command is a script of docs/units.md, of which watch is the program for a unit:
+// said hears what it writes to its $SAID. In the end the peer is told to leave, which ends unit 01.
+func eachScript(t *testing.T, units int, watch string, test func(f *floor, said *pipe)) {
+	for _, s := range scriptsOfTheDocumentation(t) {
 		interpreter := s[2][strings.LastIndexAny(s[2], "/ ")+1:]
 		t.Run(interpreter, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(interpreter); err != nil {
 				t.Skip(err)
 			}
-			f := newFloorOf(t, 2, partition.Config{Total: 1})
+			f := newFloorOf(t, units, partition.Config{Total: 1})
 			said := f.pipe()
 			script := filepath.Join(f.dir, "script")
-			watch := "#!/bin/sh\ntrap 'echo ends $1 >" + said.path + "; exit' TERM\necho begins $1 >" + said.path + "\nwhile :; do sleep 0.05; done\n"
-			for path, content := range map[string]string{script: s[1], filepath.Join(f.dir, "watch-site"): watch} {
+			for path, content := range map[string]string{script: s[1], filepath.Join(f.dir, "watch-site"): "#!/bin/sh\n" + watch} {
 				if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
-			r := f.run("ann", []string{"--partitions", "1"}, "env", "PATH="+f.dir+":"+os.Getenv("PATH"), interpreter, script)
-			said.comes("begins unit 01")
-			f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
-			said.comes("ends unit 00")
-			f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 00")
-			said.comes("begins unit 00")
+			r := f.run("ann", []string{"--partitions", "1"}, "env", "PATH="+f.dir+":"+os.Getenv("PATH"), "SAID="+said.path, interpreter, script)
+			test(f, said)
 			r.signal(t, syscall.SIGTERM)
 			said.comes("ends unit 01")
 			if code := r.code(t); code != exit.OK || r.log.Len() > 0 {
@@ -354,40 +348,38 @@ func TestRunScriptsOfTheDocumentation(t *testing.T) {
 	}
 }
 
+// The scripts of docs/units.md do as they say, also when two units share a token.
+func TestRunScriptsOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	const watch = `trap 'echo ends $1 >$SAID; exit' TERM
+echo begins $1 >$SAID
+while :; do sleep 0.05; done
+`
+	eachScript(t, 2, watch, func(f *floor, said *pipe) {
+		said.comes("begins unit 01")
+		f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
+		said.comes("ends unit 00")
+		f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 00")
+		said.comes("begins unit 00")
+	})
+}
+
 // A program that ends by itself leaves its unit to nobody: the scripts of docs/units.md start it again, and end that one.
 func TestRunScriptsOfTheDocumentationStartAgain(t *testing.T) {
 	t.Parallel()
-	for _, s := range scriptsOfTheDocumentation(t) {
-		interpreter := s[2][strings.LastIndexAny(s[2], "/ ")+1:]
-		t.Run(interpreter, func(t *testing.T) {
-			t.Parallel()
-			if _, err := exec.LookPath(interpreter); err != nil {
-				t.Skip(err)
-			}
-			f := newFloorOf(t, 1, partition.Config{Total: 1})
-			said := f.pipe()
-			script := filepath.Join(f.dir, "script")
-			watch := "#!/bin/sh\ntrap 'echo ends $1 >" + said.path + "; exit' TERM\nif mkdir " + f.dir + "/once; then echo fails $1 >" + said.path +
-				"; exit 1; fi 2>/dev/null\necho begins $1 >" + said.path + "\nwhile :; do sleep 0.05; done\n"
-			for path, content := range map[string]string{script: s[1], filepath.Join(f.dir, "watch-site"): watch} {
-				if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			r := f.run("ann", []string{"--partitions", "1"}, "env", "PATH="+f.dir+":"+os.Getenv("PATH"), interpreter, script)
-			said.comes("fails unit 00")
-			said.comes("begins unit 00")
-			f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
-			said.comes("ends unit 00")
-			f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 01")
-			said.comes("begins unit 01")
-			r.signal(t, syscall.SIGTERM)
-			said.comes("ends unit 01")
-			if code := r.code(t); code != exit.OK || r.log.Len() > 0 {
-				t.Errorf("it ended with %d and says %q", code, r.log.String())
-			}
-		})
-	}
+	const watch = `trap 'echo ends $1 >$SAID; exit' TERM
+if mkdir ${0%/*}/once; then echo fails $1 >$SAID; exit 1; fi 2>/dev/null
+echo begins $1 >$SAID
+while :; do sleep 0.05; done
+`
+	eachScript(t, 1, watch, func(f *floor, said *pipe) {
+		said.comes("fails unit 00")
+		said.comes("begins unit 00")
+		f.client.SRem(t.Context(), "{"+f.name+"}:units", "unit 00")
+		said.comes("ends unit 00")
+		f.client.SAdd(t.Context(), "{"+f.name+"}:units", "unit 01")
+		said.comes("begins unit 01")
+	})
 }
 
 // A peer that is not well keeps its seat and gives its units away; one that has not been
