@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -179,6 +180,35 @@ func TestMostOfABuffer(t *testing.T) {
 	defer st.Mu.Unlock()
 	if st.buffer.most != mostBuffered {
 		t.Errorf("the only partition may have %d bytes, want %d", st.buffer.most, mostBuffered)
+	}
+}
+
+// Whoever takes from a full buffer says so if it is not full any more, and the wait for it is over then: the client has
+// the next fetch already.
+func TestTakenFromWhileFull(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	src := s.source(Config{})
+	st := s.open(src, 0)
+	r := &src.reader
+	s.push(0, "t", 1)
+	s.until("it is read", func() bool {
+		st.Mu.Lock()
+		defer st.Mu.Unlock()
+		st.buffer.most = 1
+		return st.buffer.full()
+	})
+	ctx, told, left := s.soon(), false, -1
+	if err := r.carryOut(ctx, func() { // meanwhile nobody else hears it
+		if _, err := st.Fetch(ctx, 1); err != nil || len(r.ebbed) == 0 {
+			return
+		}
+		told = true
+		r.brim, r.since = []brimming{{st, 1}}, time.Now().Add(time.Hour) // its patience does not end
+		r.wait(context.Background())
+		left = len(r.brim)
+	}); err != nil || !told || left != 0 {
+		t.Errorf("it was told: %v; the reader waits for %d streams: %v", told, left, err)
 	}
 }
 
