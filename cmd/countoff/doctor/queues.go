@@ -91,7 +91,7 @@ func beyond(ctx context.Context, client redis.UniversalClient, q queuestat.Queue
 	return []Finding{{
 		Check: "queue-beyond", Severity: Danger, What: fmt.Sprintf("tasks wait in queues that are no partitions of %s, which has %d: %s", name, total, some(held)),
 		Risk: "nobody works them",
-		Do:   "restart who enqueues with asynqsource.NewClient, which knows the number of partitions from its start; then work these queues off: a consumer of another name, with them as its Source.Queues",
+		Do:   "restart who enqueues with asynqsource.NewClient, if somebody does: it knows the number of partitions from its start; then work these queues off: a consumer of another name, with them as its Source.Queues",
 	}}
 }
 
@@ -172,7 +172,7 @@ func unfilled(known, without, ours []string) []Finding {
 	if len(without) == 0 {
 		return nil
 	}
-	others := slices.DeleteFunc(known, func(queue string) bool { return slices.Contains(ours, queue) })
+	others := slices.DeleteFunc(slices.Clone(known), func(queue string) bool { return slices.Contains(ours, queue) })
 	do := "compare it with what producers say (asynq.Queue); it is well if they have not begun"
 	if len(others) > 0 {
 		do += "; other queues that asynq knows: " + some(others)
