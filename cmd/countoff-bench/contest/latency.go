@@ -31,11 +31,16 @@ func pushes(ctx context.Context, r *Run, pause time.Duration, handled <-chan tim
 		}
 		time.Sleep(pause)
 	}
+	return percentiles(took), nil
+}
+
+// percentiles sorts what tasks took.
+func percentiles(took []time.Duration) report.Measures {
 	slices.Sort(took)
 	return report.Measures{
 		report.P50: milliseconds(took[len(took)/2]),
 		report.P99: milliseconds(took[min(len(took)-1, len(took)*99/100)]),
-	}, nil
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -51,7 +51,10 @@ func producers() []Contestant {
 }
 
 func latencies() []Contestant {
-	return []Contestant{countoffLatency(), bellLatency(), asynqLatency(), inboxLatency(), brpopLatency()}
+	return []Contestant{
+		countoffLatency(), bellLatency(), asynqLatency(), inboxLatency(), brpopLatency(),
+		countoffSteady(), asynqSteady(),
+	}
 }
 
 func idles() []Contestant {

@@ -28,6 +28,9 @@ func Payload(n int) []byte {
 	return append(b, tail...)
 }
 
+// Number returns the number of the task with this payload.
+func Number(payload []byte) (int, error) { return index(payload) }
+
 // errPayload means that what came is not what was sent.
 var errPayload = errors.New("not a payload of the benchmark")
 
