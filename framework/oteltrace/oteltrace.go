@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/sources"
 )
 
 // scope names this package as what made a span.
@@ -40,17 +41,23 @@ func (c Config) propagator() propagation.TextMapPropagator {
 	return c.Propagator
 }
 
-// Inject returns headers with what ctx belongs to, for a task that is enqueued now. It changes nothing:
-// where there is something to add it returns a copy. headers may be nil.
+// Inject returns headers with what ctx belongs to, for a task that is enqueued now. If they are those of
+// another task, as where a handler passes on its own, what that one belonged to is left out, also where ctx has
+// nothing of the kind: a trace state is of one trace, and what was taken out of the baggage is not to travel
+// on. It changes nothing: where there is something to add or to leave out it returns a copy. headers may be nil.
 func Inject(ctx context.Context, headers map[string]string, cfg Config) map[string]string {
-	more := propagation.MapCarrier{}
-	cfg.propagator().Inject(ctx, more)
-	if len(more) == 0 {
+	p := cfg.propagator()
+	all := propagation.MapCarrier(maps.Clone(headers))
+	if all == nil {
+		all = propagation.MapCarrier{}
+	}
+	for _, field := range p.Fields() {
+		delete(all, field)
+	}
+	p.Inject(ctx, all)
+	if maps.Equal(all, headers) {
 		return headers
 	}
-	all := make(map[string]string, len(headers)+len(more))
-	maps.Copy(all, headers)
-	maps.Copy(all, more)
 	return all
 }
 
@@ -105,8 +112,14 @@ func Middleware(name string, cfg Config) framework.Middleware {
 // it counts.
 func interrupted(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if errors.Is(cause, framework.ErrLost) || errors.Is(cause, framework.ErrDrainOver) || errors.Is(cause, framework.ErrStopped) {
+	switch {
+	case errors.Is(cause, framework.ErrLost), errors.Is(cause, framework.ErrStopped):
 		return cause
+	case errors.Is(cause, framework.ErrDrainOver):
+		if asked, _ := sources.Asked(err); asked != sources.Dead || ended(err) {
+			return cause
+		}
+		return nil // a dead letter
 	}
 	select {
 	case <-framework.HandOver(ctx):
@@ -116,4 +129,11 @@ func interrupted(ctx context.Context, err error) error {
 	default:
 	}
 	return nil
+}
+
+// ended reports whether err is, or wraps, that of a context that has ended: what is dead for that reason alone is
+// for the next owner.
+func ended(err error) bool {
+	return errors.Is(err, framework.ErrHandedOver) || errors.Is(err, framework.ErrDrainOver) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

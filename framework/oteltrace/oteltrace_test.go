@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	span "go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/countoff/countoff/framework"
@@ -79,27 +83,57 @@ func TestRunsAreSpansOfWhoEnqueued(t *testing.T) {
 	})
 }
 
+// A handler that enqueues with its own headers passes on what its context belongs to, and nothing of what they say
+// beside that.
+func TestNothingStaleTravels(t *testing.T) {
+	cfg := oteltrace.Config{Propagator: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})}
+	received := map[string]string{"tenant": "7", "baggage": "card=4711", "tracestate": "vendor=1",
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	fresh := span.ContextWithSpanContext(t.Context(), span.NewSpanContext(span.SpanContextConfig{TraceID: span.TraceID{1}, SpanID: span.SpanID{2}}))
+	for what, c := range map[string]struct {
+		ctx  context.Context
+		want map[string]string
+	}{
+		"a trace of its own": {fresh, map[string]string{"tenant": "7", "traceparent": "00-01000000000000000000000000000000-0200000000000000-00"}},
+		"nothing":            {t.Context(), map[string]string{"tenant": "7"}},
+		"the same":           {cfg.Propagator.Extract(t.Context(), propagation.MapCarrier(received)), received},
+		"without its baggage": {baggage.ContextWithoutBaggage(cfg.Propagator.Extract(t.Context(), propagation.MapCarrier(received))),
+			map[string]string{"tenant": "7", "tracestate": "vendor=1", "traceparent": received["traceparent"]}},
+	} {
+		if got := oteltrace.Inject(c.ctx, received, cfg); !maps.Equal(got, c.want) {
+			t.Errorf("%s: the headers are %v, want %v", what, got, c.want)
+		}
+	}
+	if len(received) != 4 {
+		t.Errorf("what was received is %v", received)
+	}
+}
+
 // What becomes of the run is in its status.
 func TestStatus(t *testing.T) {
 	for what, c := range map[string]struct {
 		ends func(context.Context, *framework.Task) error
 		want codes.Code
 	}{
-		"done":       {func(context.Context, *framework.Task) error { return nil }, codes.Unset},
-		"dead":       {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
-		"drain over": {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
-		"stopped":    {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
-		"lost":       {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
-		"timed out":  {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Error},
-		"panics":     {func(context.Context, *framework.Task) error { panic("no") }, codes.Error},
+		"done":                        {func(context.Context, *framework.Task) error { return nil }, codes.Unset},
+		"dead":                        {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
+		"drain over":                  {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"drain over, dead by itself":  {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Error},
+		"drain over, dead of its end": {func(ctx context.Context, _ *framework.Task) error { return framework.Dead(ctx.Err()) }, codes.Unset},
+		"stopped":                     {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"lost":                        {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Unset},
+		"timed out":                   {func(ctx context.Context, _ *framework.Task) error { return ctx.Err() }, codes.Error},
+		"panics":                      {func(context.Context, *framework.Task) error { panic("no") }, codes.Error},
+		"lost, dead by itself":        {func(context.Context, *framework.Task) error { return framework.Dead(errors.New("no")) }, codes.Unset},
 	} {
 		t.Run(what, func(t *testing.T) {
 			spans, cfg := recorded()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
+			why, _, _ := strings.Cut(what, ",")
 			if cause := map[string]error{
 				"drain over": framework.ErrDrainOver, "stopped": framework.ErrStopped, "lost": framework.ErrLost, "timed out": framework.ErrTimeout,
-			}[what]; cause != nil {
+			}[why]; cause != nil {
 				cancel(fmt.Errorf("it ends: %w", cause))
 			}
 			h := framework.Chain(framework.HandlerFunc(c.ends), framework.Recover(), oteltrace.Middleware("n", cfg))
