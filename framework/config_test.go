@@ -257,6 +257,11 @@ func TestMux(t *testing.T) {
 	})
 }
 
+// A service is a handler with a state.
+type service struct{ handled int }
+
+func (s *service) Handle(context.Context, *framework.Task) error { s.handled++; return nil }
+
 // A handler that would panic for each task, until all of them are dead letters, is found
 // missing when it is given.
 func TestAHandlerThatIsNilInside(t *testing.T) {
@@ -264,6 +269,7 @@ func TestAHandlerThatIsNilInside(t *testing.T) {
 	for name, h := range map[string]framework.Handler{
 		"a function": framework.HandlerFunc(nil),
 		"a mux":      (*framework.Mux)(nil), // as NewMux returns it with an error
+		"a service":  (*service)(nil),
 		"JSON":       framework.JSON[int](nil),
 		"a chain":    framework.Chain(framework.HandlerFunc(nil), framework.Recover()),
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -95,15 +96,8 @@ func (f HandlerFunc) Handle(ctx context.Context, t *Task) error { return f(ctx, 
 
 // missing reports whether h is nil, also inside: it would panic for each task.
 func missing(h Handler) bool {
-	switch h := h.(type) {
-	case nil:
-		return true
-	case HandlerFunc:
-		return h == nil
-	case *Mux:
-		return h == nil
-	}
-	return false
+	f, is := h.(HandlerFunc)
+	return is && f == nil || partition.Absent(h)
 }
 
 // RetryAfter is what a handler returns to have its task run again after d instead

@@ -15,6 +15,7 @@ import (
 
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/zapobserver"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/transition"
 )
@@ -188,7 +189,7 @@ func (p Params) runtime() (*framework.Runtime, error) {
 		units = append(units, made)
 	}
 	faults = append(faults, p.namesakes()...)
-	if slices.ContainsFunc(p.Observers, func(o framework.Observer) bool { return o == nil }) {
+	if slices.ContainsFunc(p.Observers, func(o framework.Observer) bool { return partition.Absent(o) }) {
 		faults = append(faults, errors.New("an observer is nil: framework.Observers{} is one that hears nothing"))
 	}
 	for _, o := range p.Observers {
@@ -352,7 +353,7 @@ func (p Params) source(name string) (s Source, err error) {
 		switch {
 		case v.Err != nil:
 			errs = append(errs, of("consumer", name, v.Err))
-		case v.Source == nil:
+		case partition.Absent(v.Source):
 			errs = append(errs, fmt.Errorf("consumer %q: its source is nil", name))
 		}
 	}

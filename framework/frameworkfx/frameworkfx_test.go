@@ -532,6 +532,11 @@ func TestTwoOfOneNameAreListedAtOnce(t *testing.T) {
 	}
 }
 
+// A meter is an observer with a state.
+type meter struct{ events int }
+
+func (m *meter) Observe(framework.Event) { m.events++ }
+
 // What is nil, or makes nil, is listed, and ends neither the build nor each task.
 func TestWhatIsNilIsListed(t *testing.T) {
 	store, ledger := memory(t)
@@ -541,10 +546,15 @@ func TestWhatIsNilIsListed(t *testing.T) {
 		opt  fx.Option
 		want string
 	}{
-		"an option":          {frameworkfx.Configure("mails", framework.Config{}, nil), "an option is nil"},
-		"a health check":     {frameworkfx.Healthy("mails", nil), "its health check is nil"},
-		"an observer":        {frameworkfx.Observe(nil), "an observer is nil"},
-		"an observer's func": {frameworkfx.Observe(deaf), "an observer is nil"},
+		"an option":             {frameworkfx.Configure("mails", framework.Config{}, nil), "an option is nil"},
+		"a health check":        {frameworkfx.Healthy("mails", nil), "its health check is nil"},
+		"an observer":           {frameworkfx.Observe(nil), "an observer is nil"},
+		"an observer's func":    {frameworkfx.Observe(deaf), "an observer is nil"},
+		"an observer's pointer": {frameworkfx.Observe((*meter)(nil)), "an observer is nil"},
+		"an observer that is made only if it is asked for": {frameworkfx.Observe(func() *meter { return nil }), "an observer is nil"},
+		"a handler's pointer":                              {frameworkfx.Handle("mails", "bill", (*framework.Mux)(nil)), `the handler for type "bill" is missing`},
+		"a source's pointer, beside what else is wrong": {fx.Options(frameworkfx.From("bills", (*memsource.Store)(nil), ledger), frameworkfx.Use("bills", 1, nil)),
+			`consumer "bills": its source is nil`},
 		"what makes a handler": {frameworkfx.Handle("mails", "bill", (func() framework.Handler)(nil)),
 			`the handler for type "bill" is missing`},
 		"what makes the default handler": {frameworkfx.Otherwise("mails", (func() framework.Handler)(nil)), "the default handler is missing"},
