@@ -33,6 +33,8 @@
 package promobserver
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -57,12 +59,17 @@ type Observer struct {
 
 var _ framework.Observer = (*Observer)(nil)
 
-// New returns an observer whose metrics are registered at r.
+// New returns an observer whose metrics are registered at r, for as long as r is there. A second one is refused, also
+// once the consumers of the first have stopped: each needs a registry of its own, or of prometheus.WrapRegistererWith
+// another value of a label that all of them have.
 func New(r prometheus.Registerer) (*Observer, error) {
 	o := &Observer{m: newMetrics(), consumers: map[string]*consumer{}}
 	for _, c := range append(o.m.all(), o.scrape()) {
 		if err := r.Register(c); err != nil {
-			return nil, err
+			if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); already {
+				err = fmt.Errorf("the registerer has another Observer, and one is for all consumers of a process: %w", err)
+			}
+			return nil, fmt.Errorf("promobserver: %w", err)
 		}
 	}
 	return o, nil

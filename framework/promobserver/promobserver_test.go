@@ -163,8 +163,15 @@ func TestTwoObserversOfOneRegistryAreRefused(t *testing.T) {
 	if _, err := New(r); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(r); err == nil {
-		t.Error("taken")
+	_, err := New(r)
+	if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); !already || !strings.HasPrefix(err.Error(), "promobserver: the registerer has another Observer") {
+		t.Errorf("the second says %v", err)
+	}
+	labelled := prometheus.NewRegistry()
+	for _, app := range []string{"one", "other"} {
+		if _, err := New(prometheus.WrapRegistererWith(prometheus.Labels{"app": app}, labelled)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
