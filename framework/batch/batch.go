@@ -97,15 +97,9 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 	}
 }
 
-// Each is what a [Func] returns to say of each task what it came to: errs[i] is of tasks[i].
-func Each(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return &eachError{errs: errs}
-		}
-	}
-	return nil
-}
+// Each is what a [Func] returns to say of each task what it came to: errs[i] is of tasks[i]. It is not nil, also if all
+// of errs are: where they are fewer than the tasks, as after a loop that ended early, none of the tasks counts as done.
+func Each(errs []error) error { return &eachError{errs: errs} }
 
 // An eachError has an error, or nil, for each task. It wraps none of them: that of one is not that of all.
 type eachError struct {
@@ -115,6 +109,9 @@ type eachError struct {
 
 func (e *eachError) Error() string {
 	failed := slices.DeleteFunc(slices.Clone(e.errs), func(err error) bool { return err == nil })
+	if len(failed) == 0 {
+		return fmt.Sprintf("none of %d tasks failed", len(e.errs))
+	}
 	return fmt.Sprintf("%d of %d tasks failed; the first: %v", len(failed), len(e.errs), failed[0])
 }
 

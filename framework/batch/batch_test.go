@@ -310,6 +310,26 @@ func TestErrorsOfAnotherNumber(t *testing.T) {
 	})
 }
 
+// TestErrorsOfFewer: a loop that ended early has errors for those before it alone, and all may be nil. What was not done
+// is not done.
+func TestErrorsOfFewer(t *testing.T) {
+	for what, f := range map[string]batch.Func{
+		"of tasks": func(_ context.Context, tasks []*framework.Task) error { return batch.Each(make([]error, len(tasks)-1)) },
+		"of JSON": batch.JSON(func(_ context.Context, _ []int, tasks []*framework.Task) error {
+			return batch.Each(make([]error, len(tasks)-1))
+		}),
+	} {
+		h, err := batch.New(batch.Config{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.Handle(t.Context(), &framework.Task{ID: "a", Payload: []byte("1"), Delivery: &framework.Delivery{Attempt: 1}})
+		if err == nil || !strings.Contains(err.Error(), "0 errors for 1 tasks: none of 0 tasks failed") {
+			t.Errorf("%s: the task ended with %v", what, err)
+		}
+	}
+}
+
 // TestThePartitionOfOneIsLost: the batch ends, and those of other partitions are done in the next, without a try.
 func TestThePartitionOfOneIsLost(t *testing.T) {
 	for _, cause := range []error{framework.ErrLost, framework.ErrDrainOver, framework.ErrStopped, framework.ErrCancelled} {
