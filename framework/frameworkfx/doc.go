@@ -18,7 +18,8 @@
 //
 // [Run] owns the signals and the stop timeout. An application that calls fx's Run itself must
 // set fx.StopTimeout to at least the [framework.Runtime.StopTimeout] of its consumers and units,
-// 28 s by default: fx's own default of 15 s is less, and when it ends, draining turns hard. Of an
-// application whose time to start was over fx stops nothing that it has started, nor does its Stop after
-// that: call the Stop of the [framework.Runtime].
+// 28 s by default: fx's own default of 15 s is less, and when it ends, draining turns hard. If a
+// hook fails at the start, fx stops what it has started within what is left of fx.StartTimeout: then, too, draining
+// turns hard. Of an application whose time to start was over fx stops nothing that it has started, nor does its Stop
+// after that: call the Stop of the [framework.Runtime].
 package frameworkfx

@@ -65,7 +65,7 @@ const (
 // signals.Together).
 //
 // The stop timeout is the longest one of the consumers and units, 28 s by default, whatever
-// fx.StopTimeout says. Consumers that have not been stopped by then, because a hook of the
+// fx.StopTimeout says, also where a hook fails at the start. Consumers that have not been stopped by then, because a hook of the
 // application took all of it, are stopped at once.
 //
 // fx's own events go to the application's *zap.Logger, if there is one, at the debug level. If
@@ -99,7 +99,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	if interrupted {
 		return ExitOK // nothing has begun
 	}
-	interrupted, err = start(app, signals)
+	interrupted, err = p.start(app)
 	if err != nil {
 		left := p.abandon(err, interrupted)
 		return fail(errors.Join(err, left))
@@ -153,16 +153,21 @@ func around(err, cause error) error {
 
 // A process is what ends in several steps.
 type process struct {
-	r       *framework.Runtime
-	signals <-chan os.Signal
-	asked   atomic.Pointer[time.Time] // when the consumers were asked to stop by the application
+	r        *framework.Runtime
+	signals  <-chan os.Signal
+	starting *term                     // the time that the application has to start
+	asked    atomic.Pointer[time.Time] // when the consumers were asked to stop by the application
 }
 
 // hook is called when the runtime has its own hook: fx calls that one right after this.
+//
+// If another hook fails at the start, fx stops what it has started within what is left of the time to start, and
+// once that is over says so and not what has failed. But to stop is another thing, and has its own time.
 func (p *process) hook(l fx.Lifecycle) {
 	l.Append(fx.StopHook(func() {
 		now := time.Now()
 		p.asked.Store(&now)
+		p.starting.putOff(p.r.StopTimeout())
 	}))
 }
 
@@ -195,12 +200,12 @@ func (p *process) cutAll(patience time.Duration) error {
 }
 
 // start starts app and reports whether a signal came meanwhile.
-func start(app *fx.App, signals <-chan os.Signal) (interrupted bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), app.StartTimeout())
-	defer cancel()
-	return attend(signals, func() error {
-		err := app.Start(ctx)
-		if err != nil && ctx.Err() != nil {
+func (p *process) start(app *fx.App) (interrupted bool, err error) {
+	p.starting = newTerm(app.StartTimeout())
+	defer p.starting.cancel()
+	return attend(p.signals, func() error {
+		err := app.Start(p.starting)
+		if err != nil && p.starting.Err() != nil {
 			err = fmt.Errorf("the application has not started within %v: %w", app.StartTimeout(), err)
 		}
 		return err

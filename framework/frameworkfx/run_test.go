@@ -403,6 +403,62 @@ func TestALateStartIsSaid(t *testing.T) {
 	).exits(t, ExitFailed, "the application has not started within 20ms")
 }
 
+// Of a start that fails the consumers have their whole time to stop, and it is said what has failed, also where that
+// takes longer than the start may.
+func TestAStartThatFailsDrains(t *testing.T) {
+	first := make(chan os.Signal, 1) // see TestAHandlerThatNeverReturnsEndsWithTheStopTimeout
+	signal.Notify(first, syscall.SIGUSR1)
+	defer signal.Stop(first)
+	synctest.Test(t, func(t *testing.T) {
+		started, cut := make(chan struct{}), make(chan error, 1)
+		p := launch(
+			fx.StartTimeout(5*time.Second),
+			consumer(t, func(ctx context.Context, _ *framework.Task) error {
+				close(started)
+				select {
+				case <-time.After(20 * time.Second): // in fake time
+					cut <- nil
+				case <-ctx.Done():
+					cut <- context.Cause(ctx)
+				}
+				return nil
+			}),
+			fx.Invoke(func(l fx.Lifecycle) {
+				l.Append(fx.StartHook(func() error {
+					<-started
+					return errors.New("no such database")
+				}))
+			}),
+		)
+		p.exits(t, ExitFailed, "\nno such database\n")
+		if err := <-cut; err != nil {
+			t.Errorf("the handler was cut off: %v", err)
+		}
+	})
+}
+
+// A term ends when its time is over, unless that was put off, and no later than it is cancelled.
+func TestTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		over := newTerm(time.Second)
+		time.Sleep(900 * time.Millisecond) // in fake time
+		over.putOff(2 * time.Second)
+		child, cancel := context.WithCancel(over)
+		defer cancel()
+		<-child.Done()
+		if end, _ := over.Deadline(); time.Since(begun) != 2900*time.Millisecond || !end.Equal(time.Now()) || !errors.Is(child.Err(), context.DeadlineExceeded) {
+			t.Errorf("after %v, with the deadline %v: %v", time.Since(begun), end, child.Err())
+		}
+		cancelled := newTerm(time.Second)
+		cancelled.cancel()
+		cancelled.putOff(time.Minute)
+		if <-cancelled.Done(); !errors.Is(cancelled.Err(), context.Canceled) {
+			t.Error(cancelled.Err())
+		}
+	})
+}
+
 // A logger writes what is of its level, or above, however often it is said.
 func TestALoggerHasItsLevel(t *testing.T) {
 	var log *zap.Logger
