@@ -109,13 +109,8 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 // Dead is what a handler returns if running the task again cannot help: it becomes
-// a dead letter, whole, with err as the reason.
-func Dead(err error) error {
-	if err == nil {
-		err = errors.New("the handler gave the task up")
-	}
-	return &sources.DeadError{Err: err}
-}
+// a dead letter, whole, with err as the reason; a nil err says that the handler gave it up.
+func Dead(err error) error { return &sources.DeadError{Err: err} }
 
 // Why a handler's context ended; see context.Cause.
 var (

@@ -55,6 +55,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "nil is done", key: "a", answer: func(int) error { return nil }, runs: "0s#1"},
 		{name: "dead at once", key: "a", answer: func(int) error { return Dead(broken) }, runs: "0s#1", reason: "mailbox full"},
 		{name: "dead without a reason", answer: func(int) error { return Dead(nil) }, runs: "0s#1", reason: "the handler gave the task up"},
+		{name: "dead by itself", answer: func(int) error { return &sources.DeadError{} }, runs: "0s#1", reason: "the handler gave the task up"},
 		{name: "an error is retried, then dead", key: "a", answer: func(int) error { return broken },
 			runs: "0s#1 1s#2 3s#3 7s#4 15s#5", reason: "gave up after 5 tries: mailbox full"},
 		{name: "without a key too", moved: true, answer: func(int) error { return broken },

@@ -27,10 +27,15 @@ func (e *RetryError) Unwrap() error { return e.Err }
 // A DeadError says that running the task again cannot help: it becomes a dead
 // letter. Handlers make one with framework.Dead.
 type DeadError struct {
-	Err error // why; kept with the dead letter
+	Err error // why, kept with the dead letter; nil: the handler does not say
 }
 
-func (e *DeadError) Error() string { return e.Err.Error() }
+func (e *DeadError) Error() string {
+	if e.Err == nil {
+		return "the handler gave the task up"
+	}
+	return e.Err.Error()
+}
 
 func (e *DeadError) Unwrap() error { return e.Err }
 

@@ -38,3 +38,15 @@ func TestAsked(t *testing.T) {
 		})
 	}
 }
+
+// A handler may make them by themselves, and a consumer asks for the text where a panic of it would be the handler's.
+func TestWithoutACause(t *testing.T) {
+	for err, want := range map[error]string{
+		&sources.DeadError{}:  "the handler gave the task up",
+		&sources.RetryError{}: "the handler asked for a retry",
+	} {
+		if got := fmt.Sprint(err); got != want || errors.Unwrap(err) != nil {
+			t.Errorf("%T says %q and wraps %v, want %q and nothing", err, got, errors.Unwrap(err), want)
+		}
+	}
+}
