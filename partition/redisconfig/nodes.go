@@ -62,6 +62,9 @@ var errRing = errors.New("a *redis.Ring sends the keys of a server that is away 
 
 // Fits refuses a client of a kind that cannot be worked with. It asks nobody.
 func Fits(client redis.Cmdable) error {
+	if client == nil {
+		return errors.New("no Redis client: package redisurl makes one")
+	}
 	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("the client is a nil %T", client) // each call of it would panic
 	}

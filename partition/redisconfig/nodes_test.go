@@ -55,4 +55,7 @@ func TestNilClientIsRefused(t *testing.T) {
 			t.Errorf("%T: %v", client, err)
 		}
 	}
+	if err := redisconfig.Fits(nil); err == nil || !strings.HasPrefix(err.Error(), "no Redis client") {
+		t.Errorf("none at all: %v", err)
+	}
 }

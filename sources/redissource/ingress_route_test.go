@@ -89,11 +89,12 @@ func TestIngressRefusesBadConfiguration(t *testing.T) {
 // A list that is called like a partition of the name, or like something of one, would share its fence, and one that is
 // called like a key of its ledger would be that.
 func TestAnIngressIsNotCalledLikeAPartition(t *testing.T) {
+	_, client := redistest.Mini(t)
 	for list, ok := range map[string]bool{
 		"mail:0": false, "mail:3": false, "{mail:3}:x": false, "mail:in": true, "mail": true, "post:0": true, "{mail}:in": true,
 		"{mail}:config": false, "{mail}:history": false, CancelKey("mail"): false, "{post}:config": true,
 	} {
-		_, err := New(nil, "mail", Config{Ingress: []Ingress{{List: list}}})
+		_, err := New(client, "mail", Config{Ingress: []Ingress{{List: list}}})
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name for the list") {
 			t.Errorf("%s: %v", list, err)
 		}

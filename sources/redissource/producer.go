@@ -92,9 +92,6 @@ type Producer struct {
 // if none stands, and returns an error that wraps partition.ErrConfig if another one
 // does. ctx bounds this call only. The caller closes the producer, then the client.
 func NewProducer(ctx context.Context, client redis.UniversalClient, name string, cfg ProducerConfig) (*Producer, error) {
-	if client == nil {
-		return nil, errors.New("redissource: producer: no Redis client: redisurl.Open makes one")
-	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	pusher := pusher{client: client, replicas: cfg.Replicas, patience: min(waitReplicas, cfg.Timeout)}
 	if err := errors.Join(cfg.validate(), pusher.supported()); err != nil {

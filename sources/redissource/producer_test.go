@@ -38,6 +38,12 @@ func TestProducerWithoutClient(t *testing.T) {
 	}
 }
 
+func TestSourceWithoutClient(t *testing.T) {
+	if _, err := New(nil, "mail", Config{}); err == nil || !strings.Contains(err.Error(), "no Redis client") {
+		t.Error(err)
+	}
+}
+
 // bothWays tests with a script for each partition, and with one for all of them.
 func bothWays(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.New(t)) })

@@ -41,6 +41,9 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	if err := errors.Join(partition.CheckName(name), redisconfig.CheckLists(name, cfg.Key), err); err != nil {
 		return nil, err
 	}
+	if err := redisconfig.Fits(client); err != nil {
+		return nil, fmt.Errorf("unitsource: %w", err)
+	}
 	if cfg.Key == "" {
 		cfg.Key = Key(name)
 	}

@@ -27,13 +27,20 @@ func on(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 
 // A key of the ledger is no list: its units would be what others have written there.
 func TestTheListIsNoKeyOfTheName(t *testing.T) {
-	if _, err := unitsource.New(nil, "n", unitsource.Config{Key: "{n}:table"}); err == nil || !strings.Contains(err.Error(), "another name for the list") {
+	_, client := redistest.Mini(t)
+	if _, err := unitsource.New(client, "n", unitsource.Config{Key: "{n}:table"}); err == nil || !strings.Contains(err.Error(), "another name for the list") {
 		t.Error(err)
 	}
 	for _, key := range []string{"{n}:units", "{m}:table"} {
-		if _, err := unitsource.New(nil, "n", unitsource.Config{Key: key}); err != nil {
+		if _, err := unitsource.New(client, "n", unitsource.Config{Key: key}); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
+	}
+}
+
+func TestWithoutClient(t *testing.T) {
+	if _, err := unitsource.New(nil, "n", unitsource.Config{}); err == nil || !strings.Contains(err.Error(), "no Redis client") {
+		t.Error(err)
 	}
 }
 

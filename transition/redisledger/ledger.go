@@ -83,9 +83,6 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Ledger, error)
 
 // fits refuses a client that cannot be worked with, or not be had wait for so many replicas.
 func fits(client redis.UniversalClient, replicas int) error {
-	if client == nil {
-		return errors.New("redisledger: no Redis client: redisurl.OpenControl makes one")
-	}
 	if err := redisconfig.Fits(client); err != nil {
 		return fmt.Errorf("redisledger: %w", err)
 	}
