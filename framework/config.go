@@ -8,7 +8,8 @@ import (
 	"github.com/countoff/countoff/transition"
 )
 
-// A Config holds the numbers of a consumer. The zero value is ready.
+// A Config holds the numbers of a consumer. The zero value is ready. None of its times may be
+// longer than a year.
 type Config struct {
 	// Concurrency is how many handlers run at once, over all partitions; of one
 	// partition 8,192 at most. Default 16, at most 65,536.
@@ -142,7 +143,7 @@ func (c Config) cut() string {
 type RetryPolicy struct {
 	Tries int           // runs in all. Default 5; 1: never run again
 	First time.Duration // Default 1 s
-	Max   time.Duration // Default 1 min; at most a year
+	Max   time.Duration // Default 1 min, or First if that is longer; at most a year
 }
 
 const (
@@ -184,7 +185,7 @@ func (p RetryPolicy) Validate() error {
 }
 
 // Delay is how long to wait after a task has failed in its tries-th run. random is
-// in [0,1) and spreads it over ± 20 %.
+// in [0,1) and spreads it over ± 20 %. It fills in no defaults.
 func (p RetryPolicy) Delay(tries int, random float64) time.Duration {
 	d := min(p.First, p.Max)
 	for i := 1; i < tries && d < p.Max; i++ {

@@ -76,8 +76,7 @@ func observeHandled(o Observer, e Handled) {
 	}
 }
 
-// An Event is one thing that happened: one of the types of this file, always by
-// value. [Events] lists them.
+// An Event is one thing that happened: one of the types that [Events] lists, always by value.
 type Event interface{ event() }
 
 // Where says whose event it is.

@@ -25,7 +25,7 @@ import (
 // rate, though not by more than the topic has grown. Another try of a task counts as another start.
 type Rate struct {
 	Tasks int           // 0: no bound
-	Per   time.Duration // default 1 s
+	Per   time.Duration // default 1 s; at most a year
 }
 
 // rateUnits are what a rate may be per, by name.

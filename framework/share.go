@@ -174,8 +174,9 @@ type Admission struct {
 }
 
 // Context ends with the context that Admit was given, when the admission is released, and
-// when the partition is to be handed over (ErrHandedOver) or is lost ([transition.ErrLapsed],
-// [transition.ErrTaken]): context.Cause says why.
+// when the partition is to be handed over ([ErrHandedOver], of a peer that stops [ErrLeaving]) or
+// ends at once ([transition.ErrLapsed], [transition.ErrTaken], or [transition.ErrShutdown] where a
+// peer that stops has no time left): context.Cause says why.
 func (a *Admission) Context() context.Context { return a.ctx }
 
 // Release says that the work on the key has ended, and ends the context. Further calls do

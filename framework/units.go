@@ -222,7 +222,7 @@ func (u *Units) View() partition.View {
 }
 
 // ValidFor returns for how long this peer can rely on owning what it owns if the ledger does not
-// answer any more; 0 if it owns nothing now.
+// answer any more; 0: the lease may have run out, or nothing runs.
 func (u *Units) ValidFor() time.Duration {
 	if s := u.share(); s != nil {
 		return s.ValidFor()

@@ -150,7 +150,8 @@ var ErrConfig = errors.New("the name is in use with another configuration")
 // wordRule is what a name or a tag may be.
 var wordRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// CheckName says what is wrong with name as the name of a task processing.
+// CheckName says what is wrong with name as the name of a task processing: it is 1 to 64 characters out
+// of A-Z a-z 0-9 . _ -
 func CheckName(name string) error {
 	if wordRule.MatchString(name) {
 		return nil
@@ -191,7 +192,7 @@ const mostPeer = 255
 // CheckPeer says what is wrong with id as the id of a peer. It is for people, who read it in
 // terminals and logs, so that all of it must be seen: no control characters or line feeds, nothing
 // that turns the direction of text around, no space at its ends. Names of hosts and pods, UUIDs
-// and "host:port" are ids.
+// and "host:port" are ids; "_" is none, and it has 255 bytes at most.
 func CheckPeer(id string) error {
 	ok := id != "" && len(id) <= mostPeer && strings.ToValidUTF8(id, "") == id && strings.TrimSpace(id) == id &&
 		id != "_" // a row of the table of units: see package redisledger

@@ -12,7 +12,8 @@ import (
 // separated by blanks. The empty value is none.
 type Tags string
 
-// ParseTags reads words that are separated by commas or blanks, in any order.
+// ParseTags reads words that are separated by commas or blanks, in any order. A word is as a name is, see
+// [CheckName].
 func ParseTags(s string) (Tags, error) {
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 	for _, w := range words {

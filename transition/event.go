@@ -7,7 +7,7 @@ import (
 )
 
 // An Event is something that happened to a peer, for logs, metrics and tests: one of
-// the types below, always by value.
+// the types that [Events] lists, always by value.
 type Event interface{ event() }
 
 // Events of a peer and its lease.

@@ -10,7 +10,8 @@ import (
 )
 
 // Timing holds the times of a peer. The zero value is ready; every peer of a name
-// should use the same. What is not a field is derived from Lease.
+// should use the same, and none may be longer than a year. The methods that return one
+// duration derive it from the fields as they are, mostly from Lease: fill in the defaults before.
 type Timing struct {
 	// Lease is how long the ledger keeps a session that it hears nothing of: the
 	// one knob most users touch. Shorter means faster fail-over and less patience

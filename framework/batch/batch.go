@@ -60,6 +60,7 @@ func New(cfg Config, do Func) (framework.Handler, error) {
 
 // JSON is a Func of one that wants the payloads decoded: vs[i] is of tasks[i]. A payload that cannot be decoded into a
 // T becomes a dead letter, as with [framework.JSON], also beside those that do puts off; do does not see its task.
+// What do says by Each is of its own tasks. For a nil do it returns nil.
 func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) error) Func {
 	if do == nil {
 		return nil

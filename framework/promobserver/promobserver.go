@@ -29,7 +29,7 @@
 // and, of the consumers given to [Observer.Watch], at the moment of the scrape:
 //
 //	countoff_held_tasks{consumer,partition,state}      running, ready, waiting, unsettled
-//	countoff_ready{consumer}                           1 if the consumer is ready; also of the units given to [Observer.WatchUnits]
+//	countoff_ready{consumer}                           1 if the consumer is ready; also of the units given to Observer.WatchUnits
 package promobserver
 
 import (

@@ -7,7 +7,7 @@
 //	protocol, total, hash  of partition.Config; protocol is "resizing" while total changes
 //	units, unitnames       the ingress lists: their hash (partition.Config.UnitsHash), and
 //	                       their names, one a line, for people and tools
-//	kind                   what the partitions hold, see [Kind]
+//	kind                   what the partitions hold: a Kind
 //	requires               which tags partitions ask of their owners, one a line
 //	paused, drained        why nobody works under the name; which peers get no partitions, one a line
 //	list                   the key of the list of work units, where peers share such

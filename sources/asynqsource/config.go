@@ -37,7 +37,7 @@ type Config struct {
 	// Key gives keys to tasks that come without. Default: they have none.
 	Key KeyFunc
 	// Window is how far a queue is taken ahead: how many tasks are active at once, not counting
-	// those that wait behind a key which waits for a retry. Default 1,024.
+	// those that wait behind a key which waits for a retry. Default 1,024, at most 4,096.
 	Window int
 	// CrashLimit is how many crashes of its peer a task may be charged with; the last
 	// of them archives it. Default 3.

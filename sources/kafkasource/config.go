@@ -74,7 +74,7 @@ type Config struct {
 	// with as many partitions as Topic. Default: Topic + ".dead".
 	DeadTopic string
 	// Window is the most records of a partition between the first that is not
-	// finished and the last that was taken in. Default 2,048.
+	// finished and the last that was taken in. Default 2,048, at most 65,536.
 	Window int
 	// Buffer is about how many bytes this peer reads ahead. Each open partition has
 	// an equal share of it, 4 MiB at most; one whose share is full, and does not get room

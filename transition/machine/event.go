@@ -6,8 +6,8 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
-// An Event is something that happened to a peer. The types below are all there
-// are.
+// An Event is something that happened to a peer: [Ticked], [Hinted], [Synced], [SyncFailed],
+// [SealEnded], [Viewed], [Drained], [Lost], [Rename], [Weigh], [Health] or [Stop].
 type Event interface{ event() }
 
 type (
@@ -64,8 +64,9 @@ func (Weigh) event()      {}
 func (Health) event()     {}
 func (Stop) event()       {}
 
-// An Effect is something to be done, in the order of the list it comes in. The
-// types below are all there are.
+// An Effect is something to be done, or to be told of, in the order of the list it comes in: [Sync],
+// [Seal], [Serve], [Drain], [Abort], [Adopt] or [Waits]; [Released], [Overdue], [Lapsed],
+// [GraceOpened], [Paused], [Resumed], [Dismissed], [Recalled], [Declared] or [Left].
 type Effect interface{ effect() }
 
 type (

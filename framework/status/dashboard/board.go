@@ -72,8 +72,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Board shows names. It is an [net/http.Handler], for any path: mount it at one that ends with a
-// slash, with [net/http.StripPrefix]. It only reads, and authenticates nobody: put your own check
+// A Board shows names. It is an [http.Handler], for any path: mount it at one that ends with a
+// slash, with [http.StripPrefix]. It only reads, and authenticates nobody: put your own check
 // before it where others reach it. It has no goroutines but those of its requests.
 type Board struct {
 	cfg    Config

@@ -12,7 +12,7 @@ import (
 	"github.com/countoff/countoff/partition/redisconfig"
 )
 
-// A Counter increments keys of Redis.
+// A Counter increments keys of Redis. It may be used concurrently.
 type Counter struct {
 	client redis.UniversalClient
 }
