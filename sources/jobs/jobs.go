@@ -137,7 +137,7 @@ func (e Entry) compile() (*Job, []error) {
 	return &Job{Entry: e, schedule: schedule}, errs
 }
 
-// Next returns the first tick after t, the zero time if there is none.
+// Next returns the first tick after t, in any location, the zero time if there is none.
 func (j *Job) Next(t time.Time) time.Time { return j.schedule.Next(t) }
 
 // Due decides at now what is to be done about the ticks after the instant after.

@@ -7,7 +7,7 @@ import (
 
 // A Schedule is a set of instants.
 type Schedule interface {
-	// Next returns the first instant after t, the zero time if there is none. It must not
+	// Next returns the first instant after t, in any location, the zero time if there is none. It must not
 	// depend on t otherwise: from wherever one begins, the instants are the same.
 	Next(t time.Time) time.Time
 }
