@@ -24,7 +24,7 @@ import (
 // what was granted is not shown. Who holds partitions works on: leases are renewed, and
 // what is given up is given up.
 //
-// Its methods may be called concurrently.
+// Its methods may be called concurrently. To pause a name, or to drain a peer, is asked of the other ledger.
 type Ledger struct {
 	inner   transition.Ledger
 	counter *Counter
