@@ -50,9 +50,8 @@ type Config struct {
 	Metadata int
 	// Warn is told that the group knows nothing of a partition, which is so the first
 	// time, and after the brokers have forgotten its offset; that somebody else has set its
-	// offset under an idle owner; and once an ownership, that its progress does not fit in
-	// the metadata. It must not block. Default: nobody is
-	// told.
+	// offset, under an idle owner or between two owners; and once an ownership, that its
+	// progress does not fit in the metadata. It must not block. Default: nobody is told.
 	Warn func(error)
 }
 
@@ -245,13 +244,17 @@ func (s *Store) open(ctx context.Context, o *owner, begin int64) error {
 		return err
 	}
 	if t == nil {
-		if at >= 0 {
-			begin = at // a plain commit, by a tool or by the mirror of another store
-		} else {
+		switch { // else the first time, where a consumer or the mirror of another store stands
+		case at < 0:
 			// The first time, or the brokers have forgotten: nobody can tell.
 			s.warn("%s/%v: the group %s knows nothing of it: it begins at %d", s.cfg.Topic, o.grant.ID, s.cfg.Group, begin)
+			at = begin
+		case o.producer.epoch > 0:
+			// An owner before us has said how far it was, and somebody else wrote over that.
+			s.warn("%s/%v: somebody else has set the group %s at %d, a consumer or a reset: it goes on there, and what is before that counts as done",
+				s.cfg.Topic, o.grant.ID, s.cfg.Group, at)
 		}
-		t = newTable(begin)
+		t = newTable(at)
 	} else if t.epoch > 0 && o.producer.epoch == 0 {
 		// Nobody has initialized our id before us, as far as the brokers remember: they forget one that is not used.
 		s.warn("%s/%v: what the group %s knows of it was said under another name, or longer ago than transactional.id.expiration.ms (7 days): "+

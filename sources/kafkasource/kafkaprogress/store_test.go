@@ -464,11 +464,15 @@ func TestPlainCommit(t *testing.T) {
 		if err := st.Close(s.ctx, g, tok); err != nil {
 			t.Fatal(err)
 		}
-		plain(20)
-		if f := s.open(st, 2); f.Base != 20 {
-			t.Errorf("found %+v, want base 20", f)
+		warned = nil
+		plain(60)
+		if f := s.open(st, 2); f.Base != 60 {
+			t.Errorf("found %+v, want base 60", f)
 		}
-		s.admits(st, 2, 30)
+		if len(warned) != 1 || !strings.Contains(warned[0].Error(), s.topic+"/1: ") || !strings.Contains(warned[0].Error(), "at 60, ") {
+			t.Errorf("warned of %v, want of where somebody has set it between two owners", warned)
+		}
+		s.admits(st, 2, 70)
 		if err := st.Close(s.ctx, partition.Grant{ID: 1, Epoch: 2}, partition.Token{Epoch: 2, Session: "session2"}); err != nil {
 			t.Fatal(err)
 		}
