@@ -189,7 +189,7 @@ var hints = []struct {
 }{
 	{kerr.UnknownTopicOrPartition, "create it, or correct its name: it is not created by reading. If it is there, the broker has just started, and knows of it in a moment"},
 	{kerr.InvalidTopicException, "correct its name"},
-	{kerr.TopicAuthorizationFailed, "the user lacks rights: it needs READ and DESCRIBE on the topic, and WRITE and CREATE on the dead topic"},
+	{kerr.TopicAuthorizationFailed, "the user lacks rights: it needs READ and DESCRIBE on the topic, WRITE and DESCRIBE on the dead topic, and CREATE if it is to be made"},
 	{kerr.GroupAuthorizationFailed, "the user lacks READ on the group that offsets are mirrored to; Group \"-\" mirrors nothing"},
 	{kerr.ClusterAuthorizationFailed, "the user lacks WRITE on the topic that is written to; before Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"},
 	{kerr.SaslAuthenticationFailed, "the broker refuses the user or the password"},

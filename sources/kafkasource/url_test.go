@@ -373,6 +373,9 @@ func TestRightsThatAreMissedLater(t *testing.T) {
 			if c.says != "" && (!errors.Is(err, kerr.TopicAuthorizationFailed) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("it says %v, want that %sthe user lacks rights", err, c.says)
 			}
+			if c.says != "" && err != nil && !strings.Contains(err.Error(), "on the dead topic, and CREATE if it is to be made") {
+				t.Errorf("it says %v, want that CREATE is for a dead topic that is to be made", err)
+			}
 		})
 	}
 }
