@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
@@ -30,6 +31,10 @@ func TestToolsSeeWhatTheInspectorSees(t *testing.T) {
 		s.enqueue(t, 0, asynq.NewTask("t", nil))
 	}
 	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.ProcessIn(time.Hour))
+	for range 2 {
+		s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.Group("one"))
+	}
+	s.enqueue(t, 0, asynq.NewTask("t", nil), asynq.Group("two"))
 	st := s.open(t, src, 0, 7)
 	if tasks, err := st.Fetch(t.Context(), 1); err != nil || len(tasks) != 1 {
 		t.Fatal(tasks, err)
@@ -48,13 +53,21 @@ func TestToolsSeeWhatTheInspectorSees(t *testing.T) {
 	}
 	want := queuestat.Stat{
 		ID: 0, Fence: st.token, Pending: info.Pending, Active: info.Active,
-		Delayed: info.Scheduled + info.Retry, Archived: info.Archived,
+		Delayed: info.Scheduled + info.Retry + info.Aggregating, Archived: info.Archived,
 	}
-	if got[0] != want || want.Delayed != 1 || want.Pending+want.Active != 3 {
+	if got[0] != want || want.Delayed != 4 || want.Pending+want.Active != 3 {
 		t.Errorf("seen %+v, want %+v", got[0], want)
 	}
 	if got[1] != (queuestat.Stat{ID: 1}) {
 		t.Errorf("of a queue that nobody has used is seen %+v", got[1])
+	}
+	// A set that the last owner has taken out of its group is in it no more, until it is put back.
+	k := keysOf(other)
+	set := k.group + "three:set"
+	s.ZAdd(t.Context(), k.sets, redis.Z{Score: 1, Member: set})
+	s.ZAdd(t.Context(), set, redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"})
+	if got, err := q.Stats(t.Context(), s, []partition.ID{1}); err != nil || got[0] != (queuestat.Stat{ID: 1, Delayed: 2}) {
+		t.Errorf("of a set of two tasks is seen %+v, %v", got, err)
 	}
 }
 

@@ -533,6 +533,9 @@ func TestTasksBeyondThePartitions(t *testing.T) {
 	if err := client.SAdd(t.Context(), "asynq:{"+name+":2}:groups", "a-group").Err(); err != nil {
 		t.Fatal(err)
 	}
+	if err := client.ZAdd(t.Context(), "asynq:{"+name+":2}:g:a-group", redis.Z{Member: "a-task"}).Err(); err != nil {
+		t.Fatal(err)
+	}
 	wants(t, examine(t, client, name), "queue-beyond", doctor.Danger,
 		"tasks wait in queues that are no partitions of "+name+", which has 2: "+name+":2, "+name+":3, "+name+":10\n")
 	list(t, client, "another", name+":3", "default")

@@ -76,12 +76,11 @@ func beyond(ctx context.Context, client redis.UniversalClient, q queuestat.Queue
 	for i, id := range ids {
 		queues[i] = q.Of(id)
 	}
-	grouped := queuestat.Grouped(ctx, client, queues)
 	servers, _ := queuestat.Servers(ctx, client) // strangers says it if they cannot be read
 	var held []string
 	for i, s := range stats {
 		worked := slices.ContainsFunc(servers, func(s queuestat.Server) bool { return slices.Contains(s.Queues, queues[i]) })
-		if !worked && (s.Pending+s.Active+s.Delayed > 0 || slices.Contains(grouped, queues[i])) {
+		if !worked && s.Pending+s.Active+s.Delayed > 0 {
 			held = append(held, queues[i])
 		}
 	}

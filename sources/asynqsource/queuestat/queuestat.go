@@ -133,24 +133,6 @@ func Traces(ctx context.Context, client redis.UniversalClient, queues []string) 
 	return some, none
 }
 
-// Grouped are those of queues that hold tasks of groups, which a Stat does not count. Of a queue on a node
-// that does not answer nothing is known.
-func Grouped(ctx context.Context, client redis.UniversalClient, queues []string) (some []string) {
-	keys := make([]string, len(queues))
-	for i, queue := range queues {
-		keys[i] = prefix(queue) + "groups"
-	}
-	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) {
-		pipe.Exists(ctx, keys[i], prefix(queues[i])+"aggregation_sets")
-	})
-	for i, cmds := range asked {
-		if cmds[0].(*redis.IntCmd).Val() > 0 {
-			some = append(some, queues[i])
-		}
-	}
-	return some
-}
-
 // ofKey says what the keys of a queue are: asynq's, and those that stand beside them.
 var ofKey = []struct{ begin, end, kind string }{
 	{"asynq:", "pending", "list"}, {"asynq:", "active", "list"},
@@ -192,12 +174,18 @@ type Stat struct {
 	// Pending tasks wait. Active ones are in the hands of the owner: they run, wait for
 	// their turn in it, or for their retry.
 	Pending, Active int
-	Delayed         int // scheduled, or retried later by asynq
+	Delayed         int // scheduled, retried later by asynq, or in a group
 	Archived        int
 	// Err is why nothing else is known of the queue: a node of a cluster does not answer, or
 	// another program has written one of its keys.
 	Err error
 }
+
+// countGroups counts the tasks that wait in the groups of a queue, and in sets that were taken out of them.
+const countGroups = `local n = 0
+for _, group in ipairs(redis.call('SMEMBERS', KEYS[1])) do n = n + redis.call('ZCARD', ARGV[1] .. 'g:' .. group) end
+for _, set in ipairs(redis.call('ZRANGE', ARGV[1] .. 'aggregation_sets', 0, -1)) do n = n + redis.call('ZCARD', set) end
+return n`
 
 // Stats reads what the partitions ids hold, in one round trip. Each partition is a moment
 // of its own; one that cannot be read says so in its Err. If none can, that is an error.
@@ -216,6 +204,7 @@ func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []p
 		pipe.ZCard(ctx, of+"scheduled")
 		pipe.ZCard(ctx, of+"retry")
 		pipe.ZCard(ctx, of+"archived")
+		pipe.EvalRO(ctx, countGroups, []string{of + "groups"}, of)
 	})
 	out, unread := make([]Stat, len(ids)), 0
 	for i, cmds := range asked {
@@ -243,13 +232,17 @@ func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
 		}
 	}
 	var n [5]int
-	for i, cmd := range cmds[1:] {
+	for i, cmd := range cmds[1:6] {
 		count, err := cmd.(*redis.IntCmd).Result()
 		if err != nil {
 			return s, err
 		}
 		n[i] = int(count)
 	}
-	s.Pending, s.Active, s.Delayed, s.Archived = n[0], n[1], n[2]+n[3], n[4]
+	grouped, err := cmds[6].(*redis.Cmd).Int()
+	if err != nil {
+		return s, err
+	}
+	s.Pending, s.Active, s.Delayed, s.Archived = n[0], n[1], n[2]+n[3]+grouped, n[4]
 	return s, nil
 }
