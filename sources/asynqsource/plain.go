@@ -54,6 +54,9 @@ func (e *PlainError) Error() string {
 const (
 	// plainEvery is how often plain servers are looked for.
 	plainEvery = time.Minute
+	// goneEvery is how often they are looked for while nothing is fetched because of one. It is that of peers
+	// that do not start because of it.
+	goneEvery = 10 * time.Second
 	// lookedFor is how long what was found counts for those who open something beside.
 	lookedFor = time.Second
 )
@@ -114,7 +117,8 @@ func (w within) Get(_ context.Context, key string) *redis.StringCmd {
 }
 
 // watch looks for plain servers until ctx ends, now and then and in doubt, which may come with each task: of one that
-// is not listed it finds nothing. While there is one, and the policy is to refuse, streams fetch nothing.
+// is not listed it finds nothing. While there is one, and the policy is to refuse, streams fetch nothing, and it looks
+// more often: nobody else says that it is gone.
 func (s *Source) watch(ctx context.Context, total int) {
 	tick := time.NewTicker(plainEvery)
 	defer tick.Stop()
@@ -134,6 +138,11 @@ func (s *Source) watch(ctx context.Context, total int) {
 			return
 		}
 		_ = s.lookAgain(ctx, total) // a store that is down is noticed elsewhere
+		every := plainEvery
+		if plain := new(PlainError); errors.As(s.refused(), &plain) {
+			every = goneEvery
+		}
+		tick.Reset(every)
 	}
 }
 

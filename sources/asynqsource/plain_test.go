@@ -140,6 +140,37 @@ func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 	})
 }
 
+// When a plain server that came later is gone peers begin again as soon as those that found it at their start do, and not
+// when a minute is over: nothing says any more why they stand.
+func TestAPlainServerThatIsGoneHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &store{UniversalClient: client, name: "n"}
+		st := s.open(t, src, 0, 1)
+		gone := s.beside(t, "q")
+		time.Sleep(plainEvery + time.Second)
+		if st.Trouble() == nil {
+			t.Error("beside a plain server it says nothing")
+		}
+		time.Sleep(2 * plainEvery) // it stays for a while
+		if st.Trouble() == nil {
+			t.Error("later it says nothing")
+		}
+		gone()
+		time.Sleep(goneEvery + time.Second)
+		if err := st.Trouble(); err != nil {
+			t.Errorf("it is gone, and %v later it says %v", goneEvery+time.Second, err)
+		}
+		if err := st.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What is active and its owner did not take a plain server has taken, as a rule: one is looked for at once, and
 // not when the minute is over, in which each task that it takes is run here as well.
 func TestWhatSomebodyElseHasTakenIsADoubt(t *testing.T) {
