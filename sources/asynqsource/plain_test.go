@@ -187,11 +187,11 @@ func TestWhatSomebodyElseHasTakenIsADoubt(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.LMove(t.Context(), keysOf("q").pending, keysOf("q").active, "RIGHT", "LEFT")
-		if _, err := st.Fetch(t.Context(), 1); err != nil {
+		var plain *PlainError
+		if _, err := st.Fetch(t.Context(), 1); err != nil && !errors.As(err, &plain) { // it may be found before the task is handed out
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		var plain *PlainError
 		if err := st.Trouble(); !errors.As(err, &plain) || plain.Plain.ID != "plain" {
 			t.Errorf("beside a plain server that takes tasks it says %v", err)
 		}
