@@ -410,6 +410,24 @@ func TestNamesDoNotClashInOpenMetrics(t *testing.T) {
 	}
 }
 
+// "increase(m[10m]) or m" never sees m: an increase of 0 has the same labels, and "or" takes what stands to its left. So a
+// series that begins with 1, and stays there, would be told for as long as it has a single sample.
+func TestAnIncreaseOfNothingHidesNoNewSeries(t *testing.T) {
+	rules, err := os.ReadFile("../../docs/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	increases := regexp.MustCompile(`increase\([^()]+\)( > 0)?`).FindAllStringSubmatch(string(rules), -1)
+	if len(increases) < 5 {
+		t.Errorf("there are only %d increases", len(increases))
+	}
+	for _, i := range increases {
+		if i[1] == "" {
+			t.Errorf("%s counts also where it is 0", i[0])
+		}
+	}
+}
+
 // The rules for Prometheus ask for metrics that there are, and for labels that these have.
 func TestAlertsAskForWhatThereIs(t *testing.T) {
 	rules, err := os.ReadFile("../../docs/alerts.yml")
