@@ -3,6 +3,7 @@ package redisconfig
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/urltls"
 )
 
 // advices say what to do about a refusal, by the prefix of the reply.
@@ -88,8 +91,10 @@ func Advice(err error) string {
 		return "other calls hold all connections of the client: pool_size in the URL, or PoolSize, says how many there may be"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "is the server running, and are host and port of the URL right?"
+	case errors.Is(err, io.EOF):
+		return "it has hung up: if it does so each time, the port may want TLS, rediss://"
 	}
-	return ""
+	return urltls.Hint(err, "redis://")
 }
 
 // An advisedError is an error of the store that says what to do about it.

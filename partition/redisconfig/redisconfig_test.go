@@ -2,8 +2,13 @@ package redisconfig_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -622,4 +627,53 @@ func TestNamesWithoutANode(t *testing.T) {
 			t.Errorf("names %v, %v; %v", names, err, ctx.Err())
 		}
 	})
+}
+
+// Who wants TLS and who does not, and whose authority is unknown, the URL says: a peer that meets such a
+// server waits for it, and its log is all there is to tell.
+func TestAdviceOnTLS(t *testing.T) {
+	hangsUp := func(t *testing.T) string { // as a port for TLS does to who speaks without
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				connection, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = connection.Read(make([]byte, 512))
+				connection.Close()
+			}
+		}()
+		t.Cleanup(func() { listener.Close(); <-ended })
+		return listener.Addr().String()
+	}
+	ofItsOwn := func(t *testing.T) string { // a certificate of an authority that nobody here knows
+		server := httptest.NewUnstartedServer(nil)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.Listener.Addr().String()
+	}
+	for _, c := range []struct {
+		name    string
+		address func(*testing.T) string
+		tls     *tls.Config
+		advice  string
+	}{
+		{"wants TLS", hangsUp, nil, "rediss://"},
+		{"unknown authority", ofItsOwn, &tls.Config{}, "?ca=FILE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: c.address(t), TLSConfig: c.tls, MaxRetries: -1})
+			defer client.Close()
+			if _, err := redisconfig.Read(t.Context(), client, "mail"); err == nil || !strings.Contains(err.Error(), c.advice) {
+				t.Errorf("got error %v, want one that says %q", err, c.advice)
+			}
+		})
+	}
 }
