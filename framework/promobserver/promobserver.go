@@ -16,7 +16,7 @@
 //	countoff_lapses_total{consumer}                    times the lease may have run out
 //	countoff_rolls_total{consumer,by}                  views seen and rolls sealed by this peer
 //	countoff_index, countoff_replicas{consumer}        of the newest view; index -1: not a member, or stopped
-//	countoff_weight, countoff_unwell{consumer}         what the peer says of itself, once it has changed
+//	countoff_weight, countoff_unwell{consumer}         what the peer says of itself, once it has changed; unwell also from the first health check
 //	countoff_drained{consumer}                         1 while it is drained (countoff drain), once it was; none once stopped
 //	countoff_handover_pause_seconds{consumer}          given away: from the last start here until the ledger took it back
 //	countoff_open_seconds{consumer}                    gained: from the grant until it is served; the rest of the pause
@@ -37,6 +37,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -202,7 +203,12 @@ func (o *Observer) consumer(e framework.Event) bool {
 		o.m.failures.WithLabelValues(e.Consumer, "count").Inc()
 	case framework.MajorityMissed:
 		o.m.failures.WithLabelValues(e.Consumer, "epochs").Inc()
-	case framework.Warned, framework.Stopping, framework.MajorityBack, framework.Checked: // nothing to count
+	case framework.Warned, framework.Stopping, framework.MajorityBack: // nothing to count
+	case framework.Checked: // it begins unwell, and is well with the first check that passes; after that it declares what lasts
+		if c := o.of(e.Consumer); !c.passed.Load() {
+			c.passed.Store(e.Err == nil)
+			o.m.unwell.WithLabelValues(e.Consumer).Set(map[bool]float64{false: 1}[e.Err == nil])
+		}
 	case framework.Limited:
 		o.m.limited.WithLabelValues(e.Consumer).Set(1)
 	case framework.Unlimited:
@@ -217,6 +223,7 @@ func (o *Observer) consumer(e framework.Event) bool {
 		o.m.index.WithLabelValues(e.Consumer).Set(-1)
 		o.m.replicas.WithLabelValues(e.Consumer).Set(0)
 		o.m.limited.WithLabelValues(e.Consumer).Set(0)
+		o.of(e.Consumer).passed.Store(false)
 		o.m.drained.DeleteLabelValues(e.Consumer) // who begins anew while it is drained says so, and nobody that it no longer is
 	case framework.Coordinated:
 		return e.Event == nil || o.coordinated(e.Consumer, e.Event)
@@ -293,6 +300,7 @@ type consumer struct {
 	handler [outcomes]prometheus.Observer
 	settle  prometheus.Observer
 	unmoved prometheus.Observer
+	passed  atomic.Bool // a health check, since it began
 
 	mu         sync.RWMutex
 	partitions map[partition.ID]*counters

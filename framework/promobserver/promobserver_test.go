@@ -284,6 +284,43 @@ func TestWhatIsWrongIsToldByWhoLooks(t *testing.T) {
 	}
 }
 
+// Who has a health check begins unwell and declares nothing before that changes: a check that fails from the start
+// would else look as if the peer could not open its partitions.
+func TestWhoIsUnwellFromTheStartSaysSo(t *testing.T) {
+	sick := errors.New("no disk")
+	check := func(err error) framework.Event { return framework.Checked{Consumer: "n", Err: err} }
+	declared := func(well bool) framework.Event {
+		return framework.Coordinated{Consumer: "n", Event: transition.Declared{Weight: 1, Well: well}}
+	}
+	for _, c := range []struct {
+		name   string
+		events []framework.Event
+		unwell float64
+	}{
+		{"from the start", []framework.Event{check(sick)}, 1},
+		{"until a check passes, before it is a member", []framework.Event{check(sick), check(nil)}, 0},
+		{"well from the start", []framework.Event{check(nil)}, 0},
+		{"a failure that may not last", []framework.Event{check(nil), declared(true), check(sick)}, 0},
+		{"a failure that lasts", []framework.Event{check(nil), check(sick), declared(false)}, 1},
+		{"a pass that may not last", []framework.Event{check(nil), check(sick), declared(false), check(nil)}, 1},
+		{"begun anew", []framework.Event{check(nil), framework.Stopped{Consumer: "n"}, check(sick)}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := prometheus.NewRegistry()
+			o, err := New(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range c.events {
+				o.Observe(e)
+			}
+			if v := read(t, r, "unwell"); v != c.unwell {
+				t.Errorf("countoff_unwell is %v, want %v", v, c.unwell)
+			}
+		})
+	}
+}
+
 // Of consumers of one name that are watched one after the other, and of one that is watched twice, one
 // is asked: a second answer would spoil every scrape.
 // A consumer that was stopped while it was drained may begin anew when it no longer is, and hears of nothing then.
