@@ -207,13 +207,13 @@ func lookOf(census transition.Census, stats []redissource.Stat) coverage.Look {
 	return l
 }
 
-// A past is the history of a name, which is read once and only if somebody asks for it.
+// A past is the history of a name, which is read once and only if somebody asks for it. How long something lasts
+// it says by the ledger's own clock: the wall clocks, of the store or of peers, may be set, or differ.
 type past struct {
-	client  redis.UniversalClient // has the clock of the history; nil: it is that of the peers, and this process's is as good
-	ledger  transition.Historian  // nil: there is no history
+	ledger  transition.Historian // nil: there is no history
+	now     time.Duration        // of the census, with the time in which nobody has called
 	read    bool
 	history machine.History
-	now     time.Time
 }
 
 func (p *past) load(ctx context.Context) (err error) {
@@ -223,16 +223,12 @@ func (p *past) load(ctx context.Context) (err error) {
 	if p.history, err = p.ledger.History(ctx, machine.HistoryKept); err != nil {
 		return err
 	}
-	p.now, p.read = time.Now(), true
-	if p.client != nil {
-		ctx, cancel := redisconfig.Half(ctx, p.client)
-		defer cancel()
-		if now, err := p.client.Time(ctx).Result(); err == nil { // of a cluster the node that is asked may not answer
-			p.now = now
-		}
-	}
+	p.read = true
 	return nil
 }
+
+// since says how long ago it was at; what the census does not know yet has just been.
+func (p *past) since(at time.Duration) time.Duration { return max(p.now-at, 0) }
 
 // sealed returns for how many ms the roll of that version has stood; -1: nobody knows.
 func (p *past) sealed(ctx context.Context, version uint64) (int64, error) {
@@ -241,7 +237,7 @@ func (p *past) sealed(ctx context.Context, version uint64) (int64, error) {
 	}
 	for _, e := range p.history {
 		if e.What == machine.RollMade && e.Version == version {
-			return max(p.now.Sub(e.At), 0).Milliseconds(), nil
+			return p.since(e.Clock).Milliseconds(), nil
 		}
 	}
 	return -1, nil
@@ -252,7 +248,7 @@ func (p *past) sealed(ctx context.Context, version uint64) (int64, error) {
 func (p *past) together(sessions []partition.Session) time.Duration {
 	for _, e := range slices.Backward(p.history) {
 		if e.What == machine.Came && slices.Contains(sessions, e.Session) {
-			return max(p.now.Sub(e.At), 0)
+			return p.since(e.Clock)
 		}
 	}
 	return -1
@@ -279,15 +275,15 @@ func findings(ctx context.Context, then *past, l coverage.Look) ([]Finding, erro
 			return -1 // of the name, and in no history
 		case c.Kind == coverage.SameID:
 			return then.together(c.Sessions)
-		case c.Handover && l.Census.Config.Paused != partition.Pause{}:
-			return max(then.now.Sub(l.Census.Config.Paused.Since), 0)
+		case c.Handover && l.Census.Config.Paused != partition.Pause{} && len(then.history) > 0:
+			return then.since(since.paused)
 		case c.Handover:
 			from = since.asked
 		case c.Kind == coverage.Overdue:
 			from = since.granted
 		}
 		if at, ok := from[c.ID]; ok {
-			return max(then.now.Sub(at), 0)
+			return then.since(at)
 		}
 		if d, ok := over[c.ID]; ok && (c.Kind == coverage.Unowned || c.Kind == coverage.NoneEligible) {
 			return d
@@ -324,14 +320,18 @@ func leasesOver(c machine.Census) map[partition.ID]time.Duration {
 
 // moments says of partitions since when something is so, as far as a history tells.
 type moments struct {
-	free, granted, asked map[partition.ID]time.Time
+	free, granted, asked map[partition.ID]time.Duration
+	paused               time.Duration // the name; if the history does not reach back so far, where it begins
 }
 
 func begun(h machine.History) moments {
-	m := moments{make(map[partition.ID]time.Time), make(map[partition.ID]time.Time), make(map[partition.ID]time.Time)}
+	m := moments{free: make(map[partition.ID]time.Duration), granted: make(map[partition.ID]time.Duration), asked: make(map[partition.ID]time.Duration)}
+	if len(h) > 0 {
+		m.paused = h[0].Clock
+	}
 	owner, waiter := make(map[partition.ID]partition.Session), make(map[partition.ID]partition.Session)
 	rolls, under := 0, make(map[partition.ID]int) // how many were sealed, and when the waiter asked
-	waits := func(id partition.ID, who partition.Session, at time.Time) {
+	waits := func(id partition.ID, who partition.Session, at time.Duration) {
 		// One that asks again did not want it meanwhile. After another, who lives, it is the same wait, unless
 		// a roll was between those under which they asked: it may have left it with its owner.
 		if former, ok := waiter[id]; !ok || former == who || rolls > under[id]+1 {
@@ -355,27 +355,38 @@ func begun(h machine.History) moments {
 			}
 			for id, s := range owner {
 				if s == e.Session {
-					m.free[id] = e.At
+					m.free[id] = e.Clock
 				}
 			}
+		case machine.Forgot: // its clock began anew, and what of all that is so still is not known yet
+			for id := range m.free {
+				m.free[id] = e.Clock
+			}
+			clear(m.asked)
+			clear(m.granted)
+			clear(waiter)
+			clear(owner)
+			m.paused = e.Clock
+		case machine.Rests:
+			m.paused = e.Clock
 		case machine.GoesOn: // nobody was to have it before
 			for id := range m.free {
-				m.free[id] = e.At
+				m.free[id] = e.Clock
 			}
 		}
 		for _, p := range e.Grants {
 			id := p.Grant.ID
 			switch e.What {
 			case machine.Asked:
-				waits(id, e.Session, e.At)
+				waits(id, e.Session, e.Clock)
 			case machine.GivenUp:
 				delete(owner, id)
 				waitsNoMore(id)
-				m.free[id] = e.At
+				m.free[id] = e.Clock
 			default: // somebody got it
 				delete(m.free, id)
 				waitsNoMore(id)
-				owner[id], m.granted[id] = e.Session, e.At
+				owner[id], m.granted[id] = e.Session, e.Clock
 			}
 		}
 	}

@@ -337,26 +337,27 @@ func read(t *testing.T, client redis.UniversalClient, name string) Status {
 // What the history tells of a partition is as old as its last owner, and a wait as old as the first
 // who asks.
 func TestHistorySaysSinceWhen(t *testing.T) {
-	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
+	at := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	of := func(ids ...partition.ID) (all []machine.Passed) {
 		for _, id := range ids {
 			all = append(all, machine.Passed{Grant: partition.Grant{ID: id, Epoch: 1}})
 		}
 		return all
 	}
-	h := machine.History{
-		{At: at(0), What: machine.Came, Session: "a"},
-		{At: at(1), What: machine.Granted, Session: "a", Grants: of(0, 1, 2)},
-		{At: at(2), What: machine.Asked, Session: "b", Other: "a", Grants: of(0)},
-		{At: at(3), What: machine.Asked, Session: "c", Other: "a", Grants: of(0)},
-		{At: at(4), What: machine.Expired, Session: "a"},
-		{At: at(5), What: machine.Took, Session: "b", Other: "a", Grants: of(0)},
-		{At: at(6), What: machine.Asked, Session: "b", Other: "a", Grants: of(1)},
-		{At: at(7), What: machine.GivenUp, Session: "a", Grants: of(1)},
-		{At: at(8), What: machine.Came, Session: "b"},
-		{At: at(9), What: machine.GoesOn},
+	before := machine.History{
+		{Clock: at(0), What: machine.Came, Session: "a"},
+		{Clock: at(1), What: machine.Granted, Session: "a", Grants: of(0, 1, 2)},
+		{Clock: at(2), What: machine.Asked, Session: "b", Other: "a", Grants: of(0)},
+		{Clock: at(3), What: machine.Asked, Session: "c", Other: "a", Grants: of(0)},
+		{Clock: at(4), What: machine.Expired, Session: "a"},
+		{Clock: at(5), What: machine.Took, Session: "b", Other: "a", Grants: of(0)},
+		{Clock: at(6), What: machine.Asked, Session: "b", Other: "a", Grants: of(1)},
+		{Clock: at(7), What: machine.GivenUp, Session: "a", Grants: of(1)},
+		{Clock: at(8), What: machine.Came, Session: "b"},
+		{Clock: at(9), What: machine.GoesOn},
 	}
-	type moment = map[partition.ID]time.Time
+	h := before
+	type moment = map[partition.ID]time.Duration
 	for what, c := range map[string]struct{ got, want moment }{
 		"asked, at first": {begun(h[:4]).asked, moment{0: at(2)}},
 		"free, at first":  {begun(h[:5]).free, moment{0: at(4), 1: at(4), 2: at(4)}},
@@ -369,7 +370,18 @@ func TestHistorySaysSinceWhen(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, c.got, c.want)
 		}
 	}
-	then := &past{history: h, now: at(10)}
+	// The ledger's clock begins anew with what it forgot, and may have stood for a month before.
+	h = append(before[:7:7], machine.Entry{Clock: at(1000), What: machine.Forgot}, machine.Entry{Clock: at(1001), What: machine.HeldAgain, Session: "b", Grants: of(0)})
+	for what, c := range map[string]struct{ got, want moment }{
+		"asked":   {begun(h).asked, moment{}},
+		"free":    {begun(h).free, moment{1: at(1000), 2: at(1000)}},
+		"granted": {begun(h).granted, moment{0: at(1001)}},
+	} {
+		if !maps.Equal(c.got, c.want) {
+			t.Errorf("%s, after it forgot: %v, want %v", what, c.got, c.want)
+		}
+	}
+	then := &past{history: before, now: at(10)}
 	if got := then.together([]partition.Session{"a", "b"}); got != 2*time.Second {
 		t.Errorf("the two have been there together for %v", got)
 	}
@@ -426,23 +438,63 @@ func TestAWaitIsAsOldAsWhoWaits(t *testing.T) {
 	waits("cid has waited for a minute", true)
 }
 
+// The wall clock of the store is set, as by a fail-over to a machine with another one, while a peer waits for
+// a partition: that makes no wait longer, and no wait shorter.
+func TestAWaitIsNotAsLongAsTheStoresClockJumps(t *testing.T) {
+	for jump, want := range map[time.Duration]map[int]int64{
+		time.Hour:  {2: 0, 60: 60_000},
+		-time.Hour: {2: 0, 60: 60_000},
+	} {
+		for seconds, wantMS := range want {
+			_, client, pass := mini(t)
+			if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {
+				t.Fatal(err)
+			}
+			l := ledgerOf(t, client, "n", "")
+			ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0, 1}}
+			bob := transition.Request{Session: "bb", Peer: "bob", Weight: 1, State: machine.Live, Claim: []partition.ID{1}}
+			works := func(seconds int) {
+				for range seconds {
+					pass(time.Second)
+					sync(t, l, ann)
+					sync(t, l, bob)
+				}
+			}
+			works(seconds) // it has waited since the end of the first
+			pass(jump - time.Second)
+			sync(t, l, ann) // however far the clock jumps, no more than a step of it counts
+			works(1)
+			found := read(t, client, "n").Findings
+			var ms int64
+			for _, f := range found {
+				if f.Kind == coverage.Overdue {
+					ms = f.ForMS
+				}
+			}
+			if ms < wantMS-1000 || ms > wantMS+3000 {
+				t.Errorf("the clock jumps by %v while bob has waited for %d s: %v, want for %d ms", jump, seconds, found, wantMS)
+			}
+		}
+	}
+}
+
 // Who wants a partition no more says nothing of it in the history; but a roll has come that left it with its owner.
 // What the next roll takes from one who waits, for another, the owner owes as before.
 func TestAWaitPassesFromRollToRoll(t *testing.T) {
 	entry := func(n int, what machine.Change, session partition.Session) machine.Entry {
-		e := machine.Entry{At: time.Unix(int64(n), 0), What: what, Session: session}
+		e := machine.Entry{Clock: time.Duration(n), What: what, Session: session}
 		if session != "" {
 			e.Other, e.Grants = "a", []machine.Passed{{Grant: partition.Grant{ID: 1, Epoch: 1}}}
 		}
 		return e
 	}
-	for rolls, want := range []int64{1, 1, 9, 9} {
+	for rolls, want := range []time.Duration{1, 1, 9, 9} {
 		h := machine.History{entry(0, machine.RollMade, ""), entry(1, machine.Asked, "b")}
 		for n := range rolls {
 			h = append(h, entry(2+n, machine.RollMade, ""))
 		}
 		h = append(h, entry(9, machine.Asked, "c"), entry(10, machine.Asked, "b"))
-		if got := begun(h).asked[1].Unix(); got != want {
+		if got := begun(h).asked[1]; got != want {
 			t.Errorf("with %d rolls between they have waited since %d, want %d", rolls, got, want)
 		}
 	}

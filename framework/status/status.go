@@ -213,7 +213,6 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		if ledger, err = redisledger.New(client, name, redisledger.Config{Config: cfg}); err != nil {
 			return Status{}, err
 		}
-		then.client = client
 	}
 	then.ledger, _ = ledger.(transition.Historian)
 	if client == nil {
@@ -369,6 +368,7 @@ func beside(ctx context.Context, client redis.UniversalClient, name string) (*re
 
 // conclude adds to s what its past is asked for.
 func conclude(ctx context.Context, then *past, s Status, census transition.Census, stats []redissource.Stat) (_ Status, err error) {
+	then.now = census.Clock + census.Silence
 	if s.Barrier = barrierOf(census.Apart()); s.Barrier != nil {
 		if s.Barrier.ForMS, err = then.sealed(ctx, s.Barrier.Roll); err != nil {
 			return Status{}, err
