@@ -16,7 +16,7 @@ import (
 // A Tried says how far an open task has come.
 type Tried struct {
 	Tries, Crashes int
-	NotBefore      time.Time // by the store's clock; zero: at once
+	NotBefore      time.Time // by the store's clock, also if it is past; zero: at once
 	FirstError     string
 	// Started says that an owner may have started it: its start gate is above.
 	Started bool
@@ -52,8 +52,7 @@ func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id 
 	if tries.Val() == "" {
 		return t, nil
 	}
-	now := time.Now().UnixMilli()
-	was, err := progress.ParseTried(tries.Val(), time.UnixMilli(now), now) // its time is the store's
+	was, err := progress.ParseTried(tries.Val(), time.UnixMilli(0), 0) // the store's time as it stands: this machine's says nothing of it
 	if err != nil {
 		return t, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
 	}

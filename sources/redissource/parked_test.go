@@ -2,7 +2,9 @@ package redissource
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/countoff/countoff/partition/redistest"
 )
@@ -46,5 +48,19 @@ func TestTriedOfASuspect(t *testing.T) {
 	client.HSet(ctx, fence, "s", "x")
 	if _, err := TriedOf(ctx, client, name, 0, 1); err == nil {
 		t.Error("a fence that nobody could read is no error")
+	}
+}
+
+// When a task runs again is the store's time, and the machine of who asks may have another: past there, it is
+// not past yet where the task waits.
+func TestTriedOfAStoreThatIsBehind(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	due := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	client.HSet(ctx, KeysOf(name, 0).Tries, "1", fmt.Sprintf("2 0 %d broken", due.UnixMilli()), "2", "2 0 0 broken")
+	for position, want := range map[int64]time.Time{1: due, 2: {}} {
+		got, err := TriedOf(ctx, client, name, 0, position)
+		if err != nil || got.Tries != 2 || !got.NotBefore.Equal(want) {
+			t.Errorf("position %d: %+v, %v, want not before %v", position, got, err, want)
+		}
 	}
 }
