@@ -135,6 +135,42 @@ func TestBellWakes(t *testing.T) {
 	})
 }
 
+// The store's clock is set forward while an owner that has nothing else to do waits for a delayed task: it comes by
+// the clock that is, and not after the time that was left by the one before. Here the task's instant is set back
+// instead, which is the same to both.
+func TestAClockThatIsSetForwardMakesDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		name := redistest.Name(t)
+		s, err := New(client, name, Config{Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan sources.Task, 1)
+		owners(t, s, 1, got)
+		p, err := NewProducer(t.Context(), client, name, ProducerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(context.Background())
+		if _, err := p.Enqueue(t.Context(), Message{Delay: 30 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		delayed := KeysOf(name, 0).Delayed
+		all := client.ZRange(t.Context(), delayed, 0, -1).Val()
+		if len(all) != 1 {
+			t.Fatalf("%d tasks are delayed", len(all))
+		}
+		client.ZAdd(t.Context(), delayed, redis.Z{Score: float64(time.Now().UnixMilli()), Member: all[0]})
+		set := time.Now()
+		<-got
+		if took := time.Since(set); took > askAfter {
+			t.Errorf("it came %v after it was due", took)
+		}
+	})
+}
+
 // What nobody rang for is found by the sweep: on one server within a second, on a
 // cluster when its turn comes.
 func TestSweepFinds(t *testing.T) {
