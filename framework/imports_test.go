@@ -54,7 +54,7 @@ var rooms = map[string][]string{
 	"partition/intervalindexer":              {"partition"},
 	"partition/intervalindexer/countertest":  {"partition", "partition/indexertest", "partition/intervalindexer", "partition/relay"},
 	"partition/intervalindexer/rediscounter": {"partition", "partition/intervalindexer", "partition/redisconfig", goRedis},
-	"partition/redisconfig":                  {"partition", goRedis},
+	"partition/redisconfig":                  {"partition", "partition/urltls", goRedis},
 	"partition/redistest":                    {"partition", "partition/redistest/redisserver", goRedis, miniRedis},
 	"partition/redistest/redisserver":        {goRedis},
 	"partition/redisurl":                     {"partition/urltls", goRedis},

@@ -60,10 +60,13 @@ func Half(ctx context.Context, client redis.UniversalClient) (context.Context, c
 var errRing = errors.New("a *redis.Ring sends the keys of a server that is away to another one, where the ledger, the fences and the tasks would begin anew: " +
 	"give a *redis.Client, or for several servers a *redis.ClusterClient")
 
+// ErrNoClient is what Fits says of no client at all.
+var ErrNoClient = errors.New("no Redis client: package redisurl makes one")
+
 // Fits refuses a client of a kind that cannot be worked with. It asks nobody.
 func Fits(client redis.Cmdable) error {
 	if client == nil {
-		return errors.New("no Redis client: package redisurl makes one")
+		return ErrNoClient
 	}
 	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("the client is a nil %T", client) // each call of it would panic
