@@ -79,7 +79,7 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 			return Each(errs)
 		}
 		err := do(ctx, vs, good)
-		_, told := errors.AsType[*eachError](err)
+		_, told := told(err)
 		asked, _ := sources.Asked(err)
 		if err != nil && !told && (asked != sources.Retry || len(good) == len(tasks)) {
 			return err // it is called again with fewer, or none of them is asked for now
@@ -100,6 +100,7 @@ func JSON[T any](do func(ctx context.Context, vs []T, tasks []*framework.Task) e
 
 // Each is what a [Func] returns to say of each task what it came to: errs[i] is of tasks[i]. It is not nil, also if all
 // of errs are: where they are fewer than the tasks, as after a loop that ended early, none of the tasks counts as done.
+// Nor does one if it is joined with another error, as that of a commit: the batch has failed as a whole then.
 func Each(errs []error) error { return &eachError{errs: errs} }
 
 // An eachError has an error, or nil, for each task. It wraps none of them: that of one is not that of all.
@@ -116,9 +117,29 @@ func (e *eachError) Error() string {
 	return fmt.Sprintf("%d of %d tasks failed; the first: %v", len(failed), len(e.errs), failed[0])
 }
 
+// told returns what err says of each task, if it says that and no more: one that is joined with another, as with that
+// of a commit in a deferred call, is of them all.
+func told(err error) (*eachError, bool) {
+	for err != nil {
+		switch e := err.(type) { //nolint:errorlint // it goes down by itself, as errors.As does, but for the branches
+		case *eachError:
+			return e, true
+		case interface{ Unwrap() []error }:
+			all := e.Unwrap()
+			if len(all) != 1 {
+				return nil, false
+			}
+			err = all[0]
+		default:
+			err = errors.Unwrap(err)
+		}
+	}
+	return nil, false
+}
+
 // each returns what err says of each of n tasks.
 func each(err error, n int) []error {
-	of, told := errors.AsType[*eachError](err)
+	of, told := told(err)
 	switch {
 	case told && len(of.errs) == n:
 		return of.errs
@@ -299,7 +320,7 @@ func (g *gatherer) work(b *batch, tasks []*framework.Task, errs []error) {
 		}
 		n := min(size, len(tasks))
 		err := g.call(ctx, tasks[:n])
-		said, told := errors.AsType[*eachError](err)
+		said, told := told(err)
 		asked, _ := sources.Asked(err)
 		switch {
 		case err == nil || told:
@@ -350,7 +371,7 @@ func (g *gatherer) over(b *batch) bool {
 // call calls the function.
 func (g *gatherer) call(ctx context.Context, tasks []*framework.Task) error {
 	err := tried(func() error { return g.do(ctx, slices.Clone(tasks)) })
-	of, told := errors.AsType[*eachError](err)
+	of, told := told(err)
 	if !told {
 		return err
 	}

@@ -330,6 +330,34 @@ func TestErrorsOfFewer(t *testing.T) {
 	}
 }
 
+// TestEachIsJoined: what is said of each task is not true any more where the commit failed that the function ends with.
+func TestEachIsJoined(t *testing.T) {
+	commit := errors.New("commit failed")
+	for what, c := range map[string]struct {
+		err  error
+		done bool
+	}{
+		"with nothing": {errors.Join(batch.Each([]error{nil}), nil), true},
+		"wrapped":      {fmt.Errorf("orders: %w", batch.Each([]error{nil})), true},
+		"with another": {errors.Join(batch.Each([]error{nil}), commit), false},
+		"both wrapped": {fmt.Errorf("%w after %w", commit, batch.Each([]error{nil})), false},
+	} {
+		for of, f := range map[string]batch.Func{
+			"tasks": func(context.Context, []*framework.Task) error { return c.err },
+			"JSON":  batch.JSON(func(context.Context, []int, []*framework.Task) error { return c.err }),
+		} {
+			h, err := batch.New(batch.Config{}, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = h.Handle(t.Context(), &framework.Task{ID: "a", Payload: []byte("1"), Delivery: &framework.Delivery{Attempt: 1}})
+			if done := err == nil; done != c.done || !done && !errors.Is(err, commit) {
+				t.Errorf("%s, of %s: the task ended with %v", what, of, err)
+			}
+		}
+	}
+}
+
 // TestThePartitionOfOneIsLost: the batch ends, and those of other partitions are done in the next, without a try.
 func TestThePartitionOfOneIsLost(t *testing.T) {
 	for _, cause := range []error{framework.ErrLost, framework.ErrDrainOver, framework.ErrStopped, framework.ErrCancelled} {
