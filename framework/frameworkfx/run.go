@@ -90,7 +90,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	}
 	var app *fx.App
 	interrupted, err := attend(signals, func() error { // a constructor may wait, and fx has no time for it
-		app = fx.New(append([]fx.Option{Module, fx.WithLogger(logger), unlogged, fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
+		app = fx.New(append([]fx.Option{Module, fx.WithLogger(p.logger), unlogged, fx.Populate(&p.r), fx.Invoke(p.hook), lines(locked)}, opts...)...)
 		return app.Err()
 	})
 	if err != nil {
@@ -156,6 +156,7 @@ type process struct {
 	r        *framework.Runtime
 	signals  <-chan os.Signal
 	starting *term                     // the time that the application has to start
+	failed   atomic.Pointer[error]     // of a hook at the start, within that time
 	asked    atomic.Pointer[time.Time] // when the consumers were asked to stop by the application
 }
 
@@ -174,10 +175,33 @@ func (p *process) hook(l fx.Lifecycle) {
 // abandon stops p after a start that failed with err. An application whose time to start is
 // over stops nothing of what it has started: what the consumers have would wait for the lease.
 func (p *process) abandon(err error, interrupted bool) error {
-	if !errors.Is(err, framework.ErrStopped) {
-		return p.stop(p.r.Stop, interrupted)
+	if errors.Is(err, framework.ErrStopped) {
+		return p.cutAll(p.patience())
 	}
-	return p.cutAll(p.patience())
+	if late := p.starting.Err(); p.failed.Load() != nil && errors.Is(late, context.DeadlineExceeded) {
+		return errors.Join(&lateError{p.r.StopTimeout(), late}, p.cutAll(p.late())) // it has had its time to stop
+	}
+	return p.stop(p.stopConsumers, interrupted)
+}
+
+// stopConsumers stops them without the hooks of the application, and waits for them no longer than ctx, as fx does.
+func (p *process) stopConsumers(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.r.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// rollBack is called when fx begins to stop what it has started, since a hook failed with err: from now on that has the
+// time to stop, and once it is over fx says so and not what has failed.
+func (p *process) rollBack(err error) {
+	if p.starting.putOff(p.r.StopTimeout()) {
+		p.failed.Store(&err)
+	}
 }
 
 // patience is what handlers that are cancelled now get.
@@ -205,7 +229,11 @@ func (p *process) start(app *fx.App) (interrupted bool, err error) {
 	defer p.starting.cancel()
 	return attend(p.signals, func() error {
 		err := app.Start(p.starting)
-		if err != nil && p.starting.Err() != nil {
+		switch failed := p.failed.Load(); {
+		case err == nil || p.starting.Err() == nil:
+		case failed != nil:
+			err = *failed
+		default:
 			err = fmt.Errorf("the application has not started within %v: %w", app.StartTimeout(), err)
 		}
 		return err
@@ -268,7 +296,7 @@ func (p *process) stopOf(app *fx.App) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := app.Stop(ctx)
 		if err != nil && ctx.Err() == nil && p.asked.Load() == nil {
-			err = errors.Join(fmt.Errorf("a hook of the stop ended its goroutine (runtime.Goexit, as FailNow of testing does): %w", err), p.r.Stop(ctx))
+			err = errors.Join(fmt.Errorf("a hook of the stop ended its goroutine (runtime.Goexit, as FailNow of testing does): %w", err), p.stopConsumers(ctx))
 		}
 		return err
 	}
@@ -310,17 +338,30 @@ func (p *process) cut(stopped <-chan error, patience time.Duration) error {
 }
 
 // logger makes fx write to the application's logger, if it has one.
-func logger(p struct {
+func (p *process) logger(in struct {
 	fx.In
 	Logger *zap.Logger `optional:"true"`
 }) fxevent.Logger {
-	if p.Logger == nil {
-		return fxevent.NopLogger
+	if in.Logger == nil {
+		return listener{fxevent.NopLogger, p}
 	}
-	l := &fxevent.ZapLogger{Logger: p.Logger.Named("fx")}
+	l := &fxevent.ZapLogger{Logger: in.Logger.Named("fx")}
 	l.UseLogLevel(zapcore.DebugLevel)
 	l.UseErrorLevel(zapcore.DebugLevel) // Run says why the application ends, without the way it took through fx
-	return l
+	return listener{l, p}
+}
+
+// A listener hears what fx tells nobody but its logger.
+type listener struct {
+	fxevent.Logger
+	p *process
+}
+
+func (l listener) LogEvent(e fxevent.Event) {
+	if back, begins := e.(*fxevent.RollingBack); begins {
+		l.p.rollBack(back.StartErr)
+	}
+	l.Logger.LogEvent(e)
 }
 
 // unlogged is where fx writes all that it has done so far if the application's logger cannot be

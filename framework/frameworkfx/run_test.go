@@ -437,6 +437,70 @@ func TestAStartThatFailsDrains(t *testing.T) {
 	})
 }
 
+// Also of a start that fails a handler that never returns takes no longer than the time to stop, and a hook that takes
+// its time to stop may: what has failed is said.
+func TestAStartThatFailsEnds(t *testing.T) {
+	first := make(chan os.Signal, 1) // see TestAHandlerThatNeverReturnsEndsWithTheStopTimeout
+	signal.Notify(first, syscall.SIGUSR1)
+	defer signal.Stop(first)
+	const toStop = 27250 * time.Millisecond
+	for name, c := range map[string]struct {
+		never bool // the handler returns
+		slow  time.Duration
+		fails func() error
+		code  int
+		says  []string
+		took  time.Duration // of what begins with the failure
+	}{
+		"a handler never returns": {true, 0, func() error { return errors.New("no such database") }, ExitHard,
+			[]string{"no such database\n", "has not stopped within 27.25s"}, toStop + lastWord},
+		"a hook stops slowly": {false, 8 * time.Second, func() error { return errors.New("no such database") }, ExitFailed,
+			[]string{"no such database\n"}, 8 * time.Second},
+		"both": {true, 8 * time.Second, func() error { return errors.New("no such database") }, ExitHard,
+			[]string{"no such database\n", "has not stopped within 27.25s"}, 8*time.Second + toStop + lastWord},
+		"it starts late, and a handler never returns": {true, 0, func() error { time.Sleep(6 * time.Second); return nil }, ExitHard,
+			[]string{"has not started within 5s", "has not stopped within 27.25s"}, 5*time.Second + toStop + time.Minute/4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				started, release := make(chan struct{}), make(chan struct{})
+				if !c.never {
+					close(release)
+				}
+				var begun time.Time
+				p := launch(
+					fx.StartTimeout(5*time.Second),
+					consumer(t, func(context.Context, *framework.Task) error {
+						close(started)
+						<-release
+						return nil
+					}),
+					fx.Invoke(func(l fx.Lifecycle) {
+						l.Append(fx.StopHook(func() { time.Sleep(c.slow) })) // in fake time
+						l.Append(fx.StartHook(func() error {
+							<-started
+							begun = time.Now()
+							return c.fails()
+						}))
+					}),
+				)
+				p.exits(t, c.code, "")
+				for _, want := range c.says {
+					if said := p.stderr.String(); !strings.Contains(said, want) {
+						t.Errorf("said %q, want %q", said, want)
+					}
+				}
+				if took := time.Since(begun); took > c.took {
+					t.Errorf("it took %v", took)
+				}
+				if c.never {
+					close(release)
+				}
+			})
+		})
+	}
+}
+
 // A term ends when its time is over, unless that was put off, and no later than it is cancelled.
 func TestTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

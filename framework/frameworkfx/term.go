@@ -24,14 +24,16 @@ func newTerm(d time.Duration) *term {
 	return t
 }
 
-// putOff gives t so much time from now on, unless it has ended.
-func (t *term) putOff(d time.Duration) {
+// putOff gives t so much time from now on, and reports whether it did: not if it has ended.
+func (t *term) putOff(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err == nil {
-		t.until = time.Now().Add(d)
-		t.timer.Reset(d)
+	if t.err != nil {
+		return false
 	}
+	t.until = time.Now().Add(d)
+	t.timer.Reset(d)
+	return true
 }
 
 // over ends t unless that was put off in this moment.
