@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -404,7 +405,7 @@ func TestALateStartIsSaid(t *testing.T) {
 }
 
 // Of a start that fails the consumers have their whole time to stop, and it is said what has failed, also where that
-// takes longer than the start may.
+// takes longer than the start may, and with a logger of the application for fx, so that ours hears nothing.
 func TestAStartThatFailsDrains(t *testing.T) {
 	first := make(chan os.Signal, 1) // see TestAHandlerThatNeverReturnsEndsWithTheStopTimeout
 	signal.Notify(first, syscall.SIGUSR1)
@@ -413,6 +414,7 @@ func TestAStartThatFailsDrains(t *testing.T) {
 		started, cut := make(chan struct{}), make(chan error, 1)
 		p := launch(
 			fx.StartTimeout(5*time.Second),
+			fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
 			consumer(t, func(ctx context.Context, _ *framework.Task) error {
 				close(started)
 				select {
