@@ -188,7 +188,7 @@ func TestWhatAnEngineCannotDoIsRefused(t *testing.T) {
 		{"strict priority", Config{}, asynq.Config{StrictPriority: true}, "StrictPriority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			src, err := New(nil, "mails", c.src)
+			src, err := New(unasked(t), "mails", c.src)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,6 +197,21 @@ func TestWhatAnEngineCannotDoIsRefused(t *testing.T) {
 				t.Errorf("it says %v, want %q", err, c.says)
 			}
 		})
+	}
+}
+
+// unasked is a client for what asks nobody.
+func unasked(t *testing.T) redis.UniversalClient {
+	client := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestWithoutClient(t *testing.T) {
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil)} {
+		if _, err := New(client, "mails", Config{}); err == nil || !strings.HasPrefix(err.Error(), "asynqsource: ") {
+			t.Errorf("%T: %v", client, err)
+		}
 	}
 }
 
@@ -210,15 +225,15 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 			}
 		}
 	}
-	_, err := New(nil, "mails", Config{
+	_, err := New(unasked(t), "mails", Config{
 		Partitions: -1, Hash: "md5", Window: -1, CrashLimit: -1, Plain: "no",
 		Ingress: []string{"a{b", " ", "in", "in", "mails:3", "countoff-mails"},
 	})
 	says(err, "-1 partitions", `hash "md5"`, "Window", "CrashLimit", `Plain "no"`, `"a{b"`, "without a name", `"in" is named twice`,
 		`ingress "mails:3" is a queue that tasks of mails are moved to`, `"countoff-mails"`)
-	_, err = New(nil, "mails", Config{Queues: []string{"mails:3"}, Partitions: 3, Ingress: []string{"in"}})
+	_, err = New(unasked(t), "mails", Config{Queues: []string{"mails:3"}, Partitions: 3, Ingress: []string{"in"}})
 	says(err, "Partitions and Hash", "Ingress")
-	src, err := New(nil, "mails", Config{Queues: []string{"mails:3"}, Ingress: nil})
+	src, err := New(unasked(t), "mails", Config{Queues: []string{"mails:3"}, Ingress: nil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +416,7 @@ func TestWhatIsSwept(t *testing.T) {
 // one whose lease is over, and asynq would end its handler at its next heartbeat and say nothing of how it ended.
 func TestAQuestionForATaskDoesNotGrowOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(nil, "mails", Config{Partitions: 1})
+		s, err := New(unasked(t), "mails", Config{Partitions: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,6 +59,9 @@ func New(client redis.UniversalClient, name string, cfg Config) (*Source, error)
 	if err := errors.Join(partition.CheckName(name), cfg.validate(name)); err != nil {
 		return nil, err
 	}
+	if err := redisconfig.Fits(client); err != nil {
+		return nil, fmt.Errorf("asynqsource: %w", err)
+	}
 	return &Source{
 		client: client, name: name, cfg: cfg, mark: queuestat.Mark(name),
 		library: new(library), streams: make(map[string]*stream), opening: make(chan struct{}, 1),

@@ -102,7 +102,9 @@ func Mux(consumer string, cfg Config, h any) fx.Option {
 // source, because of what is wrong with that: then its queues are not known.
 func (cfg Config) engine(consumer string, src *asynqsource.Source, h asynq.Handler) (*asynqsource.Engine, error) {
 	if src == nil {
-		if src, _ = asynqsource.New(nil, consumer, asynqsource.Config{}); src == nil {
+		nobody := redis.NewClient(&redis.Options{}) // it is never asked
+		nobody.Close()
+		if src, _ = asynqsource.New(nobody, consumer, asynqsource.Config{}); src == nil {
 			return nil, nil // because of the name: that is said already
 		}
 		cfg.Server.Queues = nil
