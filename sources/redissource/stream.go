@@ -132,12 +132,12 @@ func (s *stream) announce(says string) {
 	s.Look()
 }
 
-// idle reports how long the list should be, and how often the log was written at
-// least, while a Fetch waits for the list to grow.
+// idle reports how long the list should be, how often the log was written at least, and
+// whether anything is delayed, while a Fetch waits for the list to grow.
 func (s *stream) idle() (i idler, ok bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	return idler{s, s.Log.Read() - s.Log.Base(), s.Log.Seen()}, s.Waits() && s.atEnd
+	return idler{s, s.Log.Read() - s.Log.Base(), s.Log.Seen(), !s.due.IsZero()}, s.Waits() && s.atEnd
 }
 
 // Trouble says nothing: see [logstream.Driver].

@@ -52,10 +52,6 @@ func (s *stream) Tend(ctx context.Context) time.Duration {
 // bell for who is busy.
 const lookAfter = time.Second
 
-// askAfter is how long an owner that has nothing to do waits for a delayed task without asking again when it is due:
-// the store's clock may have been set since, and what is due by it would wait for as long as was left before.
-const askAfter = 5 * time.Minute
-
 // Compose fills the trip with whatever is waiting. The caller holds the lock.
 func (s *stream) Compose(now time.Time) bool {
 	t := &s.trip
@@ -248,10 +244,10 @@ func (s *stream) applyMoved(t *trip, now time.Time) error {
 	return nil
 }
 
-// next notes when the next delayed task is due, or when to ask again. The caller holds the lock.
+// next notes when the next delayed task is due. The caller holds the lock.
 func (s *stream) next(now time.Time, in time.Duration) {
 	s.due, s.looked = time.Time{}, now
 	if in >= 0 {
-		s.due = now.Add(min(in, askAfter))
+		s.due = now.Add(in)
 	}
 }

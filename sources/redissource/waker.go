@@ -259,6 +259,8 @@ type idler struct {
 	s      *stream
 	length int64 // of its list, as far as it knows
 	writes int64 // of its log, at least
+	// delayed says that it waits for a delayed task, by its own clock: the store's may be set, and makes it due then.
+	delayed bool
 }
 
 // idle returns the streams that wait at the end of their lists, in a stable order, in the
@@ -288,7 +290,7 @@ func (w *waker) idle(idle []idler) []idler {
 type sweep struct {
 	idle  []idler
 	args  []any
-	of    []*stream // whose keys are in args
+	of    []idler // whose keys are in args
 	found []int64
 
 	failed time.Time // when one that failed was told of
@@ -328,19 +330,30 @@ func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []i
 
 // ask makes the call's words.
 func (s *sweep) ask(idle []idler) {
-	if slices.EqualFunc(s.of, idle, func(was *stream, i idler) bool { return was == i.s }) {
+	if slices.EqualFunc(s.of, idle, func(was, i idler) bool { return was.s == i.s && was.delayed == i.delayed }) {
 		return
 	}
 	clear(s.of)
 	clear(s.args)
-	s.of = s.of[:0]
-	s.args = append(s.args[:0], "evalsha", sweepScript.Hash(), 2*len(idle))
+	s.of = append(s.of[:0], idle...)
+	s.args = append(s.args[:0], "evalsha", sweepScript.Hash(), 0)
 	for i := range idle {
-		s.of = append(s.of, idle[i].s)
 		s.args = append(s.args, idle[i].s.keys.Pending)
 	}
 	for i := range idle {
 		s.args = append(s.args, idle[i].s.keys.Fence)
+	}
+	for i := range idle {
+		if idle[i].delayed {
+			s.args = append(s.args, idle[i].s.keys.Delayed)
+		}
+	}
+	s.args[2] = len(s.args) - 3
+	s.args = append(s.args, len(idle))
+	for i := range idle {
+		if idle[i].delayed {
+			s.args = append(s.args, i+1)
+		}
 	}
 }
 

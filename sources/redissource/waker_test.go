@@ -80,26 +80,35 @@ func owners(t *testing.T, s *Source, total int, got chan<- sources.Task) {
 func TestIdleCost(t *testing.T) {
 	for _, one := range []bool{true, false} {
 		for _, total := range []int{16, 256} {
-			t.Run(fmt.Sprintf("%d partitions, one server %v", total, one), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					client := bubble(t, one)
-					s, err := New(client, redistest.Name(t), Config{Partitions: total})
-					if err != nil {
-						t.Fatal(err)
-					}
-					var c counter
-					client.AddHook(&c)
-					owners(t, s, total, make(chan sources.Task, 1))
-					time.Sleep(10 * time.Second) // of the bubble: all is opened and quiet
-					before := c.n.Load()
-					time.Sleep(100 * time.Second)
-					if n := c.n.Load() - before; n > 300 {
-						t.Errorf("%d commands in 100 s", n)
-					} else {
-						t.Logf("%d commands in 100 s", n)
-					}
+			for _, delayed := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d partitions, one server %v, tasks for tomorrow %v", total, one, delayed), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						client := bubble(t, one)
+						name := redistest.Name(t)
+						s, err := New(client, name, Config{Partitions: total})
+						if err != nil {
+							t.Fatal(err)
+						}
+						var c counter
+						client.AddHook(&c)
+						owners(t, s, total, make(chan sources.Task, 1))
+						for id := range partition.ID(total) {
+							if delayed {
+								client.ZAdd(t.Context(), KeysOf(name, id).Delayed, redis.Z{Score: float64(time.Now().Add(24 * time.Hour).UnixMilli()), Member: "x"})
+								client.Publish(t.Context(), KeysOf(name, id).Bell, "")
+							}
+						}
+						time.Sleep(10 * time.Second) // of the bubble: all is opened and quiet
+						before := c.n.Load()
+						time.Sleep(1000 * time.Second)
+						if n := c.n.Load() - before; n > 3000 {
+							t.Errorf("%d commands in 1000 s", n)
+						} else {
+							t.Logf("%d commands in 1000 s", n)
+						}
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -165,7 +174,7 @@ func TestAClockThatIsSetForwardMakesDue(t *testing.T) {
 		client.ZAdd(t.Context(), delayed, redis.Z{Score: float64(time.Now().UnixMilli()), Member: all[0]})
 		set := time.Now()
 		<-got
-		if took := time.Since(set); took > askAfter {
+		if took := time.Since(set); took > sweepEvery+10*time.Millisecond {
 			t.Errorf("it came %v after it was due", took)
 		}
 	})
@@ -260,9 +269,16 @@ func TestSweepTellsEach(t *testing.T) {
 	client.RPush(ctx, lists[1], "a", "b")
 	client.HSet(ctx, fences[1], "n", 5)
 	client.HSet(ctx, fences[2], "n", 6) // and there is none of the last
-	got, err := sweepScript.Run(ctx, client, append(lists, fences...)).Text()
+	got, err := sweepScript.Run(ctx, client, append(lists, fences...), len(lists)).Text()
 	if want := "-1 0 2 5 0 6 0 0"; err != nil || got != want {
 		t.Errorf("told %q, %v, want %q", got, err, want)
+	}
+	due, later, wrong := KeysOf(name, 1).Delayed, KeysOf(name, 2).Delayed, lists[0] // a text
+	client.ZAdd(ctx, due, redis.Z{Score: 1, Member: "x"})
+	client.ZAdd(ctx, later, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: "x"})
+	got, err = sweepScript.Run(ctx, client, append(append(lists, fences...), wrong, due, later), len(lists), 4, 2, 3).Text()
+	if want := "-1 0 -1 5 0 6 0 0"; err != nil || got != want {
+		t.Errorf("with what is delayed: told %q, %v, want %q", got, err, want)
 	}
 }
 
