@@ -162,6 +162,7 @@ func TestAClockThatIsSetForwardMakesDue(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close(context.Background())
+		time.Sleep(5 * time.Second) // the sweep has asked before anything is delayed
 		if _, err := p.Enqueue(t.Context(), Message{Delay: 30 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}
