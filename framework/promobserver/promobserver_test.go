@@ -321,8 +321,6 @@ func TestWhoIsUnwellFromTheStartSaysSo(t *testing.T) {
 	}
 }
 
-// Of consumers of one name that are watched one after the other, and of one that is watched twice, one
-// is asked: a second answer would spoil every scrape.
 // A consumer that was stopped while it was drained may begin anew when it no longer is, and hears of nothing then.
 func TestWhoStoppedIsNotDrained(t *testing.T) {
 	r := prometheus.NewRegistry()
@@ -346,6 +344,8 @@ func TestWhoStoppedIsNotDrained(t *testing.T) {
 	}
 }
 
+// Of consumers of one name that are watched one after the other, and of one that is watched twice, one
+// is asked: a second answer would spoil every scrape.
 func TestAConsumerIsWatchedOnce(t *testing.T) {
 	r := prometheus.NewRegistry()
 	o, err := New(r)
