@@ -70,10 +70,10 @@ func WithLedger(l transition.Ledger) Option {
 }
 
 // WithObserver adds an observer. Several are called in the order in which they were added; a nil
-// one is left out. Default: nobody listens, and events cost nothing.
+// one, or a nil pointer, is left out. Default: nobody listens, and events cost nothing.
 func WithObserver(o Observer) Option {
 	return func(c *Consumer) {
-		if o == nil {
+		if partition.Absent(o) {
 			return
 		}
 		switch seen := c.observer.(type) {

@@ -473,13 +473,18 @@ func TestARuntimeEndsWithTheFirstThatCannotGoOn(t *testing.T) {
 	})
 }
 
+// A tally is an observer that a program makes only if it is asked for.
+type tally struct{ events atomic.Int64 }
+
+func (t *tally) Observe(framework.Event) { t.events.Add(1) }
+
 // What is nil where something has to be is an error, and where there is a default, the default.
 func TestNilIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		f.push(4, 4)
 		c := f.consumer("ann", framework.HandlerFunc(func(context.Context, *framework.Task) error { return errors.New("no") }),
-			framework.WithObserver(nil), framework.WithObserver(framework.Observers{nil}), framework.WithObserver(framework.ObserverFunc(nil)), framework.WithHealth(nil), framework.WithStrategy(nil), framework.WithSurvey(nil))
+			framework.WithObserver(nil), framework.WithObserver((*tally)(nil)), framework.WithObserver(framework.Observers{nil}), framework.WithObserver(framework.ObserverFunc(nil)), framework.WithHealth(nil), framework.WithStrategy(nil), framework.WithSurvey(nil))
 		if _, err := framework.NewRuntime(c, nil); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("a consumer that is nil: %v", err)
 		}

@@ -116,6 +116,9 @@ func (c UnitsConfig) withDefaults() UnitsConfig {
 	if c.Strategy == nil && !c.Even {
 		c.Strategy = partition.Rendezvous{}
 	}
+	if partition.Absent(c.Observer) {
+		c.Observer = nil
+	}
 	c.Retry, c.Timing = c.Retry.WithDefaults(), c.Timing.WithDefaults()
 	return c
 }

@@ -649,6 +649,16 @@ func TestUnitsReturnEarly(t *testing.T) {
 	})
 }
 
+// A nil pointer is no observer: nobody listens.
+func TestUnitsWithoutAnObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a", "b")
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) { c.Observer = (*tally)(nil) })
+		until(t, time.Minute, func() bool { busy, _ := w.table(); return len(busy) == 2 })
+		w.leave(ann)
+	})
+}
+
 // A list that cannot be read stops nobody, and is told once.
 func TestUnitsOutliveTheirList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
