@@ -144,7 +144,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	observer := new(atomic.Pointer[framework.Observer])
 	listen(&cfg.Source, name, observer)
 	src, wrong := asynqsource.New(clients.Tasks, name, cfg.Source)
-	if err := errors.Join(err, redisclient.CheckReplicas("asynqfx", cfg.WaitReplicas), wrong); err != nil {
+	if err := redisclient.Faults(err, redisclient.CheckReplicas("asynqfx", cfg.WaitReplicas), wrong); err != nil {
 		return src, frameworkfx.Source{Consumer: name, Err: err}
 	}
 	return src, frameworkfx.Source{

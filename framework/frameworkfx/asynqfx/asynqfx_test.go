@@ -234,4 +234,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
+	if strings.Contains(wrong.Error(), "no Redis client") {
+		t.Errorf("that there is no client is said without the reason as well:\n%v", wrong)
+	}
 }

@@ -110,7 +110,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	t := &told{name: name}
 	t.listen(&cfg.Source)
 	kept, err := cfg.keep(name, clients.Tasks)
-	if err := errors.Join(append(errs, cfg.Source.Validate(name), err)...); err != nil {
+	if err := redisclient.Faults(append(errs, cfg.Source.Validate(name), err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
 	l.Append(fx.StopHook(kept.disconnect))

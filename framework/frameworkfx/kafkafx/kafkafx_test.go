@@ -331,6 +331,9 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
 	}
+	if strings.Contains(wrong.Error(), "no Redis client") {
+		t.Errorf("that there is no client is said without the reason as well:\n%v", wrong)
+	}
 	if strings.Contains(wrong.Error(), "no Options") {
 		t.Errorf("of a URL that is wrong it is said that there is none:\n%v", wrong)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/intervalindexer/rediscounter"
-	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -165,7 +163,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	observer := new(atomic.Pointer[framework.Observer])
 	listen(&cfg.Source, name, observer)
 	source, err := redissource.New(clients.Tasks, name, cfg.Source)
-	if err := errors.Join(append(errs, besides(err, redisconfig.ErrNoClient))...); err != nil { // why there is none stands there
+	if err := redisclient.Faults(append(errs, err)...); err != nil {
 		return frameworkfx.Source{}, err
 	}
 	return frameworkfx.Source{
@@ -177,15 +175,6 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 		},
 		Listen: func(o framework.Observer) { observer.Store(&o) },
 	}, nil
-}
-
-// besides is what err says besides what is known.
-func besides(err, known error) error {
-	all, several := err.(interface{ Unwrap() []error })
-	if !several {
-		return err
-	}
-	return errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(err error) bool { return errors.Is(err, known) })...)
 }
 
 func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing, witness *redisquorum.Quorum,

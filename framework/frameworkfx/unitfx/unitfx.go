@@ -4,7 +4,6 @@ package unitfx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -98,7 +97,7 @@ func (cfg Config) units(name string, l fx.Lifecycle, provided redisclient.Given,
 	clients, errClient := redisclient.Of(opened, "unitfx", cfg.URL, provided)
 	cfg.Deployment = frameworkfx.Deployment(cfg.Deployment)
 	bound, errSource := cfg.bind(clients, name)
-	if units.Err = errors.Join(errClient, errSource, redisclient.CheckReplicas("unitfx", cfg.WaitReplicas), fault); units.Err == nil {
+	if units.Err = redisclient.Faults(errClient, errSource, redisclient.CheckReplicas("unitfx", cfg.WaitReplicas), fault); units.Err == nil {
 		units.Config = bound
 	}
 	units.Config.Handler = h

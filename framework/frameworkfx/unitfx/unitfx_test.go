@@ -186,4 +186,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 			t.Errorf("it does not say %s: %v", want, err)
 		}
 	}
+	if strings.Contains(err.Error(), "no Redis client") {
+		t.Errorf("that there is no client is said without the reason as well:\n%v", err)
+	}
 }

@@ -3,6 +3,7 @@ package redisclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -46,6 +47,23 @@ func Of(l fx.Lifecycle, room, url string, given Given) (Clients, error) {
 		return *given.Opened, nil
 	}
 	return Clients{given.Tasks, given.Tasks}, nil
+}
+
+// Faults joins what [Of] and those who were to have its clients say is wrong: that there is none is said by Of, which
+// knows why, and by nobody else.
+func Faults(errs ...error) error {
+	var all []error
+	for _, err := range errs {
+		if errors.Is(err, redisconfig.ErrNoClient) {
+			joined, is := err.(interface{ Unwrap() []error })
+			if !is {
+				continue
+			}
+			err = Faults(joined.Unwrap()...)
+		}
+		all = append(all, err)
+	}
+	return errors.Join(all...)
 }
 
 // CheckReplicas returns an error if a ledger cannot wait for so many replicas. Room is for the error.

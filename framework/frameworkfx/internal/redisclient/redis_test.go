@@ -1,6 +1,8 @@
 package redisclient_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"go.uber.org/fx/fxtest"
 
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
+	"github.com/countoff/countoff/partition/redisconfig"
 )
 
 // Nothing is on stderr that is not the application's.
@@ -65,6 +68,28 @@ func TestANilClientIsRefused(t *testing.T) {
 	} {
 		if _, err := redisclient.Of(fxtest.NewLifecycle(t), "mails", "", given); err == nil || err.Error() != want {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// That there is no client is said by who knows why, and not by all who were to have it as well.
+func TestThatThereIsNoClientIsSaidOnce(t *testing.T) {
+	why, other := errors.New("no URL"), fmt.Errorf("two reasons: %w, %w", errors.New("one"), errors.New("another"))
+	none := fmt.Errorf("source: %w", redisconfig.ErrNoClient)
+	for _, c := range []struct {
+		errs []error
+		want string
+	}{
+		{[]error{nil, nil}, ""},
+		{[]error{why, none}, "no URL"},
+		{[]error{why, nil, errors.Join(other, none), none}, "no URL\ntwo reasons: one, another"},
+	} {
+		got := ""
+		if err := redisclient.Faults(c.errs...); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%v: %q, want %q", c.errs, got, c.want)
 		}
 	}
 }
