@@ -118,16 +118,22 @@ func (s *store) beside(t *testing.T, queue string) (gone func()) {
 	return func() { s.ZRem(t.Context(), queuestat.AllServers, key) }
 }
 
+// inTheBubble is a store of the bubble, and the first of its queues opened.
+func inTheBubble(t *testing.T, queues ...string) (*store, *stream) {
+	t.Helper()
+	_, client := redistest.Bubble(t)
+	src, err := New(client, "n", Config{Queues: queues, Connections: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &store{UniversalClient: client, name: "n"}
+	return s, s.open(t, src, 0, 1)
+}
+
 // While a stream is open plain servers are looked for, whoever runs the handlers.
 func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &store{UniversalClient: client, name: "n"}
-		st := s.open(t, src, 0, 1)
+		s, st := inTheBubble(t, "q")
 		s.beside(t, "q")
 		time.Sleep(plainEvery + time.Second)
 		var plain *PlainError
@@ -144,13 +150,7 @@ func TestPlainServersAreLookedForEveryMinute(t *testing.T) {
 // when a minute is over: nothing says any more why they stand.
 func TestAPlainServerThatIsGoneHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &store{UniversalClient: client, name: "n"}
-		st := s.open(t, src, 0, 1)
+		s, st := inTheBubble(t, "q")
 		gone := s.beside(t, "q")
 		time.Sleep(plainEvery + time.Second)
 		if st.Trouble() == nil {
@@ -175,15 +175,9 @@ func TestAPlainServerThatIsGoneHoldsNobodyUp(t *testing.T) {
 // not when the minute is over, in which each task that it takes is run here as well.
 func TestWhatSomebodyElseHasTakenIsADoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &store{UniversalClient: client, name: "n"}
-		st := s.open(t, src, 0, 1)
+		s, st := inTheBubble(t, "q")
 		s.beside(t, "q")
-		if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
+		if _, err := asynq.NewClientFromRedisClient(s.UniversalClient).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
 			t.Fatal(err)
 		}
 		s.LMove(t.Context(), keysOf("q").pending, keysOf("q").active, "RIGHT", "LEFT")
@@ -205,13 +199,8 @@ func TestWhatSomebodyElseHasTakenIsADoubt(t *testing.T) {
 // to be there nor after a time in which nothing was open, as a pause, and nobody looked.
 func TestWhatAPlainServerRunsIsLeftToIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		src, err := New(client, "n", Config{Queues: []string{"q", "other"}, Connections: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &store{UniversalClient: client, name: "n"}
-		st := s.open(t, src, 0, 1)
+		s, st := inTheBubble(t, "q", "other")
+		src := st.source
 		if err := st.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -495,15 +484,10 @@ func TestAStoreThatIsAwayHidesNoServer(t *testing.T) {
 // One that takes tasks and is not listed, a script perhaps, is looked for once a second, and not with each task.
 func TestDoubtIsNoReasonToLookAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		src, err := New(client, "n", Config{Queues: []string{"q"}, Connections: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &store{UniversalClient: client, name: "n"}
-		st := s.open(t, src, 0, 1)
+		s, st := inTheBubble(t, "q")
+		src := st.source
 		for range 20 {
-			if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
+			if _, err := asynq.NewClientFromRedisClient(s.UniversalClient).Enqueue(asynq.NewTask("t", nil), asynq.Queue("q")); err != nil {
 				t.Fatal(err)
 			}
 			s.LMove(t.Context(), keysOf("q").pending, keysOf("q").active, "RIGHT", "LEFT")
