@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -503,6 +504,8 @@ var hints = []struct {
 	{kerr.CoordinatorNotAvailable, "a broker is away or has just started; if it stays, the brokers have no place for transactions, or for the offsets of groups: " +
 		"transaction.state.log.replication.factor or offsets.topic.replication.factor may be above their number"},
 	{kerr.UnknownMemberID, "a consumer is subscribed with this group: give the progress a group of its own"},
+	{kerr.SaslAuthenticationFailed, "the broker refuses the user or the password"},
+	{syscall.ECONNREFUSED, "start the broker, or correct its address: in the URL, or where it is one that the brokers tell, in their advertised.listeners"},
 	{kerr.UnknownTopicOrPartition, "the topic was deleted, or the broker has just started, and knows of it in a moment"},
 	{context.DeadlineExceeded, "no broker has answered in time: is it stopped, cut off, or overloaded?"},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
@@ -192,6 +194,50 @@ func TestWhatTheUserMayNotDo(t *testing.T) {
 				})
 				if err := s.store().Ready(s.ctx); !errors.Is(err, c.refused) || !strings.Contains(err.Error(), "the user needs") {
 					s.Errorf("the start says %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A refused password and a broker that is gone are told of to an owner with what to do: of what cannot be settled the log
+// has no more than this.
+func TestWhyABrokerIsNotReached(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	for _, c := range []struct {
+		name, says, hint string
+		options          func(*stage) []kgo.Opt
+	}{
+		{"password", "SASL_AUTHENTICATION_FAILED", "the broker refuses the user or the password", func(s *stage) []kgo.Opt {
+			s.broker.Cluster.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				return r.ResponseKind(), nil, true
+			})
+			s.broker.Cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				reply := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+				reply.ErrorCode = kerr.SaslAuthenticationFailed.Code
+				return reply, nil, true
+			})
+			return append(s.broker.Options(), kgo.SASL(plain.Auth{User: "ann", Pass: "wrong"}.AsMechanism()))
+		}},
+		{"gone", "connection refused", "start the broker", func(*stage) []kgo.Opt {
+			return []kgo.Opt{kgo.SeedBrokers(gone.Addr().String())}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			on(t, func(s *stage) {
+				if s.broker.Cluster == nil {
+					s.Skip("a broker refuses nothing on command")
+				}
+				st := s.store()
+				st.link.options = c.options(s)
+				if _, _, err := st.Stands(s.ctx, 1); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.hint) {
+					s.Errorf("it says %v", err)
 				}
 			})
 		})
