@@ -258,7 +258,7 @@ func (e *OutOfRangeError) Error() string {
 	what := fmt.Sprintf("%s/%v: the stored position %d is out of range: the topic has %d to %d",
 		e.Topic, e.Grant.ID, e.Base, e.Start, e.End)
 	if e.Recreated {
-		what = fmt.Sprintf("%s/%v: the topic was deleted and made anew since position %d was stored: it has %d to %d",
+		what = fmt.Sprintf("%s/%v: the topic was deleted and made anew since position %d was stored, or these are the brokers of another cluster: it has %d to %d",
 			e.Topic, e.Grant.ID, e.Base, e.Start, e.End)
 	}
 	if e.Policy == Fail {

@@ -620,3 +620,18 @@ func TestTheFenceAloneIsLost(t *testing.T) {
 	again := s.take(st, 1)
 	s.want("the first task of the next owner", again[0], "t1")
 }
+
+// To peers with the brokers of another cluster, as of the test beside production, the topic looks like one that was made
+// anew. Who reads that alone sets OutOfRange, and they work the wrong cluster.
+func TestOfAnotherClusterIsSaid(t *testing.T) {
+	t.Parallel()
+	const words = "another cluster"
+	for _, policy := range []Place{Fail, Earliest, Latest} {
+		if err := (&OutOfRangeError{Topic: "orders", Base: 3, End: 9, Policy: policy, Recreated: true}); !strings.Contains(err.Error(), words) {
+			t.Errorf("%v does not say %q", err, words)
+		}
+		if err := (&OutOfRangeError{Topic: "orders", Base: 3, Start: 5, End: 9, Policy: policy}); strings.Contains(err.Error(), words) {
+			t.Errorf("%v says %q: its topic is the one that it was", err, words)
+		}
+	}
+}
