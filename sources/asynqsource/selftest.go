@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,12 +18,21 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
 
 // A self-test may take testTime, and as long as testTrips trips to the store do: it makes some 120, one after the other.
 const (
 	testTime  = 10 * time.Second
 	testTrips = 200
+)
+
+const (
+	// abandonedAfter is how long ago a self-test began whose queue is thrown away by those of other peers: more than
+	// the clocks of two hosts are apart.
+	abandonedAfter = 24 * time.Hour
+	// mostAbandoned is how many of them a self-test throws away: a start is not to wait for thousands.
+	mostAbandoned = 16
 )
 
 // A misfit is something about asynq or Redis that is not as the source relies on it.
@@ -95,6 +105,7 @@ type trial struct {
 	src    *Source
 	engine *Engine
 	queue  string
+	began  time.Time
 	client *asynq.Client
 	insp   *asynq.Inspector
 }
@@ -133,11 +144,46 @@ func (s *Source) trial(ctx context.Context, modest bool) (err error) {
 	if err = t.run(patient); err != nil && ctx.Err() != nil {
 		return ctx.Err() // who asks has broken it off, which says nothing of asynq
 	}
+	if err == nil {
+		t.sweepAbandoned(patient)
+	}
 	return err
 }
 
+// trialQueue is the queue of a self-test that begins then.
+func trialQueue(name string, began time.Time) string {
+	return fmt.Sprintf("%s:selftest:%d-%s", name, began.Unix(), rand.Text())
+}
+
+// trialBegan is when the self-test of name began whose queue this is.
+func trialBegan(name, queue string) (began time.Time, ok bool) {
+	rest, ours := strings.CutPrefix(queue, name+":selftest:")
+	text, _, timed := strings.Cut(rest, "-")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	return time.Unix(seconds, 0), ours && timed && err == nil
+}
+
+// sweepAbandoned throws away what is left of self-tests whose peers were killed, or whose store was away when they
+// ended: asynq's tools would show their queues for ever. What is not thrown away now is so at a later start.
+func (t *trial) sweepAbandoned(ctx context.Context) {
+	known, _ := t.src.client.SMembers(ctx, queuestat.All).Result()
+	swept := 0
+	for _, queue := range known {
+		began, ok := trialBegan(t.src.name, queue)
+		if !ok || time.Since(began) < abandonedAfter {
+			continue
+		}
+		old := &trial{src: t.src, queue: queue, began: began, insp: t.insp}
+		if err := old.sweep(ctx); err != nil || swept+1 == mostAbandoned {
+			return
+		}
+		swept++
+	}
+}
+
 func (s *Source) newTrial(client redis.UniversalClient, modest bool) (t *trial, err error) {
-	queue := s.name + ":selftest:" + rand.Text()
+	began := time.Now()
+	queue := trialQueue(s.name, began)
 	src := &Source{
 		client: client, name: s.name, mark: s.mark, library: s.library, tested: true,
 		streams: make(map[string]*stream), opening: make(chan struct{}, 1),
@@ -147,7 +193,7 @@ func (s *Source) newTrial(client redis.UniversalClient, modest bool) (t *trial, 
 	src.layout.Total = 1
 	src.modest.Store(modest)
 	t = &trial{
-		src: src, queue: queue,
+		src: src, queue: queue, began: began,
 		client: asynq.NewClientFromRedisClient(client), insp: asynq.NewInspectorFromRedisClient(client),
 	}
 	t.engine, err = src.Handler(asynq.HandlerFunc(t.handle), asynq.Config{
@@ -430,7 +476,10 @@ func (t *trial) sweep(ctx context.Context) error {
 	if err := t.insp.DeleteQueue(t.queue, true); err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
 		return err
 	}
-	rest := []string{k.completed, k.archived, k.retry, k.fence, k.tries, k.suspects, k.processed, k.failed, k.processed + day(now), k.failed + day(now)}
+	rest := []string{k.completed, k.archived, k.retry, k.fence, k.tries, k.suspects, k.processed, k.failed}
+	for _, at := range [...]time.Time{t.began, now} {
+		rest = append(rest, k.processed+day(at), k.failed+day(at))
+	}
 	for _, c := range canaries {
 		rest = append(rest, k.task+c) // asynq leaves what is completed
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -271,6 +272,45 @@ func TestASelfTestThatFailsLeavesNothing(t *testing.T) {
 	}
 	if queues, err := s.inspector().Queues(); err != nil || strings.Contains(strings.Join(queues, " "), s.name) {
 		t.Errorf("it left the queues %v, %v", queues, err)
+	}
+}
+
+// A peer that is killed in its self-test leaves a queue that asynq's tools show: a later one throws it away, but none whose
+// self-test may still be at work, nor a queue of somebody else.
+func TestTheSelfTestThrowsAwayWhatOthersLeft(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	src, client := s.untested(t)
+	old, fresh, foreign := trialQueue(s.name, time.Now().Add(-abandonedAfter)), trialQueue(s.name, time.Now()), s.name+":selftest:mine"
+	for _, queue := range []string{old, fresh, foreign} {
+		left, err := src.newTrial(client, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.queue = queue
+		for _, c := range canaries {
+			if err := left.enqueue(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k := keysOf(queue)
+		if err := errors.Join(
+			client.RPopLPush(t.Context(), k.pending, k.active).Err(),
+			client.ZAdd(t.Context(), k.lease, redis.Z{Score: 1, Member: canaryDone}).Err(),
+			client.HSet(t.Context(), k.fence, "t", "1-left").Err(),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := src.trial(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if keys := redistest.Keys(t, s.UniversalClient, "*"+old+"*"); len(keys) > 0 {
+		t.Errorf("of the one that was left it left %q", keys)
+	}
+	queues, err := s.inspector().Queues()
+	if err != nil || slices.Contains(queues, old) || !slices.Contains(queues, fresh) || !slices.Contains(queues, foreign) {
+		t.Errorf("asynq lists %v, %v", queues, err)
 	}
 }
 
