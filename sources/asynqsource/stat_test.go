@@ -1,6 +1,8 @@
 package asynqsource
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +70,48 @@ func TestToolsSeeWhatTheInspectorSees(t *testing.T) {
 	s.ZAdd(t.Context(), set, redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"})
 	if got, err := q.Stats(t.Context(), s, []partition.ID{1}); err != nil || got[0] != (queuestat.Stat{ID: 1, Delayed: 2}) {
 		t.Errorf("of a set of two tasks is seen %+v, %v", got, err)
+	}
+}
+
+// However many groups a queue has, no script looks at more than some thousand of them: nothing else runs meanwhile.
+func TestManyGroupsAreCountedInParts(t *testing.T) {
+	s := newStore(t)
+	src, _, client := s.peer(t, Config{Queues: []string{s.name + "-few", s.name + "-many"}})
+	if _, err := src.Layout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const groups = 2500
+	pipe := s.Pipeline()
+	for queue, n := range map[string]int{s.name + "-few": 3, s.name + "-many": groups} {
+		k := keysOf(queue)
+		for i := range n {
+			group := fmt.Sprintf("user-%d", i)
+			pipe.SAdd(t.Context(), k.groups, group)
+			pipe.ZAdd(t.Context(), k.group+group, redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"})
+		}
+		pipe.ZAdd(t.Context(), k.sets, redis.Z{Score: 1, Member: k.group + "out:set"})
+		pipe.ZAdd(t.Context(), k.group+"out:set", redis.Z{Score: 1, Member: "c"})
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q, _, err := queuestat.Read(t.Context(), s, s.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripts atomic.Int32
+	client.AddHook(onScripts(func(cmd redis.Cmder) error {
+		if cmd.Name() == "eval_ro" {
+			scripts.Add(1)
+		}
+		return nil
+	}))
+	got, err := q.Stats(t.Context(), client, []partition.ID{0, 1})
+	if err != nil || got[0].Delayed != 2*3+1 || got[1].Delayed != 2*groups+1 {
+		t.Errorf("seen %+v, %v", got, err)
+	}
+	if n := scripts.Load(); n < 4 {
+		t.Errorf("%d scripts have counted 3 and %d groups", n, groups)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,13 +182,19 @@ type Stat struct {
 	Err error
 }
 
-// countGroups counts the tasks that wait in the groups of a queue, and in sets that were taken out of them.
-const countGroups = `local n = 0
-for _, group in ipairs(redis.call('SMEMBERS', KEYS[1])) do n = n + redis.call('ZCARD', ARGV[1] .. 'g:' .. group) end
-for _, set in ipairs(redis.call('ZRANGE', ARGV[1] .. 'aggregation_sets', 0, -1)) do n = n + redis.call('ZCARD', set) end
-return n`
+// last is the cursor behind the last group, and that before the first one.
+const last = "0"
 
-// Stats reads what the partitions ids hold, in one round trip. Each partition is a moment
+// countGroups counts the tasks that wait in some groups of a queue, from a cursor on, and first in the sets that were taken out of
+// groups. It returns the next cursor. All of a million groups would hold up the store for seconds.
+const countGroups = `local n, some = 0, redis.call('SSCAN', KEYS[1], ARGV[2], 'COUNT', 1000)
+for _, group in ipairs(some[2]) do n = n + redis.call('ZCARD', ARGV[1] .. 'g:' .. group) end
+if ARGV[2] == '0' then
+  for _, set in ipairs(redis.call('ZRANGE', ARGV[1] .. 'aggregation_sets', 0, -1)) do n = n + redis.call('ZCARD', set) end
+end
+return {n, some[1]}`
+
+// Stats reads what the partitions ids hold, in one round trip, and one more for each further thousand groups of a queue. Each partition is a moment
 // of its own; one that cannot be read says so in its Err. If none can, that is an error.
 // Nodes of a cluster have half of the time of ctx to answer.
 func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []partition.ID) ([]Stat, error) {
@@ -204,14 +211,37 @@ func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []p
 		pipe.ZCard(ctx, of+"scheduled")
 		pipe.ZCard(ctx, of+"retry")
 		pipe.ZCard(ctx, of+"archived")
-		pipe.EvalRO(ctx, countGroups, []string{of + "groups"}, of)
+		pipe.EvalRO(ctx, countGroups, []string{of + "groups"}, of, last)
 	})
-	out, unread := make([]Stat, len(ids)), 0
-	for i, cmds := range asked {
-		var err error
-		if out[i], err = stat(ids[i], cmds); err != nil {
+	out, unread, cursors := make([]Stat, len(ids)), 0, make(map[int]string)
+	note := func(i int, cursor string, err error) {
+		if delete(cursors, i); cursor != last {
+			cursors[i] = cursor
+		}
+		if err != nil {
 			out[i] = Stat{ID: ids[i], Err: redisconfig.Explain(err)}
 			unread++
+		}
+	}
+	for i, cmds := range asked {
+		s, cursor, err := stat(ids[i], cmds)
+		out[i] = s
+		note(i, cursor, err)
+	}
+	for len(cursors) > 0 {
+		more := slices.Sorted(maps.Keys(cursors))
+		of := make([]string, len(more))
+		for j, i := range more {
+			of[j] = prefix(q.Of(ids[i]))
+			keys[j] = of[j] + "groups"
+		}
+		asked := redisconfig.EachNode(ctx, client, keys[:len(more)], func(pipe redis.Pipeliner, j int) {
+			pipe.EvalRO(ctx, countGroups, []string{keys[j]}, of[j], cursors[more[j]])
+		})
+		for j, cmds := range asked {
+			n, cursor, err := grouped(cmds[0])
+			out[more[j]].Delayed += n
+			note(more[j], cursor, err)
 		}
 	}
 	if unread > 0 && unread == len(ids) {
@@ -220,29 +250,46 @@ func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []p
 	return out, nil
 }
 
-func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
-	s := Stat{ID: id}
+// grouped is what countGroups says: how many tasks, and the next cursor; last: there is none.
+func grouped(cmd redis.Cmder) (n int, cursor string, err error) {
+	said, err := cmd.(*redis.Cmd).Slice()
+	if err != nil {
+		return 0, last, err
+	}
+	if len(said) == 2 {
+		count, counted := said[0].(int64)
+		cursor, ok := said[1].(string)
+		if counted && ok {
+			return int(count), cursor, nil
+		}
+	}
+	return 0, last, fmt.Errorf("queuestat: the store says %v of groups", said)
+}
+
+// stat is what the answers say of a partition, and from which cursor on its groups are not counted yet; last: all are.
+func stat(id partition.ID, cmds []redis.Cmder) (s Stat, cursor string, err error) {
+	s = Stat{ID: id}
 	token, err := cmds[0].(*redis.StringCmd).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return s, err
+		return s, last, err
 	}
 	if token != "" {
 		if s.Fence, err = partition.ParseToken(token); err != nil {
-			return s, err
+			return s, last, err
 		}
 	}
 	var n [5]int
 	for i, cmd := range cmds[1:6] {
 		count, err := cmd.(*redis.IntCmd).Result()
 		if err != nil {
-			return s, err
+			return s, last, err
 		}
 		n[i] = int(count)
 	}
-	grouped, err := cmds[6].(*redis.Cmd).Int()
+	inGroups, cursor, err := grouped(cmds[6])
 	if err != nil {
-		return s, err
+		return s, last, err
 	}
-	s.Pending, s.Active, s.Delayed, s.Archived = n[0], n[1], n[2]+n[3]+grouped, n[4]
-	return s, nil
+	s.Pending, s.Active, s.Delayed, s.Archived = n[0], n[1], n[2]+n[3]+inGroups, n[4]
+	return s, cursor, nil
 }
