@@ -65,7 +65,7 @@ func missing(ctx context.Context, client redis.UniversalClient, name string, cen
 		return nil
 	}
 	return []Finding{{Kind: Replicas, Partitions: []partition.ID{}, Text: fmt.Sprintf(
-		"%d of the %d replicas that peers wait for follow the Redis of the ledger (WaitReplicas): peers that wait for so many work on with what they have, and gain or give up no partition", have, want)}}
+		"%d of the %d replicas that peers wait for follow the Redis of the ledger (WaitReplicas): peers that wait for so many work on with what they have, and gain or give up no partition; whose lease has run out, as in a fail-over, stands still until they follow", have, want)}}
 }
 
 // following counts the replicas that info tells of and that follow.

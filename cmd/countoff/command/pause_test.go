@@ -145,7 +145,8 @@ func TestMissingReplicasAreTold(t *testing.T) {
 	if _, err := l.Sync(t.Context(), ann); err == nil {
 		t.Error("without a replica it is well")
 	}
-	const said = "0 of the 1 replicas that peers wait for follow the Redis of the ledger (WaitReplicas)"
+	const said = "0 of the 1 replicas that peers wait for follow the Redis of the ledger (WaitReplicas): " +
+		"peers that wait for so many work on with what they have, and gain or give up no partition; whose lease has run out, as in a fail-over, stands still until they follow"
 	if out := s.run("status n"); !strings.Contains(out, "WRONG  replicas: "+said) {
 		t.Errorf("status says:\n%s", out)
 	}
