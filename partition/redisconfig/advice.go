@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,6 +26,7 @@ var advices = []struct{ prefix, advice string }{
 	{"MISCONF", "the server refuses every write because it could not save to disk: free its disk or mend its permissions"},
 	{"DB index is out of range", "the server has not so many databases: the number at the end of the URL"},
 	{"This instance has cluster support disabled", "it is no cluster, and the URL names several hosts or says cluster=true: name one"},
+	{"max number of clients", "the server has as many clients as its maxclients allows: raise it, or see in CLIENT LIST whose they are"},
 	{"CLUSTERDOWN", "part of the cluster is down: it will answer when every slot is served again"},
 }
 
@@ -91,10 +93,16 @@ func Advice(err error) string {
 		return "other calls hold all connections of the client: pool_size in the URL, or PoolSize, says how many there may be"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "is the server running, and are host and port of the URL right?"
-	case errors.Is(err, io.EOF):
-		return "it has hung up: if it does so each time, the port may want TLS, rediss://"
+	case hungUp(err):
+		return "it has hung up: if it does so each time, it has as many clients as its maxclients allows, or the port may want TLS, rediss://"
 	}
 	return urltls.Hint(err, "redis://")
+}
+
+// hungUp finds the end of a connection by the server. One that has as many clients as it may have says so and closes,
+// and whoever writes first does not read that.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // An advisedError is an error of the store that says what to do about it.

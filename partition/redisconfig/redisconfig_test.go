@@ -429,6 +429,24 @@ func TestAdviceOfAURL(t *testing.T) {
 	}
 }
 
+// A server that takes no more clients hangs up, mostly before its reason is read.
+func TestAdviceOfAServerThatIsFullOfClients(t *testing.T) {
+	full := redistest.Server(t)
+	if err := full.Client().ConfigSet(t.Context(), "maxclients", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	second := redis.NewClient(&redis.Options{Addr: full.Addr(), MaxRetries: -1})
+	defer second.Close()
+	if err := second.Ping(t.Context()).Err(); !strings.Contains(redisconfig.Advice(err), "maxclients") {
+		t.Errorf("of %v it says %q", err, redisconfig.Advice(err))
+	}
+	mini, client := redistest.Mini(t)
+	mini.SetError("ERR max number of clients reached")
+	if err := client.Ping(t.Context()).Err(); !strings.Contains(redisconfig.Advice(err), "maxclients") {
+		t.Errorf("of %v it says %q", err, redisconfig.Advice(err))
+	}
+}
+
 // A server may lack a command, and a Sentinel lacks nearly all: the reply tells only what is unknown, or
 // from a script not even that.
 func TestAdviceOfAMissingCommand(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -319,8 +320,8 @@ func Reach(ctx context.Context, client redis.UniversalClient, raw string) error 
 	case hint != "":
 	case strings.HasPrefix(raw, "rediss://") && errors.Is(err, context.DeadlineExceeded):
 		hint = "is it running, is this its address, and does the port speak TLS? A Redis without waits in silence: redis://"
-	case errors.Is(err, io.EOF):
-		hint = "it has hung up: the port may want TLS, rediss://"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		hint = "it has hung up: it has as many clients as its maxclients allows, or the port may want TLS, rediss://"
 	case errors.Is(err, redis.Nil): // one of them answered, whatever the others did
 		hint = "a Sentinel knows no master of that name: master_name is to be one that SENTINEL MASTERS lists"
 	case strings.Contains(err.Error(), "unknown command") && strings.Contains(err.Error(), "get-master-addr-by-name"):

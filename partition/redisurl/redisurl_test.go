@@ -185,6 +185,22 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// A server that takes no more clients runs, and its address is right.
+func TestReachAServerThatIsFullOfClients(t *testing.T) {
+	full := redistest.Server(t)
+	if err := full.Client().ConfigSet(t.Context(), "maxclients", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open("redis://" + full.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := Reach(t.Context(), c, "redis://"+full.Addr()); err == nil || !strings.Contains(err.Error(), "maxclients") {
+		t.Error(err)
+	}
+}
+
 // A URL with master_name leads to Sentinels, and they know its name.
 func TestReachThroughSentinels(t *testing.T) {
 	mini, _ := redistest.Mini(t)
