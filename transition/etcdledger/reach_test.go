@@ -125,6 +125,43 @@ func TestReachOverTLS(t *testing.T) {
 	}
 }
 
+// The name that a URL gives is looked for in the certificate by a peer at work as well: that of the host need not be there.
+func TestCallsLookForTheNameOfTheURL(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true
+	asked := make(chan string, 1)
+	server.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		select {
+		case asked <- hello.ServerName:
+		default:
+		}
+		return nil, nil
+	}}
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, prefix, err := Open("etcds://" + server.Listener.Addr().String() + "?name=example.com&ca=" + ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = client.Get(ctx, prefix) // it is no etcd
+	}()
+	if got := <-asked; got != "example.com" {
+		t.Errorf("it looks for %q", got)
+	}
+	cancel()
+	<-ended
+}
+
 // A peer at work whose connections are refused, as by a certificate that has ended, says why with each call that fails: that
 // its time was over says nothing of it.
 func TestCallsSayWhyThereIsNoConnection(t *testing.T) {

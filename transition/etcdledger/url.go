@@ -87,6 +87,10 @@ func parse(address string) (clientv3.Config, string, error) {
 		return bad(err.Error())
 	}
 	cfg.TLS = secrets
+	if secrets != nil && secrets.ServerName != "" {
+		// For each member etcd's client has gRPC look for the host of its URL in the certificate, whatever cfg.TLS says.
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(secrets.ServerName))
+	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), "2379")
