@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -88,7 +90,7 @@ type UnitsConfig struct {
 	// same id gets the same units. Default: the host's name, with the process id or the
 	// beginning of the session if a live peer has that already.
 	Peer   string
-	Weight int // share of the work relative to the other peers; default 1
+	Weight int // share of the work relative to the other peers; default 1; see [Units.SetWeight]
 	// Tags are what the peer has, for units that ask for some (countoff require NAME UNIT=TAGS).
 	// A unit asks with all others of its partition. That nobody has them is told as [Uncovered].
 	Tags partition.Tags
@@ -129,6 +131,9 @@ type Units struct {
 	name     string
 	cfg      UnitsConfig
 	sessions sessions[*unitsSession]
+
+	mu     sync.Mutex
+	weight int
 }
 
 // NewUnits returns a peer that has not begun. It lists all that is wrong at once, which includes
@@ -157,7 +162,7 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", cfg.Weight))
 	}
 	grace, _, err := podGrace(os.Getenv(GraceVariable))
-	u := &Units{name: name, cfg: cfg}
+	u := &Units{name: name, cfg: cfg, weight: cmp.Or(cfg.Weight, 1)}
 	u.sessions.whose, u.sessions.next = fmt.Sprintf("units %q", name), func() *unitsSession { return newUnitsSession(u) }
 	if stop := u.StopTimeout(); err == nil && grace > 0 && stop > grace {
 		err = fmt.Errorf("framework: a stop takes %v (the shutdown %v, the cancel grace %v and %v) and is longer than the pod grace %v: "+
@@ -172,6 +177,35 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 
 // Name returns the name that the peers share.
 func (u *Units) Name() string { return u.name }
+
+// SetWeight changes the peer's share of the units relative to the other peers, to at least 1: see
+// UnitsConfig.Weight. It holds for the current run and the next ones. The others hear of it at once,
+// but of at most one change in a lease: of several the last counts. With another indexer than the
+// ledger's rolls every peer counts once, and a weight above 1 is an error: of SetWeight if the
+// indexer is known by then, else of the next run.
+func (u *Units) SetWeight(weight int) error {
+	if weight < 1 {
+		return fmt.Errorf("units %q: weight %d: want at least 1", u.name, weight)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	share := u.share()
+	if share != nil && share.cfg.Indexer != nil && weight > 1 {
+		return fmt.Errorf("units %q: weight %d needs the ledger's rolls: the configured indexer counts every peer once", u.name, weight)
+	}
+	u.weight = weight
+	if share != nil {
+		share.SetWeight(weight)
+	}
+	return nil
+}
+
+// nextWeight is the weight that the next run begins with.
+func (u *Units) nextWeight() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.weight
+}
 
 // StopTimeout is how long an orderly stop may take.
 func (u *Units) StopTimeout() time.Duration {

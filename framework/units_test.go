@@ -813,3 +813,80 @@ func TestUnitsConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A weight is changed while peers work on units, before a run and while it begins: the shares follow.
+func TestTheWeightOfUnitsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(12)...)
+		even := func(c *framework.UnitsConfig) { c.Even = true }
+		ann, _ := w.enter("ann", even)
+		bob, _ := w.enter("bob", even)
+		shares := func(a, b int) {
+			t.Helper()
+			until(t, time.Minute, func() bool { return len(ann.Owned()) == a && len(bob.Owned()) == b })
+		}
+		set := func(weight int) {
+			t.Helper()
+			if err := ann.SetWeight(weight); err != nil {
+				t.Error(err)
+			}
+		}
+		shares(6, 6)
+		set(2)
+		shares(8, 4)
+		if err := ann.SetWeight(0); err == nil || !strings.Contains(err.Error(), `units "town": weight 0`) {
+			t.Errorf("a weight of 0: %v", err)
+		}
+		// It keeps the weight when it starts again.
+		again := func() {
+			t.Helper()
+			if err := ann.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.leave(ann)
+		again()
+		shares(8, 4)
+		// Of one that does not run the weight is that of its next run.
+		w.leave(ann)
+		set(3)
+		again()
+		shares(9, 3)
+		w.leave(ann, bob)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(12)...)
+		strategy := &named{Strategy: partition.Rendezvous{}}
+		var ann *framework.Units
+		entered := make(chan struct{})
+		strategy.during = func() {
+			<-entered
+			if err := ann.SetWeight(3); err != nil {
+				t.Error(err)
+			}
+		}
+		ann, _ = w.enter("ann", func(c *framework.UnitsConfig) { c.Strategy = strategy })
+		close(entered)
+		until(t, time.Minute, func() bool {
+			census, err := w.ledger.Census(t.Context())
+			return err == nil && len(census.Sessions) == 1 && census.Sessions[0].Weight == 3
+		})
+		w.leave(ann)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, names(12)...)
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Control = func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+				return w.ledger, noIndexer{}, nil
+			}
+		})
+		synctest.Wait()
+		if err := ann.SetWeight(2); err == nil || !strings.Contains(err.Error(), "counts every peer once") {
+			t.Errorf("a weight of 2: %v", err)
+		}
+		if err := ann.SetWeight(1); err != nil {
+			t.Errorf("a weight of 1: %v", err)
+		}
+		w.leave(ann)
+	})
+}

@@ -128,7 +128,7 @@ func (s *unitsSession) begin() (*Share, error) {
 		strategy = evenly{&s.busy}
 	}
 	share, err := newShare(s.u.name, ShareConfig{
-		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: cfg.Weight,
+		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: s.u.nextWeight(),
 		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: found.indexer, Observer: cfg.Observer,
 	}, cfg.Peer == "")
 	if err != nil {
@@ -138,6 +138,9 @@ func (s *unitsSession) begin() (*Share, error) {
 	s.mu.Lock()
 	s.share = share
 	s.mu.Unlock()
+	s.u.mu.Lock()
+	share.SetWeight(s.u.weight) // it may have changed before there was anybody to tell, and cannot while it is told
+	s.u.mu.Unlock()
 	s.u.observe(Started{
 		Consumer: s.u.name, Peer: found.peer, Session: share.coordinator.Session(),
 		Config: found.layout, Takeover: cfg.Timing.Takeover(),
