@@ -117,26 +117,32 @@ func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd 
 	if err := redissource.GiveCancel(ctx, client, name, c.why, c.lasts, ids...); err != nil {
 		return err
 	}
-	stands := fmt.Sprintf("it stands until %s: countoff cancel %s lists it, and --undo takes it back", date(time.Now().Add(c.lasts)), name)
+	stands := func(when string) string {
+		return fmt.Sprintf("it stands %s: countoff cancel %s lists it, and --undo takes it back", when, name)
+	}
 	all, err := c.carry(ctx, client, cmd, name, ids)
 	if err != nil { // some are over all the same, and who is interrupted is told which
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 		defer cancel()
 		if all, _, _ = howFar(look, client, name, ids); all == nil {
-			return fmt.Errorf("%w (%s)", err, stands)
+			return fmt.Errorf("%w (%s)", err, stands(fmt.Sprint("for ", c.lasts)))
 		}
 	}
-	out, left, open := cmd.OutOrStdout(), []error(nil), false
+	out, left := cmd.OutOrStdout(), []error(nil)
+	var until time.Time // by the store's clock; zero: nothing stands
 	for _, id := range ids {
 		said, over := told(name, id, all[id])
 		if all[id].State.Over() || c.wait == 0 && err == nil {
 			fmt.Fprintln(out, said)
 			continue
 		}
-		left, open = append(left, errors.New(said)), open || !over
+		left = append(left, errors.New(said))
+		if !over {
+			until = all[id].Until
+		}
 	}
-	if open {
-		left = append(left, errors.New(stands))
+	if !until.IsZero() {
+		left = append(left, errors.New(stands("until "+date(until))))
 	}
 	switch {
 	case len(left) == 0:

@@ -199,6 +199,24 @@ func TestALookEndsWithTheWait(t *testing.T) {
 	})
 }
 
+// Until when an order stands is told by the clock of the store, which ends it.
+func TestACancelStandsByTheClockOfTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, client := redistest.Bubble(t)
+		if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 1}); err != nil {
+			t.Fatal(err)
+		}
+		ahead := time.Now().Add(24 * time.Hour)
+		server.SetTime(ahead)
+		c := canceller{lasts: time.Hour, wait: time.Millisecond}
+		err := c.give(t.Context(), client, &cobra.Command{}, "n", []string{"a"})
+		if want := "it stands until " + date(ahead.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("it says %v, want %q", err, want)
+		}
+	})
+}
+
 // What hinders the look at what is delayed is told also to who does not wait for the tasks.
 func TestALookThatFailsIsToldWithoutAWait(t *testing.T) {
 	t.Parallel()
