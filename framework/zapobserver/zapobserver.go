@@ -208,8 +208,8 @@ func (o *observer) grant(e framework.Event) bool {
 		o.at(zapcore.DebugLevel, "partition drained", e.Where, took(e.Took), zap.Int("given_back", e.GivenBack))
 	case framework.Lost:
 		level := zapcore.WarnLevel
-		if e.Running == 0 && errors.Is(e.Cause, transition.ErrLapsed) {
-			level = zapcore.DebugLevel // Lapsed has said how many there are
+		if e.Running == 0 && (errors.Is(e.Cause, transition.ErrLapsed) || errors.Is(e.Cause, framework.ErrStopped)) {
+			level = zapcore.DebugLevel // Lapsed has said how many there are, or Stopped says that it was hard
 		}
 		o.at(level, "partition lost", e.Where, zap.NamedError("cause", e.Cause), zap.Int("running", e.Running))
 	case framework.Dropped:

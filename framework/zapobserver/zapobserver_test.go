@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -179,6 +180,26 @@ func TestAnOutageIsSomeLines(t *testing.T) {
 			t.Errorf("another outage, and a partition that another has: %d warnings, want 2", got)
 		}
 	})
+}
+
+// A hard stop of a peer that runs nothing is one line, however many partitions it has; what still runs has its own.
+func TestAHardStopIsOneLine(t *testing.T) {
+	core, lines := observer.New(zapcore.WarnLevel)
+	o := zapobserver.New(zap.New(core))
+	hard := fmt.Errorf("%w hard", framework.ErrStopped)
+	for range 256 {
+		o.Observe(framework.Lost{Cause: framework.ErrStopped})
+		o.Observe(framework.Dropped{})
+	}
+	o.Observe(framework.Lost{Cause: framework.ErrStopped, Running: 1})
+	o.Observe(framework.Stopped{Err: hard})
+	var told []string
+	for _, l := range lines.All() {
+		told = append(told, l.Message)
+	}
+	if want := []string{"partition lost", "stopped"}; !slices.Equal(told, want) {
+		t.Errorf("it writes %d lines, want %q", len(told), want)
+	}
 }
 
 // Why it does not start is told again every ten seconds, and another reason at once.
