@@ -27,6 +27,7 @@ var advices = []struct{ prefix, advice string }{
 	{"DB index is out of range", "the server has not so many databases: the number at the end of the URL"},
 	{"This instance has cluster support disabled", "it is no cluster, and the URL names several hosts or says cluster=true: name one"},
 	{"max number of clients", "the server has as many clients as its maxclients allows: raise it, or see in CLIENT LIST whose they are"},
+	{"MOVED", "the key is of another node of a cluster: if the URL names one node alone, name several hosts, or add cluster=true"},
 	{"CLUSTERDOWN", "part of the cluster is down: it will answer when every slot is served again"},
 }
 

@@ -427,6 +427,12 @@ func TestAdviceOfAURL(t *testing.T) {
 	if advice := redisconfig.Advice(cluster.Ping(t.Context()).Err()); !strings.Contains(advice, "is no cluster") {
 		t.Errorf("of a single server it says %q", advice)
 	}
+	// The key of a name is another node's.
+	server, single := redistest.Mini(t)
+	server.SetError("MOVED 8782 127.0.0.1:7433")
+	if _, err := redisconfig.Read(t.Context(), single, "n"); err == nil || !strings.Contains(err.Error(), "(the key is of another node of a cluster: if the URL names one node alone, ") {
+		t.Errorf("of one node of a cluster it says %v", err)
+	}
 }
 
 // A server that takes no more clients hangs up, mostly before its reason is read.
