@@ -55,6 +55,9 @@ nothing. Names whose ledger is elsewhere are listed where their tasks are: with 
 			if away != nil && len(names) == 0 {
 				return away
 			}
+			if ofACluster(ctx, at.client) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "the server is one node of a cluster, and the URL names it alone: names on others are missing; name several hosts, or add cluster=true")
+			}
 			if len(names) == 0 && !asJSON {
 				fmt.Fprintln(cmd.OutOrStdout(), "no names: the first peer or producer of one writes it, or countoff init NAME")
 				return nil
@@ -82,6 +85,15 @@ nothing. Names whose ledger is elsewhere are listed where their tasks are: with 
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
+}
+
+// ofACluster reports whether client knows one node of a cluster alone. Where INFO is refused nobody can tell.
+func ofACluster(ctx context.Context, client redis.UniversalClient) bool {
+	if _, all := client.(*redis.ClusterClient); all {
+		return false
+	}
+	info, err := client.Info(ctx, "cluster").Result()
+	return err == nil && strings.Contains(info, "cluster_enabled:1")
 }
 
 // row is s as a line of the table.

@@ -105,3 +105,15 @@ func TestNamesOfWhoMayNotReadAll(t *testing.T) {
 		}
 	}
 }
+
+// Who looks at one node of a cluster alone is told that there may be more.
+func TestNamesOfOneNodeOfACluster(t *testing.T) {
+	s := newShell(t)
+	node := redistest.Single(t, redistest.Server(t, "--cluster-enabled", "yes").Client()).Options().Addr
+	for url, want := range map[string]bool{"redis://" + node: true, s.url: false} {
+		s.url = url
+		if said := s.run("names"); strings.Contains(said, "one node of a cluster") != want || !strings.Contains(said, "no names") {
+			t.Errorf("of %s it says %q", url, said)
+		}
+	}
+}
