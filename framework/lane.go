@@ -101,8 +101,8 @@ func (l *lane) live() {
 func (l *lane) open() sources.Stream {
 	var again backoff
 	for {
-		s, err := l.pool.source.Open(l.ctxs.fetching, l.where.Grant, l.token)
-		if err == nil && s == nil {
+		s, err := tryOpen(l.ctxs.fetching, l.pool.source, l.where.Grant, l.token)
+		if err == nil && partition.Absent(s) {
 			err = errNoStream
 		}
 		if err == nil {
@@ -135,7 +135,7 @@ func (l *lane) fetch(s sources.Stream) {
 		if !ok {
 			return
 		}
-		tasks, err := s.Fetch(l.ctxs.fetching, limit)
+		tasks, err := tryFetch(l.ctxs.fetching, s, limit)
 		if broken := whole(tasks); broken != nil {
 			tasks, err = nil, broken
 		} else if err == nil && len(tasks) == 0 {
@@ -212,11 +212,14 @@ func (l *lane) close(s sources.Stream) {
 		}
 		if lost {
 			// Nothing more may be sent under this token: a context that has ended
-			// only frees what the stream holds here.
-			_ = s.Close(l.ctxs.calls)
+			// only frees what the stream holds here. That it returns the end of ctx is no news.
+			err := tryClose(l.ctxs.calls, s)
+			if _, panicked := errors.AsType[*PanicError](err); panicked {
+				l.pool.observe(CloseFailed{Where: l.where, Err: err})
+			}
 			break
 		}
-		err := s.Close(l.ctxs.calls)
+		err := tryClose(l.ctxs.calls, s)
 		if err == nil {
 			break
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
+	"github.com/countoff/countoff/sources/memsource"
 )
 
 var errLease = errors.New("the lease ran out")
@@ -257,20 +258,25 @@ func TestATaskWithoutADeliveryEndsTheConsumer(t *testing.T) {
 	})
 }
 
-// A source that opens nothing and says nothing would hold its partition for ever without work.
+// A source that opens nothing and says nothing would hold its partition for ever without work. A nil
+// pointer is no stream either, though it is no nil interface.
 func TestAStreamThatIsNilEndsTheConsumer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &spy{none: true}
-		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
-		defer b.stop()
-		g := b.grant(0)
-		err := <-b.failed
-		synctest.Wait() // the event comes after
-		if told := of[OpenFailed](b.seen); !errors.Is(err, errNoStream) || len(told) != 1 || told[0].Err != err || told[0].Again != 0 {
-			t.Errorf("the consumer ends with %v, told %+v", err, told)
-		}
-		b.drain(g)
-	})
+	for what, s := range map[string]sources.Source{"nil": opens{nil}, "a nil pointer": opens{(*spyStream)(nil)}} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				over := func(*memsource.Store) sources.Source { return s }
+				b := newBench(t, benchConfig{source: over}, func(context.Context, *Task) error { return nil })
+				defer b.stop()
+				g := b.grant(0)
+				synctest.Wait() // the event comes after
+				told := of[OpenFailed](b.seen)
+				if len(b.failed) != 1 || len(told) != 1 || told[0].Err != errNoStream || told[0].Again != 0 {
+					t.Errorf("ended the consumer %d times, told %+v", len(b.failed), told)
+				}
+				b.drain(g)
+			})
+		})
+	}
 }
 
 // A Fetch that returns nothing, and does not wait for it, is asked again after a pause, as one
@@ -286,6 +292,91 @@ func TestAFetchOfNothingIsTroubleThatMayPass(t *testing.T) {
 		told := of[FetchFailed](b.seen)
 		if n := len(told); n == 0 || n > 100 || told[0].Err != errEmpty || told[0].Again == 0 {
 			t.Errorf("in a minute it was told of %d times, first %+v", n, told[:min(n, 1)])
+		}
+	})
+}
+
+// A panic of a source is trouble that may pass, each time told with its stack. In a process that
+// it ended the handlers of all other partitions would end, too, and the next owner's would be next.
+func TestASourceThatPanicsEndsNoProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var twice [4]int
+		boom := func(call int) {
+			if twice[call]++; twice[call] <= 2 {
+				panic(fmt.Sprintf("boom %d", call))
+			}
+		}
+		s := &spy{
+			onOpen:   func(context.Context) error { boom(0); return nil },
+			onFetch:  func(context.Context) error { boom(1); return nil },
+			onSettle: func(context.Context, []sources.Settlement) error { boom(2); return nil },
+			onClose:  func(context.Context) error { boom(3); return nil },
+		}
+		runs := 0
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { runs++; return nil })
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		time.Sleep(time.Minute)
+		b.drain(g)
+		if open, _ := b.store.Pending(0); runs != 1 || open != 0 {
+			t.Errorf("the task ran %d times, %d are open", runs, open)
+		}
+		var told []error
+		for _, e := range of[OpenFailed](b.seen) {
+			told = append(told, e.Err)
+		}
+		for _, e := range of[FetchFailed](b.seen) {
+			told = append(told, e.Err)
+		}
+		for _, e := range of[SettleFailed](b.seen) {
+			told = append(told, e.Err)
+		}
+		for _, e := range of[CloseFailed](b.seen) {
+			told = append(told, e.Err)
+		}
+		if len(told) != 8 {
+			t.Fatalf("told of %q", told)
+		}
+		for i, err := range told {
+			what := []string{"Open", "Fetch", "Settle", "Close"}[i/2]
+			want := fmt.Sprintf("the source's %s panicked: boom %d", what, i/2)
+			if p, ok := errors.AsType[*PanicError](err); !ok || err.Error() != want || !strings.Contains(string(p.Stack), "lane_test.go") {
+				t.Errorf("told of %v, want %q with its stack", err, want)
+			}
+		}
+	})
+}
+
+// What the end of a lost ownership panics with is told, though there is nobody to try it again.
+func TestACloseOfALostPartitionThatPanicsIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{onClose: func(context.Context) error { panic("boom") }}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		g := b.grant(0)
+		synctest.Wait()
+		over := make(chan struct{})
+		b.Abort(g, errLease, func() { close(over) })
+		<-over
+		if told := of[CloseFailed](b.seen); len(told) != 1 || told[0].Again != 0 || told[0].Err.Error() != "the source's Close panicked: boom" {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
+// An error with a nil pointer in it panics when it is asked, which observers do.
+func TestASourceWhoseErrorPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{onFetch: func(context.Context) error { return (*sources.Error)(nil) }}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		g := b.grant(0)
+		time.Sleep(time.Second)
+		b.drain(g)
+		told := of[FetchFailed](b.seen)
+		if len(told) == 0 || !strings.HasPrefix(told[0].Err.Error(), "the source's Fetch panicked: ") {
+			t.Errorf("told %+v", told)
 		}
 	})
 }

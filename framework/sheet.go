@@ -172,7 +172,7 @@ func (l *lane) settle(batch []sources.Settlement) (over int) {
 	var again backoff
 	for {
 		began := time.Now()
-		err := l.stream.Settle(l.ctxs.calls, batch...)
+		err := trySettle(l.ctxs.calls, l.stream, batch)
 		if err == nil {
 			e := settled(l.where, batch, time.Since(began))
 			if p.observer != nil {

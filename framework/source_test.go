@@ -21,7 +21,6 @@ type spy struct {
 	afterFetch               func() error // what was fetched comes with it
 	deaf                     bool         // fetches do not hear that their context ended
 	bare                     bool         // tasks come without a Delivery
-	none                     bool         // no stream is opened, and no error says so
 	hollow                   bool         // fetches return nothing, and no error says so
 
 	mu     sync.Mutex
@@ -58,11 +57,17 @@ func (s *spy) Open(ctx context.Context, g partition.Grant, tok partition.Token) 
 			return nil, err
 		}
 	}
-	if s.none {
-		return nil, nil
-	}
 	stream, err := s.Source.Open(ctx, g, tok)
 	return &spyStream{s, g, stream}, err
+}
+
+// opens is a source whose streams are all this one.
+type opens struct{ stream sources.Stream }
+
+func (opens) Layout(context.Context) (partition.Config, error) { return partition.Config{}, nil }
+
+func (o opens) Open(context.Context, partition.Grant, partition.Token) (sources.Stream, error) {
+	return o.stream, nil
 }
 
 type spyStream struct {

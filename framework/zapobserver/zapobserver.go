@@ -97,7 +97,8 @@ func (o *observer) consumer(e framework.Event) bool {
 			zap.Int("partitions", e.Config.Total), zap.Strings("units", e.Config.Units), zap.Duration("takeover_bound", e.Takeover))
 	case framework.StartFailed:
 		level, s := o.unanswered(e.Consumer, withoutDigits(fmt.Sprint(e.Err)))
-		o.log.Log(level, "not started yet", name(e.Consumer), zap.Error(e.Err), again(e.Again), zap.Int("failed", s.calls))
+		fields := []zap.Field{name(e.Consumer), zap.Error(e.Err), again(e.Again), zap.Int("failed", s.calls)}
+		o.log.Log(level, "not started yet", stack(fields, e.Err)...)
 	case framework.Warned:
 		o.log.Warn(e.Warning, name(e.Consumer))
 	case framework.Stopping:
@@ -298,7 +299,7 @@ type failures struct {
 // failed writes that a call failed: as an error if it is not tried again, since the partition is lost
 // then, else as a warning, unless the same was told of this or another partition just now.
 func (o *observer) failed(kind string, w framework.Where, err error, after time.Duration, fields ...zap.Field) {
-	fields = append(fields, zap.Error(err))
+	fields = stack(append(fields, zap.Error(err)), err)
 	if after == 0 {
 		o.at(zapcore.ErrorLevel, kind, w, fields...)
 		return

@@ -336,6 +336,25 @@ func TestAPanicIsWrittenWithItsStack(t *testing.T) {
 	}
 }
 
+// A call of a source that panics is said with its stack, once in ten seconds as each that fails, and
+// so is a start.
+func TestAPanicOfASourceIsWrittenWithItsStack(t *testing.T) {
+	boom := &framework.PanicError{What: "the source's Fetch", Value: "boom", Stack: []byte("goroutine 7")}
+	for _, e := range []framework.Event{
+		framework.FetchFailed{Err: boom, Again: time.Second},
+		framework.CloseFailed{Err: boom},
+		framework.StartFailed{Err: boom, Again: time.Second},
+	} {
+		core, lines := observer.New(zapcore.WarnLevel)
+		o := zapobserver.New(zap.New(core))
+		o.Observe(e)
+		o.Observe(framework.Warned{Warning: "the last"})
+		if got := lines.All()[0].ContextMap()["stack"]; got != "goroutine 7" {
+			t.Errorf("%T: stack %v", e, got)
+		}
+	}
+}
+
 // A task that panics as in its first try is a line without the stack, which that one had; what panics
 // otherwise, or for the last time, has its own.
 func TestAPanicThatComesAgainHasNoStack(t *testing.T) {
