@@ -286,9 +286,10 @@ func (c *Consumer) Start(ctx context.Context) error { return c.sessions.start(ct
 //
 // In either case Stop returns after the last goroutine of the consumer, except for a health check
 // that ignores its context. It returns an error if the stop was hard, a [transition.StuckError]
-// if handlers had not returned when the peer left, or a [transition.UnheardError] if the ledger
-// did not answer its last word. A handler that ignores its context keeps Stop from returning, and
-// so does one that calls Stop: it would wait for itself.
+// if handlers or calls of the source had not returned when the peer left, or a
+// [transition.UnheardError] if the ledger did not answer its last word. A handler or a source that
+// ignores its context keeps Stop from returning, and so does a handler that calls Stop: it would
+// wait for itself.
 //
 // Stop may be called several times, also at once: each call waits. Where nothing runs it does
 // nothing, and returns again what the last run left behind.

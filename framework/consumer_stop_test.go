@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,39 @@ func TestAStopWaitsForTheSurvey(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A source that ignores its context keeps its partition as a handler does, which may be none: what
+// the stop says has to lead to the source.
+func TestAStopSaysThatTheSourceHasNotReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		source := obstinate{f.store, make(chan struct{})}
+		c, err := framework.New("test", source, f.handler("ann", 0), framework.WithLedger(f.ledger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, func() bool { return c.Ready() != nil && len(c.Lanes()) == 4 })
+		time.AfterFunc(time.Minute, func() { close(source.release) })
+		err = c.Stop(context.Background())
+		if _, stuck := errors.AsType[*transition.StuckError](err); !stuck || !strings.Contains(err.Error(), "calls of the source, have not returned for [") {
+			t.Errorf("stop returned %v, want that calls of the source have not returned", err)
+		}
+	})
+}
+
+// obstinate is a source whose Open ignores its context.
+type obstinate struct {
+	sources.Source
+	release chan struct{}
+}
+
+func (o obstinate) Open(context.Context, partition.Grant, partition.Token) (sources.Stream, error) {
+	<-o.release
+	return nil, errors.New("too late")
 }
 
 // mute is a source that does not answer.

@@ -76,12 +76,12 @@ var (
 	ErrShutdown = errors.New("the peer leaves at once")
 )
 
-// A StuckError says that a peer left although handlers had not returned. Their
-// grants were not given up: the lease has to run out.
+// A StuckError says that a peer left although handlers, or calls of the source, had not
+// returned. Their grants were not given up: the lease has to run out.
 type StuckError struct{ Grants []partition.Grant }
 
 func (e *StuckError) Error() string {
-	return fmt.Sprintf("handlers of %s have not returned: nobody gets the partitions before the lease runs out", some(e.Grants))
+	return fmt.Sprintf("handlers, or calls of the source, have not returned for %s: nobody gets the partitions before the lease runs out", some(e.Grants))
 }
 
 // An UnheardError says that a peer left without an answer of the ledger: whether it has taken

@@ -63,9 +63,9 @@ type (
 		Weight int
 		Well   bool
 	}
-	// Left: the peer is out. Stuck are grants whose handlers have not returned: they
-	// were not given up. Unheard are those that were given up without an answer of the
-	// ledger. For both the lease has to run out.
+	// Left: the peer is out. Stuck are grants whose handlers, or calls of the source, have not
+	// returned: they were not given up. Unheard are those that were given up without an answer of
+	// the ledger. For both the lease has to run out.
 	Left struct {
 		Stuck, Unheard []partition.Grant
 		Took           time.Duration // since it was asked to stop
