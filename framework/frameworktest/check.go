@@ -19,6 +19,9 @@ import (
 //   - order: the tasks of a key were first started in another order than they were
 //     pushed in. Those with a NotBefore start when they are due and are left out, as are
 //     dead letters that never started. A consumer with Config.Pass gives that up; do not Check it.
+//
+// A dead letter breaks none: a test whose handlers are to give nothing up, as one that panics
+// each time does, looks at Dead as well.
 func (f *Fleet) Check() {
 	f.t.Helper()
 	if unnamed := f.unnamed(); unnamed != "" {
