@@ -48,3 +48,19 @@ func memory(t testing.TB) (Harness, *memsource.Store) {
 	}
 	return h, store
 }
+
+// A nil pointer is no stream, though it is no nil interface: what the suite says of one names the
+// mistake, and not the first call that panics on it.
+func TestANilPointerIsNoStream(t *testing.T) {
+	st, err := watched{Source: hollow{}, s: new(scene)}.Open(t.Context(), partition.Grant{}, partition.Token{})
+	if st != nil || err != nil {
+		t.Errorf("open returned %T, %v, want that there is none", st, err)
+	}
+}
+
+// hollow is a source whose streams are nil pointers.
+type hollow struct{ sources.Source }
+
+func (hollow) Open(context.Context, partition.Grant, partition.Token) (sources.Stream, error) {
+	return (*brokenStream)(nil), nil
+}

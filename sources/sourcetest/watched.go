@@ -23,7 +23,7 @@ func (w watched) Layout(ctx context.Context) (partition.Config, error) {
 
 func (w watched) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 	st, err := await(ctx, w.s, fmt.Sprint("open ", g), func() (sources.Stream, error) { return w.Source.Open(ctx, g, tok) })
-	if err != nil || st == nil {
+	if err != nil || partition.Absent(st) {
 		return nil, err
 	}
 	return watchedStream{st, w.s, g}, nil
