@@ -187,7 +187,7 @@ func whole(tasks []sources.Task) error {
 func (l *lane) judge(err error, again *backoff) time.Duration {
 	var fenced *sources.FencedError
 	switch {
-	case errors.As(err, &fenced):
+	case errors.As(err, &fenced) && fenced != nil:
 		l.pool.forfeit(l, err)
 		l.pool.gate.Fenced(l.where.Grant, fenced.Stored)
 	case errors.Is(err, sources.ErrFenced), errors.Is(err, sources.ErrForgot), errors.Is(err, sources.ErrClosed):

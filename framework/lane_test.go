@@ -381,6 +381,31 @@ func TestASourceWhoseErrorPanics(t *testing.T) {
 	})
 }
 
+// That somebody else owns the partition may be said by a nil pointer that is wrapped, which no call of
+// its methods shows: that it is of no epoch is no reason to end the process.
+func TestAFenceThatIsANilPointer(t *testing.T) {
+	for what, fence := range map[string]func() error{
+		"wrapped":  func() error { return fmt.Errorf("fetch: %w", (*sources.FencedError)(nil)) },
+		"panicked": func() error { panic((*sources.FencedError)(nil)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &spy{onFetch: func(context.Context) error { return fence() }}
+				b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+				defer b.stop()
+				g := b.grant(0)
+				synctest.Wait()
+				if told := of[FetchFailed](b.seen); len(told) != 1 || told[0].Again != 0 {
+					t.Errorf("told %+v, want once that the partition is lost", told)
+				}
+				over := make(chan struct{})
+				b.Abort(g, errLease, func() { close(over) })
+				<-over
+			})
+		})
+	}
+}
+
 func TestALostReplyOfSettleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lose atomic.Int32
