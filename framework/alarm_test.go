@@ -35,7 +35,7 @@ func TestAnEarlierAlarmIsHeard(t *testing.T) {
 		again := make(chan string, 1)
 		b := newBench(t, benchConfig{}, func(_ context.Context, task *Task) error {
 			switch {
-			case task.Attempt > 1:
+			case task.Run() > 1:
 				again <- task.Key
 				return nil
 			case task.Key == "late":

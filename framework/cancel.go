@@ -105,7 +105,7 @@ func (p *pool) bury(l *lane, now time.Time) {
 			continue
 		}
 		t.verdict.outcome, t.verdict.reason = sources.Dead, reason(cancelledFor(text))
-		l.note(&t, t.task.Attempt-1)
+		l.note(&t, t.task.Run()-1)
 		l.book.withdraw(i, now)
 		p.say(l, Cancelled{Where: l.where, Task: t.task, Why: text}, now)
 	}

@@ -102,8 +102,10 @@ func missing(h Handler) bool {
 
 // RetryAfter is what a handler returns to have its task run again after d instead
 // of after the delay of the retry policy. It counts as a try like any other
-// failure. A d of zero or less means at once. A nil err says that nothing failed, as where
-// something is waited for: package zapobserver then writes no warning.
+// failure. A d of zero or less means at once.
+//
+// A nil err says that nothing failed, as where something is waited for. Then it is no try, however often it comes
+// ([Task.Attempt] stays), and package zapobserver writes no warning. A handler that has waited for too long returns [Dead].
 func RetryAfter(d time.Duration, err error) error {
 	return &sources.RetryError{After: max(d, 0), Err: err}
 }

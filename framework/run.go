@@ -57,7 +57,7 @@ type runTask struct {
 func (t *runTask) clear() {
 	t.slot, t.task = 0, nil
 	v := &t.verdict
-	v.refused, v.outcome, v.delay, v.at = false, 0, 0, 0
+	v.refused, v.waits, v.outcome, v.delay, v.at = false, false, 0, 0, 0
 	if v.err != nil {
 		v.err, v.reason = nil, ""
 	}

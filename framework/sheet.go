@@ -100,7 +100,10 @@ func (l *lane) note(t *runTask, attempt int) {
 	s := l.sheet.line(e, l.pace.ahead)
 	// The plain fields first: when garbage is collected a pointer is read before it is written, and
 	// memory that was never touched costs two faults when it is read first, one when it is written.
-	s.Outcome, s.Attempt, s.Delay = v.outcome, attempt, v.delay
+	s.Outcome, s.Attempt, s.Waits, s.Delay = v.outcome, attempt, t.task.Waits, v.delay
+	if v.waits {
+		s.Waits++
+	}
 	s.Task = t.task
 	if v.reason != s.Reason {
 		s.Reason = v.reason

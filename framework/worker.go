@@ -15,6 +15,7 @@ type verdict struct {
 	refused bool            // not started: the lease or the partition does not stand
 	outcome sources.Outcome // 0: the run was for nothing, the next owner repeats it
 	delay   time.Duration   // of Retry and Requeue
+	waits   bool            // it is to run again, and nothing failed
 	err     error
 	reason  string        // what err says, as it is stored
 	at      time.Duration // when it ended, since its run began
@@ -138,11 +139,11 @@ func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began tim
 	case drainOver && (asked != sources.Dead || cancelled(err)): // its error is likely to be that of its context
 	case asked == sources.Dead:
 		v.outcome = sources.Dead
-	case t.Attempt >= p.cfg.Retry.Tries && !counted(err):
+	case t.Attempt >= p.cfg.Retry.Tries && !counted(err) && !sources.Waits(err):
 		v.outcome = sources.Dead
 		v.err, v.reason = fmt.Errorf("gave up after %d tries: %w", t.Attempt, err), ""
 	default:
-		v.outcome, v.delay = sources.Retry, after
+		v.outcome, v.delay, v.waits = sources.Retry, after, sources.Waits(err)
 		if asked == 0 {
 			v.delay = p.cfg.Retry.Delay(t.Attempt, p.random())
 		}
@@ -150,7 +151,9 @@ func (p *pool) judge(ctx context.Context, l *lane, t *Task, err error, began tim
 			v.outcome = sources.Requeue
 		}
 	}
-	if v.err != nil && v.reason == "" {
+	if v.waits {
+		v.reason = "" // it is nobody's first error
+	} else if v.err != nil && v.reason == "" {
 		v.reason = reason(v.err) // not where it is stored, under the pool's lock
 	}
 	if p.observer != nil {
@@ -198,9 +201,9 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 		// The lane takes nothing more: nothing of the key starts here.
 		l.book.finish(t.slot, now)
 	default:
-		l.note(t, t.task.Attempt)
+		l.note(t, t.task.Run())
 		if v.outcome == sources.Retry {
-			l.book.park(t.slot, again(t.task, v.reason), now, now.Add(v.delay))
+			l.book.park(t.slot, v.again(t.task), now, now.Add(v.delay))
 			if l.unwantedOf(t.task) {
 				p.bury(l, now)
 			}
@@ -212,6 +215,16 @@ func (p *pool) finish(l *lane, t *runTask, now time.Time) {
 
 // again is the task as the handler gets it the next time. Others may have its Delivery,
 // so it gets one of its own.
+func (v *verdict) again(t *Task) *Task {
+	if v.waits {
+		next := t.Copy()
+		next.Waits++
+		return next
+	}
+	return again(t, v.reason)
+}
+
+// again is the task after a run that failed for reason.
 func again(t *Task, reason string) *Task {
 	next := t.Copy()
 	next.Attempt++

@@ -41,6 +41,16 @@ func (choosy) Error() string { return "choosy" }
 
 func (c choosy) As(target any) bool { *target.(*choosy) = c; return true }
 
+// waits answers so many times that nothing failed, and then with err.
+func waits(times int, err error) func(int) error {
+	return func(int) error {
+		if times--; times >= 0 {
+			return fmt.Errorf("no quota: %w", RetryAfter(time.Hour, nil))
+		}
+		return err
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	broken := errors.New("mailbox full")
 	for _, c := range []struct {
@@ -70,12 +80,24 @@ func TestVerdicts(t *testing.T) {
 		}, runs: "0s#1 1h0m0s#2 2h0m0s#3"},
 		{name: "retry at once", key: "a", answer: func(try int) error {
 			if try < 3 {
-				return RetryAfter(-time.Second, nil)
+				return RetryAfter(-time.Second, broken)
 			}
 			return nil
 		}, runs: "0s#1 0s#2 0s#3"},
 		{name: "retry after counts as a try", key: "a", answer: func(int) error { return RetryAfter(time.Minute, broken) },
 			runs: "0s#1 1m0s#2 2m0s#3 3m0s#4 4m0s#5", reason: "gave up after 5 tries: mailbox full"},
+		{name: "what waits loses no try", key: "a", answer: waits(8, broken), runs: "0s#1 1h0m0s#1 2h0m0s#1 3h0m0s#1 4h0m0s#1 5h0m0s#1 6h0m0s#1 7h0m0s#1 8h0m0s#1" +
+			" 8h0m1s#2 8h0m3s#3 8h0m7s#4 8h0m15s#5", reason: "gave up after 5 tries: mailbox full"},
+		{name: "nor does it in its last try", key: "a", answer: func(wait func(int) error) func(int) error {
+			return func(try int) error {
+				if try < 5 {
+					return broken
+				}
+				return wait(try)
+			}
+		}(waits(2, nil)), runs: "0s#1 1s#2 3s#3 7s#4 15s#5 1h0m15s#5 2h0m15s#5"},
+		{name: "nor does it without a key", moved: true, answer: waits(6, broken), runs: "0s#1 1h0m0s#1 2h0m0s#1 3h0m0s#1 4h0m0s#1 5h0m0s#1 6h0m0s#1" +
+			" 6h0m1s#2 6h0m3s#3 6h0m7s#4 6h0m15s#5", reason: "gave up after 5 tries: mailbox full"},
 		{name: "tries that somebody else counts", key: "a", answer: func(try int) error {
 			if try < 8 {
 				return &sources.RetryError{After: time.Hour, Err: broken, Counted: true}

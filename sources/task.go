@@ -49,12 +49,16 @@ func (t *Task) Copy() *Task {
 type Delivery struct {
 	Grant      partition.Grant   // the partition and its epoch
 	Token      partition.Token   // the fence; give it to your sink, so that it can refuse smaller epochs
-	Attempt    int               // 1 for the first run; crashes do not count
+	Attempt    int               // 1 for the first run; crashes do not count, nor do Waits
+	Waits      int               // runs that failed at nothing and asked for another, since the task got its place
 	Crashes    int               // runs that a crash of their peer ended, as far as that is known
 	FirstError string            // the first error a run of it ended with, empty if none did
 	NotBefore  time.Time         // must not start earlier, by this process's clock; zero: at once
 	Headers    map[string]string // nil if there are none
 }
+
+// Run is the number of the run: those that Attempt counts and those of Waits.
+func (d *Delivery) Run() int { return d.Attempt + d.Waits }
 
 // A Moment is a time to the microsecond in eight bytes: microseconds since 1970-01-01
 // 00:00 UTC. 0 means that it is not known: the very first microsecond of 1970 has no
@@ -136,6 +140,9 @@ type Settlement struct {
 	// Attempt is how often the task has run now; Retry, Requeue and Dead record
 	// it. A smaller one never overwrites a greater.
 	Attempt int
+	// Waits is how many of those runs failed at nothing ([Waits]): they are no attempts of the next
+	// [Delivery]. Retry records it with Attempt.
+	Waits int
 	// Delay is how long Retry and Requeue wait, counted by the store from when it
 	// hears of it.
 	Delay time.Duration

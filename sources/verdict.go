@@ -39,6 +39,13 @@ func (e *DeadError) Error() string {
 
 func (e *DeadError) Unwrap() error { return e.Err }
 
+// Waits reports whether err asks for another run although nothing failed: a [RetryError] without
+// a cause, of a handler that waits for something.
+func Waits(err error) bool {
+	e, ok := errors.AsType[*RetryError](err)
+	return ok && e.Err == nil && !e.Counted
+}
+
 // Asked says what a handler's error asks for: [Done] for nil, [Dead] for a
 // [DeadError], [Retry] with its delay for a [RetryError], and 0 for any other
 // error, which is up to the retry policy. If both are in the chain, Dead counts.

@@ -89,10 +89,12 @@ func (f *File) settle(d sources.Settlement) {
 	if d.Outcome != sources.Done && t.FirstError == "" {
 		t.FirstError = cmp.Or(d.Task.FirstError, d.Reason)
 	}
-	if d.Outcome == sources.Requeue || d.Attempt > t.Attempt {
+	if d.Outcome == sources.Requeue || d.Attempt > t.Run() {
 		t.NotBefore = time.Now().Add(d.Delay)
 	}
-	t.Attempt = max(t.Attempt, d.Attempt)
+	if d.Attempt > t.Run() {
+		t.Attempt, t.Waits = d.Attempt-d.Waits, d.Waits
+	}
 	switch d.Outcome {
 	case sources.Retry:
 		return // it stays where it is

@@ -451,7 +451,7 @@ func (r *run) outcome() error {
 		// consumer's own timeout is no such end.
 		return fmt.Errorf("%w: %w", context.Cause(r.ctx), err)
 	}
-	r.stream.said(int64(r.task.Receipt), r.task.Attempt, r.native)
+	r.stream.said(int64(r.task.Receipt), r.task.Run(), r.native)
 	if err == nil {
 		err = context.DeadlineExceeded
 	}
@@ -475,13 +475,13 @@ func (r *run) unsaid(err error) error {
 	}
 	delay := r.stream.source.engine.retryDelay(m.retried, err, asynq.NewTask(m.typ, m.payload))
 	said := []byte(failed(r.raw, m.retried+1, err.Error(), time.Now()))
-	r.stream.said(int64(r.task.Receipt), r.task.Attempt, &native{kind: kindRetry, args: []any{r.task.ID, said}})
+	r.stream.said(int64(r.task.Receipt), r.task.Run(), &native{kind: kindRetry, args: []any{r.task.ID, said}})
 	return &sources.RetryError{After: max(0, delay), Err: err, Counted: true}
 }
 
 // again is the verdict on a run that does not count: the task stays as it is.
 func (r *run) again(err error) error {
-	r.stream.said(int64(r.task.Receipt), r.task.Attempt, &native{kind: kindRequeue})
+	r.stream.said(int64(r.task.Receipt), r.task.Run(), &native{kind: kindRequeue})
 	return notRun(err)
 }
 

@@ -68,9 +68,9 @@ type verdicts struct {
 // tries is how often a task was tried, as settle.lua is told it.
 func (c *content) tries(n int) string {
 	if c.quiet {
-		return "-" + strconv.Itoa(n)
+		return "-" + progress.Runs(n, c.waits)
 	}
-	return strconv.Itoa(n)
+	return progress.Runs(n, c.waits)
 }
 
 // sendSettle sends the head of a trip and what asynq says of tasks itself.

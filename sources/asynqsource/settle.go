@@ -79,11 +79,11 @@ func (s *stream) done(it *item, said *native, now time.Time) content {
 
 // again is what there is to say of a task that is to run again.
 func again(it *item, said *native, d *sources.Settlement, now time.Time) content {
-	c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), message: failed(it.raw, d.Attempt, d.Reason, now)}
+	c := content{delay: d.Delay, reason: logstream.Short(logstream.FirstError(d.Task, d.Reason)), waits: d.Waits, message: failed(it.raw, d.Attempt-d.Waits, d.Reason, now)}
 	switch {
 	case said.is(kindRetry):
 		c.message, c.quiet = said.message(), !said.failure()
-	case said.is(kindRequeue): // given back: no failure
+	case said.is(kindRequeue) || d.Waits > d.Task.Waits: // given back, or it waits for something: no failure
 		c.message, c.quiet = it.message(d.Attempt), true
 	}
 	return c

@@ -65,6 +65,7 @@ type content struct {
 	message string  // the new message; empty: none is needed
 	delay   time.Duration
 	reason  string
+	waits   int   // how many of its runs failed at nothing
 	quiet   bool  // the run is not counted among those that failed
 	keep    int64 // seconds for which a finished task is kept
 	lock    string
@@ -214,7 +215,7 @@ func (s *stream) take(id, raw string, p past) {
 	d := s.first
 	if had || m.retried > 0 || m.headers != nil {
 		d = &sources.Delivery{
-			Grant: s.Grant, Token: s.token, Attempt: max(m.retried, t.Tries) + 1, Crashes: t.Crashes,
+			Grant: s.Grant, Token: s.token, Attempt: max(m.retried, t.Attempts()) + 1, Waits: t.Waits, Crashes: t.Crashes,
 			FirstError: t.FirstError, NotBefore: t.NotBefore, Headers: m.headers,
 		}
 	}

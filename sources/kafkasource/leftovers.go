@@ -52,7 +52,7 @@ func (s *Source) leftovers(ctx context.Context, g partition.Grant, tok partition
 	}()
 	for _, pos := range wanted {
 		t := f.Tried[pos]
-		r, d := read[pos], death{attempts: t.Tries, crashes: t.Crashes, first: t.FirstError}
+		r, d := read[pos], death{attempts: t.Attempts(), crashes: t.Crashes, first: t.FirstError}
 		switch {
 		case r == nil && pos >= log.start && pos < log.end:
 			// Nothing is out of range: a newer record of its key is in the log.
@@ -104,7 +104,7 @@ func (s *stream) miss(pos int64) {
 		if p < s.Log.Read() || p >= pos || slices.ContainsFunc(s.ahead, func(c *corpse) bool { return c.pos == p }) {
 			continue
 		}
-		d := death{reason: s.source.compactedAway(), attempts: t.Tries, crashes: t.Crashes, first: t.FirstError, gone: true}
+		d := death{reason: s.source.compactedAway(), attempts: t.Attempts(), crashes: t.Crashes, first: t.FirstError, gone: true}
 		c := &corpse{letter: letter{record: s.source.bury(&kgo.Record{Partition: int32(s.Grant.ID), Offset: p}, d)}, pos: p, reason: d.reason}
 		s.corpses, s.ahead = append(s.corpses, c), append(s.ahead, c)
 	}

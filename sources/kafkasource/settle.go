@@ -28,7 +28,7 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		return s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))}), nil
+		return s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Waits: d.Waits, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))}), nil
 	case sources.Requeue:
 		return s.requeue(pos, d, now), nil
 	}
@@ -58,7 +58,7 @@ func (s *stream) die(pos int64, d *sources.Settlement) uint64 {
 	seq := s.settle(pos, progress.Dead, d.Attempt, progress.Content{})
 	if r != nil { // else it had ended
 		s.letters[seq] = &letter{record: s.source.bury(r, death{
-			reason: d.Reason, attempts: d.Attempt, crashes: d.Task.Crashes, first: logstream.FirstError(d.Task, d.Reason),
+			reason: d.Reason, attempts: d.Attempt - d.Waits, crashes: d.Task.Crashes, first: logstream.FirstError(d.Task, d.Reason),
 		})}
 	}
 	return seq
@@ -71,7 +71,7 @@ func (s *stream) requeue(pos int64, d *sources.Settlement, now time.Time) uint64
 	if s.records.at(pos) == nil {
 		return s.Log.Seq() // it ended
 	}
-	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))})
+	seq := s.settle(pos, progress.Retry, d.Attempt, progress.Content{Delay: d.Delay, Waits: d.Waits, Error: logstream.Short(logstream.FirstError(d.Task, d.Reason))})
 	s.Log.Passed(pos)
 	s.passed.put(pos, d, s.records.at(pos), now.Add(d.Delay))
 	return seq
@@ -111,7 +111,7 @@ func (a *redeliveries) put(pos int64, d *sources.Settlement, r *kgo.Record, at t
 	a.last--
 	a.current[pos], a.of[a.last] = a.last, pos
 	t := d.Task.Copy()
-	t.Receipt, t.Attempt, t.FirstError, t.NotBefore = a.last, d.Attempt+1, logstream.FirstError(d.Task, d.Reason), time.Time{}
+	t.Receipt, t.Attempt, t.Waits, t.FirstError, t.NotBefore = a.last, d.Attempt-d.Waits+1, d.Waits, logstream.FirstError(d.Task, d.Reason), time.Time{}
 	t.ID, t.Type, t.Key, t.Payload = strings.Clone(t.ID), strings.Clone(t.Type), strings.Clone(t.Key), r.Value
 	i := len(a.waiting)
 	for i > 0 && a.waiting[i-1].at.After(at) {

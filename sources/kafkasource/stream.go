@@ -128,7 +128,7 @@ func (s *stream) takeOne(r *kgo.Record, lifted bool, n *names) {
 	d := s.first
 	if headers := headersOf(r); had || headers != nil {
 		d = &sources.Delivery{
-			Grant: s.Grant, Token: s.token, Attempt: tried.Tries + 1, Crashes: tried.Crashes,
+			Grant: s.Grant, Token: s.token, Attempt: tried.Attempts() + 1, Waits: tried.Waits, Crashes: tried.Crashes,
 			FirstError: tried.FirstError, NotBefore: tried.NotBefore, Headers: headers,
 		}
 	}

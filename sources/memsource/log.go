@@ -33,6 +33,7 @@ type entry struct {
 	task     sources.Task // as it was pushed; its Delivery is shared by copies of the log
 	due      time.Time    // of a delayed one: when it is appended; of an open one: its retry must not start earlier
 	tries    int          // runs that ended
+	waits    int          // of those, the ones that failed at nothing
 	crashes  int
 	firstErr string
 	finished bool
@@ -104,14 +105,14 @@ func (l *log) finish(pos int64) {
 
 func (l *log) bury(pos int64, attempt int, reason string) {
 	e := l.at(pos)
-	l.dead = append(l.dead, DeadLetter{Task: e.delivery(time.Time{}, max(attempt, e.tries)), Reason: reason, At: time.Now()})
+	l.dead = append(l.dead, DeadLetter{Task: e.delivery(time.Time{}, max(attempt, e.tries)-e.waits), Reason: reason, At: time.Now()})
 	l.finish(pos)
 }
 
 // delivery is the task as it is handed out, with a Delivery of its own.
 func (e *entry) delivery(notBefore time.Time, attempt int) sources.Task {
 	t := e.task
-	t.Delivery = &sources.Delivery{Attempt: attempt, Crashes: e.crashes, FirstError: e.firstErr, NotBefore: notBefore, Headers: t.Headers}
+	t.Delivery = &sources.Delivery{Attempt: attempt, Waits: e.waits, Crashes: e.crashes, FirstError: e.firstErr, NotBefore: notBefore, Headers: t.Headers}
 	return t
 }
 
@@ -212,7 +213,7 @@ func (l *log) read(g partition.Grant, tok partition.Token, seen uint64, from int
 		if e.due.After(now) {
 			notBefore = e.due
 		}
-		t := e.delivery(notBefore, e.tries+1)
+		t := e.delivery(notBefore, e.tries-e.waits+1)
 		t.Grant, t.Token, t.Receipt = g, tok, sources.Receipt(a.next)
 		a.tasks = append(a.tasks, found{pos: a.next, task: t, suspect: e.suspect})
 	}
@@ -258,16 +259,17 @@ func (l *log) settle(tok partition.Token, seen uint64, done []sources.Settlement
 		case sources.Done:
 			l.finish(pos)
 		case sources.Dead:
+			e.waits = s.Waits
 			l.bury(pos, s.Attempt, s.Reason)
 		case sources.Requeue:
 			again := *e
-			again.tries, again.due = max(e.tries, s.Attempt), time.Now().Add(s.Delay)
+			again.tries, again.waits, again.due = max(e.tries, s.Attempt), s.Waits, time.Now().Add(s.Delay)
 			again.started, again.suspect = false, false
 			l.finish(pos)
 			l.delay(again)
 		case sources.Retry:
 			if s.Attempt > e.tries { // retry 1, come late, must not overwrite retry 2
-				e.tries, e.due = s.Attempt, time.Now().Add(s.Delay)
+				e.tries, e.waits, e.due = s.Attempt, s.Waits, time.Now().Add(s.Delay)
 			}
 			e.suspect = false // it came back
 		}

@@ -13,6 +13,7 @@ import (
 // A Tried is what the store knows of the runs of an open task.
 type Tried struct {
 	Tries      int
+	Waits      int // of the Tries, those that failed at nothing
 	Crashes    int
 	NotBefore  time.Time // by this process's clock; zero: at once
 	FirstError string
@@ -21,7 +22,18 @@ type Tried struct {
 // mostAhead is as far ahead as a time.Duration reaches, in milliseconds.
 const mostAhead = math.MaxInt64 / int64(time.Millisecond)
 
-// ParseTried reads what a store keeps of a Tried, "tries crashes notbefore error". now is
+// Attempts is how many of the runs failed.
+func (t Tried) Attempts() int { return t.Tries - t.Waits }
+
+// Runs is the word of a store for so many runs of which waits failed at nothing: "5", or "5-3".
+func Runs(tries, waits int) string {
+	if waits == 0 {
+		return strconv.Itoa(tries)
+	}
+	return strconv.Itoa(tries) + "-" + strconv.Itoa(waits)
+}
+
+// ParseTried reads what a store keeps of a Tried, "tries crashes notbefore error", the tries as [Runs] says them. now is
 // the present instant, and store the same by the store's clock, whose the third is: in
 // milliseconds since 1970.
 func ParseTried(s string, now time.Time, store int64) (t Tried, err error) {
@@ -30,8 +42,14 @@ func ParseTried(s string, now time.Time, store int64) (t Tried, err error) {
 		return t, fmt.Errorf("%q is not of four words: tries crashes notbefore error", s)
 	}
 	var at int64
-	var errs [3]error
-	t.Tries, errs[0] = strconv.Atoi(part[0])
+	var errs [4]error
+	tries, waits, waited := strings.Cut(part[0], "-")
+	t.Tries, errs[0] = strconv.Atoi(tries)
+	if waited {
+		if t.Waits, errs[3] = strconv.Atoi(waits); errs[3] == nil && (t.Waits < 1 || t.Waits > t.Tries) {
+			errs[3] = fmt.Errorf("%d of %d runs waited", t.Waits, t.Tries)
+		}
+	}
 	t.Crashes, errs[1] = strconv.Atoi(part[1])
 	at, errs[2] = strconv.ParseInt(part[2], 10, 64)
 	if err := errors.Join(errs[:]...); err != nil {
@@ -47,6 +65,7 @@ func ParseTried(s string, now time.Time, store int64) (t Tried, err error) {
 // A Content is what the store is to keep of a verdict.
 type Content struct {
 	Delay time.Duration // of Retry and Requeue
+	Waits int           // of Retry: how many of its runs failed at nothing
 	Error string        // of Retry; kept if it is the first
 	Body  []byte        // of Requeue the new envelope, of Dead the letter
 }

@@ -583,6 +583,8 @@ func TestParseTried(t *testing.T) {
 	for s, want := range map[string]Tried{
 		"2 1 0 no luck at all":                  {Tries: 2, Crashes: 1, FirstError: "no luck at all"},
 		"1 0 0 ":                                {Tries: 1},
+		Runs(5, 3) + " 1 0 busy":                {Tries: 5, Waits: 3, Crashes: 1, FirstError: "busy"},
+		Runs(5, 0) + " 0 0 ":                    {Tries: 5},
 		fmt.Sprint("3 0 ", store+1500, " x"):    {Tries: 3, NotBefore: t0.Add(1500 * time.Millisecond), FirstError: "x"},
 		fmt.Sprint("3 0 ", store, " it is due"): {Tries: 3, FirstError: "it is due"},
 	} {
@@ -590,7 +592,7 @@ func TestParseTried(t *testing.T) {
 			t.Errorf("%q is %+v, %v; want %+v", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"", "1 0 0", "x 0 0 ", "1 x 0 ", "1 0 x "} {
+	for _, s := range []string{"", "1 0 0", "x 0 0 ", "1 x 0 ", "1 0 x ", "2-x 0 0 ", "2-3 0 0 ", "2--1 0 0 ", "2- 0 0 "} {
 		if got, err := ParseTried(s, t0, store); err == nil || got != (Tried{}) {
 			t.Errorf("%q is %+v", s, got)
 		}

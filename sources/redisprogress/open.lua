@@ -40,7 +40,7 @@ if t ~= ARGV[1] then
   else
     -- The last owner ran this one, alone, and was not heard of again. Only this
     -- task can have ended it, so nothing else becomes a suspect.
-    local k, crashes, due, why = string.match(redis.call('HGET', KEYS[4], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
+    local k, crashes, due, why = string.match(redis.call('HGET', KEYS[4], a) or '0 0 0 ', '^(%S+) (%d+) (%d+) (.*)$')
     redis.call('HSET', KEYS[4], a, k .. ' ' .. str(crashes + 1) .. ' ' .. due .. ' ' .. why)
   end
   -- What was cut away, or lost from a compacted log, was never ended by name, and the base

@@ -260,7 +260,7 @@ func (l *Log) Settle(ctx context.Context, pipe redis.Pipeliner, r *progress.Requ
 			c := &content[i]
 			switch o {
 			case progress.Retry:
-				args = append(args, v.Position, v.Attempt, millis(c.Delay), c.Error)
+				args = append(args, v.Position, progress.Runs(v.Attempt, c.Waits), millis(c.Delay), c.Error)
 			case progress.Requeue:
 				args = append(args, v.Position, c.Body, millis(c.Delay))
 			case progress.Dead:

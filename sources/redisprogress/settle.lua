@@ -12,7 +12,8 @@
 --       9 how many retries, requeues, dead and locks follow; '' if 10 and 11 are
 --         empty too
 --       10 positions done, by name  11 positions to lift, ascending
---       then per retry: position, tries, delay in ms, error
+--       then per retry: position, tries ('5', or '5-3' if three of them waited), delay
+--       in ms, error
 --       per requeue: position, envelope, delay in ms
 --       per dead: position, letter (without a list it was kept elsewhere before)
 --       per lock: position, value that it must hold; its key is KEYS[8..]
@@ -72,12 +73,12 @@ if named then
   end
 
   for _ = 1, counts[1] do
-    local s, k = ARGV[i], tonumber(ARGV[i + 1])
+    local s, k = ARGV[i], tonumber(string.match(ARGV[i + 1], '^%d+'))
     if open(s) then
-      local had, crashes, why = string.match(redis.call('HGET', tries, s) or '', '^(%d+) (%d+) %d+ (.*)$')
+      local had, crashes, why = string.match(redis.call('HGET', tries, s) or '', '^(%d+)%S* (%d+) %d+ (.*)$')
       if k > tonumber(had or '0') then
         if not why or why == '' then why = ARGV[i + 3] end
-        redis.call('HSET', tries, s, str(k) .. ' ' .. (crashes or '0') .. ' ' .. str(now + ARGV[i + 2]) .. ' ' .. why)
+        redis.call('HSET', tries, s, ARGV[i + 1] .. ' ' .. (crashes or '0') .. ' ' .. str(now + ARGV[i + 2]) .. ' ' .. why)
         if a == s then a = '' end
       end
     end

@@ -34,7 +34,7 @@ func delivery(e *envelope, tried redisprogress.Tried, had bool, first *sources.D
 	}
 	d := &sources.Delivery{
 		Grant: first.Grant, Token: first.Token,
-		Attempt: max(e.tries, tried.Tries) + 1, Crashes: e.crashes + tried.Crashes,
+		Attempt: max(e.tries, tried.Attempts()) + 1, Waits: tried.Waits, Crashes: e.crashes + tried.Crashes,
 		FirstError: e.firstError, NotBefore: tried.NotBefore, Headers: e.headers,
 	}
 	if d.FirstError == "" {
@@ -66,7 +66,7 @@ func bury(s *sources.Settlement, attempts int, now time.Time) []byte {
 // it, or it crashes its peers.
 func buryUnread(pos int64, element string, t redisprogress.Tried, cause error, raw bool, now time.Time) []byte {
 	return encodeLetter(&letter{
-		position: pos, attempts: t.Tries, crashes: t.Crashes, at: now,
+		position: pos, attempts: t.Attempts(), crashes: t.Crashes, at: now,
 		reason: cause.Error(), firstError: t.FirstError, raw: raw, body: element,
 	})
 }

@@ -15,9 +15,9 @@ import (
 
 // A Tried says how far an open task has come.
 type Tried struct {
-	Tries, Crashes int
-	NotBefore      time.Time // by the store's clock, also if it is past; zero: at once
-	FirstError     string
+	Tries, Waits, Crashes int       // runs that failed, that waited, that a crash ended
+	NotBefore             time.Time // by the store's clock, also if it is past; zero: at once
+	FirstError            string
 	// Started says that an owner may have started it: its start gate is above.
 	Started bool
 	// Suspect says that it may have ended a former owner: it is started when nothing else of
@@ -56,6 +56,6 @@ func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id 
 	if err != nil {
 		return t, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
 	}
-	t.Tries, t.Crashes, t.NotBefore, t.FirstError = was.Tries, was.Crashes, was.NotBefore, was.FirstError
+	t.Tries, t.Waits, t.Crashes, t.NotBefore, t.FirstError = was.Attempts(), was.Waits, was.Crashes, was.NotBefore, was.FirstError
 	return t, nil
 }

@@ -297,8 +297,8 @@ func (m *mover) read(ctx context.Context, id partition.ID, queue func(redis.Pipe
 func (m *mover) open(id partition.ID, position int64, element string, t redisprogress.Tried) movedElement {
 	to, e, ok := m.homeOf(element, id)
 	body := []byte(element)
-	if ok && (t.Tries > 0 || t.Crashes > 0) {
-		e.tries = max(e.tries, t.Tries)
+	if ok && (t.Attempts() > 0 || t.Crashes > 0) {
+		e.tries = max(e.tries, t.Attempts())
 		e.crashes += t.Crashes
 		e.firstError = cmp.Or(e.firstError, t.FirstError)
 		body = appendEnvelope(nil, &e)

@@ -160,19 +160,19 @@ func (s *stream) Record(d *sources.Settlement, now time.Time) (uint64, error) {
 	}
 	// A smaller number of runs never takes the place of a greater, whether that came
 	// with the task or with a retry since. (Of retries the log itself sees to it.)
-	attempt := max(d.Attempt, t.Attempt-1, s.Log.Tries(pos))
+	attempt := max(d.Attempt, t.Run()-1, s.Log.Tries(pos))
 	switch d.Outcome {
 	case sources.Retry:
 		if d.Attempt < 1 {
 			return 0, errors.New("a retry that does not say how often it has run")
 		}
-		return s.settle(pos, progress.Retry, d.Attempt, redisprogress.Content{Delay: d.Delay, Error: logstream.Short(logstream.FirstError(t, d.Reason))}), nil
+		return s.settle(pos, progress.Retry, d.Attempt, redisprogress.Content{Delay: d.Delay, Waits: d.Waits, Error: logstream.Short(logstream.FirstError(t, d.Reason))}), nil
 	case sources.Requeue:
 		_, unique := s.locks[pos]
-		body := enclose(t, attempt, logstream.Short(logstream.FirstError(t, d.Reason)), unique)
+		body := enclose(t, attempt-d.Waits, logstream.Short(logstream.FirstError(t, d.Reason)), unique)
 		return s.settle(pos, progress.Requeue, attempt, redisprogress.Content{Delay: d.Delay, Body: body}), nil
 	case sources.Dead:
-		return s.settle(pos, progress.Dead, attempt, redisprogress.Content{Body: bury(d, attempt, now)}), nil
+		return s.settle(pos, progress.Dead, attempt, redisprogress.Content{Body: bury(d, attempt-d.Waits, now)}), nil
 	}
 	return 0, errors.New("a settlement without an outcome")
 }

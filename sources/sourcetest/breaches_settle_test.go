@@ -207,6 +207,15 @@ func settleBreaches() []breach {
 				return s.Stream.Settle(ctx, done...)
 			}}
 		}},
+		{"waits are not stored", []string{"a run that waited is no attempt"}, func(*bench) hooks {
+			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+				done = slices.Clone(done)
+				for i := range done {
+					done[i].Waits = 0
+				}
+				return s.Stream.Settle(ctx, done...)
+			}}
+		}},
 		{"the last attempt said is the one kept", []string{"the attempt only rises and the first error stays"}, func(b *bench) hooks {
 			return hooks{
 				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/countoff/countoff/sources"
@@ -100,6 +101,52 @@ func retryAttemptRises(s *scene) {
 	if got = o.take(1); got[0].Attempt != 3 || got[0].FirstError != "first" {
 		s.Errorf("after a retry and a requeue: attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
 	}
+}
+
+func waitIsNoAttempt(s *scene) {
+	says := func(who string, t sources.Task, attempt, waits int, first string) {
+		if t.Attempt != attempt || t.Waits != waits || t.FirstError != first {
+			s.Errorf("%s: %s says attempt %d, waits %d, first error %q, want %d, %d, %q", who, name(t), t.Attempt, t.Waits, t.FirstError, attempt, waits, first)
+		}
+	}
+	if s.can(RequeueToEnd) {
+		s.push(here, s.tasks(here, "u", 1)...)
+		o := s.owner(here)
+		got := o.take(1)
+		o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Requeue, Attempt: 1, Waits: 1})
+		got = o.take(1)
+		if got[0].Attempt != 1 || got[0].FirstError != "" {
+			s.Errorf("u0 went to the end, for it waits: it says attempt %d, first error %q, want 1 and none", got[0].Attempt, got[0].FirstError)
+		}
+		o.end(sources.Done, got...)
+		o.close()
+	}
+	s.needs(RetryInPlace)
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.owner(here)
+	got := o.take(2)
+	say := func(i, attempt, waits int, reason string) {
+		o.settle(sources.Settlement{Task: &got[i], Outcome: sources.Retry, Attempt: attempt, Waits: waits, Reason: reason})
+	}
+	say(0, 1, 1, "")
+	say(0, 2, 1, "busy")
+	say(0, 3, 2, "")
+	say(0, 1, 1, "") // says itself again, late
+	say(1, 1, 1, "")
+	o.close()
+	o = s.owner(here)
+	got = o.take(2)
+	s.expect("the next owner", got, "t0", "t1")
+	says("after a wait, a failure and a wait", got[0], 2, 2, "busy")
+	says("after a wait", got[1], 1, 1, "")
+	say(0, 4, 3, "")
+	say(1, 2, 1, "gone")
+	o.crash()
+	got = s.owner(here).rest(2)
+	slices.SortFunc(got, func(a, b sources.Task) int { return strings.Compare(name(a), name(b)) })
+	s.expect("the owner after a crash", got, "t0", "t1")
+	says("after one more wait, and a crash", got[0], 2, 3, "busy")
+	says("after a failure, and a crash", got[1], 2, 1, "gone")
 }
 
 func retryIsKept(s *scene) {

@@ -101,6 +101,7 @@ func clauses() []clause {
 
 		{"a retried task keeps its place", retryKeepsPlace},
 		{"the attempt only rises and the first error stays", retryAttemptRises},
+		{"a run that waited is no attempt", waitIsNoAttempt},
 		{"a retried task is kept by the caller", retryIsKept},
 		{"a requeued task goes behind the others", requeueToEnd},
 		{"a requeued task comes back after its delay", requeueAfterDelay},

@@ -74,6 +74,7 @@ type Task struct {
 	Started    bool       `json:"started"` // its owner may be running it
 	Suspect    bool       `json:"suspect"` // may have ended a former owner: it runs alone
 	Tries      int        `json:"tries"`
+	Waits      int        `json:"waits,omitempty"` // runs that failed at nothing and asked for another
 	Crashes    int        `json:"crashes"`
 	NotBefore  *time.Time `json:"not_before,omitempty"` // parked until then
 	FirstError string     `json:"first_error,omitempty"`
@@ -207,7 +208,7 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 }
 
 func (t *Task) tried(r redissource.Tried, now time.Time) {
-	t.Started, t.Suspect, t.Tries, t.Crashes, t.FirstError = r.Started, r.Suspect, r.Tries, r.Crashes, r.FirstError
+	t.Started, t.Suspect, t.Tries, t.Waits, t.Crashes, t.FirstError = r.Started, r.Suspect, r.Tries, r.Waits, r.Crashes, r.FirstError
 	if r.NotBefore.After(now) {
 		t.parked = r.NotBefore.UTC()
 		t.NotBefore = past.Known(t.parked)
@@ -304,7 +305,7 @@ func (e Explanation) waits() []string {
 	case e.First == nil:
 		out = append(out, fmt.Sprintf("nothing of this key is open; a task put in now would stand behind %d of others", e.Ahead))
 	case !e.First.parked.IsZero():
-		text := fmt.Sprintf("parked: task %s failed %s, runs again in %v", e.First.ID, times(e.First.Tries), e.First.parked.Sub(e.now).Round(time.Millisecond))
+		text := fmt.Sprintf("parked: task %s %s, runs again in %v", e.First.ID, e.First.past(), e.First.parked.Sub(e.now).Round(time.Millisecond))
 		if e.First.FirstError != "" {
 			text += fmt.Sprintf(" (%s)", e.First.FirstError)
 		}
@@ -331,4 +332,15 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
+}
+
+// past is what became of the runs of t.
+func (t *Task) past() string {
+	switch {
+	case t.Waits == 0:
+		return "failed " + times(t.Tries)
+	case t.Tries == 0:
+		return "waited " + times(t.Waits)
+	}
+	return "failed " + times(t.Tries) + " and waited " + times(t.Waits)
 }

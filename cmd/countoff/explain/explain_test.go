@@ -89,6 +89,11 @@ func situations() map[string]situation {
 			stat: status.Partition{Pending: 2, Delayed: 1, Dead: 3}, queue: []redissource.Queued{task(0, "ann"), task(1, "ann")},
 			tried: redissource.Tried{Started: true, Tries: 2, NotBefore: now.Add(1500 * time.Millisecond), FirstError: "mail server: 451 try later"},
 		},
+		"waits": {
+			held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted},
+			stat: status.Partition{Pending: 1}, queue: []redissource.Queued{task(0, "ann")},
+			tried: redissource.Tried{Started: true, Tries: 1, Waits: 12, NotBefore: now.Add(time.Minute), FirstError: "mail server: 451 try later"},
+		},
 		"moving": {
 			held: held("worker-1", 7, status.Moving), roll: 8, named: "worker-2",
 			moves: []machine.Move{granted, move(time.Second, machine.Asked, "worker-2", "worker-1", 7)},

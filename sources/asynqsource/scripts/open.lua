@@ -33,7 +33,7 @@ if t ~= ARGV[1] then
     for _, id in ipairs(ids) do alone = alone or id == a end
     if alone then
       -- It ran this one and nothing else: only this task can have ended it.
-      local k, crashes, due, why = string.match(redis.call('HGET', KEYS[5], a) or '0 0 0 ', '^(%d+) (%d+) (%d+) (.*)$')
+      local k, crashes, due, why = string.match(redis.call('HGET', KEYS[5], a) or '0 0 0 ', '^(%S+) (%d+) (%d+) (.*)$')
       crashes = tonumber(crashes) + 1
       redis.call('HSET', KEYS[5], a, k .. ' ' .. str(crashes) .. ' ' .. due .. ' ' .. why)
       local msg = redis.pcall('HGET', ARGV[3] .. a, 'msg')
@@ -64,7 +64,7 @@ if t ~= ARGV[1] then
     -- One that waited for its retry and was archived by hand waits for nothing: who runs it again means now.
     local state = redis.pcall('HGET', ARGV[3] .. id, 'state')
     if not state and redis.call('EXISTS', ARGV[3] .. id) == 0
-        or state == 'archived' and not string.match(redis.call('HGET', KEYS[5], id), '^%d+ %d+ 0 ') then
+        or state == 'archived' and not string.match(redis.call('HGET', KEYS[5], id), '^%S+ %d+ 0 ') then
       redis.call('HDEL', KEYS[5], id)
     end
   end

@@ -105,19 +105,22 @@ if ARGV[8] ~= '' then
     i = i + 4
   end
   for k = 1, counts[4] + counts[5] do
-    local id, tries, stays = ARGV[i], math.abs(tonumber(ARGV[i + 1])), k <= counts[4]
-    local had, crashes, why = string.match(redis.call('HGET', KEYS[8], id) or '', '^(%d+) (%d+) %d+ (.*)$')
+    local id, stays = ARGV[i], k <= counts[4]
+    local quiet, runs = string.match(ARGV[i + 1], '^(%-?)(.*)$')
+    local had, crashes, why = string.match(redis.call('HGET', KEYS[8], id) or '0', '^(%S+) ?(%d*) ?%d* ?(.*)$')
+    local tries, before = tonumber(string.match(runs, '^%d+')), tonumber(string.match(had, '^%d+'))
     local due = clock() + ARGV[i + 2]
     local admitted
     if stays then
-      admitted = tries > tonumber(had or '0') and holds(id)
+      admitted = tries > before and holds(id)
       if admitted then acquit(id) end
     else
       admitted = take(id)
     end
     if admitted then
-      if not why or why == '' then why = ARGV[i + 3] end
-      redis.call('HSET', KEYS[8], id, str(math.max(tries, tonumber(had or '0'))) .. ' ' .. (crashes or '0') .. ' '
+      if why == '' then why = ARGV[i + 3] end
+      if before > tries then runs = had end
+      redis.call('HSET', KEYS[8], id, runs .. ' ' .. (crashes ~= '' and crashes or '0') .. ' '
         .. (stays and str(due) or '0') .. ' ' .. why)
       keep(id, 'msg', ARGV[i + 4], 'tried', '1')
       if not stays and tonumber(ARGV[i + 2]) > 0 then
@@ -127,7 +130,7 @@ if ARGV[8] ~= '' then
         redis.call('LPUSH', KEYS[2], id)
         keep(id, 'state', 'pending', 'pending_since', time[1] .. string.format('%06d', time[2]) .. '000')
       end
-      if string.sub(ARGV[i + 1], 1, 1) ~= '-' then processed, failed = processed + 1, failed + 1 end
+      if quiet == '' then processed, failed = processed + 1, failed + 1 end
     end
     i = i + 5
   end

@@ -120,7 +120,12 @@ func (t *table) write(at time.Time, base int64, lifted, tried []int64, mostError
 	for _, x := range tried {
 		was := t.tries[x]
 		next(x)
-		number(int64(was.tries))
+		if was.waits > 0 { // few have them: a number below zero says that another follows
+			number(int64(-was.tries))
+			number(int64(was.waits))
+		} else {
+			number(int64(was.tries))
+		}
 		number(int64(was.crashes))
 		number(max(0, was.due.Sub(at)).Milliseconds())
 		if len(was.why) > mostError {
@@ -175,7 +180,11 @@ func decode(metadata string, now time.Time) (*table, error) {
 	}
 	for n := r.count(); n > 0; n-- {
 		x := next()
-		was := tried{tries: int(r.number()), crashes: int(r.number())}
+		was := tried{tries: int(r.number())}
+		if was.tries < 0 {
+			was.tries, was.waits = -was.tries, int(r.number())
+		}
+		was.crashes = int(r.number())
 		wait := time.Duration(r.number()) * time.Millisecond
 		if left := min(at.Add(wait).Sub(now), wait); left > 0 {
 			was.due = now.Add(left)

@@ -32,7 +32,8 @@ func random(r *rand.Rand, window, lifted, tries int) *table {
 	}
 	for x := t.lowest(); len(t.tries) < tries; x++ {
 		if t.open(x) {
-			t.tries[x] = tried{tries: 1 + r.IntN(5), crashes: r.IntN(20) / 19, due: noon.Add(time.Duration(r.IntN(60_000)) * time.Millisecond), why: "451 try again later"}
+			n := 1 + r.IntN(5)
+			t.tries[x] = tried{tries: n, waits: int(x) % 7 / 6 * n, crashes: r.IntN(20) / 19, due: noon.Add(time.Duration(r.IntN(60_000)) * time.Millisecond), why: "451 try again later"}
 		}
 	}
 	return t

@@ -27,9 +27,9 @@ type table struct {
 
 // A tried is what is known of the runs of an open task.
 type tried struct {
-	tries, crashes int
-	due            time.Time // zero: at once
-	why            string    // the first error
+	tries, waits, crashes int
+	due                   time.Time // zero: at once
+	why                   string    // the first error
 }
 
 // A span is the positions p with from <= p < to.
@@ -143,7 +143,7 @@ func (t *table) effects(r *progress.Request, content []progress.Content, now tim
 		if v.Outcome != progress.Retry || !t.open(v.Position) || v.Attempt <= was.tries {
 			continue
 		}
-		was.tries, was.due = v.Attempt, time.Time{}
+		was.tries, was.waits, was.due = v.Attempt, content[i].Waits, time.Time{}
 		if d := content[i].Delay; d > 0 {
 			was.due = now.Add(d)
 		}
@@ -233,7 +233,7 @@ func (t *table) found(now time.Time) progress.Found {
 		}
 	}
 	for x, was := range t.tries {
-		tried := progress.Tried{Tries: was.tries, Crashes: was.crashes, FirstError: was.why}
+		tried := progress.Tried{Tries: was.tries, Waits: was.waits, Crashes: was.crashes, FirstError: was.why}
 		if was.due.After(now) {
 			tried.NotBefore = was.due
 		}
