@@ -2,6 +2,7 @@ package sources
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -40,10 +41,18 @@ func (e *DeadError) Error() string {
 func (e *DeadError) Unwrap() error { return e.Err }
 
 // Waits reports whether err asks for another run although nothing failed: a [RetryError] without
-// a cause, of a handler that waits for something.
+// a cause, of a handler that waits for something. If anything else is joined with it, that failed.
 func Waits(err error) bool {
-	e, ok := errors.AsType[*RetryError](err)
-	return ok && e.Err == nil && !e.Counted
+	switch e := err.(type) { //nolint:errorlint // the chain is walked here, all of it
+	case *RetryError:
+		return e.Err == nil && !e.Counted
+	case interface{ Unwrap() error }:
+		return Waits(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !Waits(err) })
+	}
+	return false
 }
 
 // Asked says what a handler's error asks for: [Done] for nil, [Dead] for a

@@ -50,3 +50,32 @@ func TestWithoutACause(t *testing.T) {
 		}
 	}
 }
+
+// A wait hides no failure: with as many runs as it likes such a task would never be a dead letter.
+func TestWaits(t *testing.T) {
+	plain := errors.New("connection refused")
+	wait := &sources.RetryError{After: time.Minute}
+	for _, c := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"nil", nil, false},
+		{"a plain error", plain, false},
+		{"a wait", wait, true},
+		{"a wait, wrapped", fmt.Errorf("quota: %w", wait), true},
+		{"waits, joined", errors.Join(wait, nil, wait), true},
+		{"a wait joined with a failure", errors.Join(wait, plain), false},
+		{"a failure joined with a wait", errors.Join(plain, wait), false},
+		{"a wait and a failure, wrapped", fmt.Errorf("%w, and no rollback: %w", wait, plain), false},
+		{"a retry with a cause", &sources.RetryError{Err: plain}, false},
+		{"a retry because of a wait", &sources.RetryError{Err: wait}, false},
+		{"what was counted elsewhere", &sources.RetryError{Counted: true}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := sources.Waits(c.err); got != c.want {
+				t.Errorf("Waits(%v) = %v", c.err, got)
+			}
+		})
+	}
+}
