@@ -105,7 +105,8 @@ func missing(h Handler) bool {
 // failure. A d of zero or less means at once.
 //
 // A nil err says that nothing failed, as where something is waited for. Then it is no try, however often it comes
-// ([Task.Attempt] stays), and package zapobserver writes no warning. If another error is joined with it, that failed. A handler that has waited for too long returns [Dead].
+// ([Task.Attempt] stays), and package zapobserver writes no warning. If another error is joined with it, that failed. A
+// handler that has waited for too long returns [Dead].
 func RetryAfter(d time.Duration, err error) error {
 	return &sources.RetryError{After: max(d, 0), Err: err}
 }

@@ -265,7 +265,7 @@ func (o *observer) handled(e framework.Handled) {
 			fields = stack(fields, e.Err)
 		}
 		level, message := zapcore.WarnLevel, "task failed"
-		if asked(e.Err) {
+		if sources.Waits(e.Err) {
 			level, message = zapcore.InfoLevel, "task runs again, as its handler asked"
 		}
 		o.at(level, message, e.Where, fields...)
@@ -383,12 +383,6 @@ func task(t *framework.Task) []zap.Field {
 		return nil
 	}
 	return []zap.Field{zap.String("task", t.ID), zap.String("type", t.Type), zap.String("key", t.Key), zap.Int("attempt", t.Attempt)}
-}
-
-// asked reports whether a handler wants its task to run again although nothing failed.
-func asked(err error) bool {
-	retry, ok := errors.AsType[*sources.RetryError](err)
-	return ok && retry.Err == nil
 }
 
 // repeats reports whether the task failed as in its first try, whose line had the stack: kilobytes for

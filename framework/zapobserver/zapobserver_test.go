@@ -71,6 +71,7 @@ func TestLevels(t *testing.T) {
 		{"failed", framework.Handled{Task: task, Outcome: sources.Retry, Err: errors.New("451")}, zapcore.WarnLevel},
 		{"failed, and says when to run again", framework.Handled{Task: task, Outcome: sources.Retry, Err: framework.RetryAfter(time.Hour, errors.New("451"))}, zapcore.WarnLevel},
 		{"asks to run again", framework.Handled{Task: task, Outcome: sources.Retry, Err: fmt.Errorf("not there yet: %w", framework.RetryAfter(time.Hour, nil))}, zapcore.InfoLevel},
+		{"asks to run again, and something failed", framework.Handled{Task: task, Outcome: sources.Retry, Err: errors.Join(framework.RetryAfter(time.Hour, nil), errors.New("451"))}, zapcore.WarnLevel},
 		{"dead", framework.Handled{Task: task, Outcome: sources.Dead, Err: errors.New("550")}, zapcore.ErrorLevel},
 		{"dead by itself", framework.Buried{Buried: sources.Buried{Tasks: 2, Reason: "no"}}, zapcore.ErrorLevel},
 		{"cancelled", framework.Cancelled{Task: task, Why: "a test"}, zapcore.WarnLevel},
