@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,13 +88,20 @@ nothing. Names whose ledger is elsewhere are listed where their tasks are: with 
 	return cmd
 }
 
-// ofACluster reports whether client knows one node of a cluster alone. Where INFO is refused nobody can tell.
+// ofACluster reports whether client knows one node of a cluster alone. HELLO is refused to no user, as INFO may be; a
+// server before it, or a proxy, does not tell.
 func ofACluster(ctx context.Context, client redis.UniversalClient) bool {
 	if _, all := client.(*redis.ClusterClient); all {
 		return false
 	}
-	info, err := client.Info(ctx, "cluster").Result()
-	return err == nil && strings.Contains(info, "cluster_enabled:1")
+	switch told, _ := client.Do(ctx, "HELLO").Result(); told := told.(type) {
+	case map[any]any:
+		return told["mode"] == "cluster"
+	case []any: // a client of RESP2
+		i := slices.Index(told, any("mode"))
+		return i >= 0 && i+1 < len(told) && told[i+1] == "cluster"
+	}
+	return false
 }
 
 // row is s as a line of the table.

@@ -110,7 +110,7 @@ func TestNamesOfWhoMayNotReadAll(t *testing.T) {
 func TestNamesOfOneNodeOfACluster(t *testing.T) {
 	s := newShell(t)
 	node := redistest.Single(t, redistest.Server(t, "--cluster-enabled", "yes").Client()).Options().Addr
-	for url, want := range map[string]bool{"redis://" + node: true, s.url: false} {
+	for url, want := range map[string]bool{"redis://" + node: true, "redis://" + node + "?protocol=2": true, s.url: false} {
 		s.url = url
 		if said := s.run("names"); strings.Contains(said, "one node of a cluster") != want || !strings.Contains(said, "no names") {
 			t.Errorf("of %s it says %q", url, said)
