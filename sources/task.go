@@ -50,7 +50,7 @@ type Delivery struct {
 	Grant      partition.Grant   // the partition and its epoch
 	Token      partition.Token   // the fence; give it to your sink, so that it can refuse smaller epochs
 	Attempt    int               // 1 for the first run; crashes do not count, nor do Waits
-	Waits      int               // runs that failed at nothing and asked for another, since the task got its place
+	Waits      int               // runs that waited ([Waits]) since the task got its place
 	Crashes    int               // runs that a crash of their peer ended, as far as that is known
 	FirstError string            // the first error a run of it ended with, empty if none did
 	NotBefore  time.Time         // must not start earlier, by this process's clock; zero: at once
@@ -140,7 +140,7 @@ type Settlement struct {
 	// Attempt is how often the task has run now; Retry, Requeue and Dead record
 	// it. A smaller one never overwrites a greater.
 	Attempt int
-	// Waits is how many of those runs failed at nothing ([Waits]): they are no attempts of the next
+	// Waits is how many of those runs waited ([Waits]): they are no attempts of the next
 	// [Delivery]. Retry records it with Attempt.
 	Waits int
 	// Delay is how long Retry and Requeue wait, counted by the store from when it

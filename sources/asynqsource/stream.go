@@ -65,7 +65,7 @@ type content struct {
 	message string  // the new message; empty: none is needed
 	delay   time.Duration
 	reason  string
-	waits   int   // how many of its runs failed at nothing
+	waits   int   // how many of its runs waited
 	quiet   bool  // the run is not counted among those that failed
 	keep    int64 // seconds for which a finished task is kept
 	lock    string

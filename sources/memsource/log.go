@@ -33,7 +33,7 @@ type entry struct {
 	task     sources.Task // as it was pushed; its Delivery is shared by copies of the log
 	due      time.Time    // of a delayed one: when it is appended; of an open one: its retry must not start earlier
 	tries    int          // runs that ended
-	waits    int          // of those, the ones that failed at nothing
+	waits    int          // of those, the ones that waited
 	crashes  int
 	firstErr string
 	finished bool

@@ -13,7 +13,7 @@ import (
 // A Tried is what the store knows of the runs of an open task.
 type Tried struct {
 	Tries      int
-	Waits      int // of the Tries, those that failed at nothing
+	Waits      int // of the Tries, those that waited (sources.Waits)
 	Crashes    int
 	NotBefore  time.Time // by this process's clock; zero: at once
 	FirstError string
@@ -25,7 +25,7 @@ const mostAhead = math.MaxInt64 / int64(time.Millisecond)
 // Attempts is how many of the runs failed.
 func (t Tried) Attempts() int { return t.Tries - t.Waits }
 
-// Runs is the word of a store for so many runs of which waits failed at nothing: "5", or "5-3".
+// Runs is the word of a store for so many runs, of which some waited: "5", or "5-3".
 func Runs(tries, waits int) string {
 	if waits == 0 {
 		return strconv.Itoa(tries)
@@ -65,7 +65,7 @@ func ParseTried(s string, now time.Time, store int64) (t Tried, err error) {
 // A Content is what the store is to keep of a verdict.
 type Content struct {
 	Delay time.Duration // of Retry and Requeue
-	Waits int           // of Retry: how many of its runs failed at nothing
+	Waits int           // of Retry: how many of its runs waited
 	Error string        // of Retry; kept if it is the first
 	Body  []byte        // of Requeue the new envelope, of Dead the letter
 }

@@ -74,7 +74,7 @@ type Task struct {
 	Started    bool       `json:"started"` // its owner may be running it
 	Suspect    bool       `json:"suspect"` // may have ended a former owner: it runs alone
 	Tries      int        `json:"tries"`
-	Waits      int        `json:"waits,omitempty"` // runs that failed at nothing and asked for another
+	Waits      int        `json:"waits,omitempty"` // runs that waited, which are no tries
 	Crashes    int        `json:"crashes"`
 	NotBefore  *time.Time `json:"not_before,omitempty"` // parked until then
 	FirstError string     `json:"first_error,omitempty"`

@@ -13,8 +13,8 @@
 --       per done: id
 --       per locked: id; its lock is KEYS[14..]
 --       per kept: id, message, seconds to keep it, '1': the next lock behind those is its own
---       per retry: id, tries (with a minus: the run is not counted as a failure),
---       delay in ms, error, message
+--       per retry: id, tries ('5', or '5-3' if three of them waited; with a minus before:
+--       the run is not counted as a failure), delay in ms, error, message
 --       per requeue: the same
 --       per dead: id, message
 -- Result  {1} | {0, epoch}  the fence is another's | {2}  the store forgot what it
@@ -107,8 +107,8 @@ if ARGV[8] ~= '' then
   for k = 1, counts[4] + counts[5] do
     local id, stays = ARGV[i], k <= counts[4]
     local quiet, runs = string.match(ARGV[i + 1], '^(%-?)(.*)$')
-    local had, crashes, why = string.match(redis.call('HGET', KEYS[8], id) or '0', '^(%S+) ?(%d*) ?%d* ?(.*)$')
-    local tries, before = tonumber(string.match(runs, '^%d+')), tonumber(string.match(had, '^%d+'))
+    local had, crashes, why = string.match(redis.call('HGET', KEYS[8], id) or '', '^(%d+%S*) (%d+) %d+ (.*)$')
+    local tries, before = tonumber(string.match(runs, '^%d+')), tonumber(string.match(had or '0', '^%d+'))
     local due = clock() + ARGV[i + 2]
     local admitted
     if stays then
@@ -118,9 +118,9 @@ if ARGV[8] ~= '' then
       admitted = take(id)
     end
     if admitted then
-      if why == '' then why = ARGV[i + 3] end
+      if not why or why == '' then why = ARGV[i + 3] end
       if before > tries then runs = had end
-      redis.call('HSET', KEYS[8], id, runs .. ' ' .. (crashes ~= '' and crashes or '0') .. ' '
+      redis.call('HSET', KEYS[8], id, runs .. ' ' .. (crashes or '0') .. ' '
         .. (stays and str(due) or '0') .. ' ' .. why)
       keep(id, 'msg', ARGV[i + 4], 'tried', '1')
       if not stays and tonumber(ARGV[i + 2]) > 0 then
