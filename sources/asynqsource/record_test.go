@@ -85,6 +85,38 @@ func TestInWhoseWords(t *testing.T) {
 	}
 }
 
+// To asynq a run that waited is no failure: its message says what it said, and the day has none more. It is none either in
+// the message of a failure that comes later.
+func TestAWaitIsNoFailureToAsynq(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, o := range []sources.Outcome{sources.Retry, sources.Requeue} {
+		st := bare()
+		st.items[0] = &item{raw: "raw"}
+		st.Log.Add(0, 0)
+		record := func(o sources.Outcome, before, waits, attempt int) content {
+			t.Helper()
+			task := &sources.Task{Delivery: &sources.Delivery{Attempt: attempt - before, Waits: before}}
+			seq, err := st.Record(&sources.Settlement{Task: task, Outcome: o, Attempt: attempt, Waits: waits, Reason: "why"}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.content[seq]
+		}
+		if o == sources.Requeue {
+			record(sources.Retry, 0, 1, 1)
+		}
+		if c := record(o, 1, 2, 2); c.message != "raw" || c.tries(2) != "-2-2" {
+			t.Errorf("%v: a wait is said as %q, runs %s, want the message as it was, and -2-2", o, c.message, c.tries(2))
+		}
+		if o == sources.Requeue {
+			continue // it is another delivery now
+		}
+		if c := record(o, 2, 2, 3); c.message != failed("raw", 1, "why", now) || c.tries(3) != "3-2" {
+			t.Errorf("a failure after two waits is said as %q, runs %s, want that of one failure, and 3-2", c.message, c.tries(3))
+		}
+	}
+}
+
 // What goes on elsewhere is neither kept where it was nor, if its lock goes with it, freed.
 // A source that uses nothing but asynq's scripts lets asynq say that a task is done. What
 // has ended is not settled again, and a retry says how often its task has run.
