@@ -142,11 +142,23 @@ func waitIsNoAttempt(s *scene) {
 	say(0, 4, 3, "")
 	say(1, 2, 1, "gone")
 	o.crash()
-	got = s.owner(here).rest(2)
+	o = s.owner(here)
+	got = o.rest(2)
 	slices.SortFunc(got, func(a, b sources.Task) int { return strings.Compare(name(a), name(b)) })
 	s.expect("the owner after a crash", got, "t0", "t1")
 	says("after one more wait, and a crash", got[0], 2, 3, "busy")
 	says("after a failure, and a crash", got[1], 2, 1, "gone")
+	if s.h.Dead == nil {
+		return
+	}
+	s.push(here, s.tasks(here, "v", 1)...)
+	got = o.take(1)
+	say(0, 1, 1, "")
+	own(&got[0]).Waits = 1 // as a caller does that keeps a task
+	o.settle(sources.Settlement{Task: &got[0], Outcome: sources.Dead, Attempt: 2, Waits: 1, Reason: "no use"})
+	if letters := s.dead(here); len(letters) != 1 || letters[0].Task.Attempt != 1 && letters[0].Task.Attempt != 0 { // 0: the harness knows nothing of it
+		s.Errorf("the dead letters are %+v, want v0 with attempt 1", letters)
+	}
 }
 
 func retryIsKept(s *scene) {
