@@ -107,6 +107,8 @@ type Move struct {
 	// was taken, since the last word of its dead owner; of one that was granted after a
 	// release, since that.
 	Pause time.Duration
+	// Paused says, of a grant that was given up, that the name was paused.
+	Paused bool
 }
 
 // Moves returns what happened to partition id, oldest first. Sessions that ended while
@@ -122,7 +124,7 @@ func (h History) Moves(id partition.ID) []Move {
 	var waiter partition.Session             // who asked last
 	rolls := 0
 	var free time.Duration // since; negative: unknown
-	known := false
+	known, paused := false, false
 	for _, e := range h {
 		m := Move{Entry: e}
 		m.Grants = nil
@@ -132,8 +134,12 @@ func (h History) Moves(id partition.ID) []Move {
 			continue
 		}
 		if e.What == Forgot {
-			owner, known = "", false
+			owner, known, paused = "", false, false
 			moves = append(moves, m)
+			continue
+		}
+		if e.What == Rests || e.What == GoesOn {
+			paused = e.What == Rests
 			continue
 		}
 		if e.What == RollMade {
@@ -155,6 +161,7 @@ func (h History) Moves(id partition.ID) []Move {
 			owner, waiter = e.Other, e.Session
 		case GivenUp:
 			owner, free, known = "", e.Clock, true
+			m.Paused = paused
 		case Granted, Took, HeldAgain, Handed:
 			if a, ok := asked[e.Session]; ok && e.What == Handed {
 				m.Waited = e.Clock - a.at

@@ -87,6 +87,11 @@ func TestPause(t *testing.T) {
 	if a, err = l.Sync(t.Context(), ann); err != nil || len(a.Mine) != 3 {
 		t.Fatal(a, err)
 	}
+	for line, want := range map[string]string{"history n": "ann gave 0-1 3 up, which was nobody's then\n", "history n --partition 3": "up, which was nobody's then, as the name was paused\n"} {
+		if out := s.run(line); !strings.Contains(out, want) {
+			t.Errorf("%s does not say %q:\n%s", line, want, out)
+		}
+	}
 	if err := s.client().Del(t.Context(), "{n}:sessions").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -75,6 +75,9 @@ func MoveLine(m machine.Move) string {
 	} else {
 		line += sentence(m.Entry, "")
 	}
+	if m.Paused {
+		line += ", as the name was paused"
+	}
 	if m.Waited > 0 {
 		line += fmt.Sprintf(", which had waited for %v", m.Waited)
 	}
@@ -99,7 +102,7 @@ func sentence(e machine.Entry, what string) string {
 	case machine.Handed:
 		return fmt.Sprintf("%s handed %s over to %s", who(e.OtherPeer), what, e.Peer)
 	case machine.GivenUp:
-		return fmt.Sprintf("%s gave %s up, and nobody had asked for it", e.Peer, what)
+		return fmt.Sprintf("%s gave %s up, which was nobody's then", e.Peer, what)
 	case machine.Asked:
 		return fmt.Sprintf("%s asked %s for %s", e.Peer, who(e.OtherPeer), what)
 	case machine.Came:
