@@ -133,15 +133,11 @@ func keyFault(key string) error {
 	return nil
 }
 
-// instant reads a time, or a duration before now: by the clock of a Redis that keeps the
-// ledger, else by that of this process, which is as good as that of a peer.
+// instant reads a time, or a duration before now.
 func instant(ctx context.Context, stand *stand, text string) (time.Time, error) {
-	now := time.Now()
-	if stand.store == nil {
-		var err error
-		if now, err = stand.client.Time(ctx).Result(); err != nil {
-			return now, err
-		}
+	now, err := stand.now(ctx)
+	if err != nil {
+		return now, err
 	}
 	if ago, err := time.ParseDuration(text); err == nil {
 		return now.Add(-ago.Abs()), nil

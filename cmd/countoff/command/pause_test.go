@@ -8,6 +8,7 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
@@ -133,6 +134,25 @@ func TestOrdersThatAreGone(t *testing.T) {
 		if err := <-ended; codeOf(err) != exit.Failed || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.give, err)
 		}
+	}
+}
+
+// Since when an order stands is compared with what peers and status say, all by the store's clock.
+func TestOrdersStandSinceTheStoresTime(t *testing.T) {
+	t.Parallel()
+	mini, client := redistest.Mini(t)
+	s := shell{t, "redis://" + mini.Addr(), ""}
+	s.run("init n --partitions 4")
+	now := time.Now().Add(-24 * time.Hour).Truncate(time.Millisecond).UTC()
+	mini.SetTime(now)
+	s.run("pause n --wait 0s")
+	s.run("drain n ann --force --wait 0s")
+	cfg, err := redisconfig.Read(t.Context(), client, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, _ := cfg.Drains("ann"); !cfg.Paused.Since.Equal(now) || !d.Since.Equal(now) {
+		t.Errorf("paused since %v, drained since %v, the store says %v", cfg.Paused.Since, d.Since, now)
 	}
 }
 

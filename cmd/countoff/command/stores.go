@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -101,6 +102,15 @@ func (at *stand) of(ctx context.Context, name string) (status.Place, error) {
 	}
 	ledger, cfg, err := at.store.Ledger(ctx, name, transition.Timing{})
 	return status.Place{Client: at.client, Ledger: ledger, Config: cfg}, err
+}
+
+// now is by the clock of a Redis that keeps the ledger, else by that of this process, which is as good as
+// that of a peer.
+func (at *stand) now(ctx context.Context) (time.Time, error) {
+	if at.store != nil {
+		return time.Now(), nil
+	}
+	return at.client.Time(ctx).Result()
 }
 
 // read looks at name.
