@@ -39,8 +39,8 @@ Peers with ingress lists must find the same ones here: mail-sender's is NAME:inb
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			name := args[0]
 			made, err := at.init(ctx, name, cfg.WithDefaults())
-			if errors.Is(err, partition.ErrConfig) && len(cfg.Units) == 0 {
-				err = at.unsaid(ctx, name, err)
+			if errors.Is(err, partition.ErrConfig) {
+				err = at.unsaid(ctx, name, err, !cmd.Flags().Changed("partitions"), len(cfg.Units) == 0)
 			}
 			if err != nil {
 				return err
@@ -94,11 +94,17 @@ func asked(requires []partition.Requirement) string {
 	return partitionmap.Printable(cmp.Or(strings.Join(words, " "), "nothing"))
 }
 
-// unsaid is err, with the ingress lists that name has where the command line named none: whoever
-// leaves them out may not know of them.
-func (at *stand) unsaid(ctx context.Context, name string, err error) error {
+// unsaid is err, with what name has where the command line did not say it: whoever leaves it out may not
+// know of it.
+func (at *stand) unsaid(ctx context.Context, name string, err error, number, lists bool) error {
 	stands, unknown := at.config(ctx, name)
-	if unknown != nil || len(stands.Units) == 0 {
+	if unknown != nil {
+		return err
+	}
+	if number && stands.Total != partition.DefaultTotal {
+		err = fmt.Errorf("%w\nwithout --partitions a name has %d; to leave those that stand, say --partitions %d", err, partition.DefaultTotal, stands.Total)
+	}
+	if !lists || len(stands.Units) == 0 {
 		return err
 	}
 	flags := ""

@@ -49,7 +49,10 @@ func TestInitSaysWhatItChanges(t *testing.T) {
 			t.Errorf("countoff %s does not say %q:\n%s", step.line, step.want, out)
 		}
 	}
-	if err := s.fails(exit.Config, "init n --partitions 8"); !strings.Contains(err, "countoff resize n --partitions 8)") {
+	if err := s.fails(exit.Config, "init n --partitions 8"); !strings.Contains(err, "countoff resize n --partitions 8)") || strings.Contains(err, "without") {
+		t.Errorf("said %s", err)
+	}
+	if err := s.fails(exit.Config, "init n"); !strings.HasSuffix(err, "\nwithout --partitions a name has 256; to leave those that stand, say --partitions 4") {
 		t.Errorf("said %s", err)
 	}
 }
