@@ -81,6 +81,6 @@ other may move more. It goes by rolls, so it cannot tell what peers with --index
 	cmd.Flags().StringArrayVar(&change.Leave, "leave", nil, "id of a peer that leaves; may be given more than once")
 	cmd.Flags().StringArrayVar(&change.Drain, "drain", nil, "id of a peer that is drained; may be given more than once")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "how the peers share out: sticky, modulo, jump, rendezvous or ring (default: as they say)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, elsewhere, gained, left, in_flight, work_units, drain_ms")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: peers_now, peers_then, peers, moves, stay, units, barrier, elsewhere, unsealed, gained, left, in_flight, work_units, drain_ms")
 	return cmd
 }

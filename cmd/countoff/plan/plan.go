@@ -49,6 +49,8 @@ type Plan struct {
 	// Elsewhere is how many partitions one has now and the newest roll gives to another: they move
 	// already, or the peers count off in another way than by rolls, and this is not what comes.
 	Elsewhere int `json:"elsewhere,omitempty"`
+	// Unsealed says that peers have changed since the newest roll: the next one moves partitions before this does.
+	Unsealed bool `json:"unsealed,omitempty"`
 	// ByID says that what moves depends on the ids that newcomers will have.
 	ByID bool `json:"by_id,omitempty"`
 }
@@ -87,6 +89,7 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 	p := Plan{
 		Name: s.Name, Strategy: strategy.Name(), Assumed: assumed, Now: len(there),
 		Peers: []Peer{}, Moves: []Move{}, Gained: []partition.ID{}, Left: []partition.ID{},
+		Unsealed: c.Roll.Version > 0 && c.Membership != c.Roll.Membership,
 	}
 	leaving, joining, err := change.of(there)
 	draining, errDrain := named(there, change.Drain)

@@ -355,6 +355,24 @@ func TestPartitionsElsewhere(t *testing.T) {
 	}
 }
 
+// Who has just come, or was recalled, has nothing yet: that nothing of it would move is not for long.
+func TestBeforeTheNextRoll(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	c.Roll.Version = 1
+	const said = "the peers have changed just now"
+	p, err := Of(c, looks(c), Change{Leave: []string{"bob"}})
+	if err != nil || p.Unsealed || strings.Contains(strings.Join(p.Lines(), "\n"), said) {
+		t.Errorf("%v, %+v", err, p)
+	}
+	c.Sessions = append(c.Sessions, seat("cid"))
+	c.Membership++
+	p, err = Of(c, looks(c), Change{Leave: []string{"cid"}})
+	if err != nil || !p.Unsealed || !strings.Contains(strings.Join(p.Lines(), "\n"), said) {
+		t.Errorf("%v, %+v", err, p)
+	}
+}
+
 // Work units are not tasks in flight: they are told by their names.
 func TestWorkUnitsMove(t *testing.T) {
 	t.Parallel()

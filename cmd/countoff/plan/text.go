@@ -41,6 +41,9 @@ func (p Plan) Lines() []string {
 		lines = append(lines, fmt.Sprintf("  elsewhere than the newest roll says: %s, on the way already; if that stays so, the peers count off", partitionmap.Plural(p.Elsewhere, "partition")),
 			"  in another way than by rolls (--indexer interval), and this is not what comes")
 	}
+	if p.Unsealed {
+		lines = append(lines, "  the peers have changed just now, and no roll says yet who gets what: ask again in some seconds")
+	}
 	if p.ByID && len(p.Moves) > 0 {
 		lines = append(lines, "  which ones, this strategy decides by the ids that the newcomers will have")
 	}
