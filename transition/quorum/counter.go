@@ -257,6 +257,9 @@ func (c *Counter) Admit(ctx context.Context) (int, error) {
 	}
 	if len(empty) < t.of {
 		if err := t.err(); err != nil {
+			if less := (*MajorityError)(nil); errors.As(err, &less) {
+				less.admits = true
+			}
 			return 0, err
 		}
 	}

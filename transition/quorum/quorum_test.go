@@ -290,8 +290,12 @@ func TestAnEmptyRegisterDoesNotCount(t *testing.T) {
 	if n, err := other.Next(t.Context()); err == nil {
 		t.Errorf("%d was given by who may not know of 500", n)
 	}
-	if _, err := other.Admit(t.Context()); err == nil {
-		t.Error("the empty one was admitted by a minority")
+	const advice = "--admit sets up those that are empty"
+	if _, err := other.Read(t.Context()); err == nil || !strings.Contains(err.Error(), advice) {
+		t.Errorf("who reads is told %v", err)
+	}
+	if _, err := other.Admit(t.Context()); err == nil || !strings.Contains(err.Error(), "none was admitted: at first all must answer") || strings.Contains(err.Error(), advice) {
+		t.Errorf("the empty one was admitted by a minority, or what was just tried is advised: %v", err)
 	}
 	all[2].set(func(m *master) { m.down = false })
 	if n, err := other.Admit(t.Context()); err != nil || n != 1 {

@@ -61,6 +61,7 @@ func (t *tally) over() bool {
 type MajorityError struct {
 	Answered, Of int
 	failed       []failure
+	admits       bool  // it was Admit that asked
 	ended        error // the time that the caller had was over before all had answered or failed
 }
 
@@ -73,7 +74,11 @@ func (e *MajorityError) Error() string {
 	if silent := e.Of - e.Answered - len(e.failed); e.ended != nil && silent > 0 {
 		fmt.Fprintf(&b, "; %d silent: %v", silent, e.ended)
 	}
-	if errors.Is(e, ErrEmpty) {
+	switch {
+	case !errors.Is(e, ErrEmpty):
+	case e.admits:
+		b.WriteString(" (none was admitted: at first all must answer and be empty, later a majority must answer with numbers)")
+	default:
 		b.WriteString(" (countoff epochs NAME --masters URL,URL,URL --admit sets up those that are empty)")
 	}
 	return b.String()
