@@ -52,7 +52,7 @@ func config(t *testing.T) (play.Config, context.Context) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cfg := play.Config{Program: self, Errors: io.Discard, Name: redistest.Name(t), Topic: kafkatest.Name(t), Lease: 20 * time.Second}
-	if addr := os.Getenv(kafkatest.EnvBroker); addr != "" {
+	if addr := os.Getenv(kafkatest.BrokerVariable); addr != "" {
 		cfg.Kafka = "kafka://" + addr
 	}
 	return cfg, ctx

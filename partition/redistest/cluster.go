@@ -15,19 +15,19 @@ import (
 	"github.com/countoff/countoff/partition/redistest/redisserver"
 )
 
-// Cluster returns a client of a cluster: the one EnvCluster names, else three
+// Cluster returns a client of a cluster: the one ClusterVariable names, else three
 // masters started for this test, which takes one to two seconds: start it in the
 // parent of subtests and keep them apart by [Name]. Where there is no redis-server
 // the test is skipped.
 func Cluster(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	if nodes := os.Getenv(EnvCluster); nodes != "" {
+	if nodes := os.Getenv(ClusterVariable); nodes != "" {
 		return connectCluster(t, strings.Split(nodes, ","))
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skipf("redistest: no redis-server in PATH and %s is not set: install it (apt-get install redis-server), "+
 			"or start a cluster (redis-server --cluster-enabled yes three times, then redis-cli --cluster create) "+
-			"and list its nodes there", EnvCluster)
+			"and list its nodes there", ClusterVariable)
 	}
 	nodes := make([]*Process, 3)
 	buses := make([]int, len(nodes))

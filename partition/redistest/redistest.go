@@ -18,17 +18,17 @@ import (
 
 // The environment variables that take tests to servers of the caller's choice.
 const (
-	// EnvServer is the URL of one server, as in redis://127.0.0.1:7001.
-	EnvServer = "COUNTOFF_REDIS"
-	// EnvCluster lists nodes of a cluster, host:port, separated by commas.
-	EnvCluster = "COUNTOFF_REDIS_CLUSTER"
+	// ServerVariable is the URL of one server, as in redis://127.0.0.1:7001.
+	ServerVariable = "COUNTOFF_REDIS"
+	// ClusterVariable lists nodes of a cluster, host:port, separated by commas.
+	ClusterVariable = "COUNTOFF_REDIS_CLUSTER"
 )
 
 // patience is how long a test waits for a server, generous for a busy machine.
 const patience = 30 * time.Second
 
 // New returns a client of a Redis that holds nothing under any name [Name] gives
-// out: a miniredis of the test's own, or, where EnvCluster or EnvServer says so,
+// out: a miniredis of the test's own, or, where ClusterVariable or ServerVariable says so,
 // that cluster or server. The latter are shared between tests and not cleaned up:
 // point the variables at servers that are thrown away, and take every name from
 // Name.
@@ -37,13 +37,13 @@ const patience = 30 * time.Second
 // test.
 func New(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	if nodes := os.Getenv(EnvCluster); nodes != "" {
+	if nodes := os.Getenv(ClusterVariable); nodes != "" {
 		return connectCluster(t, strings.Split(nodes, ","))
 	}
-	if url := os.Getenv(EnvServer); url != "" {
+	if url := os.Getenv(ServerVariable); url != "" {
 		opt, err := redis.ParseURL(url)
 		if err != nil {
-			t.Fatalf("redistest: %s: %v", EnvServer, err)
+			t.Fatalf("redistest: %s: %v", ServerVariable, err)
 		}
 		return connect(t, unhurried(opt))
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestNewIsEmptyAndAlone(t *testing.T) {
-	if os.Getenv(redistest.EnvServer)+os.Getenv(redistest.EnvCluster) != "" {
+	if os.Getenv(redistest.ServerVariable)+os.Getenv(redistest.ClusterVariable) != "" {
 		t.Skip("the server is shared")
 	}
 	for i := range 3 {

@@ -32,8 +32,8 @@ import (
 	"github.com/countoff/countoff/partition/urltls"
 )
 
-// EnvName is the environment variable that holds the URL where no flag does.
-const EnvName = "COUNTOFF_REDIS_URL"
+// Variable is the environment variable that holds the URL where no flag does.
+const Variable = "COUNTOFF_REDIS_URL"
 
 // Open returns a client for raw. It does not connect: see [Reach]. Its errors never
 // show the password.

@@ -267,7 +267,7 @@ func warm(t testing.TB, s *store) {
 }
 
 func TestContract(t *testing.T) {
-	if testing.Short() && os.Getenv(redistest.EnvServer) != "" {
+	if testing.Short() && os.Getenv(redistest.ServerVariable) != "" {
 		t.Skip("the short form runs on miniredis only")
 	}
 	sourcetest.Run(t, contract(false))

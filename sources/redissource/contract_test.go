@@ -168,7 +168,7 @@ func snapshot(ctx context.Context, c redis.UniversalClient, k Keys) (func(contex
 }
 
 func TestContract(t *testing.T) {
-	if testing.Short() && os.Getenv(redistest.EnvServer) != "" {
+	if testing.Short() && os.Getenv(redistest.ServerVariable) != "" {
 		t.Skip("the short form runs on miniredis only")
 	}
 	sourcetest.Run(t, contract)

@@ -45,8 +45,8 @@ func TestConformanceOnACluster(t *testing.T) {
 
 // The server or the cluster that CI names.
 func TestConformanceOnTheServerOfTheEnvironment(t *testing.T) {
-	if os.Getenv(redistest.EnvServer)+os.Getenv(redistest.EnvCluster) == "" {
-		t.Skip("neither " + redistest.EnvServer + " nor " + redistest.EnvCluster + " is set")
+	if os.Getenv(redistest.ServerVariable)+os.Getenv(redistest.ClusterVariable) == "" {
+		t.Skip("neither " + redistest.ServerVariable + " nor " + redistest.ClusterVariable + " is set")
 	}
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {
 		return &harness{stage: realStage(t, ownTime(redistest.New(t))), fresh: true}

@@ -114,7 +114,7 @@ under which its peers and producers meet in Redis.
 		}
 	}
 	cmd.AddCommand(versionCommand())
-	flagenv.Bind(cmd.PersistentFlags(), variables, map[string][]string{"redis": {redisurl.EnvName}})
+	flagenv.Bind(cmd.PersistentFlags(), variables, map[string][]string{"redis": {redisurl.Variable}})
 	return cmd
 }
 

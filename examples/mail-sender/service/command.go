@@ -66,7 +66,7 @@ const Prefix = "MAIL_SENDER_"
 
 // Bind gives each flag of a command that uses the store its variable.
 func Bind(cmd *cobra.Command) {
-	flagenv.Bind(cmd.Flags(), Prefix, map[string][]string{"redis": {Prefix + "REDIS", redisurl.EnvName}})
+	flagenv.Bind(cmd.Flags(), Prefix, map[string][]string{"redis": {Prefix + "REDIS", redisurl.Variable}})
 }
 
 // Apply sets the flags of cmd from their variables, and says which variables nothing reads.

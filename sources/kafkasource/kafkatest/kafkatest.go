@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// EnvBroker names a real broker, as host:port.
-const EnvBroker = "COUNTOFF_KAFKA"
+// BrokerVariable names a real broker, as host:port.
+const BrokerVariable = "COUNTOFF_KAFKA"
 
 // patience is how long anything may take before it counts as never.
 const patience = 30 * time.Second
@@ -29,10 +29,10 @@ type Broker struct {
 	Cluster *kfake.Cluster // nil: it is a real one
 }
 
-// New returns the broker that EnvBroker names, else a kfake that ends with the test.
+// New returns the broker that BrokerVariable names, else a kfake that ends with the test.
 func New(t testing.TB) *Broker {
 	t.Helper()
-	if addr := os.Getenv(EnvBroker); addr != "" {
+	if addr := os.Getenv(BrokerVariable); addr != "" {
 		return &Broker{t: t, seeds: strings.Split(addr, ",")}
 	}
 	return Fake(t)
@@ -49,11 +49,11 @@ func Fake(t testing.TB, opts ...kfake.Opt) *Broker {
 	return &Broker{t: t, seeds: c.ListenAddrs(), Cluster: c}
 }
 
-// Real returns the broker that EnvBroker names, and skips the test if there is none.
+// Real returns the broker that BrokerVariable names, and skips the test if there is none.
 func Real(t testing.TB) *Broker {
 	t.Helper()
-	if os.Getenv(EnvBroker) == "" {
-		t.Skipf("%s is not set: start a broker with .ci/kafka start, and set it to the address that it prints", EnvBroker)
+	if os.Getenv(BrokerVariable) == "" {
+		t.Skipf("%s is not set: start a broker with .ci/kafka start, and set it to the address that it prints", BrokerVariable)
 	}
 	return New(t)
 }
