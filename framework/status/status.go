@@ -171,6 +171,8 @@ type Unit struct {
 	Held
 	Name    string `json:"name"`
 	Pending int    `json:"pending"` // lines not yet routed into partitions
+	// Delayed are tasks in a queue of asynq that is no time to route yet: scheduled, retried later, or in a group.
+	Delayed int `json:"delayed,omitempty"`
 	// Trouble is why nothing of the list is routed: its key, or that of its fence or its plan, holds something
 	// else, or the node of a cluster where it is does not answer. Unless it is one of these two, Pending says nothing.
 	Trouble string `json:"trouble,omitempty"`
@@ -245,7 +247,10 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		}
 	}
 	pending, trouble, away := lists(ctx, client, inboxes)
-	if !queues {
+	var delayed []int
+	if queues {
+		delayed = queuestat.Delayed(ctx, client, cfg.Units)
+	} else {
 		for i, key := range redissource.IngressOverwritten(ctx, client, inboxes) {
 			if key != "" && trouble[i] == "" {
 				trouble[i] = key + " is no hash: another program writes it"
@@ -262,6 +267,9 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	}
 	for i := range s.Units {
 		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]
+		if queues {
+			s.Units[i].Delayed = delayed[i]
+		}
 	}
 	s, err = conclude(ctx, then, s, census, stats)
 	s.Findings = append(s.Findings, unread(stats)...)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -38,6 +40,28 @@ func TestQueuesOfAsynq(t *testing.T) {
 		t.Error(out)
 	}
 	if out := s.run("explain n ann"); !strings.Contains(out, `for its turn in queue "n:`) || !strings.Contains(out, "pending 3") {
+		t.Error(out)
+	}
+	// What waits in an ingress for its time is no line yet, and is not hidden.
+	if _, err := redisledger.Init(t.Context(), client, "ingress", partition.Config{Total: 2, Units: []string{"default", "idle"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), redisconfig.Key("ingress"), queuestat.Field, "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"scheduled", "retry", "g:mails"} {
+		if err := client.ZAdd(t.Context(), "asynq:{default}:"+key, redis.Z{Score: 1, Member: key}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.SAdd(t.Context(), "asynq:{default}:groups", "mails").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.run("status ingress"); !strings.Contains(out, "ingress default: unowned, nobody, 0 lines waiting, 3 delayed\n") ||
+		!strings.Contains(out, "ingress idle: unowned, nobody, 0 lines waiting\n") {
+		t.Error(out)
+	}
+	if out := s.run("doctor ingress"); !strings.Contains(out, "nobody takes part, and 3 tasks wait") {
 		t.Error(out)
 	}
 	for _, line := range []string{"dead list n", "dead show n x", "dead drop n --all", "dead requeue n --all", "delayed list n", "delayed run n x", "delayed cancel n x"} {

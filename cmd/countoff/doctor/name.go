@@ -54,7 +54,7 @@ func deserted(s status.Status) []Finding {
 	t := s.Totals()
 	waiting := t.Pending + t.InFlight + t.Delayed
 	for _, u := range s.Units {
-		waiting += u.Pending
+		waiting += u.Pending + u.Delayed
 	}
 	if waiting == 0 {
 		return []Finding{{Check: "peers", Severity: Note, What: "nobody takes part", Do: "start peers"}}

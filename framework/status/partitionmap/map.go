@@ -75,6 +75,9 @@ func (m *Map) rest(s status.Status) (lines []string) {
 			line += ", WRONG: " + u.Trouble
 		case !s.TasksUnknown:
 			line += fmt.Sprintf(", %s waiting", Plural(u.Pending, "line"))
+			if u.Delayed > 0 {
+				line += fmt.Sprintf(", %d delayed", u.Delayed)
+			}
 		}
 		lines = append(lines, line)
 	}

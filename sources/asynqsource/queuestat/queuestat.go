@@ -250,6 +250,22 @@ func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []p
 	return out, nil
 }
 
+// Delayed is how many tasks of each of queues wait for their time or in a group; 0 also where that cannot be read.
+func Delayed(ctx context.Context, client redis.UniversalClient, queues []string) []int {
+	ids, out := make([]partition.ID, len(queues)), make([]int, len(queues))
+	for i := range ids {
+		ids[i] = partition.ID(i)
+	}
+	stats, err := Queues{named: queues}.Stats(ctx, client, ids)
+	if err != nil { // none can be read
+		return out
+	}
+	for i, s := range stats {
+		out[i] = s.Delayed
+	}
+	return out
+}
+
 // grouped is what countGroups says: how many tasks, and the next cursor; last: there is none.
 func grouped(cmd redis.Cmder) (n int, cursor string, err error) {
 	said, err := cmd.(*redis.Cmd).Slice()
