@@ -227,7 +227,7 @@ func (p *process) cutAll(patience time.Duration) error {
 func (p *process) start(app *fx.App) (interrupted bool, err error) {
 	p.starting = newTerm(app.StartTimeout())
 	defer p.starting.cancel()
-	return attend(p.signals, func() error {
+	interrupted, err = attend(p.signals, func() error {
 		err := app.Start(p.starting)
 		switch failed := p.failed.Load(); {
 		case err == nil || p.starting.Err() == nil:
@@ -238,6 +238,10 @@ func (p *process) start(app *fx.App) (interrupted bool, err error) {
 		}
 		return err
 	})
+	if failed := p.failed.Load(); failed != nil && errors.Is(err, framework.ErrStopped) && !errors.Is(err, *failed) {
+		err = errors.Join(*failed, err) // a second signal came while what had started was stopped
+	}
+	return interrupted, err
 }
 
 // errGoexit is what a constructor that ended its goroutine counts as: fx says the same of a hook.

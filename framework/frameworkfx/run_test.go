@@ -332,6 +332,32 @@ func TestASecondSignalWhileStarting(t *testing.T) {
 	}
 }
 
+// Also where the signals come while a start that has failed is taken back: what has failed is said.
+func TestASecondSignalWhileAFailedStartDrains(t *testing.T) {
+	started, told := make(chan struct{}), make(chan struct{})
+	p := launch(
+		consumer(t, func(ctx context.Context, _ *framework.Task) error {
+			close(started)
+			<-ctx.Done()
+			return ctx.Err()
+		}),
+		fx.Invoke(func(l fx.Lifecycle) {
+			l.Append(fx.StopHook(func() { close(told); <-started }))
+			l.Append(fx.StartHook(func() error {
+				<-started
+				return errors.New("no such database")
+			}))
+		}),
+	)
+	<-told
+	p.signals <- syscall.SIGTERM
+	p.signals <- syscall.SIGTERM
+	p.exits(t, ExitHard, "\nno such database\n")
+	if said := p.stderr.String(); !strings.Contains(said, "stopped while starting") {
+		t.Errorf("said %q", said)
+	}
+}
+
 // So does a second one while the application is still built: a constructor may wait for ever, and
 // fx has no time for it. After the first one what was built is not started any more.
 func TestSignalsWhileBuilding(t *testing.T) {
