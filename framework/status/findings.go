@@ -358,7 +358,7 @@ func begun(h machine.History) moments {
 					m.free[id] = e.Clock
 				}
 			}
-		case machine.Forgot: // its clock began anew, and what of all that is so still is not known yet
+		case machine.Forgot, machine.Made: // its clock began anew, and what of all that is so still is not known yet
 			for id := range m.free {
 				m.free[id] = e.Clock
 			}

@@ -370,15 +370,18 @@ func TestHistorySaysSinceWhen(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, c.got, c.want)
 		}
 	}
-	// The ledger's clock begins anew with what it forgot, and may have stood for a month before.
-	h = append(before[:7:7], machine.Entry{Clock: at(1000), What: machine.Forgot}, machine.Entry{Clock: at(1001), What: machine.HeldAgain, Session: "b", Grants: of(0)})
-	for what, c := range map[string]struct{ got, want moment }{
-		"asked":   {begun(h).asked, moment{}},
-		"free":    {begun(h).free, moment{1: at(1000), 2: at(1000)}},
-		"granted": {begun(h).granted, moment{0: at(1001)}},
-	} {
-		if !maps.Equal(c.got, c.want) {
-			t.Errorf("%s, after it forgot: %v, want %v", what, c.got, c.want)
+	// The ledger's clock begins anew with what it forgot, and may have stood for a month before. So it does where
+	// somebody deleted its keys and made the name anew.
+	for _, anew := range []machine.Change{machine.Forgot, machine.Made} {
+		h = append(before[:7:7], machine.Entry{Clock: at(1000), What: anew}, machine.Entry{Clock: at(1001), What: machine.HeldAgain, Session: "b", Grants: of(0)})
+		for what, c := range map[string]struct{ got, want moment }{
+			"asked":   {begun(h).asked, moment{}},
+			"free":    {begun(h).free, moment{1: at(1000), 2: at(1000)}},
+			"granted": {begun(h).granted, moment{0: at(1001)}},
+		} {
+			if !maps.Equal(c.got, c.want) {
+				t.Errorf("%s, %s: %v, want %v", what, anew, c.got, c.want)
+			}
 		}
 	}
 	then := &past{history: before, now: at(10)}

@@ -70,10 +70,11 @@ func (h History) Apart() History {
 	present, shared := make(map[partition.Session]string), make(map[partition.Session]string) // their ids
 	for _, e := range h {
 		switch {
-		case e.What == Forgot:
+		case e.What == Forgot, e.What == Made:
 			clear(present)
 		case e.What == Went, e.What == Expired:
 			delete(present, e.Session)
+		case e.What == GivenUp: // also noted of one that has just gone, by the same call
 		case e.Session != "" && present[e.Session] != e.Peer:
 			for other, peer := range present {
 				if peer == e.Peer && other != e.Session {
@@ -136,6 +137,10 @@ func (h History) Moves(id partition.ID) []Move {
 		if e.What == Forgot {
 			owner, known, paused = "", false, false
 			moves = append(moves, m)
+			continue
+		}
+		if e.What == Made { // anew, after its keys were deleted
+			owner, known, paused = "", false, false
 			continue
 		}
 		if e.What == Rests || e.What == GoesOn {

@@ -123,6 +123,18 @@ func TestWaitsAndPauses(t *testing.T) {
 	}
 }
 
+// A name that was made anew has no past: what its partitions were before is no pause of theirs.
+func TestANameMadeAnew(t *testing.T) {
+	h := past()
+	h = append(h[:9:9], machine.Entry{What: machine.Made, Clock: time.Hour}, machine.Entry{
+		What: machine.Granted, Session: "c", Clock: 2 * time.Hour, Grants: []machine.Passed{{Grant: partition.Grant{ID: 3, Epoch: 8}}},
+	})
+	moves := h.Moves(3)
+	if m := moves[len(moves)-1]; m.What != machine.Granted || m.Pause != 0 {
+		t.Errorf("it says %+v", m)
+	}
+}
+
 // A ledger notes an ask where the asker did not wait already: one that asks again, with nobody between, wanted
 // it no more meanwhile. If somebody else asked between them, both have waited all the time, unless a roll was
 // between those under which it asked.
@@ -183,6 +195,11 @@ func TestNamesakesInAHistory(t *testing.T) {
 		of(machine.Came, "4444444444", "ann", "", ""),
 		of(machine.Forgot, "", "", "", ""),
 		of(machine.Came, "5555555555", "ann", "", ""),
+		of(machine.Went, "5555555555", "ann", "", ""),
+		of(machine.GivenUp, "5555555555", "ann", "", ""), // its last call
+		of(machine.Came, "6666666666", "ann", "", ""),
+		of(machine.Made, "", "", "", ""), // anew
+		of(machine.Came, "7777777777", "ann", "", ""),
 	}
 	var got []string
 	for _, e := range h.Apart() {
@@ -190,6 +207,7 @@ func TestNamesakesInAHistory(t *testing.T) {
 	}
 	want := []string{
 		"ann", "ann", "ann#22222222", "ann#22222222 ann", "ann#33333333", "ann#33333333 ann#22222222", "ann-3", "ann#22222222", "ann", "", "ann",
+		"ann", "ann", "ann", "", "ann",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
