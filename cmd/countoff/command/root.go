@@ -202,8 +202,10 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		if cmd.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)) {
 			err = runs.stopped(err)
 		}
-		if runs == brief && errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: it was not done within --timeout %v (there is much to look through, or the store is slow: give it more)", err, timeout)
+		// The time of a connection may be over a moment before that of ctx, and is not told as that.
+		if runs == brief && (errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded)) {
+			err = fmt.Errorf("%w: there was no full answer within --timeout %v (there is much to look through, or the store is slow: give it more; "+
+				"what was to change may have changed)", err, timeout)
 		}
 		return out.end(err)
 	})

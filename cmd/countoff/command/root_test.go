@@ -516,14 +516,30 @@ func TestWatchEndsInTheMidstOfALook(t *testing.T) {
 func TestTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	for runs, want := range map[span]string{brief: "partitions 7-9: context deadline exceeded: it was not done within --timeout 30s", long: "partitions 7-9: context deadline exceeded"} {
-		cmd := s.command(&output{}, "letters --timeout 30s")
-		cmd.AddCommand(&cobra.Command{Use: "letters", RunE: onStore(runs, nil, func(context.Context, redis.UniversalClient, *cobra.Command, []string) error {
-			return fmt.Errorf("partitions 7-9: %w", context.DeadlineExceeded)
+	for _, c := range []struct {
+		runs  span
+		fails error
+		over  bool // the time of the command
+		want  string
+	}{
+		{brief, context.DeadlineExceeded, false, "partitions 7-9: context deadline exceeded: there was no full answer within --timeout 3s"},
+		{brief, os.ErrDeadlineExceeded, true, "partitions 7-9: i/o timeout: there was no full answer within --timeout 3s"}, // of the connection
+		{brief, os.ErrDeadlineExceeded, false, "partitions 7-9: i/o timeout"},
+		{long, context.DeadlineExceeded, false, "partitions 7-9: context deadline exceeded"},
+	} {
+		cmd := s.command(&output{}, "letters --timeout 3s")
+		cmd.AddCommand(&cobra.Command{Use: "letters", RunE: onStore(c.runs, nil, func(ctx context.Context, _ redis.UniversalClient, _ *cobra.Command, _ []string) error {
+			if c.over {
+				<-ctx.Done()
+			}
+			return fmt.Errorf("partitions 7-9: %w", c.fails)
 		})})
 		err := cmd.ExecuteContext(t.Context())
-		if codeOf(err) != exit.Unreachable || err == nil || !strings.HasPrefix(err.Error(), want) || runs == long && err.Error() != want {
-			t.Errorf("it ends with %d: %v, want %s", codeOf(err), err, want)
+		if codeOf(err) != exit.Unreachable || err == nil || !strings.HasPrefix(err.Error(), c.want) || !strings.Contains(c.want, "answer") && err.Error() != c.want {
+			t.Errorf("it ends with %d: %v, want %s", codeOf(err), err, c.want)
+		}
+		if strings.Contains(c.want, "answer") && !strings.Contains(err.Error(), "what was to change may have changed") { // a recall, say
+			t.Errorf("it does not say that it may be done: %v", err)
 		}
 	}
 }
