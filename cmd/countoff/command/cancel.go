@@ -80,6 +80,9 @@ func (c *canceller) fault(ids []string) error {
 	if len(ids) > 0 || c.undo {
 		errs = append(errs, redissource.CheckCancel(c.why, c.lasts, ids...))
 	}
+	if len(ids) == 0 && c.why != "" && !c.undo {
+		errs = append(errs, errors.New("--why is of tasks that are to be cancelled: give their IDs"))
+	}
 	if c.wait < 0 {
 		errs = append(errs, fmt.Errorf("--wait %v: want 0 or more", c.wait))
 	}

@@ -37,6 +37,9 @@ func TestCancelSaysWhatItKnows(t *testing.T) {
 	}
 	s.fails(exit.Usage, "cancel n a --why", strings.Repeat("x", 501))
 	s.fails(exit.Usage, "cancel n", "")
+	if said := s.fails(exit.Usage, "cancel n --why", "the IDs got lost in a script"); !strings.Contains(said, "give their IDs") {
+		t.Errorf("said %q", said)
+	}
 	if out := s.run("cancel n"); out != "nothing is to be cancelled\n" {
 		t.Errorf("%q", out)
 	}

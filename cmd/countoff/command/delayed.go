@@ -65,21 +65,26 @@ func delayedListCommand() *cobra.Command {
 		Example: `  countoff delayed list mail-sender`,
 		Short:   "list delayed tasks by partition, the first to be due first; or those of an ID",
 		Args:    cobra.RangeArgs(1, 2),
-		RunE: onStore(brief, func(*cobra.Command, []string) error {
+		RunE: onStore(brief, func(_ *cobra.Command, args []string) error {
+			var errs []error
 			if limit < 0 {
-				return fmt.Errorf("--limit %d: want 0 for all, or more", limit)
+				errs = append(errs, fmt.Errorf("--limit %d: want 0 for all, or more", limit))
 			}
-			return nil
+			if len(args) > 1 && args[1] == "" { // a script whose variable is empty wants no list of all
+				errs = append(errs, errors.New("the ID is empty: leave it out for all delayed tasks"))
+			}
+			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			ids, err := everywhere(ctx, client, args[0])
 			if err != nil {
 				return err
 			}
-			id := ""
+			id, none := "", "no delayed tasks"
 			if len(args) > 1 {
 				id = args[1]
+				none = "no delayed task is called " + partitionmap.Printable(id)
 			}
-			l := newList(cmd, limit, asJSON, "no delayed tasks", "ID\tTYPE\tKEY\tDUE\tTRIES\tFIRST ERROR", delayedRow, jsonDelayed)
+			l := newList(cmd, limit, asJSON, none, "ID\tTYPE\tKEY\tDUE\tTRIES\tFIRST ERROR", delayedRow, jsonDelayed)
 			return l.end(redissource.DelayedTasks(ctx, client, args[0], ids, id, l.add))
 		}),
 	}

@@ -44,6 +44,10 @@ func TestDelayed(t *testing.T) {
 	if out := s.run("delayed list n a"); strings.Count(out, "\n") != 2 {
 		t.Errorf("%s", out)
 	}
+	if out := s.run("delayed list n nope"); out != "no delayed task is called nope\n" {
+		t.Errorf("%q", out)
+	}
+	s.fails(exit.Usage, "delayed list n", "")
 	var got []map[string]any
 	for line := range strings.Lines(s.run("delayed list n b --json")) {
 		var one map[string]any
