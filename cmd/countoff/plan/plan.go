@@ -265,7 +265,7 @@ func (p *Plan) compare(c machine.Census, all []machine.Seat, leaving []partition
 		}
 		if had {
 			p.Peers[from].Now++
-			if rolled[id] != now[id] {
+			if rolled[id] != now[id] && (rolled[id] != "" || machine.Fit(c, id)) { // what nobody may have stays where it is
 				p.Elsewhere++
 			}
 		}

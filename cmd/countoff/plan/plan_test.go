@@ -355,6 +355,22 @@ func TestPartitionsElsewhere(t *testing.T) {
 	}
 }
 
+// What the roll gives to nobody, since nobody may have it, is not on its way: its owner keeps it. Of the rest two
+// partitions are, since the shares are of the others alone.
+func TestPartitionsOfNobodyStay(t *testing.T) {
+	t.Parallel()
+	c := fleet(t, 8, partition.Sticky{}, "ann", "bob")
+	c.Config.Requires = []partition.Requirement{{First: 0, Last: 3, Tags: "gpu"}}
+	grants := c.Grants
+	c.Membership++
+	c = settled(t, c, partition.Sticky{})
+	c.Grants = grants
+	p, err := Of(c, looks(c), Change{Leave: []string{"bob"}})
+	if err != nil || p.Elsewhere != 2 || len(p.Left) != 4 {
+		t.Errorf("%v, %+v", err, p)
+	}
+}
+
 // Who has just come, or was recalled, has nothing yet: that nothing of it would move is not for long.
 func TestBeforeTheNextRoll(t *testing.T) {
 	t.Parallel()
