@@ -24,6 +24,7 @@ var advices = []struct{ prefix, advice string }{
 	{"LOADING", "the server is reading its data after a start: it will answer when it has"},
 	{"OOM", "the server is full: raise maxmemory, or let the consumers catch up; what runs goes on and frees memory, only pushes fail"},
 	{"MISCONF", "the server refuses every write because it could not save to disk: free its disk or mend its permissions"},
+	{"NOREPLICAS", "the server refuses every write because fewer replicas follow it than its min-replicas-to-write asks for: let them follow again, or lower it"},
 	{"DB index is out of range", "the server has not so many databases: the number at the end of the URL"},
 	{"This instance has cluster support disabled", "it is no cluster, and the URL names several hosts or says cluster=true: name one"},
 	{"max number of clients", "the server has as many clients as its maxclients allows: raise it, or see in CLIENT LIST whose they are"},

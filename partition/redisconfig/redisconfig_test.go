@@ -590,6 +590,7 @@ func TestRefusals(t *testing.T) {
 		{refusal("WRONGTYPE Operation against a key"), true, true, "another program"},
 		{refusal("ERR unknown command"), true, true, "rename-command"},
 		{refusal("READONLY You can't write against a read only replica."), false, false, "master"},
+		{refusal("NOREPLICAS Not enough good replicas to write."), false, false, "min-replicas-to-write"},
 		{refusal("LOADING Redis is loading the dataset in memory"), false, false, "it will answer"},
 		{refusal("CLUSTERDOWN The cluster is down"), false, false, "every slot"},
 		{refusal("BUSY Redis is busy running a script."), false, false, ""},

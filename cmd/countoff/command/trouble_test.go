@@ -57,6 +57,29 @@ func TestLooksAtAServerThatCannotSave(t *testing.T) {
 	}
 }
 
+// A server that has fewer replicas than it asks for refuses every write: who looks is told why nothing is worked on,
+// and who changes something what to do.
+func TestLooksAtAServerThatLacksReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := shell{t, "redis://" + server.Addr(), ""}
+	s.run("init n --partitions 2")
+	s.run("enqueue n x --key k")
+	server.Config("min-replicas-to-write", "1")
+	for line, want := range looks {
+		if out := s.run(line); !strings.Contains(out, want) {
+			t.Errorf("countoff %s does not say %q:\n%s", line, want, out)
+		}
+	}
+	var out output
+	if code := codeOf(s.start(t.Context(), &out, "doctor n")); code != exit.Verdict || !strings.Contains(out.String(), "refuses every write (NOREPLICAS)") {
+		t.Errorf("code %d:\n%s", code, out.String())
+	}
+	if err := s.fails(exit.Unreachable, "pause n"); !strings.Contains(err, "fewer replicas follow it than its min-replicas-to-write") {
+		t.Errorf("pause says %s", err)
+	}
+}
+
 // What only reads works on a server that is full: it takes no transaction then, not even one that
 // reads, and explain was refused.
 func TestLooksAtAFullServer(t *testing.T) {

@@ -180,6 +180,9 @@ func (s server) replicas() Finding {
 	least := s.config["min-replicas-to-write"]
 	f.What = fmt.Sprintf("%d, min-replicas-to-write %s", n, least)
 	switch {
+	case s.lacksReplicas():
+		f.Severity, f.What = Danger, fmt.Sprintf("%d, of which %s follow: fewer than min-replicas-to-write, and the server refuses every write (NOREPLICAS)", n, s.info[followers])
+		f.Risk, f.Do = "leases run out, nothing is worked on", "let the replicas follow again; until they do, CONFIG SET min-replicas-to-write 0 lets work go on, with what a fail-over then loses"
 	case n == 0:
 		f.Severity, f.What = Note, "none: there is one copy"
 		f.Risk, f.Do = "while the server is away nothing is worked on; with its disk goes everything", "a replica, with Sentinel or a cluster"
@@ -195,6 +198,23 @@ func (s server) replicas() Finding {
 		f.Do = "CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 10; WaitReplicas in the peers' ledger"
 	}
 	return f
+}
+
+// followers is how many replicas have said something within min-replicas-max-lag. Only a server that asks for some counts them.
+const followers = "min_slaves_good_slaves"
+
+// lacksReplicas reports whether the server has fewer followers than it asks for. How many that are is not told where
+// CONFIG is refused: without any it has too few.
+func (s server) lacksReplicas() bool {
+	have, err := strconv.Atoi(s.info[followers])
+	if err != nil {
+		return false
+	}
+	least, err := strconv.Atoi(s.config["min-replicas-to-write"])
+	if err != nil {
+		least = 1
+	}
+	return have < least
 }
 
 // clock compares the store's clock with ours, which are peers' clocks too, most likely.

@@ -57,6 +57,34 @@ func TestReplicasThatAreNotWaitedFor(t *testing.T) {
 	}
 }
 
+// Replicas that are connected and say nothing do not count: the server refuses every write. So it does without any.
+func TestAServerThatLacksReplicas(t *testing.T) {
+	for _, c := range []struct {
+		connected, following, least string
+		lacks                       bool
+	}{
+		{"1", "0", "1", true},
+		{"0", "0", "1", true},
+		{"2", "1", "2", true},
+		{"2", "1", "1", false},
+		{"1", "0", "", true}, // CONFIG is refused
+		{"2", "1", "", false},
+		{"1", "", "0", false},
+	} {
+		s := server{info: map[string]string{"role": "master", "connected_slaves": c.connected}, config: make(map[string]string)}
+		if c.following != "" {
+			s.info["min_slaves_good_slaves"] = c.following
+		}
+		if c.least != "" {
+			s.config["min-replicas-to-write"] = c.least
+		}
+		f := s.replicas()
+		if lacks := f.Severity == Danger && strings.Contains(f.What, "refuses every write (NOREPLICAS)"); lacks != c.lacks {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
+
 // Valkey says which Redis it is like, and is called by its own name.
 func TestVersions(t *testing.T) {
 	for _, c := range []struct {
