@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -15,10 +16,18 @@ var ErrNone = errors.New("the name has no configuration yet: it is written by it
 // explain says what an error of etcd or the network means and what to do.
 func (l *Ledger) explain(what string, err error) error {
 	advice := advice(err)
+	if errors.Is(err, context.DeadlineExceeded) && overTLS(l.client.Endpoints()) {
+		// Who is refused by his certificate often sees no more than a connection that ends.
+		advice += " Does each side trust the other's certificate (ca=, and cert= with key=), and has none ended?"
+	}
 	if advice != "" {
 		advice = " (" + advice + ")"
 	}
 	return fmt.Errorf("etcdledger: %s: %s: %w%s", l.name, what, err, advice)
+}
+
+func overTLS(endpoints []string) bool {
+	return slices.ContainsFunc(endpoints, func(e string) bool { return strings.HasPrefix(e, "https://") })
 }
 
 // advice returns what to do about err, or "" if the error says it all.

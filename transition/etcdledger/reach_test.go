@@ -194,6 +194,41 @@ func TestCallsSayWhyThereIsNoConnection(t *testing.T) {
 	}
 }
 
+// Who is refused by the certificate that he shows, or for want of one, often sees only that connections end: what to look
+// at is said with each call that fails over TLS, and only there.
+func TestCallsTellOfCertificates(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for address, told := range map[string]bool{
+		"etcds://" + server.Listener.Addr().String() + "?ca=" + ca: true,
+		"etcd://127.0.0.1:1": false,
+	} {
+		client, prefix, err := Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		l, err := New(client, prefix, "name", Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = l.Sync(ctx, transition.Request{Session: "a", Peer: "a", Weight: 1})
+		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "cert= with key=") != told {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // A user of etcd logs in with the first call, and hears which right he lacks.
 func TestUser(t *testing.T) {
 	s := etcdtest.Start(t)
