@@ -225,18 +225,14 @@ func (b *book) shed() {
 	b.entries.spare = 0
 }
 
-// keyMostWaited is the key that most tasks wait for.
-func (b *book) keyMostWaited() string {
-	var most *entry
+// mostWaited is the key that most tasks wait for, and how many do; none if no task waits behind another.
+func (b *book) mostWaited() (key string, n int) {
 	for i := range b.keys.all {
-		if e := b.entries.at(i); most == nil || e.waiting.n > most.waiting.n {
-			most = e
+		if e := b.entries.at(i); e.waiting.n > n {
+			key, n = e.task.Key, e.waiting.n
 		}
 	}
-	if most == nil {
-		return ""
-	}
-	return most.task.Key
+	return key, n
 }
 
 // parked is a task that may start when it is due.

@@ -382,19 +382,23 @@ func TestWhatIsParkedKeepsNoOther(t *testing.T) {
 	runtime.KeepAlive(&b)
 }
 
-// Who waits for a key that is stuck is told which: the one that most wait for.
+// Who waits for a key that is stuck is told which: the one that most wait for. None is, if no task waits for another.
 func TestTheKeyThatMostWaitFor(t *testing.T) {
 	t.Parallel()
 	b := newBook()
-	if key := b.keyMostWaited(); key != "" {
-		t.Errorf("with no task most wait for %q", key)
+	if key, n := b.mostWaited(); key != "" || n != 0 {
+		t.Errorf("with no task %d wait for %q", n, key)
+	}
+	b.add(&Task{ID: "alone", Key: "alone", Delivery: &Delivery{}}, time.Now())
+	if key, n := b.mostWaited(); key != "" || n != 0 {
+		t.Errorf("with one task %d wait for %q", n, key)
 	}
 	for key, n := range map[string]int{"a": 3, "b": 6, "c": 1, "d": 2, "": 9} {
 		for i := range n {
 			b.add(&Task{ID: fmt.Sprint(key, i), Key: key, Delivery: &Delivery{}}, time.Now())
 		}
 	}
-	if key := b.keyMostWaited(); key != "b" {
-		t.Errorf("most wait for %q, want b", key)
+	if key, n := b.mostWaited(); key != "b" || n != 5 {
+		t.Errorf("most, %d, wait for %q, want 5 for b", n, key)
 	}
 }

@@ -198,13 +198,14 @@ type (
 		Err   error
 		Again time.Duration
 	}
-	// Blocked: Held tasks are in hand, as many as a lane may hold, and more of them wait for Key
-	// than for any other key: nothing is fetched until some of them are done. It is told a second after that began.
-	// A source that reads its log no further for the same reason may tell it too, at once and with Held 0.
+	// Blocked: Held tasks are in hand, as many as a lane may hold: nothing is fetched until some of them are done.
+	// Parked of them wait for their next try. Waiting wait behind a task of Key, more than behind one of any other
+	// key; if none waits so, Key is empty. It is told a second after that began.
+	// A source that reads its log no further for the same reason may tell it too, with the key of its oldest task and nothing else.
 	Blocked struct {
 		Where
-		Key  string
-		Held int
+		Key                   string
+		Waiting, Parked, Held int
 	}
 	// Unblocked: after Blocked, the partition is fetched from again, or is to end.
 	Unblocked struct{ Where }

@@ -108,7 +108,7 @@ func (l *lane) room() (limit int, ok bool) {
 		}
 		var told Event
 		if l.book.held >= mostHeld && !blocked && time.Since(began) >= blockedAfter {
-			blocked, told = true, Blocked{Where: l.where, Key: l.book.keyMostWaited(), Held: l.book.held}
+			blocked, told = true, l.blocked()
 		}
 		switch nudged := l.starve(told, patience); {
 		case nudged, l.over():
@@ -118,6 +118,12 @@ func (l *lane) room() (limit int, ok bool) {
 			patience = min(2*patience, mostPatience)
 		}
 	}
+}
+
+// blocked says what those wait for that l holds.
+func (l *lane) blocked() Blocked {
+	key, n := l.book.mostWaited()
+	return Blocked{Where: l.where, Key: key, Waiting: n, Parked: len(l.book.parked), Held: l.book.held}
 }
 
 // starve tells what there is to tell, if anything, waits for a nudge, at most for patience, and

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -180,12 +181,31 @@ func TestWhatIsHeldForStuckKeysIsBounded(t *testing.T) {
 		if held != mostHeld {
 			t.Errorf("%d tasks held, want %d", held, mostHeld)
 		}
-		if told := of[Blocked](b.seen); len(told) != 1 || told[0].Key != "stuck" {
+		if told := of[Blocked](b.seen); len(told) != 1 || told[0].Key != "stuck" || told[0].Waiting != mostHeld-1 || told[0].Parked != 0 {
 			t.Errorf("told %+v, want once, naming the key", told)
 		}
 		b.drain(partition.Grant{ID: 0, Epoch: 1})
 		if told := of[Unblocked](b.seen); len(told) != 1 {
 			t.Errorf("told %+v, want once that it is over", told)
+		}
+	})
+}
+
+// Where it is no key that is stuck, but tasks of many keys wait for their next try, as when what they call is away, none of the keys
+// is blamed.
+func TestFullOfTasksThatWaitForTheirNextTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{Config: Config{Concurrency: 2}}, func(context.Context, *Task) error {
+			return RetryAfter(time.Hour, errors.New("it is away"))
+		})
+		defer b.stop()
+		for i := range mostHeld + 500 {
+			b.push(task(fmt.Sprint(i), i))
+		}
+		b.grant(0)
+		time.Sleep(time.Minute)
+		if told := of[Blocked](b.seen); len(told) != 1 || told[0].Key != "" || told[0].Waiting != 0 || told[0].Parked != mostHeld || told[0].Held != mostHeld {
+			t.Errorf("told %+v, want once, that all wait for their next try", told)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func newMetrics() metrics {
 		lapses:    counter("lapses_total", "Times the lease may have run out."),
 		rolls:     counter("rolls_total", "Views seen and rolls sealed by this peer.", "by"),
 		served:    gauge("served", "1 while the partition is served by this peer.", "partition"),
-		blocked:   gauge("blocked", "1 while the partition is not fetched because too many tasks wait for one key.", "partition"),
+		blocked:   gauge("blocked", "1 while the partition is not fetched because too many tasks wait for their key or their next try.", "partition"),
 		halted:    gauge("halted", "1 while nothing of the partition starts because the source does not answer for what ended.", "partition"),
 		limited:   gauge("limited", "1 while tasks wait for the consumer's rate, for more than a second."),
 		index:     gauge("index", "This peer's place in the newest roll; -1: not a member."),

@@ -7,7 +7,7 @@
 //	countoff_settle_seconds{consumer}                  how long the source takes to answer for a batch
 //	countoff_failures_total{consumer,op}               calls that failed: start, open, fetch, settle, close, jobs, sync, seal, strategy, hints, count, epochs, unit, units
 //	countoff_served{consumer,partition}                1 while it is served here
-//	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for one key
+//	countoff_blocked{consumer,partition}               1 while it is not fetched, because too much waits for its key or its next try
 //	countoff_halted{consumer,partition}                1 while nothing of it starts, because the source does not answer for what ended
 //	countoff_limited{consumer}                         1 while tasks wait for the consumer's rate, for more than a second
 //	countoff_lost_total{consumer}                      partitions that were taken away

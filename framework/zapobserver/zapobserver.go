@@ -151,7 +151,8 @@ func (o *observer) tasks(e framework.Event) bool {
 			o.failed("fetch failed", e.Where, e.Err, e.Again)
 		}
 	case framework.Blocked:
-		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for one key", e.Where, zap.String("key", e.Key), zap.Int("held", e.Held))
+		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for their key or their next try", e.Where,
+			zap.String("key", e.Key), zap.Int("waiting_for_key", e.Waiting), zap.Int("parked", e.Parked), zap.Int("held", e.Held))
 	case framework.Unblocked:
 		o.at(zapcore.InfoLevel, "fetching goes on", e.Where)
 	case framework.Buried:

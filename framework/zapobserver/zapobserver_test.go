@@ -203,6 +203,19 @@ func TestAHardStopIsOneLine(t *testing.T) {
 	}
 }
 
+// What fills a partition is not always one key: the line says how many wait for the key that it names, and how many for their next try.
+func TestWhatFillsAPartition(t *testing.T) {
+	t.Parallel()
+	core, lines := observer.New(zapcore.WarnLevel)
+	o := zapobserver.New(zap.New(core))
+	o.Observe(framework.Blocked{Key: "ann", Waiting: 3, Parked: 8000, Held: 8192})
+	line := lines.All()[0]
+	fields := line.ContextMap()
+	if strings.Contains(line.Message, "one key") || fields["key"] != "ann" || fields["waiting_for_key"] != int64(3) || fields["parked"] != int64(8000) || fields["held"] != int64(8192) {
+		t.Errorf("it says %q, %v", line.Message, fields)
+	}
+}
+
 // Why it does not start is told again every ten seconds, and another reason at once.
 func TestAStartThatFailsIsSomeLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
