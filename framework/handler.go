@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/countoff/countoff/framework/internal/owning"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 )
@@ -47,14 +48,18 @@ type Handler interface {
 
 // Owned reports whether the task of the handler that was given ctx, or one made of it, is known to be this peer's at
 // this moment. A process that was suspended goes on in the middle of its handlers, a moment before it finds out that
-// their contexts have to end: ask before each step that could harm another owner. Of any other ctx it reports whether
-// that has not ended. It costs some 100 ns, and may be called concurrently.
+// their contexts have to end: ask before each step that could harm another owner. Of that of a batch it reports whether
+// all of its tasks are, and of any other ctx whether that has not ended. It costs some 100 ns, for each task of a batch,
+// and may be called concurrently.
 func Owned(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	t, of := ctx.Value(tenureKey{}).(*tenure)
-	return !of || t.valid(time.Now())
+	if t, of := ctx.Value(tenureKey{}).(*tenure); of {
+		return t.valid(time.Now())
+	}
+	all, of := ctx.Value(owning.Key{}).(func() bool)
+	return !of || all()
 }
 
 // HandOver returns a channel that is closed once the partition of the handler that was given ctx, or one made of it, is to

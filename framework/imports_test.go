@@ -96,7 +96,9 @@ var rooms = map[string][]string{
 	"sources/asynqsource/internal/wire": {},
 	"sources/asynqsource/queuestat":     {"partition", "partition/redisconfig", "sources/asynqsource/internal/wire", goRedis},
 
-	"framework": {"partition", "sources", "transition", "transition/coverage", "transition/machine"},
+	"framework": {"framework/internal/owning", "partition", "sources", "transition", "transition/coverage", "transition/machine"},
+	// What a context of a batch answers.
+	"framework/internal/owning": {},
 	// For programs: what stands in the store about a name, how it is drawn, and how a
 	// command line of cobra ends and takes its flags. cmd and examples share them.
 	"framework/status": {"partition", "partition/redisconfig", "sources/asynqsource/queuestat", "sources/redissource", "transition", "transition/coverage",
@@ -112,7 +114,7 @@ var rooms = map[string][]string{
 	"framework/zapobserver":                      {"framework", "partition", "sources", "transition", "transition/coverage", zap},
 	"framework/promobserver":                     {"framework", "partition", "sources", "transition", prometheus},
 	"framework/frameworktest":                    {"framework", "partition", "sources", "sources/memsource", "transition", "transition/memledger"},
-	"framework/batch":                            {"framework", "sources"},
+	"framework/batch":                            {"framework", "framework/internal/owning", "sources"},
 	"framework/frameworkfx":                      {"framework", "framework/frameworkfx/internal/shape", "framework/program/signals", "framework/zapobserver", "partition", "sources", "transition", dig, fx, zap},
 	"framework/frameworkfx/internal/endings":     {fx},
 	"framework/frameworkfx/internal/fences":      {"framework", "partition", "sources/redisprogress", "transition/coverage", goRedis},

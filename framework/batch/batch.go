@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/internal/owning"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 // later eight one after the other, all that are left fail. RetryAfter is for all of the call. So it should do all or nothing, or what may be done twice.
 //
 // ctx ends when that of one of the tasks does, with the same cause; it carries no values, and its deadline is
-// that of the first of them. The tasks that are cancelled, or of partitions that are lost or have no more time to drain, are then
+// that of the first of them. [framework.Owned] says of it whether all of them are this peer's. The tasks that are cancelled, or of partitions that are lost or have no more time to drain, are then
 // judged as any are; the others, if they were not done, are in the next batch, and it costs them no try.
 type Func func(ctx context.Context, tasks []*framework.Task) error
 
@@ -227,7 +228,7 @@ func (g *gatherer) start() {
 		if len(g.waiting) == 0 {
 			return
 		}
-		b := newBatch(g.take())
+		b := g.newBatch(g.take())
 		g.running++
 		b.entries[0].turn <- turn{lead: b}
 	}
@@ -261,9 +262,11 @@ func (e *entry) over() bool {
 }
 
 // newBatch is a batch of entries, whose deadline is the first of theirs. That it is over each of them sees to.
-func newBatch(entries []*entry) *batch {
+func (g *gatherer) newBatch(entries []*entry) *batch {
 	b := &batch{entries: entries}
-	ctx := deadlined{Context: context.Background()}
+	ctx := joint{Context: context.Background(), owned: func() bool {
+		return !slices.ContainsFunc(entries, func(e *entry) bool { return !g.owned(e.ctx) })
+	}}
 	for _, e := range entries {
 		e.in = b
 		if at, has := e.ctx.Deadline(); has && (ctx.at.IsZero() || at.Before(ctx.at)) {
@@ -274,12 +277,22 @@ func newBatch(entries []*entry) *batch {
 	return b
 }
 
-type deadlined struct {
+// A joint is the context of a batch, before anything ends it.
+type joint struct {
 	context.Context
-	at time.Time // zero: none
+	at    time.Time   // its deadline; zero: none
+	owned func() bool // each of the tasks
 }
 
-func (d deadlined) Deadline() (time.Time, bool) { return d.at, !d.at.IsZero() }
+func (j joint) Deadline() (time.Time, bool) { return j.at, !j.at.IsZero() }
+
+// Value lets [framework.Owned] ask: the function is suspended with its process, and goes on before anybody ends its context.
+func (j joint) Value(key any) any {
+	if key == (owning.Key{}) {
+		return j.owned
+	}
+	return nil
+}
 
 // run does b and tells its entries, of which lead is the first, what came of it.
 func (g *gatherer) run(lead *entry, b *batch) {

@@ -523,6 +523,38 @@ func TestNothingBeginsWithoutALease(t *testing.T) {
 	})
 }
 
+// TestOwnedInABatch: in the middle of the function, which goes on before anybody has ended its context, framework.Owned says
+// whether all of its tasks are this peer's.
+func TestOwnedInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lapsed := map[context.Context]bool{} // what it guards is asked and set while nothing else runs
+		another := context.WithoutCancel(t.Context())
+		var said []bool
+		x := newHands(t, batch.Config{}, func(ctx context.Context, ids []string) error {
+			if len(ids) == 2 {
+				ask := func() {
+					within, cancel := context.WithTimeout(ctx, time.Second)
+					defer cancel()
+					said = append(said, framework.Owned(ctx), framework.Owned(within))
+				}
+				ask()
+				lapsed[another] = true
+				ask()
+			}
+			return nil
+		})
+		batch.Ask(x.h, func(ctx context.Context) bool { return !lapsed[ctx] })
+		x.all(t.Context(), "a", "b")
+		x.all(another, "c")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		x.wantRuns("a", "b c")
+		if want := []bool{true, true, false, false}; !slices.Equal(said, want) {
+			t.Errorf("owned: %v, want %v", said, want)
+		}
+	})
+}
+
 // TestALeaseThatIsRenewed: who asks just as the answer that renews the lease is taken in hears that it does not stand, and
 // nobody ends its context.
 func TestALeaseThatIsRenewed(t *testing.T) {
