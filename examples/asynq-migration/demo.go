@@ -7,21 +7,19 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/countoff/countoff/examples/mail-sender/embedded"
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisurl"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/asynqsource"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
 const (
@@ -91,34 +89,37 @@ func count(ctx context.Context, client redis.UniversalClient, name string) (t ta
 }
 
 // demo runs both ways and says what came of them. It fails if countoff lost something or
-// changed the order of an account.
+// changed the order of an account. On a store that is the user's it leaves nothing.
 func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
-	if url == "" {
-		server, err := embedded.Start("")
-		if err != nil {
-			return err
+	defer func() {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // which signal it was, not what was cut off
 		}
-		defer server.Close()
-		url = server.URL()
-	}
-	client, err := redisurl.Open(url)
+	}()
+	dir, err := os.MkdirTemp("", "asynq-migration-demo-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	if err := redisurl.Reach(ctx, client, url); err != nil {
+	defer os.RemoveAll(dir)
+	store, err := cast.Open(ctx, url, "", name, partition.Config{Total: queues})
+	if err != nil {
 		return err
 	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		err = errors.Join(err, store.Close(ending, func(ctx context.Context) error { return raze(ctx, store) }))
+	}()
 
 	fmt.Fprintf(out, "1. a plain asynq.Server, %d at once\n", atOnce)
-	before, err := plain(ctx, client, name+"-plain")
+	before, err := plain(ctx, store.Client, store.Name+"-plain")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "   %v\n", before)
 
 	fmt.Fprintf(out, "2. the same tasks and the same mux with countoff: %d peers, %d queues, one peer is killed\n", peers, queues)
-	after, err := shared(ctx, client, url, name, out)
+	after, err := shared(ctx, store, dir, out)
 	if err != nil {
 		return err
 	}
@@ -127,6 +128,28 @@ func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
 		return exit.With(exit.Verdict, errors.New("something was lost or out of order"))
 	}
 	return nil
+}
+
+// raze removes what asynq, the source and the handlers have written: every key with the name of
+// the demo in it, which nobody else has, but the ledger's.
+func raze(ctx context.Context, store *cast.Store) error {
+	err := redisconfig.EachMaster(ctx, store.Client, func(ctx context.Context, node redis.UniversalClient, _ string) error {
+		keys := node.Scan(ctx, 0, "*"+store.Name+"*", 1000).Iterator()
+		for keys.Next(ctx) {
+			if strings.HasPrefix(keys.Val(), "{"+store.Name+"}") {
+				continue
+			}
+			if err := node.Unlink(ctx, keys.Val()).Err(); err != nil {
+				return err
+			}
+		}
+		return keys.Err()
+	})
+	gone := []any{store.Name + "-plain"}
+	for i := range queues {
+		gone = append(gone, fmt.Sprintf("%s:%d", store.Name, i))
+	}
+	return errors.Join(err, store.Client.SRem(ctx, "asynq:queues", gone...).Err())
 }
 
 // plain runs the program as it was.
@@ -150,50 +173,69 @@ func plain(ctx context.Context, client redis.UniversalClient, queue string) (tal
 		return tally{}, err
 	}
 	defer server.Shutdown()
-	return done(ctx, client, queue)
+	return done(ctx, client, queue, nil)
 }
 
-// done waits until nothing is lost, or nothing changes any more.
-func done(ctx context.Context, client redis.UniversalClient, name string) (t tally, err error) {
-	tick := time.NewTicker(100 * time.Millisecond)
+// done waits until nothing is lost, but not for ever, nor for peers that have ended by themselves.
+func done(ctx context.Context, client redis.UniversalClient, name string, troupe []*cast.Peer) (t tally, err error) {
+	return t, until(ctx, func() (bool, error) {
+		t, err = count(ctx, client, name)
+		return t.lost == 0, errors.Join(err, fallen(troupe))
+	})
+}
+
+// busy waits until the peers are at work.
+func busy(ctx context.Context, client redis.UniversalClient, name string, troupe []*cast.Peer) error {
+	return until(ctx, func() (bool, error) {
+		t, err := count(ctx, client, name)
+		return t.steps-t.lost >= accounts, errors.Join(err, fallen(troupe))
+	})
+}
+
+// until looks again and again whether something is so, for a minute.
+func until(ctx context.Context, so func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if t, err = count(ctx, client, name); err != nil || t.lost == 0 {
-			return t, err
+		if ok, err := so(); ok || err != nil {
+			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return t, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return t, nil
+	return nil
+}
+
+func fallen(troupe []*cast.Peer) error {
+	for _, p := range troupe {
+		if err := p.Fallen(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shared runs it with countoff. The producer names a key; the mux does not change.
-func shared(ctx context.Context, client redis.UniversalClient, url, name string, out io.Writer) (t tally, err error) {
-	if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: queues}); err != nil {
-		return t, err
-	}
-	producer, err := asynqsource.NewClient(ctx, client, name, asynqsource.ClientConfig{})
+func shared(ctx context.Context, store *cast.Store, dir string, out io.Writer) (t tally, err error) {
+	producer, err := asynqsource.NewClient(ctx, store.Client, store.Name, asynqsource.ClientConfig{})
 	if err != nil {
 		return t, err
 	}
-	var running []*exec.Cmd
+	var troupe []*cast.Peer
 	defer func() {
-		for _, cmd := range running {
-			_ = cmd.Process.Signal(syscall.SIGTERM) // it may be gone
-		}
-		for _, cmd := range running {
-			_ = cmd.Wait() // so does the killed one
+		for _, p := range troupe {
+			p.Dismiss()
 		}
 	}()
 	for i := range peers {
-		cmd, err := spawn(url, name, fmt.Sprintf("peer-%d", i+1))
+		p, err := cast.Enter(dir, fmt.Sprintf("peer-%d", i+1), nil, "--redis", store.URL, "--name", store.Name)
 		if err != nil {
 			return t, err
 		}
-		running = append(running, cmd)
+		troupe = append(troupe, p)
 	}
 	for n := range steps {
 		for i := range accounts {
@@ -206,49 +248,20 @@ func shared(ctx context.Context, client redis.UniversalClient, url, name string,
 			}
 		}
 		if n == steps/2 {
-			if err := busy(ctx, client, name); err != nil {
+			if err := busy(ctx, store.Client, store.Name, troupe); err != nil {
 				return t, err
 			}
-			if err := running[0].Process.Kill(); err != nil {
-				return t, err
-			}
+			troupe[0].Kill()
 			fmt.Fprintln(out, "   peer-1 is killed without goodbye")
 		}
 	}
-	return done(ctx, client, name)
-}
-
-// busy waits until the peers are at work.
-func busy(ctx context.Context, client redis.UniversalClient, name string) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		t, err := count(ctx, client, name)
-		if err != nil {
-			return err
-		}
-		if t.steps-t.lost >= accounts {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
+	if t, err = done(ctx, store.Client, store.Name, troupe); err != nil {
+		return t, err
+	}
+	for _, p := range troupe[1:] {
+		if err := p.Leave(); err != nil {
+			return t, err
 		}
 	}
-}
-
-// childVariable says to the program that it is a peer of the demo.
-const childVariable = "ASYNQ_MIGRATION_CHILD"
-
-// spawn starts a peer as a process of its own, so that a kill is a kill.
-func spawn(url, name, id string) (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self, "peer", "--redis", url, "--name", name, "--id", id)
-	cmd.Env = append(os.Environ(), childVariable+"=1")
-	cmd.Stderr = os.Stderr
-	return cmd, cmd.Start()
+	return count(ctx, store.Client, store.Name) // with what was running still
 }

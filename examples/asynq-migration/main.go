@@ -3,7 +3,7 @@
 // with three peers, one of which is killed.
 //
 //	go run ./examples/asynq-migration            the demo; it brings its own Redis
-//	asynq-migration peer --redis URL --name N    one peer of it, until SIGTERM
+//	asynq-migration work --redis URL --name N    one peer of it, until SIGTERM
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/framework"
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/asynqfx"
@@ -37,11 +38,12 @@ func main() {
 
 func run(args []string) int {
 	flags := flag.NewFlagSet("asynq-migration", flag.ContinueOnError)
-	url := flags.String("redis", "", "URL of Redis; the demo has one of its own")
+	url := flags.String("redis", "", "URL of Redis; the demo brings its own, and leaves nothing on yours")
 	name := flags.String("name", "accounts", "name of the task processing")
 	id := flags.String("id", "", "id of the peer")
+	withStdin := flags.Bool("exit-with-stdin", false, "stop at once when stdin ends: for the demo, whose peers must not outlive it")
 	command := "demo"
-	if len(args) > 0 && args[0] == "peer" {
+	if len(args) > 0 && args[0] == "work" {
 		command, args = args[0], args[1:]
 	}
 	switch err := flags.Parse(args); {
@@ -51,15 +53,18 @@ func run(args []string) int {
 		return frameworkfx.ExitWrong
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "asynq-migration: %q: want peer, or nothing for the demo\n", flags.Arg(0))
+		fmt.Fprintf(os.Stderr, "asynq-migration: %q: want work, or nothing for the demo\n", flags.Arg(0))
 		return frameworkfx.ExitWrong
 	}
-	if command == "peer" && *url == "" {
-		fmt.Fprintln(os.Stderr, "asynq-migration: peer: want --redis URL, as in redis://localhost:6379")
+	if command == "work" && *url == "" {
+		fmt.Fprintln(os.Stderr, "asynq-migration: work: want --redis URL, as in redis://localhost:6379")
 		return frameworkfx.ExitWrong
 	}
-	if command == "peer" {
-		return peer(*url, *name, *id)
+	if command == "work" {
+		if *withStdin {
+			go cast.EndWith(os.Stdin)
+		}
+		return work(*url, *name, *id)
 	}
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
@@ -71,9 +76,9 @@ func run(args []string) int {
 	return exit.OK
 }
 
-// peer is all there is to change in a program: where it made an asynq.Server and ran the
+// work is all there is to change in a program: where it made an asynq.Server and ran the
 // mux, it does this.
-func peer(url, name, id string) int {
+func work(url, name, id string) int {
 	return frameworkfx.Run(
 		redisfx.Client(url),
 		asynqfx.Mux(name, asynqfx.Config{Server: serverConfig()}, func(client redis.UniversalClient) *asynq.ServeMux {
