@@ -11,6 +11,7 @@ import (
 
 	"github.com/countoff/countoff/examples/orders/play"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/kafkasource"
@@ -48,9 +49,14 @@ kills a peer, as kill -9 does. Then it counts.`,
 				return err
 			}
 			cfg.Program, cfg.Errors = self, cmd.ErrOrStderr()
-			ctx, cancel := context.WithTimeout(cmd.Context(), demoPatience)
+			told, stop := signals.Context(cmd.Context())
+			defer stop()
+			ctx, cancel := context.WithTimeout(told, demoPatience)
 			defer cancel()
 			report, err := demo(ctx, cfg, load, cmd.OutOrStdout())
+			if told.Err() != nil {
+				return context.Cause(told) // which signal it was, not what was cut off
+			}
 			if err == nil {
 				err = report.Write(cmd.OutOrStdout())
 			}
@@ -62,7 +68,7 @@ kills a peer, as kill -9 does. Then it counts.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Kafka, "kafka", "", "a broker to play on, as kafka://host:port (default: one in this process)")
-	f.StringVar(&cfg.Redis, "redis", "", "a store to play on, as redis://host:port (default: one in this process)")
+	f.StringVar(&cfg.Redis, "redis", "", "a store to play on, as redis://host:port (default: one in this process); without --kafka nothing stays in it")
 	f.StringVar(&cfg.Progress, "progress", "redis", "redis or kafka: where the peers keep what is done")
 	f.StringVar(&cfg.Topic, "topic", "orders", "topic of the orders; created if it is not there")
 	f.StringVar(&cfg.Name, "name", "orders", "name of the task processing")
@@ -87,7 +93,7 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 			return play.Report{}, err
 		}
 	}
-	if err := shared(ctx, p, cfg.Name, 3); err != nil {
+	if err := shared(ctx, p, 3); err != nil {
 		return play.Report{}, err
 	}
 	sending, cut := context.WithCancelCause(ctx)
@@ -125,7 +131,7 @@ func demo(ctx context.Context, cfg play.Config, load play.Load, out io.Writer) (
 // shared waits until so many peers or more own all partitions, each some: on a busy machine the
 // orders might be done before the last one comes, and nothing be taken over from it. One that ends instead, because
 // of what it was told, does not come.
-func shared(ctx context.Context, p *play.Play, name string, peers int) error {
+func shared(ctx context.Context, p *play.Play, peers int) error {
 	client, err := redisurl.Open(p.Redis())
 	if err != nil {
 		return err
@@ -135,7 +141,7 @@ func shared(ctx context.Context, p *play.Play, name string, peers int) error {
 		if err := p.Ended(); err != nil {
 			return false, err
 		}
-		seen, err := status.Read(ctx, client, name)
+		seen, err := status.Read(ctx, client, p.Name())
 		owners := map[string]bool{}
 		for _, part := range seen.Partitions {
 			if part.State != status.Owned {

@@ -91,6 +91,29 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// A store outlives the embedded broker: what it knew of the last one would be wrong of the next.
+func TestTwoDemosOnOneStore(t *testing.T) {
+	t.Parallel()
+	cfg, ctx := config(t)
+	if cfg.Kafka != "" {
+		t.Skip("a broker of its own goes on where it was")
+	}
+	server := redistest.Server(t)
+	cfg.Lease, cfg.Redis = brief, "redis://"+server.Addr()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for range 2 {
+		var out strings.Builder
+		report, err := demo(ctx, cfg, play.Load{Customers: 20, Each: 5, Pause: 50 * time.Millisecond}, &out)
+		if err != nil || report.Bad() {
+			t.Fatalf("%v: %+v\n%s", err, report, out.String())
+		}
+		if left := server.Client().Keys(ctx, "*").Val(); len(left) != 0 {
+			t.Errorf("it left %q", left)
+		}
+	}
+}
+
 // A send that reaches no broker says so; a record would wait for one for ever.
 func TestSendWithoutABroker(t *testing.T) {
 	t.Parallel()

@@ -14,13 +14,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/kafkasource"
+	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -28,9 +29,9 @@ import (
 type Config struct {
 	Program    string        // with the command work
 	Kafka      string        // URL; default: an embedded kfake
-	Redis      string        // URL; default: an embedded miniredis
+	Redis      string        // URL; default: an embedded miniredis. Beside an embedded kfake nothing stays in it
 	Progress   string        // redis or kafka: where peers keep what is done; default redis
-	Name       string        // of the task processing; default "orders"
+	Name       string        // of the task processing, or how that begins; default "orders"
 	Topic      string        // default "orders"
 	Partitions int           // default 6
 	Lease      time.Duration // default 3 s
@@ -91,21 +92,14 @@ func Start(ctx context.Context, cfg Config) (*Play, error) {
 }
 
 func (p *Play) start(ctx context.Context) error {
-	if p.cfg.Kafka == "" {
+	embedded := p.cfg.Kafka == ""
+	if embedded {
 		c, err := kfake.NewCluster(kfake.NumBrokers(1))
 		if err != nil {
 			return fmt.Errorf("embedded kafka: %w", err)
 		}
 		p.close = append(p.close, c.Close)
 		p.cfg.Kafka = "kafka://" + strings.Join(c.ListenAddrs(), ",")
-	}
-	if p.cfg.Redis == "" {
-		m := miniredis.NewMiniRedis()
-		if err := m.Start(); err != nil {
-			return fmt.Errorf("embedded redis: %w", err)
-		}
-		p.close = append(p.close, m.Close)
-		p.cfg.Redis = "redis://" + m.Addr()
 	}
 	var err error
 	if p.opts, err = kafkasource.Options(p.cfg.Kafka); err != nil {
@@ -114,21 +108,52 @@ func (p *Play) start(ctx context.Context) error {
 	if err := CreateTopic(ctx, p.opts, p.cfg.Topic, p.cfg.Partitions); err != nil {
 		return err
 	}
+	cfg := partition.Config{Total: p.cfg.Partitions, Hash: partition.Murmur2}
+	if embedded || p.cfg.Redis == "" {
+		// What a store knows of a broker that is gone is wrong of the next one: on one that is the user's
+		// the play has a name of its own.
+		store, err := cast.Open(ctx, p.cfg.Redis, "", p.cfg.Name, cfg)
+		if err != nil {
+			return err
+		}
+		p.cfg.Redis, p.cfg.Name = store.URL, store.Name
+		p.close = append(p.close, func() { p.raze(store) })
+		return nil
+	}
 	client, err := redisurl.Open(p.cfg.Redis)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	// The store is known to be new, or has the name already: nobody has to wait.
-	_, err = redisledger.Init(ctx, client, p.cfg.Name, partition.Config{Total: p.cfg.Partitions, Hash: partition.Murmur2})
+	_, err = redisledger.Init(ctx, client, p.cfg.Name, cfg)
 	return err
 }
+
+// raze closes the store, and leaves nothing on one that is the user's.
+func (p *Play) raze(store *cast.Store) {
+	ctx, cancel := context.WithTimeout(context.Background(), ending)
+	defer cancel()
+	err := store.Close(ctx, func(ctx context.Context) error {
+		_, err := redissource.Destroy(ctx, store.Client, store.Name)
+		return err
+	})
+	if err != nil && p.cfg.Errors != nil {
+		fmt.Fprintln(p.cfg.Errors, err)
+	}
+}
+
+// ending is how long it may take to remove what was played with.
+const ending = 40 * time.Second
 
 // Kafka is the URL of the broker.
 func (p *Play) Kafka() string { return p.cfg.Kafka }
 
 // Redis is the URL of the store.
 func (p *Play) Redis() string { return p.cfg.Redis }
+
+// Name is the name of the task processing.
+func (p *Play) Name() string { return p.cfg.Name }
 
 // Close ends the peers that are left, and what was embedded.
 func (p *Play) Close() {
