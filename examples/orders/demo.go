@@ -31,13 +31,11 @@ others), three peers in processes of their own, and sends orders. In the middle 
 kills a peer, as kill -9 does. Then it counts.`,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			for _, n := range []struct {
-				flag string
-				is   int
-			}{{"partitions", cfg.Partitions}, {"customers", load.Customers}, {"each", load.Each}} {
-				if n.is < 1 {
-					return exit.With(exit.Usage, fmt.Errorf("--%s %d: want at least 1", n.flag, n.is))
-				}
+			if cfg.Partitions < 1 {
+				return exit.With(exit.Usage, fmt.Errorf("--partitions %d: want at least 1", cfg.Partitions))
+			}
+			if err := load.Validate(); err != nil {
+				return exit.With(exit.Usage, err)
 			}
 			if cfg.Kafka != "" {
 				if _, err := kafkasource.Options(cfg.Kafka); err != nil {

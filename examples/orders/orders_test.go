@@ -66,13 +66,16 @@ func TestDemoOfPeersThatDoNotStart(t *testing.T) {
 	if _, err := demo(ctx, cfg, play.Load{Customers: 1, Each: 1}, io.Discard); err == nil || !strings.Contains(err.Error(), "has ended by itself") {
 		t.Errorf("it says %v", err)
 	}
-	for _, flag := range []string{"--partitions=0", "--customers=0", "--each=0", "--kafka=h:9092"} {
+	for _, args := range [][]string{
+		{"--partitions=0"}, {"--customers=0"}, {"--each=0"}, {"--kafka=h:9092"}, {"--redis=h"},
+		{"send", "--customers=-1"}, {"send", "--each=0"},
+	} {
 		cmd := root()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs([]string{flag})
+		cmd.SetArgs(args)
 		var coded *exit.Error
 		if err := cmd.ExecuteContext(ctx); !errors.As(err, &coded) || coded.Code != exit.Usage {
-			t.Errorf("%s: %v", flag, err)
+			t.Errorf("%v: %v", args, err)
 		}
 	}
 }

@@ -20,6 +20,9 @@ func sendCommand() *cobra.Command {
 		Short: "writes orders into the topic, the customer as their key",
 		Args:  cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
+			if err := load.Validate(); err != nil {
+				return exit.With(exit.Usage, err)
+			}
 			opts, err := kafkasource.Options(url)
 			if err != nil {
 				return exit.With(exit.Usage, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/examples/mail-sender/embedded"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -32,7 +33,11 @@ func Open(ctx context.Context, url, listen, name string, cfg partition.Config) (
 	s := &Store{URL: url, Name: name, theirs: url != "", stop: func() {}}
 	if s.theirs {
 		s.Name = fmt.Sprintf("%s-demo-%d-%d", name, time.Now().Unix(), os.Getpid())
-	} else {
+	}
+	if err := partition.CheckName(s.Name); err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	if !s.theirs {
 		r, err := embedded.Start(listen)
 		if err != nil {
 			return nil, err
@@ -42,7 +47,7 @@ func Open(ctx context.Context, url, listen, name string, cfg partition.Config) (
 	var err error
 	if s.Client, err = redisurl.Open(s.URL); err != nil {
 		s.stop()
-		return nil, err
+		return nil, exit.With(exit.Usage, err)
 	}
 	if err = redisurl.Reach(ctx, s.Client, s.URL); err == nil {
 		_, err = redisledger.Init(ctx, s.Client, s.Name, cfg)

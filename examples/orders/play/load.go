@@ -25,6 +25,14 @@ type Load struct {
 	Pause           time.Duration // after each round of one order a customer
 }
 
+// Validate returns an error if it is not a load.
+func (l Load) Validate() error {
+	if l.Customers < 1 || l.Each < 1 {
+		return fmt.Errorf("--customers %d --each %d: want at least 1", l.Customers, l.Each)
+	}
+	return nil
+}
+
 // reachable is how long it may take to reach a broker.
 const reachable = 10 * time.Second
 
