@@ -24,6 +24,8 @@ type lane struct {
 	pool  *pool
 	where Where
 	token partition.Token
+	pause time.Duration // before it is opened: the ones before were refused
+	again backoff       // of fetches
 	ctxs  contexts
 	wake  chan struct{} // something live waits for may have changed
 	// asked is since when the settler waits for an answer, counted from the pool's
@@ -88,20 +90,44 @@ type times struct {
 
 // live is the life of the lane.
 func (l *lane) live() {
-	defer l.pool.lives.Done()
-	stream := l.open()
+	l.work(l.open(), nil)
+}
+
+// work fetches from stream, if there is one, and closes it. A Fetch that ends its goroutine
+// (runtime.Goexit, as testing's FailNow does) takes this one with it: another goes on, for which
+// that call has failed. A panic that is not the source's ends the process.
+func (l *lane) work(stream sources.Stream, failed error) {
+	over := false
+	defer func() {
+		if v := recover(); v != nil {
+			panic(v)
+		}
+		if over {
+			l.pool.lives.Done()
+			return
+		}
+		go l.work(stream, errGoexit)
+	}()
 	if stream != nil {
-		l.fetch(stream)
+		l.fetch(stream, failed)
 	}
 	l.close(stream)
+	over = true
 }
 
 // open opens the stream, as often as it takes. It returns nil if the lane is to
 // end, or is lost.
 func (l *lane) open() sources.Stream {
+	if l.pause > 0 && !sleep(l.ctxs.fetching, l.pause) {
+		return nil
+	}
 	var again backoff
 	for {
-		s, err := tryOpen(l.ctxs.fetching, l.pool.source, l.where.Grant, l.token)
+		var s sources.Stream
+		err := <-apart("the source's Open", func() (err error) {
+			s, err = l.pool.source.Open(l.ctxs.fetching, l.where.Grant, l.token)
+			return err
+		})
 		if err == nil && partition.Absent(s) {
 			err = errNoStream
 		}
@@ -127,22 +153,25 @@ func (l *lane) open() sources.Stream {
 	}
 }
 
-// fetch takes in tasks until the lane is to end.
-func (l *lane) fetch(s sources.Stream) {
-	var again backoff
+// fetch takes in tasks until the lane is to end. failed is what the call before ended with, if
+// nobody has looked at it yet.
+func (l *lane) fetch(s sources.Stream, failed error) {
 	for {
 		limit, ok := l.room()
 		if !ok {
 			return
 		}
-		tasks, err := tryFetch(l.ctxs.fetching, s, limit)
+		tasks, err := []sources.Task(nil), failed
+		if failed = nil; err == nil {
+			tasks, err = tryFetch(l.ctxs.fetching, s, limit)
+		}
 		if broken := whole(tasks); broken != nil {
 			tasks, err = nil, broken
 		} else if err == nil && len(tasks) == 0 {
 			err = errEmpty
 		}
 		if len(tasks) > 0 {
-			again = backoff{}
+			l.again = backoff{}
 			if l.pool.observer != nil {
 				l.pool.observer.Observe(Fetched{Where: l.where, Tasks: len(tasks), Limit: limit})
 			}
@@ -154,7 +183,7 @@ func (l *lane) fetch(s sources.Stream) {
 		if l.ctxs.fetching.Err() != nil {
 			return
 		}
-		wait := l.judge(err, &again)
+		wait := l.judge(err, &l.again)
 		l.pool.observe(FetchFailed{Where: l.where, Err: err, Again: wait})
 		if wait == 0 || !sleep(l.ctxs.fetching, wait) {
 			return
@@ -213,13 +242,13 @@ func (l *lane) close(s sources.Stream) {
 		if lost {
 			// Nothing more may be sent under this token: a context that has ended
 			// only frees what the stream holds here. That it returns the end of ctx is no news.
-			err := tryClose(l.ctxs.calls, s)
-			if _, panicked := errors.AsType[*PanicError](err); panicked {
+			err := l.tryClose(s)
+			if _, panicked := errors.AsType[*PanicError](err); panicked || errors.Is(err, errGoexit) {
 				l.pool.observe(CloseFailed{Where: l.where, Err: err})
 			}
 			break
 		}
-		err := tryClose(l.ctxs.calls, s)
+		err := l.tryClose(s)
 		if err == nil {
 			break
 		}
@@ -231,6 +260,10 @@ func (l *lane) close(s sources.Stream) {
 		sleep(l.ctxs.calls, wait)
 	}
 	l.pool.leave(l)
+}
+
+func (l *lane) tryClose(s sources.Stream) error {
+	return <-apart("the source's Close", func() error { return s.Close(l.ctxs.calls) })
 }
 
 // quiet waits until the lane is to end and nothing of it runs or is unsettled. It

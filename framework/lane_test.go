@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -344,6 +345,96 @@ func TestASourceThatPanicsEndsNoProcess(t *testing.T) {
 			if p, ok := errors.AsType[*PanicError](err); !ok || err.Error() != want || !strings.Contains(string(p.Stack), "lane_test.go") {
 				t.Errorf("told of %v, want %q with its stack", err, want)
 			}
+		}
+	})
+}
+
+// A fake whose call fails its test ends the goroutine that calls it: that is an error of that call,
+// and the partition goes on.
+func TestASourceThatEndsItsGoroutineIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var twice [4]int
+		end := func(call int) {
+			if twice[call]++; twice[call] <= 2 {
+				runtime.Goexit()
+			}
+		}
+		s := &spy{
+			onOpen:   func(context.Context) error { end(0); return nil },
+			onFetch:  func(context.Context) error { end(1); return nil },
+			onSettle: func(context.Context, []sources.Settlement) error { end(2); return nil },
+			onClose:  func(context.Context) error { end(3); return nil },
+		}
+		runs := 0
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { runs++; return nil })
+		defer b.stop()
+		b.push(task("a", 0))
+		g := b.grant(0)
+		time.Sleep(time.Minute)
+		b.Drain(g, func() {})
+		time.Sleep(time.Minute)
+		if open, _ := b.store.Pending(0); runs != 1 || open != 0 {
+			t.Errorf("the task ran %d times, %d are open", runs, open)
+		}
+		if log := s.log(); log[len(log)-1] != "close 0@1" {
+			t.Errorf("the partition was not handed over: %q", log)
+		}
+		var told []error
+		for _, e := range of[Event](b.seen) {
+			switch e := e.(type) {
+			case OpenFailed:
+				told = append(told, e.Err)
+			case FetchFailed:
+				told = append(told, e.Err)
+			case SettleFailed:
+				told = append(told, e.Err)
+			case CloseFailed:
+				told = append(told, e.Err)
+			}
+		}
+		if len(told) != 8 {
+			t.Fatalf("told of %q", told)
+		}
+		for _, err := range told {
+			if !errors.Is(err, errGoexit) {
+				t.Errorf("told of %v", err)
+			}
+		}
+	})
+}
+
+// Each ownership is refused as soon as it fetches, as by a source that fences its own newest owner.
+func TestWhatIsRefusedAgainAndAgainIsOpenedAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetched := make(chan time.Time, 1)
+		s := &spy{onFetch: func(context.Context) error { fetched <- time.Now(); return sources.ErrFenced }}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		refused := func() time.Duration {
+			granted := time.Now()
+			g := b.grant(0)
+			at := <-fetched
+			synctest.Wait()
+			done := make(chan struct{})
+			b.Abort(g, sources.ErrFenced, func() { close(done) })
+			<-done
+			return at.Sub(granted)
+		}
+		for i, want := range []time.Duration{0, 0, 20, 40, 80, 160, 320, 640, 1280, 2000, 2000} {
+			if got := refused(); got != want*time.Millisecond {
+				t.Errorf("ownership %d was opened after %v, want %v", i+1, got, want*time.Millisecond)
+			}
+		}
+		g := b.grant(0) // it waits: a hand-over does not wait for that
+		synctest.Wait()
+		began := time.Now()
+		b.drain(g)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("what was not opened yet was handed over after %v", took)
+		}
+		time.Sleep(time.Minute)
+		if got := refused(); got != 0 {
+			t.Errorf("long after the last refusal it was opened after %v", got)
 		}
 	})
 }

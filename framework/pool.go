@@ -50,22 +50,23 @@ type pool struct {
 	began    time.Time
 	patience time.Duration // with a settlement that is not answered
 
-	mu     sync.Mutex
-	work   sync.Cond // workers wait here for ready tasks
-	idle   int       // that many
-	waking bool      // one of them is on its way
-	runs   []run     // what each worker has taken
-	long   int       // that many of them have more than one task
-	longs  []*run    // those, and such as were when recallAll came last
-	line   line      // lanes with ready tasks; the first has its turn
-	turned time.Time // since then
-	valve  valve     // what may start of the consumer's rate
-	gated  []*lane   // lanes whose tasks were refused a start
-	lanes  map[partition.ID]*lane
-	units  int // that many of them are of units
-	busy   int // lanes that hold tasks to start soon
-	closed bool
-	stopBy time.Time // the shutdown's end, once it has begun
+	mu       sync.Mutex
+	work     sync.Cond // workers wait here for ready tasks
+	idle     int       // that many
+	waking   bool      // one of them is on its way
+	runs     []run     // what each worker has taken
+	long     int       // that many of them have more than one task
+	longs    []*run    // those, and such as were when recallAll came last
+	line     line      // lanes with ready tasks; the first has its turn
+	turned   time.Time // since then
+	valve    valve     // what may start of the consumer's rate
+	gated    []*lane   // lanes whose tasks were refused a start
+	lanes    map[partition.ID]*lane
+	refusals map[partition.ID]refusal // of partitions that their source has taken away
+	units    int                      // that many of them are of units
+	busy     int                      // lanes that hold tasks to start soon
+	closed   bool
+	stopBy   time.Time // the shutdown's end, once it has begun
 
 	alarm   alarm
 	lives   sync.WaitGroup // lanes and settlers
@@ -78,10 +79,11 @@ func newPool(c crew) *pool {
 		began:    time.Now(),
 		patience: c.cfg.Timing.CallTimeout(),
 
-		runs:  make([]run, c.cfg.Concurrency),
-		lanes: map[partition.ID]*lane{},
-		valve: newValve(c.cfg.Rate, c.total),
-		alarm: newAlarm(),
+		runs:     make([]run, c.cfg.Concurrency),
+		lanes:    map[partition.ID]*lane{},
+		refusals: map[partition.ID]refusal{},
+		valve:    newValve(c.cfg.Rate, c.total),
+		alarm:    newAlarm(),
 	}
 	p.work.L = &p.mu
 	p.workers.Add(len(p.runs) + 1)

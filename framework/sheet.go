@@ -15,6 +15,7 @@ const (
 // A sheet is what a lane has to tell its source. The pool's lock guards it, but
 // not the slices while the settler sends them.
 type sheet struct {
+	again    backoff // the settler's
 	pending  []sources.Settlement
 	spare    []sources.Settlement // the former batch's memory
 	kept     int                  // so many pending ones were kept back once
@@ -111,7 +112,7 @@ func (l *lane) note(t *runTask, attempt int) {
 	if !l.sheet.settling {
 		l.sheet.settling = true
 		l.pool.lives.Add(1)
-		go l.settler()
+		go l.settler(nil, nil)
 	}
 }
 
@@ -131,13 +132,24 @@ func (l *lane) flush() {
 }
 
 // settler tells the source what became of tasks, batch by batch, until there is
-// nothing to tell. The pool starts one when there is.
-func (l *lane) settler() {
+// nothing to tell. The pool starts one when there is, without a batch. A Settle that ends its
+// goroutine (runtime.Goexit) takes the settler with it: another says the batch again.
+func (l *lane) settler(batch []sources.Settlement, failed error) {
 	p := l.pool
-	defer p.lives.Done()
+	over := false
+	defer func() {
+		if v := recover(); v != nil {
+			panic(v) // and waits for no lock, which this settler may hold
+		}
+		if over {
+			p.lives.Done()
+			return
+		}
+		go l.settler(batch, errGoexit)
+	}()
 	p.mu.Lock()
-	for len(l.sheet.pending) > 0 {
-		if !l.due() {
+	for len(batch) > 0 || len(l.sheet.pending) > 0 {
+		if len(batch) == 0 && !l.due() {
 			l.sheet.waiting = true
 			p.mu.Unlock()
 			// All lanes look at one clock, so that what they wait for leaves together. Each
@@ -148,34 +160,43 @@ func (l *lane) settler() {
 			l.sheet.waiting = false
 			l.nudge()
 		}
-		batch := l.sheet.take(l.hole())
+		if len(batch) == 0 {
+			batch = l.sheet.take(l.hole())
+			l.sheet.again = backoff{}
+		}
 		p.mu.Unlock()
-		over := 0
+		ended := 0
 		if len(batch) > 0 {
-			over = l.settle(batch)
+			ended = l.settle(batch, failed)
+			failed = nil
 		}
 		p.mu.Lock()
-		l.phase.open -= over
+		l.phase.open -= ended
 		l.sheet.sent(batch)
+		batch = nil
 		l.nudge()
 	}
 	l.sheet.tidy()
 	l.sheet.settling = false
 	poke(l.wake)
 	p.mu.Unlock()
+	over = true
 }
 
 // settle says batch until the source has answered, or the lane is lost. What was
 // said before changes nothing: whatever became of a call that failed, the same is
-// said again. It returns how many tasks the source has answered for that are not to be tried again here.
-func (l *lane) settle(batch []sources.Settlement) (over int) {
+// said again. failed is why it was not said yet, if nobody has looked at that. It returns how many
+// tasks the source has answered for that are not to be tried again here.
+func (l *lane) settle(batch []sources.Settlement, failed error) (over int) {
 	p := l.pool
 	l.asked.Store(max(int64(time.Since(p.began)), 1)) // 0 says that it does not wait
 	defer l.heard()
-	var again backoff
 	for {
 		began := time.Now()
-		err := trySettle(l.ctxs.calls, l.stream, batch)
+		err := failed
+		if failed = nil; err == nil {
+			err = trySettle(l.ctxs.calls, l.stream, batch)
+		}
 		if err == nil {
 			e := settled(l.where, batch, time.Since(began))
 			if p.observer != nil {
@@ -186,7 +207,7 @@ func (l *lane) settle(batch []sources.Settlement) (over int) {
 		if l.ctxs.calls.Err() != nil {
 			return 0
 		}
-		wait := l.judge(err, &again)
+		wait := l.judge(err, &l.sheet.again)
 		p.observe(SettleFailed{Where: l.where, Tasks: len(batch), Err: err, Again: wait})
 		if wait == 0 || !sleep(l.ctxs.calls, wait) {
 			return 0

@@ -27,6 +27,7 @@ func (p *pool) Serve(g partition.Grant) {
 	if p.closed {
 		return
 	}
+	l.pause = p.pauseOf(g.ID, l.times.granted)
 	p.lanes[g.ID] = l
 	if g.ID.IsUnit() {
 		p.units++
@@ -109,6 +110,7 @@ func (p *pool) lane(g partition.Grant) *lane {
 func (p *pool) forfeit(l *lane, cause error) {
 	cause = lostFor(cause)
 	p.mu.Lock()
+	p.refused(l)
 	lost := p.lose(l, cause, nil)
 	p.changed(l)
 	p.mu.Unlock()
