@@ -6,9 +6,9 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
-// The calls of a source that a lane makes often; Open and Close are called [apart]. A panic of one is an error that may pass: in a process
-// that it ended, all that runs of other partitions would end with it, and the next owner, which
-// meets the same task or the same answer, would be next.
+// The calls of a source that a lane makes often; Open and Close are called [apart]. A panic of one is
+// an error that may pass: in a process that it ended, all that runs of other partitions would end with
+// it, and the next owner, which meets the same task or the same answer, would be next.
 //
 // None is said to have been carried out, so it is made again, as after each error: the contract has
 // a source bear that.

@@ -173,6 +173,49 @@ func fetchBreaches() []breach {
 				return buf, err
 			}}
 		}},
+		{"each fetch fills the payloads of the one before", []string{
+			"fetch keeps the order of the log",
+			"a day without a crash: every task is done once, in order, seed 3",
+			"a day with crashes: no task is lost, none is out of order, seed 3",
+		}, func(b *bench) hooks {
+			var buf []byte
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if buf == nil {
+					buf = make([]byte, 1<<20)
+				}
+				to := buf
+				for i := range tasks {
+					n := copy(to, tasks[i].Payload)
+					tasks[i].Payload, to = to[:n:n], to[n:]
+				}
+				return tasks, err
+			}}
+		}},
+		{"a limit that is more than the broker gives is an error", []string{"fetch returns at most the limit"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				if limit > 256 {
+					return nil, errors.New("at most 256 at once")
+				}
+				return s.Stream.Fetch(ctx, limit)
+			}}
+		}},
+		{"tasks share one map of headers", []string{"a task arrives byte for byte"}, func(*bench) hooks {
+			shared := make(map[string]string)
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i := range tasks {
+					if tasks[i].Headers != nil {
+						clear(shared)
+						maps.Copy(shared, tasks[i].Headers)
+						own(&tasks[i]).Headers = shared
+					}
+				}
+				return tasks, err
+			}}
+		}},
 		{"tasks do not carry the token", []string{"a task says whose it is"}, func(*bench) hooks {
 			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
 				tasks, err := s.Stream.Fetch(ctx, limit)

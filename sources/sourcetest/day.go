@@ -36,6 +36,7 @@ type fate struct {
 // An item is a task that the owner has.
 type item struct {
 	task    sources.Task
+	name    string // as it came: a payload that changes in hand is told, and ends nothing
 	attempt int
 	said    *sources.Settlement // outcome that is not answered yet
 }
@@ -135,12 +136,12 @@ func (w *world) fetch(limit int) {
 			w.Fatalf("fetched %q, which was never pushed", name(t))
 		case f.final:
 			w.Fatalf("fetched %s, which had ended, and that was answered", name(t))
-		case slices.ContainsFunc(w.items, func(i *item) bool { return name(i.task) == name(t) }):
+		case slices.ContainsFunc(w.items, func(i *item) bool { return i.name == name(t) }):
 			w.Fatalf("fetched %s, which is in hand", name(t))
 		case t.Attempt < f.retries+1:
 			w.Errorf("%s says attempt %d after %d answered retries", name(t), t.Attempt, f.retries)
 		}
-		w.items = append(w.items, &item{task: t, attempt: t.Attempt - 1})
+		w.items = append(w.items, &item{task: t, name: name(t), attempt: t.Attempt - 1})
 	}
 }
 
@@ -160,7 +161,7 @@ func (w *world) work() {
 	var ready []*item
 	busy := make(map[string]bool)
 	for _, i := range w.items {
-		key := w.fates[name(i.task)].key
+		key := w.fates[i.name].key
 		over := i.said != nil && i.said.Outcome != sources.Retry
 		if i.said == nil && !busy[key] {
 			ready = append(ready, i)
@@ -174,7 +175,7 @@ func (w *world) work() {
 }
 
 func (w *world) start(i *item) {
-	f := w.fates[name(i.task)]
+	f := w.fates[i.name]
 	for _, earlier := range w.keys[f.key] {
 		if earlier == name(i.task) {
 			break
@@ -230,7 +231,7 @@ func (w *world) settlements(items []*item) []sources.Settlement {
 }
 
 func (w *world) answered(i *item) {
-	f := w.fates[name(i.task)]
+	f := w.fates[i.name]
 	switch i.said.Outcome {
 	case sources.Retry:
 		f.retries++
@@ -282,7 +283,7 @@ func (w *world) succeed() {
 // once: twice could make a dead letter of it.
 func (w *world) die() {
 	if len(w.items) == 1 {
-		f := w.fates[name(w.items[0].task)]
+		f := w.fates[w.items[0].name]
 		if f.alone {
 			return
 		}
@@ -299,7 +300,7 @@ func (w *world) die() {
 			case err == nil:
 				w.answered(i)
 			case i.said.Outcome == sources.Done || i.said.Outcome == sources.Dead:
-				w.fates[name(i.task)].unsure = true
+				w.fates[i.name].unsure = true
 			}
 		}
 	}

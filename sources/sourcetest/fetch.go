@@ -61,6 +61,16 @@ func fetchLimit(s *scene) {
 	}
 	got = append(got, o.take(len(tasks)-len(got))...)
 	s.expect("fetch", got, names(tasks)...)
+
+	const most = 1024 // framework.Consumer asks for no more at once
+	s.push(here, s.tasks(here, "u", 1)...)
+	ctx, cancel := s.soon()
+	defer cancel()
+	some, err := o.fetch(ctx, most)
+	if err != nil {
+		s.Fatalf("fetch of up to %d tasks: %v; a source that cannot give so many at once gives fewer", most, err)
+	}
+	s.expect("fetch", some, "u0")
 }
 
 // fetched is what a Fetch on another goroutine returned.
@@ -246,6 +256,7 @@ func taskIntact(s *scene) {
 		{ID: "big", Key: key, Payload: big, Born: born},
 		{ID: "id with \"quotes\", {braces}\r\n and \x00", Type: "a type, \n too; größer", Key: key, Payload: []byte("\x00\n"), Born: born},
 		{ID: "headers", Type: "mail", Key: key, Payload: []byte("x"), Born: born, Delivery: &sources.Delivery{Headers: headers}},
+		{ID: "headers of another", Key: key, Payload: []byte("z"), Born: born, Delivery: &sources.Delivery{Headers: map[string]string{"a": "other"}}},
 		{ID: "unkeyed", Payload: []byte("y"), Born: born},
 	}
 	s.push(here, tasks...)
@@ -260,7 +271,7 @@ func taskIntact(s *scene) {
 		if got.ID != want.ID || got.Type != want.Type || got.Key != want.Key {
 			s.Errorf("%q: arrived as %q of type %q (want %q), key %q (want %q)", want.ID, got.ID, got.Type, want.Type, got.Key, want.Key)
 		}
-		if want.Delivery == nil && got.Headers != nil || want.Delivery != nil && !maps.Equal(got.Headers, headers) {
+		if want.Delivery == nil && got.Headers != nil || want.Delivery != nil && !maps.Equal(got.Headers, want.Headers) {
 			s.Errorf("%q: headers %q, want those that were pushed", want.ID, got.Headers)
 		}
 		if got.Born != want.Born {
