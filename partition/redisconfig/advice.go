@@ -20,6 +20,7 @@ import (
 var advices = []struct{ prefix, advice string }{
 	{"NOAUTH", credentials},
 	{"WRONGPASS", credentials},
+	{"Protocol error: invalid bulk length", "something that was sent with it, or it, is larger than the server's proto-max-bulk-len: make payloads smaller, or raise that"},
 	{"READONLY", "this is a replica: connect to the master, or through Sentinel or Cluster, which find it"},
 	{"LOADING", "the server is reading its data after a start: it will answer when it has"},
 	{"OOM", "the server is full: raise maxmemory, or let the consumers catch up; what runs goes on and frees memory, only pushes fail"},

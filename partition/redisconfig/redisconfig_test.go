@@ -592,6 +592,7 @@ func TestRefusals(t *testing.T) {
 		{refusal("READONLY You can't write against a read only replica."), false, false, "master"},
 		{refusal("NOREPLICAS Not enough good replicas to write."), false, false, "min-replicas-to-write"},
 		{refusal("LOADING Redis is loading the dataset in memory"), false, false, "it will answer"},
+		{refusal("ERR Protocol error: invalid bulk length"), true, true, "proto-max-bulk-len"},
 		{refusal("CLUSTERDOWN The cluster is down"), false, false, "every slot"},
 		{refusal("BUSY Redis is busy running a script."), false, false, ""},
 		{redis.ErrPoolTimeout, false, false, "pool_size"},
