@@ -40,6 +40,9 @@ const (
 	// maxAhead bounds all times of a message: the milliseconds of a Duration overflow, and what the
 	// store then says of one message would be said of all that travel with it.
 	maxAhead = 100 * 365 * 24 * time.Hour
+	// maxBody is the most that Redis takes as one argument, unless it is configured otherwise. It hangs up on who
+	// sends more: no answer would ever come, and all that waits behind it would be held up meanwhile.
+	maxBody = 512 << 20
 )
 
 // A Result is what became of a Message.
@@ -92,7 +95,19 @@ func (m *Message) check(hash partition.Hash, now time.Time) error {
 			errs = append(errs, err)
 		}
 	}
+	if size := m.size(); size > maxBody {
+		errs = append(errs, fmt.Errorf("%d bytes: want at most 512 MB, with key, type and headers: put the data elsewhere, and where it is into the payload", size))
+	}
 	return errors.Join(errs...)
+}
+
+// size is about how many bytes the envelope of m has, never less.
+func (m *Message) size() int {
+	size := 96 + len(m.ID) + len(m.Type) + len(m.Key) + len(m.Payload)
+	for name, value := range m.Headers {
+		size += 20 + len(name) + len(value)
+	}
+	return size
 }
 
 // ids are the characters of base64 for URLs, in an order in which they sort as their values do.

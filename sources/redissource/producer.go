@@ -30,8 +30,8 @@ type ProducerConfig struct {
 	// ErrBacklog. Scheduled tasks are not counted. Default 0: no limit.
 	MaxBacklog int
 	// Timeout is how long a message is tried for while the store does not answer or
-	// refuses for a while (fail-over, loading, a slot that moves). Default 30 s, at
-	// most 30 min.
+	// refuses for a while (fail-over, loading, a slot that moves), and waits behind
+	// others. Default 30 s, at most 30 min.
 	Timeout time.Duration
 	// Replicas is how many replicas must have a message before it counts as enqueued. It is
 	// waited for as long as Timeout, each time with the push repeated, and told by a
@@ -50,7 +50,7 @@ const (
 )
 
 func (c ProducerConfig) validate() error {
-	var errs []error
+	errs := []error{partition.Config{Total: c.Partitions, Hash: c.Hash}.WithDefaults().Validate()}
 	if c.MaxBacklog < 0 {
 		errs = append(errs, fmt.Errorf("redissource: MaxBacklog %d: want 0 or more", c.MaxBacklog))
 	}
@@ -94,7 +94,7 @@ type Producer struct {
 func NewProducer(ctx context.Context, client redis.UniversalClient, name string, cfg ProducerConfig) (*Producer, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	pusher := pusher{client: client, replicas: cfg.Replicas, patience: min(waitReplicas, cfg.Timeout)}
-	if err := errors.Join(cfg.validate(), pusher.supported()); err != nil {
+	if err := errors.Join(partition.CheckName(name), cfg.validate(), pusher.supported()); err != nil {
 		return nil, err
 	}
 	if cfg.Replicas > 0 { // before anything is written: who is refused leaves no name behind
@@ -166,7 +166,7 @@ func (p *Producer) newCall(messages []Message) (*call, error) {
 		if err := m.check(p.config.Hash, now); err != nil {
 			errs = append(errs, fmt.Errorf("redissource: message %d: %w", i, err))
 		}
-		size += 96 + len(m.ID) + len(m.Type) + len(m.Key) + len(m.Payload)
+		size += m.size()
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

@@ -26,8 +26,9 @@ const (
 // A lane sends messages, one pipeline after the other: what comes while one is under
 // way travels with the next. Its goroutine lives while there is something to send.
 type lane struct {
-	p    *Producer
-	wake chan struct{} // something new, for a run that waits to try again
+	p     *Producer
+	wake  chan struct{} // something new, for a run that waits to try again
+	heard time.Time     // when the store last answered; of the run
 
 	mu      sync.Mutex
 	closed  bool
@@ -186,7 +187,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			case over:
 				it.call.finish(it, false, l.p.closedError())
 			case !it.deadline.After(now):
-				it.call.finish(it, false, l.p.silence())
+				it.call.finish(it, false, l.p.late(l.heard.After(it.deadline.Add(-l.p.timeout))))
 			default:
 				it.sent = true
 				b.items = append(b.items, it)
@@ -287,6 +288,7 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 
 // done hands out the answer of an executed script.
 func (l *lane) done(b *batch) {
+	l.heard = time.Now()
 	a := b.answer
 	if a.status != "OK" {
 		l.end(b, fmt.Errorf("%w: push: answer %q %q", ErrUnknown, a.status, a.detail))
@@ -302,8 +304,11 @@ func (l *lane) done(b *batch) {
 	l.free(b.track)
 }
 
-// silence is why what waits behind others was not sent.
-func (p *Producer) silence() error {
+// late is why what waits behind others was not sent: for them the store has answered meanwhile, or has not.
+func (p *Producer) late(heard bool) error {
+	if heard {
+		return fmt.Errorf("not sent within %v: what was enqueued before it took that long: enqueue fewer at once, or raise Timeout", p.timeout)
+	}
 	if p.pusher.replicas > 0 {
 		return fmt.Errorf("no answer from the store, or from %d of its replicas, for %v", p.pusher.replicas, p.timeout)
 	}

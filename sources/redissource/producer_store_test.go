@@ -94,6 +94,48 @@ func TestTimeoutHoldsForThoseBehind(t *testing.T) {
 	}
 }
 
+// What was not sent in time because of what is before it is not told that the store gives no answer: it does.
+func TestBehindWhatTakesLong(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fails error
+		want  string
+	}{
+		{"the store answers", nil, "enqueue fewer at once"},
+		{"it does not", errNetwork, "no answer from the store"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, name := bubble(t, true), redistest.Name(t)
+				p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 10 * time.Second})
+				hold := newHold()
+				client.AddHook(hold)
+				if c.fails != nil {
+					client.AddHook(&broken{err: c.fails})
+				}
+				first, behind := make(chan error, 1), make(chan error, 1)
+				go func() {
+					_, err := p.Enqueue(t.Context(), Message{})
+					first <- err
+				}()
+				<-hold.held
+				go func() {
+					_, err := p.Enqueue(t.Context(), Message{})
+					behind <- err
+				}()
+				time.Sleep(11 * time.Second)
+				close(hold.free)
+				if err := <-first; (err == nil) != (c.fails == nil) {
+					t.Errorf("the first: %v", err)
+				}
+				if err := <-behind; err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			})
+		})
+	}
+}
+
 // A message has its own time, whoever it travels with: one that came late is not given up with one
 // that has waited long, and that one is told, and is not enqueued after it was told that it was not.
 func TestEachMessageHasItsOwnTime(t *testing.T) {

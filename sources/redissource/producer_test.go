@@ -146,6 +146,11 @@ func TestEnqueueMany(t *testing.T) {
 func TestEnqueueRefusesFaultyMessages(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)
 	p := newProducer(t, client, name, ProducerConfig{Partitions: 2, Hash: partition.ByID})
+	mega := strings.Repeat("x", 32<<20)
+	large := make(map[string]string) // 512 MB in one piece of 32
+	for i := range 16 {
+		large[fmt.Sprint(i)] = mega
+	}
 	results, err := p.Enqueue(t.Context(),
 		Message{Key: "17"},
 		Message{Key: "ann"},
@@ -158,11 +163,13 @@ func TestEnqueueRefusesFaultyMessages(t *testing.T) {
 		Message{ID: "x", UniqueFor: maxAhead + 1},
 		Message{Delay: math.MaxInt64},
 		Message{At: time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		// What it would hang up on, each time it is tried.
+		Message{Headers: large},
 	)
 	if results != nil || err == nil {
 		t.Fatalf("%v, %v", results, err)
 	}
-	for i := 1; i <= 9; i++ {
+	for i := 1; i <= 10; i++ {
 		if !strings.Contains(err.Error(), fmt.Sprintf("message %d:", i)) {
 			t.Errorf("nothing about message %d: %v", i, err)
 		}
@@ -196,6 +203,20 @@ func TestFarAhead(t *testing.T) {
 	}
 	if far != 2 {
 		t.Errorf("%d tasks wait for 100 years, want 2", far)
+	}
+}
+
+// All that is wrong with a producer is told at once, also what is compared with the name's.
+func TestProducerSaysAllThatIsWrong(t *testing.T) {
+	ctx, client := t.Context(), redistest.New(t)
+	_, err := NewProducer(ctx, client, "a b", ProducerConfig{Partitions: -1, Hash: "md5", MaxBacklog: -1, Timeout: -1, Replicas: -1})
+	if err == nil {
+		t.Fatal("it was made")
+	}
+	for _, want := range []string{`name "a b"`, "-1 partitions", `hash "md5"`, "MaxBacklog -1", "Timeout -1ns", "Replicas -1"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing of %s: %v", want, err)
+		}
 	}
 }
 
