@@ -29,9 +29,9 @@ const maxLine = 16 << 20
 func Generate(n, recipients int, seed uint64) iter.Seq2[mail.Mail, error] {
 	return func(yield func(mail.Mail, error) bool) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		next := make([]int, max(recipients, 1))
+		next := make(map[int]int) // of those that were chosen: recipients may be any number
 		for range n {
-			r := random.IntN(len(next))
+			r := random.IntN(max(recipients, 1))
 			m := mail.Mail{
 				To:      mail.Addresses{fmt.Sprintf("user-%03d@example.com", r)},
 				Subject: fmt.Sprintf("mail %d", next[r]),

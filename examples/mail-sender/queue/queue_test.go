@@ -3,6 +3,7 @@ package queue_test
 import (
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,20 @@ func TestGenerate(t *testing.T) {
 	a, b, c := collect(1), collect(1), collect(2)
 	if len(a) != 100 || strings.Join(a, ",") != strings.Join(b, ",") || strings.Join(a, ",") == strings.Join(c, ",") {
 		t.Error("a seed gives one order and another seed another")
+	}
+}
+
+// More recipients than there is room for are no panic: only those that get a mail take any.
+func TestGenerateForAnyNumberOfRecipients(t *testing.T) {
+	n := 0
+	for m, err := range queue.Generate(3, math.MaxInt, 1) {
+		if err != nil || m.Validate() != nil {
+			t.Errorf("%+v: %v", m, err)
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("%d mails, want 3", n)
 	}
 }
 
