@@ -90,29 +90,17 @@ type times struct {
 
 // live is the life of the lane.
 func (l *lane) live() {
+	defer l.pool.lives.Done()
 	l.work(l.open(), nil)
 }
 
-// work fetches from stream, if there is one, and closes it. A Fetch that ends its goroutine
-// (runtime.Goexit, as testing's FailNow does) takes this one with it: another goes on, for which
-// that call has failed. A panic that is not the source's ends the process.
+// work fetches from stream, if there is one, and closes it. failed is what the last Fetch ended
+// with, if nobody has looked at it yet.
 func (l *lane) work(stream sources.Stream, failed error) {
-	over := false
-	defer func() {
-		if v := recover(); v != nil {
-			panic(v)
-		}
-		if over {
-			l.pool.lives.Done()
-			return
-		}
-		go l.work(stream, errGoexit)
-	}()
 	if stream != nil {
 		l.fetch(stream, failed)
 	}
 	l.close(stream)
-	over = true
 }
 
 // open opens the stream, as often as it takes. It returns nil if the lane is to
@@ -163,7 +151,7 @@ func (l *lane) fetch(s sources.Stream, failed error) {
 		}
 		tasks, err := []sources.Task(nil), failed
 		if failed = nil; err == nil {
-			tasks, err = tryFetch(l.ctxs.fetching, s, limit)
+			tasks, err = l.ask(s, limit)
 		}
 		if broken := whole(tasks); broken != nil {
 			tasks, err = nil, broken
@@ -189,6 +177,21 @@ func (l *lane) fetch(s sources.Stream, failed error) {
 			return
 		}
 	}
+}
+
+// ask makes the source fetch. A Fetch that ends its goroutine (runtime.Goexit, as testing's FailNow
+// does) takes this one with it: another goes on, for which that call has failed. It is only the
+// source that is tried again: what an observer ends, which must not, would begin anew without a pause.
+func (l *lane) ask(s sources.Stream, limit int) (tasks []sources.Task, err error) {
+	gone := true
+	defer func() {
+		if gone {
+			l.pool.lives.Go(func() { l.work(s, errGoexit) })
+		}
+	}()
+	tasks, err = tryFetch(l.ctxs.fetching, s, limit)
+	gone = false
+	return tasks, err
 }
 
 // errBroken ends the consumer: what a source does so once, it does each time.

@@ -403,6 +403,106 @@ func TestASourceThatEndsItsGoroutineIsAskedAgain(t *testing.T) {
 	})
 }
 
+// An observer must not end its goroutine. If it does nothing begins anew, as without a pause it would again and
+// again, and no task overtakes another of its key: the partition stands still until it is taken away.
+func TestAnObserverThatEndsALaneBeginsNothingAnew(t *testing.T) {
+	away := errors.New("away")
+	for name, x := range map[string]struct {
+		source *spy
+		ends   func(Event) bool
+	}{
+		"opened":        {ends: func(e Event) bool { _, is := e.(Opened); return is }},
+		"open failed":   {&spy{onOpen: func(context.Context) error { return away }}, func(e Event) bool { _, is := e.(OpenFailed); return is }},
+		"fetched":       {ends: func(e Event) bool { _, is := e.(Fetched); return is }},
+		"fetch failed":  {&spy{onFetch: func(context.Context) error { return away }}, func(e Event) bool { _, is := e.(FetchFailed); return is }},
+		"settled":       {ends: func(e Event) bool { _, is := e.(Settled); return is }},
+		"settle failed": {&spy{onSettle: func(context.Context, []sources.Settlement) error { return away }}, func(e Event) bool { _, is := e.(SettleFailed); return is }},
+		"close failed":  {&spy{onClose: func(context.Context) error { return away }}, func(e Event) bool { _, is := e.(CloseFailed); return is }},
+		"drained":       {ends: func(e Event) bool { _, is := e.(Drained); return is }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if x.source == nil {
+					x.source = &spy{}
+				}
+				var told atomic.Int64
+				var ran []string
+				b := newBench(t, benchConfig{source: x.source.over}, func(_ context.Context, task *Task) error {
+					ran = append(ran, task.ID)
+					return nil
+				})
+				seen := b.seen
+				b.observer = ObserverFunc(func(e Event) {
+					seen.Observe(e)
+					if x.ends(e) && told.Add(1) == 1 {
+						runtime.Goexit()
+					}
+				})
+				b.push(task("a", 0))
+				g := b.grant(0)
+				time.Sleep(time.Minute)
+				b.push(task("a", 1))
+				time.Sleep(time.Minute)
+				b.Drain(g, func() {})
+				time.Sleep(time.Minute)
+				if n := told.Load(); n != 1 {
+					t.Errorf("told %d times", n)
+				}
+				if len(ran) > 0 && ran[0] != "a-0" {
+					t.Errorf("ran %q", ran)
+				}
+				b.mu.Lock()
+				for _, l := range b.lanes { // a settler that went away is waited for
+					l.sheet.settling = false
+				}
+				b.mu.Unlock()
+				closed := make(chan struct{})
+				go func() { b.stop(); close(closed) }()
+				select {
+				case <-closed:
+				case <-time.After(time.Minute):
+					t.Fatal("the pool does not close")
+				}
+			})
+		})
+	}
+}
+
+// The source ends the goroutine of each Settle: since it does not answer, nothing more is started, and that is told once.
+func TestASourceThatEndsEachSettleIsToldToBeAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		away.Store(true)
+		s := &spy{onSettle: func(context.Context, []sources.Settlement) error {
+			if away.Load() {
+				runtime.Goexit()
+			}
+			return nil
+		}}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		b.push(task("a", 0))
+		b.grant(0)
+		time.Sleep(time.Minute)
+		b.push(task("b", 1))
+		time.Sleep(time.Minute)
+		if told := of[Halted](b.seen); len(told) != 1 {
+			t.Errorf("told %+v, want once that nothing more is started", told)
+		}
+		if n := len(of[Handled](b.seen)); n != 1 {
+			t.Errorf("%d tasks were run, want 1", n)
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		if told := of[Resumed](b.seen); len(told) != 1 || told[0].For < 2*time.Minute {
+			t.Errorf("told %+v, want once that it goes on", told)
+		}
+		if n := len(of[Handled](b.seen)); n != 2 {
+			t.Errorf("%d tasks were run, want 2", n)
+		}
+	})
+}
+
 // Each ownership is refused as soon as it fetches, as by a source that fences its own newest owner.
 func TestWhatIsRefusedAgainAndAgainIsOpenedAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

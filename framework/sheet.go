@@ -132,21 +132,10 @@ func (l *lane) flush() {
 }
 
 // settler tells the source what became of tasks, batch by batch, until there is
-// nothing to tell. The pool starts one when there is, without a batch. A Settle that ends its
-// goroutine (runtime.Goexit) takes the settler with it: another says the batch again.
+// nothing to tell. The pool starts one when there is, without a batch.
 func (l *lane) settler(batch []sources.Settlement, failed error) {
 	p := l.pool
-	over := false
-	defer func() {
-		if v := recover(); v != nil {
-			panic(v) // and waits for no lock, which this settler may hold
-		}
-		if over {
-			p.lives.Done()
-			return
-		}
-		go l.settler(batch, errGoexit)
-	}()
+	defer p.lives.Done()
 	p.mu.Lock()
 	for len(batch) > 0 || len(l.sheet.pending) > 0 {
 		if len(batch) == 0 && !l.due() {
@@ -169,6 +158,7 @@ func (l *lane) settler(batch []sources.Settlement, failed error) {
 		if len(batch) > 0 {
 			ended = l.settle(batch, failed)
 			failed = nil
+			l.heard()
 		}
 		p.mu.Lock()
 		l.phase.open -= ended
@@ -180,7 +170,6 @@ func (l *lane) settler(batch []sources.Settlement, failed error) {
 	l.sheet.settling = false
 	poke(l.wake)
 	p.mu.Unlock()
-	over = true
 }
 
 // settle says batch until the source has answered, or the lane is lost. What was
@@ -189,13 +178,13 @@ func (l *lane) settler(batch []sources.Settlement, failed error) {
 // tasks the source has answered for that are not to be tried again here.
 func (l *lane) settle(batch []sources.Settlement, failed error) (over int) {
 	p := l.pool
-	l.asked.Store(max(int64(time.Since(p.began)), 1)) // 0 says that it does not wait
-	defer l.heard()
+	// 0 says that it does not wait; it does since the call before, if that ended its goroutine.
+	l.asked.CompareAndSwap(0, max(int64(time.Since(p.began)), 1))
 	for {
 		began := time.Now()
 		err := failed
 		if failed = nil; err == nil {
-			err = trySettle(l.ctxs.calls, l.stream, batch)
+			err = l.report(batch)
 		}
 		if err == nil {
 			e := settled(l.where, batch, time.Since(began))
@@ -213,6 +202,20 @@ func (l *lane) settle(batch []sources.Settlement, failed error) (over int) {
 			return 0
 		}
 	}
+}
+
+// report makes the source settle. Another settler says batch again if that ends this goroutine, as ask has it.
+func (l *lane) report(batch []sources.Settlement) error {
+	gone := true
+	defer func() {
+		if gone {
+			l.pool.lives.Add(1)
+			go l.settler(batch, errGoexit)
+		}
+	}()
+	err := trySettle(l.ctxs.calls, l.stream, batch)
+	gone = false
+	return err
 }
 
 // heard takes in that nothing is waited for any more: the source has answered, or the lane
