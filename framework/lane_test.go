@@ -539,6 +539,42 @@ func TestWhatIsRefusedAgainAndAgainIsOpenedAfterAPause(t *testing.T) {
 	})
 }
 
+// What makes up for refusals is an ownership that lasts: the time that it waited to be opened is none.
+func TestAnOwnershipThatLastedMakesUpForThoseThatWereRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetched, lasts := make(chan time.Time, 1), make(chan time.Duration, 1)
+		s := &spy{onFetch: func(context.Context) error {
+			fetched <- time.Now()
+			time.Sleep(<-lasts)
+			return sources.ErrFenced
+		}}
+		b := newBench(t, benchConfig{source: s.over}, func(context.Context, *Task) error { return nil })
+		defer b.stop()
+		refusedAfter := func(d time.Duration) (opened time.Duration) {
+			granted := time.Now()
+			g := b.grant(0)
+			at := <-fetched
+			lasts <- d
+			time.Sleep(d)
+			synctest.Wait()
+			done := make(chan struct{})
+			b.Abort(g, sources.ErrFenced, func() { close(done) })
+			<-done
+			return at.Sub(granted)
+		}
+		for range 9 {
+			refusedAfter(0)
+		}
+		for i, x := range []struct{ lasts, want time.Duration }{
+			{4 * time.Second, 2 * time.Second}, {6 * time.Second, 2 * time.Second}, {0, 0}, {0, 20 * time.Millisecond},
+		} {
+			if got := refusedAfter(x.lasts); got != x.want {
+				t.Errorf("ownership %d was opened after %v, want %v", i+1, got, x.want)
+			}
+		}
+	})
+}
+
 // What the end of a lost ownership panics with is told, though there is nobody to try it again.
 func TestACloseOfALostPartitionThatPanicsIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
