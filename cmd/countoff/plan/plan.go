@@ -89,7 +89,7 @@ func Of(c machine.Census, s status.Status, change Change) (Plan, error) {
 	p := Plan{
 		Name: s.Name, Strategy: strategy.Name(), Assumed: assumed, Now: len(there),
 		Peers: []Peer{}, Moves: []Move{}, Gained: []partition.ID{}, Left: []partition.ID{},
-		Unsealed: c.Roll.Version > 0 && c.Membership != c.Roll.Membership,
+		Unsealed: len(there) > 0 && c.Roll.Version > 0 && c.Membership != c.Roll.Membership, // nobody seals one for nobody
 	}
 	leaving, joining, err := change.of(there)
 	draining, errDrain := named(there, change.Drain)

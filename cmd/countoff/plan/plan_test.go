@@ -387,6 +387,12 @@ func TestBeforeTheNextRoll(t *testing.T) {
 	if err != nil || !p.Unsealed || !strings.Contains(strings.Join(p.Lines(), "\n"), said) {
 		t.Errorf("%v, %+v", err, p)
 	}
+	c.Sessions = nil // where nobody is left no roll comes
+	c.Membership++
+	p, err = Of(c, looks(c), Change{Peers: 3})
+	if err != nil || p.Unsealed {
+		t.Errorf("%v, %+v", err, p)
+	}
 }
 
 // Work units are not tasks in flight: they are told by their names.
