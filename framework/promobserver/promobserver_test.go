@@ -465,6 +465,40 @@ func TestAnIncreaseOfNothingHidesNoNewSeries(t *testing.T) {
 	}
 }
 
+// A rate is above its limit for as long as its window reaches back to what was: a rule that waits no longer than that
+// fires minutes after a fail-over of seconds.
+func TestARateThatLastsOutlastsItsWindow(t *testing.T) {
+	rules, err := os.ReadFile("../../docs/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates := 0
+	for _, alert := range strings.Split(string(rules), "- alert:")[1:] {
+		lasts := regexp.MustCompile(`\bfor: (\w+)`).FindStringSubmatch(alert)
+		for _, window := range regexp.MustCompile(`\brate\([^()]+\[(\w+)\]\)`).FindAllStringSubmatch(alert, -1) {
+			rates++
+			if lasts == nil {
+				t.Errorf("%s does not last", strings.Fields(alert)[0])
+				continue
+			}
+			over, err := time.ParseDuration(window[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			least, err := time.ParseDuration(lasts[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if least < 2*over {
+				t.Errorf("%s is told after %v, and its rate looks back %v", strings.Fields(alert)[0], least, over)
+			}
+		}
+	}
+	if rates == 0 {
+		t.Error("there are no rates")
+	}
+}
+
 // The rules for Prometheus ask for metrics that there are, and for labels that these have.
 func TestAlertsAskForWhatThereIs(t *testing.T) {
 	rules, err := os.ReadFile("../../docs/alerts.yml")
