@@ -113,7 +113,7 @@ type Move struct {
 }
 
 // Moves returns what happened to partition id, oldest first. Sessions that ended while
-// they had it are moves too.
+// they had it are moves too, and so is that the name was made anew.
 func (h History) Moves(id partition.ID) []Move {
 	var moves []Move
 	var owner partition.Session
@@ -139,8 +139,11 @@ func (h History) Moves(id partition.ID) []Move {
 			moves = append(moves, m)
 			continue
 		}
-		if e.What == Made { // anew, after its keys were deleted
+		if e.What == Made {
 			owner, known, paused = "", false, false
+			if len(moves) > 0 { // anew, after its keys were deleted
+				moves = append(moves, m)
+			}
 			continue
 		}
 		if e.What == Rests || e.What == GoesOn {
@@ -225,6 +228,8 @@ func (h History) At(id partition.ID, at time.Time) Tenure {
 			t.Dead = true
 		case Forgot:
 			t = Tenure{Since: m.At, How: Forgot}
+		case Made:
+			t = Tenure{Known: true, Since: m.At, How: Made}
 		default:
 			t = Tenure{Known: true, Grant: m.Grant, Session: m.Session, Peer: m.Peer, Since: m.At, How: m.What, From: m.OtherPeer}
 		}

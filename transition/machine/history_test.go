@@ -133,6 +133,14 @@ func TestANameMadeAnew(t *testing.T) {
 	if m := moves[len(moves)-1]; m.What != machine.Granted || m.Pause != 0 {
 		t.Errorf("it says %+v", m)
 	}
+	made := time.Unix(1<<40, 0) // after all that was
+	h[9].At, h[10].At = made, made.Add(time.Hour)
+	if m := h.Moves(3); m[len(m)-2].What != machine.Made {
+		t.Errorf("that it was made anew is not told: %+v", m)
+	}
+	if got := h.At(3, made); !got.Known || got.Session != "" || got.How != machine.Made || !got.Since.Equal(made) {
+		t.Errorf("then it is %+v", got)
+	}
 }
 
 // A ledger notes an ask where the asker did not wait already: one that asks again, with nobody between, wanted

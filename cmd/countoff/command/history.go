@@ -74,8 +74,8 @@ peer that changes several partitions counts as one.
 			}
 			history = history.Apart()
 			moves := history.Moves(p)
-			// That the store forgot is of the whole name; a former partition of one that was resized has moves of its own.
-			moved := slices.ContainsFunc(moves, func(m machine.Move) bool { return m.What != machine.Forgot })
+			// That the store forgot, or the name was made anew, is of the whole name; a former partition of one that was resized has moves of its own.
+			moved := slices.ContainsFunc(moves, func(m machine.Move) bool { return m.What != machine.Forgot && m.What != machine.Made })
 			if one && !moved && !slices.Contains(cfg.IDs(), p) {
 				return exit.With(exit.Usage, fmt.Errorf("--partition %v: %s has 0 to %d", p, args[0], cfg.Total-1))
 			}
