@@ -52,7 +52,9 @@ end
 if ARGV[8] == '1' then redis.call('HDEL', KEYS[3], '') end
 
 -- Who may not set the mark is told before the pushes: he would push again at each attempt. This sets nothing.
-redis.call('SET', KEYS[1], '', m and 'NX' or 'XX')
+-- Nothing is written yet, so that is told as a refusal of the whole, and not as a script that ended in its middle.
+local may = redis.pcall('SET', KEYS[1], '', m and 'NX' or 'XX')
+if type(may) == 'table' and may.err then return may end
 
 -- again[i]: message i was pushed before. Only part of a batch was if an earlier one
 -- ended in its middle.
