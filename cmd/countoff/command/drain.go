@@ -53,7 +53,7 @@ have the rest. PEER is drained all the same.`,
 			if err := takesPart(census, d.Peer); err != nil && !force {
 				return fmt.Errorf("%w (--force drains it all the same, for when it comes)", err)
 			}
-			if now, err := at.now(ctx); err == nil { // else it is drained all the same
+			if now, err := at.now(ctx, args[0]); err == nil { // else it is drained all the same
 				d.Since = now
 			}
 			if err := drainer.Drain(ctx, d); err != nil {

@@ -82,7 +82,7 @@ peer that changes several partitions counts as one.
 			out := printer{to: cmd.OutOrStdout(), asJSON: asJSON}
 			switch {
 			case at != "":
-				moment, err := instant(ctx, stand, at)
+				moment, err := instant(ctx, stand, args[0], at)
 				if err != nil {
 					return err
 				}
@@ -134,8 +134,8 @@ func keyFault(key string) error {
 }
 
 // instant reads a time, or a duration before now.
-func instant(ctx context.Context, stand *stand, text string) (time.Time, error) {
-	now, err := stand.now(ctx)
+func instant(ctx context.Context, stand *stand, name, text string) (time.Time, error) {
+	now, err := stand.now(ctx, name)
 	if err != nil {
 		return now, err
 	}

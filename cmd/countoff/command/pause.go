@@ -50,7 +50,7 @@ The command ends when nothing of NAME runs any more, or with 1 after --wait. NAM
 			}
 			return err
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
-			if now, err := at.now(ctx); err == nil { // else it is paused all the same
+			if now, err := at.now(ctx, args[0]); err == nil { // else it is paused all the same
 				p.Since = now
 			}
 			ledger, before, err := at.pause(ctx, args[0], p)

@@ -2,9 +2,13 @@ package command
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
@@ -153,6 +157,74 @@ func TestOrdersStandSinceTheStoresTime(t *testing.T) {
 	}
 	if d, _ := cfg.Drains("ann"); !cfg.Paused.Since.Equal(now) || !d.Since.Equal(now) {
 		t.Errorf("paused since %v, drained since %v, the store says %v", cfg.Paused.Since, d.Since, now)
+	}
+}
+
+// Of a cluster the time is asked of the node that has the name: another may not answer, and a pause would wait for it.
+func TestOrdersAskTheNodeOfTheName(t *testing.T) {
+	t.Parallel()
+	cluster := redis.NewClusterClient(redistest.Cluster(t).(*redis.ClusterClient).Options()) // it knows no node yet
+	t.Cleanup(func() { _ = cluster.Close() })
+	var mu sync.Mutex
+	var asked []string
+	cluster.OnNewNode(func(node *redis.Client) {
+		node.AddHook(timeAsked(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, node.Options().Addr)
+		}))
+	})
+	var of []string
+	for range 12 {
+		name := redistest.Name(t)
+		node, err := cluster.MasterForKey(t.Context(), redisconfig.Key(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&stand{client: cluster}).now(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		of = append(of, node.Options().Addr)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(asked, of) {
+		t.Errorf("asked %q, want %q", asked, of)
+	}
+}
+
+// timeAsked is called before each TIME.
+type timeAsked func()
+
+func (timeAsked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f timeAsked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "time" {
+			f()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (timeAsked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A resume that is refused does not call itself a pause.
+func TestARefusedResume(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := shell{t, "redis://" + server.Addr(), ""}
+	s.run("init n --partitions 2")
+	if err := server.Client().Do(t.Context(), "acl", "setuser", "look", "on", ">secret", "~*", "&*", "+@all", "-@write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.url = "redis://look:secret@" + server.Addr()
+	for line, what := range map[string]string{"pause n": "pause: ", "resume n": "resume: "} {
+		if said := s.fails(exit.Unreachable, line); !strings.Contains(said, "n: "+what) {
+			t.Errorf("%s says %s", line, said)
+		}
 	}
 }
 

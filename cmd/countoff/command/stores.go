@@ -104,13 +104,21 @@ func (at *stand) of(ctx context.Context, name string) (status.Place, error) {
 	return status.Place{Client: at.client, Ledger: ledger, Config: cfg}, err
 }
 
-// now is by the clock of a Redis that keeps the ledger, else by that of this process, which is as good as
-// that of a peer.
-func (at *stand) now(ctx context.Context) (time.Time, error) {
+// now is by the clock of the Redis that keeps the ledger of name, else by that of this process, which is as good as
+// that of a peer. Of a cluster that is one node: another may not answer, or have another time.
+func (at *stand) now(ctx context.Context, name string) (time.Time, error) {
 	if at.store != nil {
 		return time.Now(), nil
 	}
-	return at.client.Time(ctx).Result()
+	cluster, ok := at.client.(*redis.ClusterClient)
+	if !ok {
+		return at.client.Time(ctx).Result()
+	}
+	node, err := cluster.MasterForKey(ctx, redisconfig.Key(name))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return node.Time(ctx).Result()
 }
 
 // read looks at name.
