@@ -153,7 +153,11 @@ func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	return l.change(ctx, "pause", func(s *memledger.Store, _ memledger.Call) error {
+	what := "pause"
+	if p == (partition.Pause{}) {
+		what = "resume"
+	}
+	return l.change(ctx, what, func(s *memledger.Store, _ memledger.Call) error {
 		if _, known := s.State(); !known {
 			return ErrNone
 		}

@@ -27,7 +27,11 @@ func (l *Ledger) Pause(ctx context.Context, p partition.Pause) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	return l.say(ctx, "pause", pauseScript, p.String())
+	what := "pause"
+	if p == (partition.Pause{}) {
+		what = "resume"
+	}
+	return l.say(ctx, what, pauseScript, p.String())
 }
 
 var _ transition.Pauser = (*Ledger)(nil)
