@@ -377,6 +377,43 @@ func TestReadBesideANodeThatStandsStill(t *testing.T) {
 }
 
 // Who is drained is told with the name, whether it is there or not, and of each session that has the id.
+// Tasks that wait for their time in an ingress are counted in half of the time that there is, and are not worth the
+// whole look: a queue of asynq may have a million groups, and a thousand are counted a round trip.
+func TestReadBesideAnIngressThatTakesLong(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	if _, err := redisledger.Init(t.Context(), client, name, partition.Config{Total: 2, Units: []string{name + "-in"}}); err != nil {
+		t.Fatal(err)
+	}
+	client.HSet(t.Context(), redisconfig.Key(name), queuestat.Field, "")
+	client.LPush(t.Context(), queuestat.Pending(name+"-in"), "task")
+	client.AddHook(long("asynq:{" + name + "-in}:groups"))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	s, err := Read(ctx, client, name)
+	if err != nil || s.Units[0].Pending != 1 {
+		t.Errorf("%v, %+v", err, s.Units)
+	}
+}
+
+// A long does not end scripts that read its key while there is time.
+type long string
+
+func (long) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (long) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (key long) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == "eval_ro" && slices.Contains(cmd.Args(), any(string(key))) {
+				<-ctx.Done()
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
 func TestDrained(t *testing.T) {
 	_, client, _ := mini(t)
 	if _, err := redisledger.Init(t.Context(), client, "n", partition.Config{Total: 2}); err != nil {

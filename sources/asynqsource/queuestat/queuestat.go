@@ -250,8 +250,14 @@ func (q Queues) Stats(ctx context.Context, client redis.UniversalClient, ids []p
 	return out, nil
 }
 
-// Delayed is how many tasks of each of queues wait for their time or in a group; 0 also where that cannot be read.
+// Delayed is how many tasks of each of queues wait for their time or in a group; 0 also where that cannot be read, or not
+// in half of the time of ctx.
 func Delayed(ctx context.Context, client redis.UniversalClient, queues []string) []int {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
 	ids, out := make([]partition.ID, len(queues)), make([]int, len(queues))
 	for i := range ids {
 		ids[i] = partition.ID(i)
