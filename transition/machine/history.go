@@ -126,7 +126,7 @@ func (h History) Moves(id partition.ID) []Move {
 	rolls := 0
 	var free time.Duration // since; negative: unknown
 	known, paused := false, false
-	for _, e := range h {
+	for i, e := range h {
 		m := Move{Entry: e}
 		m.Grants = nil
 		if e.What == Expired && e.Session == owner && owner != "" {
@@ -141,7 +141,7 @@ func (h History) Moves(id partition.ID) []Move {
 		}
 		if e.What == Made {
 			owner, known, paused = "", false, false
-			if len(moves) > 0 { // anew, after its keys were deleted
+			if i > 0 { // anew, after its keys were deleted
 				moves = append(moves, m)
 			}
 			continue

@@ -138,8 +138,10 @@ func TestANameMadeAnew(t *testing.T) {
 	if m := h.Moves(3); m[len(m)-2].What != machine.Made {
 		t.Errorf("that it was made anew is not told: %+v", m)
 	}
-	if got := h.At(3, made); !got.Known || got.Session != "" || got.How != machine.Made || !got.Since.Equal(made) {
-		t.Errorf("then it is %+v", got)
+	for _, id := range []partition.ID{3, 7} { // one that somebody had, and one that nobody had
+		if got := h.At(id, made); !got.Known || got.Session != "" || got.How != machine.Made || !got.Since.Equal(made) {
+			t.Errorf("then %v is %+v", id, got)
+		}
 	}
 }
 
