@@ -45,6 +45,7 @@ type track struct {
 	next    int64 // position of the next message
 	waiting []*item
 	busy    bool // a batch is under way, or waits to be repeated
+	silent  bool // no answer came for the batch before; of the run
 }
 
 // A batch is what one script pushes. It is repeated as it is until it is answered or
@@ -187,7 +188,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			case over:
 				it.call.finish(it, false, l.p.closedError())
 			case !it.deadline.After(now):
-				it.call.finish(it, false, l.p.late(l.heard.After(it.deadline.Add(-l.p.timeout))))
+				it.call.finish(it, false, l.p.late(!q.silent && l.heard.After(it.deadline.Add(-l.p.timeout))))
 			default:
 				it.sent = true
 				b.items = append(b.items, it)
@@ -288,7 +289,7 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 
 // done hands out the answer of an executed script.
 func (l *lane) done(b *batch) {
-	l.heard = time.Now()
+	l.heard, b.track.silent = time.Now(), false
 	a := b.answer
 	if a.status != "OK" {
 		l.end(b, fmt.Errorf("%w: push: answer %q %q", ErrUnknown, a.status, a.detail))
@@ -304,7 +305,7 @@ func (l *lane) done(b *batch) {
 	l.free(b.track)
 }
 
-// late is why what waits behind others was not sent: for them the store has answered meanwhile, or has not.
+// late is why what waits behind others was not sent: for them the store has answered meanwhile, and to the end, or has not.
 func (p *Producer) late(heard bool) error {
 	if heard {
 		return fmt.Errorf("not sent within %v: what was enqueued before it took that long: enqueue fewer at once, or raise Timeout", p.timeout)
@@ -353,6 +354,7 @@ func (l *lane) expire(b *batch, err error) bool {
 	}
 	switch {
 	case len(left) == 0:
+		b.track.silent = true
 		l.free(b.track)
 		return false
 	case len(left) < len(b.items) && !b.unknown:

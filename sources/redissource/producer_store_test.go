@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -134,6 +135,72 @@ func TestBehindWhatTakesLong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A mute hook has every pipeline take so long. Some have their answers; of the next ones those scripts whose first
+// key has a word in it get none.
+type mute struct {
+	after int
+	word  string
+	takes time.Duration
+}
+
+func (*mute) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (m *mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		time.Sleep(m.takes)
+		err := next(ctx, cmds)
+		if m.after > 0 {
+			m.after--
+			return err
+		}
+		lost := slices.DeleteFunc(slices.Clone(cmds), func(c redis.Cmder) bool { return !strings.Contains(fmt.Sprint(c.Args()[3]), m.word) })
+		for _, c := range lost {
+			c.SetErr(errNetwork)
+			err = errNetwork
+		}
+		return err
+	}
+}
+
+// A store that has answered before, or answers for other partitions, is not said to have had too much to do with what
+// it does not answer.
+func TestBehindWhatGetsNoAnswer(t *testing.T) {
+	t.Run("any more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, name := bubble(t, true), redistest.Name(t)
+			p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 10 * time.Second})
+			client.AddHook(&mute{after: 2, takes: 3 * time.Second}) // NOSCRIPT is the first of them
+			results, err := p.Enqueue(t.Context(), make([]Message, 4*batchMessages)...)
+			if results[0].Err != nil {
+				t.Errorf("the first: %v", results[0].Err)
+			}
+			if last := results[len(results)-1].Err; last == nil || errors.Is(last, ErrUnknown) || !strings.Contains(last.Error(), "no answer from the store") {
+				t.Errorf("the last: %v, want no answer; in all %v", last, err)
+			}
+		})
+	})
+	t.Run("for its partition", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, name := bubble(t, false), redistest.Name(t)
+			p := newProducer(t, client, name, ProducerConfig{Partitions: 2, Timeout: 10 * time.Second, Hash: partition.ByID})
+			client.AddHook(&mute{word: KeysOf(name, 1).Mark(""), takes: 3 * time.Second})
+			behind := make(chan []Result, 1)
+			go func() {
+				results, _ := p.Enqueue(t.Context(), slices.Repeat([]Message{{Key: "1"}}, 3*batchMessages)...)
+				behind <- results
+			}()
+			time.Sleep(5 * time.Second)
+			if _, err := p.Enqueue(t.Context(), Message{Key: "0"}); err != nil {
+				t.Errorf("the other partition: %v", err)
+			}
+			results := <-behind
+			if last := results[len(results)-1].Err; last == nil || errors.Is(last, ErrUnknown) || !strings.Contains(last.Error(), "no answer from the store") {
+				t.Errorf("the last: %v, want no answer", last)
+			}
+		})
+	})
 }
 
 // A message has its own time, whoever it travels with: one that came late is not given up with one
