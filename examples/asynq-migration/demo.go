@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,11 +92,6 @@ func count(ctx context.Context, client redis.UniversalClient, name string) (t ta
 // demo runs both ways and says what came of them. It fails if countoff lost something or
 // changed the order of an account. On a store that is the user's it leaves nothing.
 func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
-	defer func() {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx) // which signal it was, not what was cut off
-		}
-	}()
 	dir, err := os.MkdirTemp("", "asynq-migration-demo-")
 	if err != nil {
 		return err
@@ -103,9 +99,10 @@ func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
 	defer os.RemoveAll(dir)
 	store, err := cast.Open(ctx, url, "", name, partition.Config{Total: queues})
 	if err != nil {
-		return err
+		return told(ctx, err)
 	}
 	defer func() {
+		err = told(ctx, err)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		err = errors.Join(err, store.Close(ending, func(ctx context.Context) error { return raze(ctx, store) }))
@@ -130,13 +127,23 @@ func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
 	return nil
 }
 
-// raze removes what asynq, the source and the handlers have written: every key with the name of
-// the demo in it, which nobody else has, but the ledger's.
+// told is which signal it was, where one has cut off what failed with err.
+func told(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// raze removes what asynq, the source and the handlers have written, but not what is the ledger's: NAME:journal:*,
+// {NAME:0}:*, asynq:{NAME:0}:* and so on, and the same with NAME-plain. The name of another demo may begin with this
+// one's, or end with it.
 func raze(ctx context.Context, store *cast.Store) error {
+	ours := regexp.MustCompile(`^(asynq:)?\{?` + regexp.QuoteMeta(store.Name) + `(-plain)?[:}]`)
 	err := redisconfig.EachMaster(ctx, store.Client, func(ctx context.Context, node redis.UniversalClient, _ string) error {
 		keys := node.Scan(ctx, 0, "*"+store.Name+"*", 1000).Iterator()
 		for keys.Next(ctx) {
-			if strings.HasPrefix(keys.Val(), "{"+store.Name+"}") {
+			if !ours.MatchString(keys.Val()) || strings.HasPrefix(keys.Val(), "{"+store.Name+"}") {
 				continue
 			}
 			if err := node.Unlink(ctx, keys.Val()).Err(); err != nil {

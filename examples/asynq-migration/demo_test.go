@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countoff/countoff/examples/internal/cast"
 	"github.com/countoff/countoff/framework/program/exit"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -54,6 +56,60 @@ func TestTwoDemosOnOneStore(t *testing.T) {
 			t.Errorf("it left %q", left)
 		}
 	}
+}
+
+// What is another's stays, also of a demo whose name begins as this one's, or ends so.
+func TestItRemovesOnlyItsOwn(t *testing.T) {
+	ctx, server := t.Context(), redistest.Server(t)
+	store, err := cast.Open(ctx, "redis://"+server.Addr(), "", "accounts", partition.Config{Total: queues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}()
+	keys := func(name string) []string {
+		return []string{
+			"asynq:{" + name + "-plain}:pending", "asynq:{" + name + ":0}:t:1", "{" + name + ":0}:fence",
+			journal(name) + account(0), journal(name+"-plain") + account(0),
+		}
+	}
+	theirs := slices.Concat(keys(store.Name+"1"), keys("my-"+store.Name), keys("of"+store.Name+"x"))
+	for _, key := range slices.Concat(theirs, keys(store.Name)) {
+		store.Client.Set(ctx, key, "x", 0)
+	}
+	if err := raze(ctx, store); err != nil {
+		t.Fatal(err)
+	}
+	left := slices.DeleteFunc(store.Client.Keys(ctx, "*").Val(), func(key string) bool { return strings.HasPrefix(key, "{"+store.Name+"}") })
+	slices.Sort(left)
+	slices.Sort(theirs)
+	if !slices.Equal(left, theirs) {
+		t.Errorf("it left %q, want %q", left, theirs)
+	}
+}
+
+// A demo that is stopped says what it could not remove.
+func TestAStoppedDemoSaysWhatItLeft(t *testing.T) {
+	server, stopped := redistest.Server(t), errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := demo(ctx, "redis://"+server.Addr(), "accounts", writer(func([]byte) {
+		cancel(stopped)
+		server.Kill()
+	}))
+	if !errors.Is(err, stopped) || !strings.Contains(err.Error(), "was left on the store") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// A writer is told what is written.
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
 }
 
 // A demo that was killed takes its peers with it.
