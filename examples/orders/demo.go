@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition/redisurl"
-	"github.com/countoff/countoff/sources/kafkasource"
 )
 
 // demoPatience is how long the demo may take in all.
@@ -31,16 +31,8 @@ others), three peers in processes of their own, and sends orders. In the middle 
 kills a peer, as kill -9 does. Then it counts.`,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			if cfg.Partitions < 1 {
-				return exit.With(exit.Usage, fmt.Errorf("--partitions %d: want at least 1", cfg.Partitions))
-			}
-			if err := load.Validate(); err != nil {
+			if err := errors.Join(cfg.Validate(), load.Validate()); err != nil {
 				return exit.With(exit.Usage, err)
-			}
-			if cfg.Kafka != "" {
-				if _, err := kafkasource.Options(cfg.Kafka); err != nil {
-					return exit.With(exit.Usage, err)
-				}
 			}
 			self, err := os.Executable()
 			if err != nil {

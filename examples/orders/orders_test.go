@@ -68,6 +68,7 @@ func TestDemoOfPeersThatDoNotStart(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"--partitions=0"}, {"--customers=0"}, {"--each=0"}, {"--kafka=h:9092"}, {"--redis=h"},
+		{"--partitions=65537"}, {"--progress=memory"}, {"--lease=0s"}, {"--lease=-1s"}, {"--name={orders}"},
 		{"send", "--customers=-1"}, {"send", "--each=0"},
 	} {
 		cmd := root()

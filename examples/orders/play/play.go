@@ -18,10 +18,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/countoff/countoff/examples/internal/cast"
+	"github.com/countoff/countoff/framework/frameworkfx/kafkafx"
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/kafkasource"
 	"github.com/countoff/countoff/sources/redissource"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -37,6 +40,25 @@ type Config struct {
 	Lease      time.Duration // default 3 s
 	Takes      time.Duration // of an order; default 20 ms
 	Errors     io.Writer     // what peers say on stderr; default: nothing
+}
+
+// Validate says what was typed wrong, as flags of a demo, which have no defaults here but for the servers.
+func (c Config) Validate() error {
+	errs := []error{partition.CheckName(c.Name)}
+	if c.Kafka != "" {
+		_, err := kafkasource.Options(c.Kafka)
+		errs = append(errs, err)
+	}
+	if c.Partitions < 1 || c.Partitions > partition.MaxTotal {
+		errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", c.Partitions, partition.MaxTotal))
+	}
+	if c.Progress != string(kafkafx.InRedis) && c.Progress != string(kafkafx.InKafka) {
+		errs = append(errs, fmt.Errorf("--progress %s: want %s or %s", c.Progress, kafkafx.InRedis, kafkafx.InKafka))
+	}
+	if err := (transition.Timing{Lease: c.Lease}).Validate(); err != nil || c.Lease == 0 {
+		errs = append(errs, fmt.Errorf("--lease %v: want more than 0", c.Lease), err)
+	}
+	return errors.Join(errs...)
 }
 
 func (c Config) withDefaults() Config {
@@ -122,7 +144,7 @@ func (p *Play) start(ctx context.Context) error {
 	}
 	client, err := redisurl.Open(p.cfg.Redis)
 	if err != nil {
-		return err
+		return exit.With(exit.Usage, err)
 	}
 	defer client.Close()
 	// The store is known to be new, or has the name already: nobody has to wait.
@@ -132,7 +154,7 @@ func (p *Play) start(ctx context.Context) error {
 
 // raze closes the store, and leaves nothing on one that is the user's.
 func (p *Play) raze(store *cast.Store) {
-	ctx, cancel := context.WithTimeout(context.Background(), ending)
+	ctx, cancel := context.WithTimeout(context.Background(), p.ending())
 	defer cancel()
 	err := store.Close(ctx, func(ctx context.Context) error {
 		_, err := redissource.Destroy(ctx, store.Client, store.Name)
@@ -143,8 +165,8 @@ func (p *Play) raze(store *cast.Store) {
 	}
 }
 
-// ending is how long it may take to remove what was played with.
-const ending = 40 * time.Second
+// ending is how long it may take to remove what was played with, once the leases of peers that were killed have ended.
+func (p *Play) ending() time.Duration { return p.cfg.Lease + 40*time.Second }
 
 // Kafka is the URL of the broker.
 func (p *Play) Kafka() string { return p.cfg.Kafka }

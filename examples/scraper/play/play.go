@@ -337,7 +337,7 @@ func (p *play) enter(id string) (*cast.Peer, error) {
 
 // raze closes the store, and leaves nothing on one that is the user's.
 func (p *play) raze() {
-	ctx, cancel := context.WithTimeout(context.Background(), act)
+	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.Lease+act) // of peers that were killed
 	defer cancel()
 	err := p.store.Close(ctx, func(ctx context.Context) error {
 		return p.store.Client.Del(ctx, p.list.Key(), redisledger.TableKey(p.store.Name)).Err()
