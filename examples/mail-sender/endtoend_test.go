@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -237,6 +238,33 @@ func TestSendInterrupted(t *testing.T) {
 		want := fmt.Sprintf("%d mails enqueued", st.Totals().Pending-before)
 		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "interrupted") {
 			t.Errorf("%s: want %q:\n%s", c.why, want, out.String())
+		}
+	}
+}
+
+// A worker that is stopped while it waits for its store has nothing to hand over, and ends well.
+func TestStoppedBeforeTheStoreIsReached(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		cmd := exec.Command(filepath.Join(programs, "mail-sender"), "work", "--redis", "redis://127.0.0.1:1", "--wait", patience.String(), "--http", "")
+		logs, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		lines := bufio.NewScanner(logs)
+		for lines.Scan() && !strings.Contains(lines.Text(), "not reached yet") {
+		}
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() {
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v", sig, err)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx/redisfx"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/partition/redisurl"
@@ -210,14 +211,20 @@ func zeros(cmd *cobra.Command, names ...string) []error {
 // work runs a peer on the store.
 func work(ctx context.Context, cfg Config, client redis.UniversalClient, store string, others []func(context.Context) error, patience time.Duration, log *zap.Logger) error {
 	defer log.Sync() //nolint:errcheck // a terminal cannot be synced
-	if err := Reach(ctx, func(ctx context.Context) error { return redisurl.Reach(ctx, client, store) }, patience, log); err != nil {
-		return exit.With(exit.Unreachable, err)
-	}
-	for _, other := range others {
-		if err := Reach(ctx, other, patience, log); err != nil {
+	waiting, stop := signals.Context(ctx)
+	defer stop()
+	all := append([]func(context.Context) error{func(ctx context.Context) error { return redisurl.Reach(ctx, client, store) }}, others...)
+	for _, ask := range all {
+		err := Reach(waiting, ask, patience, log)
+		if waiting.Err() != nil {
+			log.Info("stopped before the store was reached", zap.NamedError("cause", context.Cause(waiting)))
+			return nil // it had nothing to hand over
+		}
+		if err != nil {
 			return exit.With(exit.Unreachable, err)
 		}
 	}
+	stop() // what runs has signals of its own
 	code, err := Run(cfg, client, log)
 	if err != nil {
 		return exit.With(exit.Usage, err)
