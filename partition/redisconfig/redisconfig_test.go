@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -599,6 +600,9 @@ func TestRefusals(t *testing.T) {
 		{redis.ErrPoolExhausted, false, false, "pool_size"},
 		{redis.ErrClosed, false, true, ""},
 		{errors.New("connection reset by peer"), false, false, ""},
+		// What is so large that its refusal comes before it was sent: the refusal is lost.
+		{&net.OpError{Op: "write", Err: syscall.ECONNRESET}, false, false, "proto-max-bulk-len"},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, false, false, "maxclients"},
 	} {
 		err := fmt.Errorf("fetch: %w", c.err)
 		if redisconfig.Refused(err) != c.refused || redisconfig.Lasting(err) != c.lasting {
