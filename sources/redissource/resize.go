@@ -225,7 +225,8 @@ func closeUnits(ctx context.Context, client redis.UniversalClient, lists []strin
 }
 
 // checkKeys says which keys of the partitions hold something else than what is moved: with one of
-// them the resize could not end, and nobody could work until somebody has found it.
+// them the resize could not end, and nobody could work until somebody has found it. The fence of a log
+// elsewhere has no list beside it, and would pass for that of an empty one.
 func (m *mover) checkKeys(ctx context.Context) error {
 	var errs []error
 	for id := range partition.ID(max(m.from, m.to)) {
@@ -244,6 +245,16 @@ func (m *mover) checkKeys(ctx context.Context) error {
 			if is := cmd.(*redis.StatusCmd).Val(); is != kinds[i] && is != "none" {
 				errs = append(errs, fmt.Errorf("%s is a %s and no %s: another program writes it: rename or delete it", keys[i], is, kinds[i]))
 			}
+		}
+		if cmds[0].(*redis.StatusCmd).Val() != "hash" {
+			continue
+		}
+		of, err := m.client.HMGet(ctx, k.Fence, "i", "x").Result()
+		if err != nil {
+			return err
+		}
+		if of[0] != nil || of[1] != nil {
+			return fmt.Errorf("%s is of a log that lies elsewhere than in Redis, and a resize would leave the tasks in it where they are: finish them, and begin anew under another name", k.Fence)
 		}
 	}
 	return errors.Join(errs...)

@@ -633,6 +633,49 @@ func TestResizeLooksAtKeys(t *testing.T) {
 	}
 }
 
+// Of a log that lies elsewhere than in Redis only what is done of it stands there. A resize that took it for an empty
+// list would say that there is nothing to move, while nobody reads the tasks of the partitions that are no more.
+func TestResizeRefusesALogElsewhere(t *testing.T) {
+	t.Parallel()
+	for what, note := range map[string]func(ctx context.Context, s *redisprogress.Store, g partition.Grant, tok partition.Token, writes int64) error{
+		"its life": func(ctx context.Context, s *redisprogress.Store, g partition.Grant, tok partition.Token, writes int64) error {
+			_, err := s.Reset(ctx, g, tok, writes, 0, "first")
+			return err
+		},
+		"where it ends": func(ctx context.Context, s *redisprogress.Store, g partition.Grant, _ partition.Token, _ int64) error {
+			return s.Ends(ctx, map[partition.ID]int64{g.ID: 7})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+			was, err := redisconfig.Agree(ctx, client, name, partition.Config{Total: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			store, err := redisprogress.NewStore(client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, tok := partition.Grant{ID: 3, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
+			f, err := store.Open(ctx, g, tok, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(note(ctx, store, g, tok, f.Writes), store.Close(ctx, g, tok)); err != nil {
+				t.Fatal(err)
+			}
+			for _, dry := range []bool{true, false} {
+				if _, err := Resize(ctx, client, name, 2, ResizeConfig{Idle: idle, DryRun: dry}); err == nil || !strings.Contains(err.Error(), KeysOf(name, 3).Fence) {
+					t.Errorf("dry %v: %v, want a refusal that names the fence", dry, err)
+				}
+			}
+			if got, err := redisconfig.Agree(ctx, client, name, was); err != nil || got.Total != 4 {
+				t.Errorf("afterwards %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // A store that becomes full once it has begun, as producers go on until then, does not keep a resize from its end:
 // nobody could work, and so empty the store, before somebody has raised its limit.
 func TestResizeThatFillsUp(t *testing.T) {
