@@ -388,6 +388,35 @@ func TestASourceWithAWindowPasses(t *testing.T) {
 	})
 }
 
+// A source that makes a dead letter of what keeps killing its owners only when it reads that far, beside what it hands
+// out, breaks no promise.
+func TestASourceThatBuriesLatePasses(t *testing.T) {
+	late := breach{with: func(b *bench) hooks {
+		dead := b.h.Dead
+		b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
+			if b.note["fetched"] < 3 { // by the owner that finds it dead, which has the other two to do
+				return nil, nil
+			}
+			return dead(ctx, id)
+		}
+		return hooks{
+			open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				b.note["fetched"] = 0
+				return src.Open(ctx, g, tok)
+			},
+			fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				b.note["fetched"]++
+				return s.Stream.Fetch(ctx, limit)
+			},
+		}
+	}}
+	all := clauses()
+	i := slices.IndexFunc(all, func(c clause) bool { return strings.HasPrefix(c.name, "a task that keeps killing its owner") })
+	if f := verdict(t, all[i], late.harness); f != "" {
+		t.Error(f)
+	}
+}
+
 // A panic in a call is one of the clause, so that go test names it and cleans up, and FailNow there is not waited for.
 func TestWhatEndsACallEndsItsClause(t *testing.T) {
 	for want, end := range map[string]func(){"settle 0@1: own fault\n": func() { panic("own fault") }, "<nil>": runtime.Goexit} {
