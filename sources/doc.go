@@ -40,6 +40,9 @@
 // to the next one, and charges a crash only to a task that ran alone. It may leave
 // that out and say so.
 //
+// Where the tasks lie in a log that has no fence of its own, packages logstream, progress and
+// redisprogress are all of it but the log.
+//
 // A source does not retry on its own what it could report, does not log, and starts
 // no goroutine that its streams' Close does not wait for. The client is closed by the program
 // that made it. Package sourcetest has a test for each of these sentences.

@@ -26,7 +26,9 @@ type Driver interface {
 	// Record takes in a settlement and returns the verdict that must be answered.
 	Record(d *sources.Settlement, now time.Time) (seq uint64, err error)
 	// Compose makes the next trip of whatever is waiting, and reports whether there is
-	// anything.
+	// anything: Wants says what of tasks, Seq and Answered of the log whether there are
+	// verdicts. What is read beside the store, in this process, is taken in here, and the
+	// request's Gate raised to what was read.
 	Compose(now time.Time) bool
 
 	// Tend does what is to be done beside the trips, and returns how long nothing is to
