@@ -93,8 +93,8 @@ const fewest = 3
 func Open(name string, urls []string, cfg quorum.Config) (*Quorum, error) {
 	q := &Quorum{}
 	var registers []quorum.Register
-	var errs []error
-	if len(urls) < fewest {
+	errs := []error{partition.CheckName(name)} // once, and not for each of urls
+	if len(urls) < fewest || len(urls)%2 == 0 {
 		errs = append(errs, fmt.Errorf("redisquorum: %d of the masters that witness the epochs: want three or five, so that one may be lost", len(urls)))
 	}
 	seen := map[string]bool{}
@@ -107,19 +107,14 @@ func Open(name string, urls []string, cfg quorum.Config) (*Quorum, error) {
 		seen[place] = true
 		client, err := redisurl.OpenTasks(url) // there are hours between two calls, and a lost connection would cost one its time
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("redisquorum: %w", err))
 			continue
 		}
-		r, err := New(client, name, place)
-		if err != nil {
-			client.Close()
-			errs = append(errs, err)
-			continue
-		}
+		r := &Register{client: client, key: Key(name), place: place}
 		q.registers = append(q.registers, r)
 		registers = append(registers, r)
 	}
-	if len(errs) == 0 {
+	if errors.Join(errs...) == nil {
 		c, err := quorum.New(registers, cfg)
 		q.Counter = c
 		errs = append(errs, err)

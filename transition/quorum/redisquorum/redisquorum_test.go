@@ -2,7 +2,6 @@ package redisquorum_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -196,12 +195,14 @@ func TestOpenSaysAllThatIsWrong(t *testing.T) {
 		}
 	}
 	_, err = redisquorum.Open("mails", []string{"redis://a:1", "redis://b:1", "redis://c:1", "redis://d:1"}, quorum.Config{})
-	if err == nil || !strings.Contains(err.Error(), "odd number") {
+	if err == nil || !strings.Contains(err.Error(), "4 of the masters that witness the epochs: want three or five") {
 		t.Errorf("%v", err)
 	}
-	_, err = redisquorum.Open("bad name", []string{"redis://a:1"}, quorum.Config{})
-	if err == nil || errors.Is(err, quorum.ErrEmpty) {
-		t.Errorf("%v", err)
+	_, err = redisquorum.Open("bad name", []string{"redis://a:1", "redis://b:1", "redis://c:1", "http://d"}, quorum.Config{})
+	for _, once := range []string{`name "bad name"`, "4 of the masters", `scheme "http"`} {
+		if err == nil || strings.Count(err.Error(), once) != 1 {
+			t.Errorf("want %q once in\n%v", once, err)
+		}
 	}
 }
 
