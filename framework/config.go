@@ -170,16 +170,16 @@ func (p RetryPolicy) Validate() error {
 	p = p.WithDefaults()
 	var errs []error
 	if p.Tries < 1 {
-		errs = append(errs, fmt.Errorf("framework: %d tries: want at least 1", p.Tries))
+		errs = append(errs, fmt.Errorf("framework: Retry.Tries %d: want at least 1", p.Tries))
 	}
 	if p.First < 0 {
-		errs = append(errs, fmt.Errorf("framework: first retry after %v: must not be negative", p.First))
+		errs = append(errs, fmt.Errorf("framework: Retry.First %v: must not be negative", p.First))
 	}
 	if p.Max < p.First {
-		errs = append(errs, fmt.Errorf("framework: last retry after %v: less than the first, %v", p.Max, p.First))
+		errs = append(errs, fmt.Errorf("framework: Retry.Max %v: less than Retry.First, %v", p.Max, p.First))
 	}
 	if p.Max > longestWait {
-		errs = append(errs, fmt.Errorf("framework: last retry after %v: at most a year", p.Max))
+		errs = append(errs, fmt.Errorf("framework: Retry.Max %v: at most a year", p.Max))
 	}
 	return errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ func TestBudgets(t *testing.T) {
 		{"negative times", framework.Config{HandlerTimeout: -s, StopTimeout: -s, PodGrace: -s},
 			"handler timeout -1s: must not be negative|stop timeout -1s: must not be negative|pod grace -1s: must not be negative"},
 		{"concurrency", framework.Config{Concurrency: -1}, "concurrency -1: want 1 to 65536"},
-		{"tries and delays", framework.Config{Retry: framework.RetryPolicy{Tries: -1, First: time.Minute, Max: s}}, "-1 tries|last retry after 1s: less than the first, 1m0s"},
+		{"tries and delays", framework.Config{Retry: framework.RetryPolicy{Tries: -1, First: time.Minute, Max: s}}, "Retry.Tries -1|Retry.Max 1s: less than Retry.First, 1m0s"},
 		{"a retry that never comes", framework.Config{Retry: framework.RetryPolicy{Max: 1<<63 - 1}}, "at most a year"},
 		{"no limits", framework.Config{HandlerTimeout: 1<<63 - 1, StopTimeout: 1<<63 - 1, PodGrace: 1<<63 - 1, Timing: timing(1<<63-1, 1<<63-1)},
 			"handler timeout 2562047h47m16.854775807s: at most a year|stop timeout 2562047h47m16.854775807s: at most a year|" +

@@ -153,7 +153,7 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 		errs = append(errs, errors.New("framework: no handler"))
 	}
 	if cfg.Every < 0 {
-		errs = append(errs, fmt.Errorf("framework: the list is looked at every %v: want more than 0", cfg.Every))
+		errs = append(errs, fmt.Errorf("framework: Every %v: the list is looked at that often: must not be negative", cfg.Every))
 	}
 	if cfg.Even && cfg.Strategy != nil {
 		errs = append(errs, fmt.Errorf("framework: units are shared out evenly or by %s: choose one", cfg.Strategy.Name()))
