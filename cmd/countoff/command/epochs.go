@@ -10,6 +10,7 @@ import (
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/flagenv"
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition/quorum"
 	"github.com/countoff/countoff/transition/quorum/redisquorum"
 )
@@ -33,9 +34,9 @@ It looks at the masters alone: --redis, --ledger and --timeout are refused.
 Exit code 7 means that something is at risk, 3 that less than a majority answers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
-			var errs []error
-			if len(masters) == 0 {
-				errs = append(errs, errors.New("want --masters: the URLs of three or five masters, as the peers are told them"))
+			errs := []error{flagenv.Apply(cmd)}
+			if timeout <= 0 {
+				errs = append(errs, fmt.Errorf("--wait %v: want more than 0", timeout))
 			}
 			for _, f := range []struct{ flag, instead string }{
 				{"redis", "leave it out"}, {"ledger", "leave it out"}, {"timeout", "--wait is how long one of them may take"},
@@ -44,11 +45,15 @@ Exit code 7 means that something is at risk, 3 that less than a majority answers
 					errs = append(errs, fmt.Errorf("--%s: epochs looks at the masters alone, which --masters names: %s", f.flag, f.instead))
 				}
 			}
-			if err := errors.Join(errs...); err != nil {
-				return exit.With(exit.Usage, err)
+			if len(masters) == 0 {
+				errs = append(errs, errors.New("want --masters: the URLs of three or five masters, as the peers are told them"), partition.CheckName(args[0]))
+				return exit.With(exit.Usage, errors.Join(errs...))
 			}
-			q, err := redisquorum.Open(args[0], masters, quorum.Config{Timeout: timeout})
-			if err != nil {
+			q, err := redisquorum.Open(args[0], masters, quorum.Config{Timeout: max(timeout, 0)})
+			if err := errors.Join(append(errs, err)...); err != nil {
+				if q != nil {
+					err = errors.Join(err, q.Close())
+				}
 				return exit.With(exit.Usage, err)
 			}
 			defer q.Close()

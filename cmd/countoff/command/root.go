@@ -82,13 +82,6 @@ under which its peers and producers meet in Redis.
   countoff dead list mail-sender       tasks that failed for good, and why
 
 ` + exit.Help,
-		// Sub-commands inherit it: variables count before anything runs.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if ofItself(cmd) {
-				return nil
-			}
-			return flagenv.Apply(cmd)
-		},
 	}
 	cmd.SetUsageTemplate(cmd.UsageTemplate() + "{{if .HasParent}}\nExit codes: see {{.Root.Name}} --help\n{{end}}")
 	cmd.PersistentFlags().String("redis", "redis://127.0.0.1:6379", "the store, as redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path for a socket, several hosts for a cluster")
@@ -172,11 +165,13 @@ func onLedger(stores Stores, runs span, faults faultFinder, do func(ctx context.
 func run(runs span, faults faultFinder, open func(ledger string) (*stand, error),
 	do func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return exit.Run(func(cmd *cobra.Command, args []string) error {
+		unread := flagenv.Apply(cmd)
 		timeout, err := cmd.Flags().GetDuration("timeout")
 		if err != nil {
 			return err
 		}
 		at, err := prepare(cmd, args, timeout, faults, open)
+		err = errors.Join(unread, err)
 		defer at.close()
 		if err != nil {
 			return exit.With(exit.Usage, err)

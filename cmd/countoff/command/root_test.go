@@ -341,6 +341,47 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// A variable that cannot be read is told by each command, once, and beside what else is wrong.
+func TestAVariableThatCannotBeReadIsToldBesideTheRest(t *testing.T) {
+	t.Setenv("COUNTOFF_TIMEOUT", "soon")
+	told := func(cmd *cobra.Command) (last string) {
+		flags := []string{"--redis", "http://x"}
+		if cmd.Flags().Lookup("name") != nil { // which run wants
+			flags = append(flags, "--name", "a/b")
+		}
+		for n := range 4 { // as many arguments as it takes
+			root := Root(Stores{})
+			root.SilenceErrors, root.SilenceUsage = true, true
+			root.SetOut(io.Discard)
+			root.SetIn(strings.NewReader(""))
+			root.SetArgs(slices.Concat(strings.Fields(cmd.CommandPath())[1:], flags, []string{"a/b", "a/b", "a/b"}[:n]))
+			err := root.ExecuteContext(t.Context())
+			if err == nil {
+				return "nothing"
+			}
+			last = err.Error()
+			if strings.Contains(last, "COUNTOFF_TIMEOUT") {
+				return last
+			}
+		}
+		return last
+	}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() || !cmd.Runnable() || ofItself(cmd) {
+			return
+		}
+		said := told(cmd)
+		if strings.Count(said, "$COUNTOFF_TIMEOUT: ") != 1 || !strings.Contains(said, "--redis: ") || strings.Contains(said, "--timeout 0s") {
+			t.Errorf("%s says %s", cmd.CommandPath(), said)
+		}
+	}
+	walk(Root(Stores{}))
+}
+
 // keys lists what is in the store.
 func (s shell) keys() []string {
 	s.t.Helper()

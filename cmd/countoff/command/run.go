@@ -152,6 +152,7 @@ func (r *runFlags) fault(cmd *cobra.Command, args []string) error {
 }
 
 func (r *runFlags) run(cmd *cobra.Command, args []string) error {
+	unread := flagenv.Apply(cmd)
 	fault := r.fault(cmd, args)
 	raw, err := cmd.Flags().GetString("redis")
 	timeout, errTimeout := cmd.Flags().GetDuration("timeout")
@@ -159,7 +160,7 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 		errTimeout = fmt.Errorf("--timeout %v: want more than 0", timeout)
 	}
 	client, errOpen := redisurl.Open(raw)
-	if err := errors.Join(fault, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen)); err != nil {
+	if err := errors.Join(unread, fault, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen)); err != nil {
 		if client != nil {
 			err = errors.Join(err, client.Close())
 		}

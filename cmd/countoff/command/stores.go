@@ -150,12 +150,13 @@ func (at *stand) ledger(ctx context.Context, name string, timing transition.Timi
 // to do there.
 func onlyInRedis(instead string, do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return exit.Run(func(cmd *cobra.Command, args []string) error {
+		unread := flagenv.Apply(cmd) // do says it too, if it is run
 		ledger, err := cmd.Flags().GetString("ledger")
 		if err != nil {
 			return err
 		}
 		if ledger != besideTasks {
-			return exit.With(exit.Usage, flagenv.Wrong(cmd, "ledger", errors.New(cmd.Name()+" works with a ledger in Redis only: "+instead)))
+			return exit.With(exit.Usage, errors.Join(unread, flagenv.Wrong(cmd, "ledger", errors.New(cmd.Name()+" works with a ledger in Redis only: "+instead))))
 		}
 		return do(cmd, args)
 	})

@@ -46,7 +46,8 @@ func Bind(flags *pflag.FlagSet, prefix string, own map[string][]string) {
 }
 
 // Apply sets the flags of cmd that the command line left out from their variables.
-// It says everything that cannot be read at once. A variable that is set to nothing is a text
+// It says everything that cannot be read at once, for the command to tell beside what else is wrong: such a flag
+// keeps its default. A variable that is set to nothing is a text
 // that is empty, as --http= is; to a flag of another type, which cannot be, it is not set.
 func Apply(cmd *cobra.Command) error {
 	var errs []error
@@ -59,8 +60,13 @@ func Apply(cmd *cobra.Command) error {
 			if !ok || value == "" && f.Value.Type() != "string" {
 				continue
 			}
+			before := f.Value.String()
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("$%s: %w", name, err))
+				if f.Value.String() != before { // numbers and times are set to what could be read
+					errs = append(errs, f.Value.Set(before))
+				}
+				return
 			}
 			f.Annotations[applied] = []string{name}
 			return
@@ -121,10 +127,15 @@ func Wrong(cmd *cobra.Command, name string, err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("%s: %w", Where(cmd, name), err)
+}
+
+// Where is what gives the flag of that name its value: its variable, as in $MAIL_SENDER_HTTP, or itself, as in --http.
+func Where(cmd *cobra.Command, name string) string {
 	if f := cmd.Flags().Lookup(name); f != nil && f.Annotations[applied] != nil {
-		return fmt.Errorf("$%s: %w", f.Annotations[applied][0], err)
+		return "$" + f.Annotations[applied][0]
 	}
-	return fmt.Errorf("--%s: %w", name, err)
+	return "--" + name
 }
 
 // Said reports whether the flag of that name stands on the command line of cmd: a variable is

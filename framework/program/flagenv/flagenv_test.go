@@ -90,6 +90,23 @@ func TestBadVariableIsNamed(t *testing.T) {
 	}
 }
 
+// What else is wrong is told beside it, and of a flag that keeps its default there is nothing else to tell.
+func TestWhatCannotBeReadKeepsItsDefault(t *testing.T) {
+	for text, want := range map[string]time.Duration{"soon": time.Second, "-1d": time.Second, "-1s": -time.Second} {
+		t.Setenv("APP_LEASE_TIME", text)
+		root, _, lease := command()
+		root.SetArgs([]string{"work"})
+		cmd, err := root.ExecuteC()
+		where := "$APP_LEASE_TIME"
+		if want > 0 {
+			where = "--lease-time"
+		}
+		if *lease != want || (err == nil) != (want < 0) || flagenv.Where(cmd, "lease-time") != where {
+			t.Errorf("%s: %v, %v, of %s", text, *lease, err, flagenv.Where(cmd, "lease-time"))
+		}
+	}
+}
+
 // A time without a unit is what people write first.
 func TestATimeWithoutAUnitSaysWhatToWrite(t *testing.T) {
 	t.Setenv("APP_LEASE_TIME", "5")
