@@ -60,9 +60,12 @@ func TestBadInput(t *testing.T) {
 		{"mail-sender send --name a/b --partitions -1 --redis h:6379", 2, []string{`name "a/b"`, "--partitions -1", "want redis://"}},
 		{"mail-sender send --partitions 0", 2, []string{"--partitions 0"}},
 		{"mail-sender work --http 999 --wait 0s --partitions 0 --weight -5 --concurrency 0", 2,
-			[]string{"http 999: want [host]:port", "--wait 0s", "--partitions 0", "weight -5", "--concurrency 0"}},
+			[]string{"--http 999: want [host]:port", "--wait 0s", "--partitions 0", "--weight -5", "--concurrency 0"}},
 		{"mail-sender work --http :99999 --wait -1s --partitions -1 --weight 0", 2,
-			[]string{"http :99999", "--wait -1s", "-1 partitions", "--weight 0"}},
+			[]string{"--http :99999", "--wait -1s", "--partitions -1", "--weight 0"}},
+		{"mail-sender work --masters redis://a,http://b --inbox a{b --tries -1 --backoff -1s --indexer x --redis http://u:SECRET@h", 2,
+			[]string{"--masters: redisquorum: 2 of", `scheme "http": want redis, rediss or unix`, "--inbox: redissource: ingress \"a{b\"", "--tries -1: want",
+				"--backoff -1s: want", "--indexer x: want", "--redis: redis URL"}},
 		{"mail-sender demo --peers 1 --mails 0 --pace -1s", 2, []string{"1 peers", "0 mails", "pace -1s"}},
 		{"mail-sender demo --listen nowhere --dashboard 6379", 2, []string{"listen nowhere: want [host]:port", "dashboard 6379: want [host]:port"}},
 		{"mail-sender demo --listen :99999 --dashboard :http1", 2, []string{"listen :99999: want [host]:port", "dashboard :http1: want [host]:port"}},
@@ -306,6 +309,31 @@ func TestStoreRefusesWrites(t *testing.T) {
 	f.stop()
 	s.settled()
 	w.leave()
+}
+
+// A variable that cannot be read is told beside what else is wrong, each thing once and by the name of what gave it.
+func TestUnreadableVariables(t *testing.T) {
+	t.Setenv("MAIL_SENDER_LEASE", "soon")
+	t.Setenv("MAIL_SENDER_TRIES", "-1")
+	t.Setenv("MAIL_SENDER_COUNT", "few")
+	t.Setenv("MAIL_SENDER_PEERS", "some")
+	for args, want := range map[string][]string{
+		"mail-sender work --name a{b --masters redis://a --redis http://x": {"$MAIL_SENDER_LEASE: ", "$MAIL_SENDER_TRIES -1: ", `name "a{b": `, "--masters: ", "--redis: "},
+		"mail-sender send --name a{b --redis http://x":                     {"$MAIL_SENDER_COUNT: ", `name "a{b": `, "--redis: "},
+		"mail-sender demo --mails 0":                                       {"$MAIL_SENDER_PEERS: ", "0 mails: "},
+		"mail-sender --mails 0":                                            {"$MAIL_SENDER_PEERS: ", "0 mails: "},
+	} {
+		words := strings.Fields(args)
+		out, code := run(t, words[0], words[1:]...)
+		if code != 2 || strings.Count(out, "\n") != len(want) {
+			t.Errorf("%s: exit code %d, want 2 and %d lines:\n%s", args, code, len(want), out)
+		}
+		for _, says := range want {
+			if strings.Count(out, says) != 1 {
+				t.Errorf("%s does not say %q once:\n%s", args, says, out)
+			}
+		}
+	}
 }
 
 // A variable that is misspelt is one that nothing reads: the programs say so, and which it may have been meant for.

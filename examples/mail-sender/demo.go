@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/examples/mail-sender/demo"
+	"github.com/countoff/countoff/examples/mail-sender/service"
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status/partitionmap"
@@ -25,7 +27,7 @@ exit code is 0 only if nothing was lost, nothing left out of order, and nothing 
 doubled but what ran in the killed peer.`,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			if err := cfg.Validate(); err != nil {
+			if err := errors.Join(service.Apply(cmd), cfg.Validate()); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			ctx, stop := signals.Context(cmd.Context())

@@ -35,9 +35,8 @@ in order and never two at once, whichever peers come, leave or die.
 Without a command it runs the demo.
 
 ` + exit.Help,
-		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return service.Apply(cmd) },
-		RunE:              demo.RunE,
+		Args: cobra.NoArgs,
+		RunE: demo.RunE,
 	}
 	cmd.Flags().AddFlagSet(demo.Flags())
 	// The demo plays on a store of its own, unless its flag says otherwise: no

@@ -42,12 +42,12 @@ it says how many mails the store has taken, and ends with 6.`,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signals.Context(cmd.Context())
 			defer stop()
-			errs := []error{partition.CheckName(name)}
+			errs := []error{service.Apply(cmd), partition.CheckName(name)}
 			if f := cmd.Flags().Lookup("partitions"); f.Changed && (cfg.Partitions < 1 || cfg.Partitions > partition.MaxTotal) {
-				errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", cfg.Partitions, partition.MaxTotal))
+				errs = append(errs, fmt.Errorf("%s %d: want 1 to %d", flagenv.Where(cmd, "partitions"), cfg.Partitions, partition.MaxTotal))
 			}
 			if cfg.Replicas < 0 {
-				errs = append(errs, fmt.Errorf("--replicas %d: must not be negative", cfg.Replicas))
+				errs = append(errs, fmt.Errorf("%s %d: must not be negative", flagenv.Where(cmd, "replicas"), cfg.Replicas))
 			}
 			mails, total, done, err := source(ctx, file, count, recipients, seed, cmd.InOrStdin())
 			client, badURL := redisurl.Open(store)

@@ -81,6 +81,31 @@ func TestDemoOfPeersThatDoNotStart(t *testing.T) {
 	}
 }
 
+// All that is wrong is said at once, each thing once.
+func TestUsageSaysAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string][]string{
+		"demo --partitions 0 --customers 0 --lease 1s --progress paper --kafka h:1 --redis http://x --name {no}": {
+			"--customers 0 ", "--partitions 0: ", `name "{no}": `, "lease 1s is too short", "--progress paper: want redis or kafka", "want kafka://", `scheme "http"`},
+		"send --each 0 --kafka h:1 --create -1": {"--each 0: ", "want kafka://", "--create -1"},
+	} {
+		cmd := root()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(strings.Fields(args))
+		err := cmd.ExecuteContext(t.Context())
+		var coded *exit.Error
+		if !errors.As(err, &coded) || coded.Code != exit.Usage || strings.Count(err.Error(), "\n") != len(want)-1 {
+			t.Errorf("%s: want %d lines:\n%v", args, len(want), err)
+			continue
+		}
+		for _, says := range want {
+			if strings.Count(err.Error(), says) != 1 {
+				t.Errorf("%s does not say %q once:\n%v", args, says, err)
+			}
+		}
+	}
+}
+
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	cfg, ctx := config(t)

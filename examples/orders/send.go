@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,11 +21,12 @@ func sendCommand() *cobra.Command {
 		Short: "writes orders into the topic, the customer as their key",
 		Args:  cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			if err := load.Validate(); err != nil {
-				return exit.With(exit.Usage, err)
-			}
 			opts, err := kafkasource.Options(url)
-			if err != nil {
+			errs := []error{load.Validate(), err}
+			if partitions < 0 || load.Pause < 0 {
+				errs = append(errs, fmt.Errorf("--create %d, --pause %v: must not be negative", partitions, load.Pause))
+			}
+			if err := errors.Join(errs...); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			if partitions > 0 {

@@ -56,7 +56,7 @@ func workCommand() *cobra.Command {
 	f.StringVar(&reset, "out-of-range", string(kafkasource.Fail), "earliest, latest or fail: where to go on if the topic has lost the stored position")
 	f.StringVar(&progress, "progress", string(kafkafx.InRedis), "redis or kafka: where it is kept what is done; the same for all peers")
 	f.StringVar(&name, "name", "orders", "name of the task processing; all its peers share it")
-	f.StringVar(&id, "id", "", "peer id (default the host's name)")
+	f.StringVar(&id, "id", "", "peer id (default the host's name, with the process id or the beginning of the session where that is taken)")
 	f.IntVar(&concurrency, "concurrency", 16, "orders being worked at once")
 	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a silent peer; the same for all peers")
 	f.DurationVar(&cfg.Source.Look, "look", 10*time.Second, "how often the topic is asked whether it has grown, and where it ends, for countoff status")

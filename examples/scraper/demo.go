@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status/partitionmap"
-	"github.com/countoff/countoff/transition"
 )
 
 func demoCommand() *cobra.Command {
@@ -26,8 +24,8 @@ shows who watches what. It takes half a minute and ends by itself; the exit code
 only if each site was visited by one owner at a time, and the table said by whom.`,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			if err := (transition.Timing{Lease: cfg.Lease}).Validate(); err != nil || cfg.Lease <= 0 {
-				return exit.With(exit.Usage, errors.Join(fmt.Errorf("--lease %v", cfg.Lease), err))
+			if err := cfg.Validate(); err != nil {
+				return exit.With(exit.Usage, err)
 			}
 			ctx, stop := signals.Context(cmd.Context())
 			defer stop()

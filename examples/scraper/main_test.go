@@ -94,3 +94,23 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+// All that is wrong is said at once, each thing once.
+func TestUsageSaysAllThatIsWrong(t *testing.T) {
+	for args, want := range map[string][]string{
+		"work --name {no} --lease 1s --every 0s --id _ --redis http://x": {`name "{no}": `, "lease 1s is too short", "--every 0s: want", `peer id "_": `, `scheme "http"`},
+		"work --lease 0s": {"--lease 0s: want more than 0"},
+		"demo --lease -1s --sites no-such-file --redis http://x": {"--lease -1s: want", "no-such-file: ", `scheme "http"`},
+		"load --name {no} --redis http://x no-such-file":         {`name "{no}": `, "no-such-file: ", `scheme "http"`},
+	} {
+		out, code := run(t, strings.Fields(args)...)
+		if code != 2 || strings.Count(out, "\n") != len(want) {
+			t.Errorf("%s: code %d, want 2 and %d lines:\n%s", args, code, len(want), out)
+		}
+		for _, says := range want {
+			if strings.Count(out, says) != 1 {
+				t.Errorf("%s does not say %q once:\n%s", args, says, out)
+			}
+		}
+	}
+}

@@ -57,14 +57,23 @@ func workCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
 			timing := transition.Timing{Lease: lease}
-			errs := []error{partition.CheckName(name), timing.Validate()}
+			errs := []error{partition.CheckName(name)}
+			if lease <= 0 {
+				errs = append(errs, fmt.Errorf("--lease %v: want more than 0", lease))
+			} else {
+				errs = append(errs, timing.Validate())
+			}
 			if id != "" {
 				errs = append(errs, partition.CheckPeer(id))
 			}
-			if every <= 0 || lease <= 0 {
-				errs = append(errs, fmt.Errorf("--every %v, --lease %v: want more than 0", every, lease))
+			if every <= 0 {
+				errs = append(errs, fmt.Errorf("--every %v: want more than 0", every))
 			}
-			if err := errors.Join(errs...); err != nil {
+			client, err := redisurl.Open(redis)
+			if err == nil {
+				err = client.Close() // the peer opens its own
+			}
+			if err := errors.Join(append(errs, err)...); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			if withStdin {
@@ -81,7 +90,7 @@ func workCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&redis, "redis", "redis://127.0.0.1:6379", "the store")
 	f.StringVar(&name, "name", "scraper", "what the peers share")
-	f.StringVar(&id, "id", "", "peer id (default the host's name)")
+	f.StringVar(&id, "id", "", "peer id (default the host's name, with the process id or the beginning of the session where that is taken)")
 	f.DurationVar(&lease, "lease", 10*time.Second, "how long others wait for a silent peer")
 	f.DurationVar(&every, "every", time.Minute, "how often a site is visited")
 	f.BoolVar(&withStdin, "exit-with-stdin", false, "stop at once when stdin ends")
@@ -96,12 +105,9 @@ func loadCommand() *cobra.Command {
 		Short: "put the sites of a file, one a line, in the list",
 		Args:  cobra.ExactArgs(1),
 		RunE: exit.Run(func(cmd *cobra.Command, args []string) error {
-			sites, err := website.Read(args[0])
-			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
+			sites, unread := website.Read(args[0])
 			client, err := redisurl.Open(redis)
-			if err != nil {
+			if err := errors.Join(unread, partition.CheckName(name), err); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			defer client.Close()

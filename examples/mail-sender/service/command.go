@@ -70,7 +70,8 @@ func Bind(cmd *cobra.Command) {
 	flagenv.Bind(cmd.Flags(), Prefix, map[string][]string{"redis": {Prefix + "REDIS", redisurl.Variable}})
 }
 
-// Apply sets the flags of cmd from their variables, and says which variables nothing reads.
+// Apply sets the flags of cmd from their variables, and says which variables nothing reads. Its error is what cannot
+// be read, to be told beside what else is wrong.
 func Apply(cmd *cobra.Command) error {
 	for _, says := range flagenv.Unknown(cmd, Prefix) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), says)
@@ -82,10 +83,9 @@ func Apply(cmd *cobra.Command) error {
 func Main(short string, stores Stores) int {
 	redisurl.Quiet()
 	root := &cobra.Command{
-		Use:               "mail-sender",
-		Short:             short,
-		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return Apply(cmd) },
+		Use:   "mail-sender",
+		Short: short,
+		Args:  cobra.NoArgs,
 	}
 	root.AddCommand(Command(stores))
 	return exit.Main(context.Background(), root)
@@ -111,12 +111,10 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 ` + exit.Help,
 		Args: cobra.NoArgs,
 		RunE: exit.Run(func(cmd *cobra.Command, _ []string) error {
-			errs := zeros(cmd, "concurrency", "lease", "shutdown", "weight", "tries", "backoff", "backoff-max", "wait")
-			if patience < 0 {
-				errs = append(errs, fmt.Errorf("--wait %v: want more than 0", patience))
-			}
+			errs := []error{Apply(cmd)}
+			errs = append(errs, tooSmall(cmd, "concurrency", "lease", "shutdown", "weight", "tries", "backoff", "backoff-max", "wait")...)
 			if cmd.Flags().Changed("partitions") {
-				errs = append(errs, zeros(cmd, "partitions")...)
+				errs = append(errs, tooSmall(cmd, "partitions")...)
 			}
 			if cmd.Flags().Changed("interval") && cfg.Indexer != redisfx.Interval {
 				errs = append(errs, fmt.Errorf("--interval is for --indexer %s", redisfx.Interval))
@@ -127,7 +125,7 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 			default:
 				errs = append(errs, fmt.Errorf("--inbox-oldest %s: want right (producers LPUSH) or left (they RPUSH)", oldest))
 			}
-			if !cmd.Flags().Changed("inbox") {
+			if !cmd.Flags().Changed("inbox") && partition.CheckName(cfg.Name) == nil {
 				cfg.Inbox = cfg.Name + ":inbox"
 			}
 			var others []func(context.Context) error // that are to be reached
@@ -197,12 +195,14 @@ for good (5xx) and payloads that are no mails become dead letters: see countoff 
 	return cmd
 }
 
-// zeros are the flags that were given as 0, which would be taken for the default.
-func zeros(cmd *cobra.Command, names ...string) []error {
+// tooSmall says which flags were given as 0, which would be taken for the default, or as less. They become 0, so
+// that Validate does not say it again.
+func tooSmall(cmd *cobra.Command, names ...string) []error {
 	var errs []error
 	for _, name := range names {
-		if v := cmd.Flags().Lookup(name).Value.String(); v == "0" || v == "0s" {
-			errs = append(errs, fmt.Errorf("--%s %s: want more than 0", name, v))
+		v := cmd.Flags().Lookup(name).Value
+		if text := v.String(); text == "0" || text == "0s" || strings.HasPrefix(text, "-") {
+			errs = append(errs, fmt.Errorf("%s %s: want more than 0", flagenv.Where(cmd, name), text), v.Set("0"))
 		}
 	}
 	return errs

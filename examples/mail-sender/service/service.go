@@ -24,6 +24,8 @@ import (
 	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
+	"github.com/countoff/countoff/transition/quorum"
+	"github.com/countoff/countoff/transition/quorum/redisquorum"
 )
 
 // Config of a peer. Zero fields get the defaults of what they are for.
@@ -80,6 +82,16 @@ func (cfg Config) Validate() error {
 	_, badStrategy := partition.StrategyByName(cfg.Strategy)
 	_, badTag := partition.ParseTags(strings.Join(cfg.Tags, ","))
 	errs := []error{partition.CheckName(cfg.Name), err, badTag, badStrategy, cfg.numbers(timeout).Validate()}
+	if cfg.Inbox != "" {
+		errs = append(errs, named("inbox", redissource.CheckIngress(cfg.Name, []string{cfg.Inbox})))
+	}
+	if len(cfg.Masters) > 0 {
+		masters, err := redisquorum.Open(anyName, cfg.Masters, quorum.Config{})
+		if err == nil {
+			err = masters.Close()
+		}
+		errs = append(errs, named("masters", err))
+	}
 	if cfg.Peer != "" {
 		errs = append(errs, partition.CheckPeer(cfg.Peer))
 	}
@@ -94,18 +106,29 @@ func (cfg Config) Validate() error {
 			errs = append(errs, errors.New("the indexer interval has no rolls before which a barrier could be closed: leave one of the two out"))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("indexer %s: want %s or %s", cfg.Indexer, redisfx.Roster, redisfx.Interval))
+		errs = append(errs, fmt.Errorf("--indexer %s: want %s or %s", cfg.Indexer, redisfx.Roster, redisfx.Interval))
 	}
 	if cfg.Counter != nil && cfg.Indexer != redisfx.Interval {
 		errs = append(errs, fmt.Errorf("--counter is for --indexer %s", redisfx.Interval))
 	}
 	if cfg.Weight < 0 {
-		errs = append(errs, fmt.Errorf("weight %d: want at least 1", cfg.Weight))
+		errs = append(errs, fmt.Errorf("--weight %d: want at least 1", cfg.Weight))
 	}
 	if cfg.Partitions < 0 || cfg.Partitions > partition.MaxTotal {
-		errs = append(errs, fmt.Errorf("%d partitions: want 1 to %d", cfg.Partitions, partition.MaxTotal))
+		errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", cfg.Partitions, partition.MaxTotal))
 	}
-	return errors.Join(append(errs, CheckAddress("http", cfg.HTTP))...)
+	return errors.Join(append(errs, CheckAddress("--http", cfg.HTTP))...)
+}
+
+// anyName is one that is right: what is wrong with that of the mails is said once.
+const anyName = "mails"
+
+// named is err, which says what is wrong with what option gives.
+func named(option string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--%s: %w", option, err)
 }
 
 // CheckAddress says what is wrong with an address to listen on, which option gives; none is right.

@@ -49,14 +49,23 @@ func (c Config) Validate() error {
 		_, err := kafkasource.Options(c.Kafka)
 		errs = append(errs, err)
 	}
+	if c.Redis != "" {
+		client, err := redisurl.Open(c.Redis)
+		if err == nil {
+			err = client.Close()
+		}
+		errs = append(errs, err)
+	}
 	if c.Partitions < 1 || c.Partitions > partition.MaxTotal {
 		errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", c.Partitions, partition.MaxTotal))
 	}
 	if c.Progress != string(kafkafx.InRedis) && c.Progress != string(kafkafx.InKafka) {
 		errs = append(errs, fmt.Errorf("--progress %s: want %s or %s", c.Progress, kafkafx.InRedis, kafkafx.InKafka))
 	}
-	if err := (transition.Timing{Lease: c.Lease}).Validate(); err != nil || c.Lease == 0 {
-		errs = append(errs, fmt.Errorf("--lease %v: want more than 0", c.Lease), err)
+	if c.Lease <= 0 {
+		errs = append(errs, fmt.Errorf("--lease %v: want more than 0", c.Lease))
+	} else {
+		errs = append(errs, transition.Timing{Lease: c.Lease}.Validate())
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package play
 import (
 	"context"
 	_ "embed" // the sites are a file
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/unitsource"
+	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/redisledger"
 )
 
@@ -42,6 +44,28 @@ type Config struct {
 	Lease  time.Duration
 	Out    io.Writer
 	Screen *partitionmap.Screen // to draw the table on; nil: lines
+}
+
+// Validate says all that is wrong with c, as what the flags of the demo give.
+func (c Config) Validate() error {
+	var errs []error
+	if c.File != "" {
+		_, err := read(c.File)
+		errs = append(errs, err)
+	}
+	if c.Redis != "" {
+		client, err := redisurl.Open(c.Redis)
+		if err == nil {
+			err = client.Close()
+		}
+		errs = append(errs, err)
+	}
+	if c.Lease <= 0 {
+		errs = append(errs, fmt.Errorf("--lease %v: want more than 0", c.Lease))
+	} else {
+		errs = append(errs, transition.Timing{Lease: c.Lease}.Validate())
+	}
+	return errors.Join(errs...)
 }
 
 type play struct {
@@ -112,11 +136,16 @@ func (p *play) names() ([]string, error) {
 			return nil, err
 		}
 	}
+	names, err := read(file)
+	return names, exit.With(exit.Usage, err)
+}
+
+func read(file string) ([]string, error) {
 	names, err := website.Read(file)
 	if err == nil && len(names) < 4 {
 		err = fmt.Errorf("%s: %d sites: want at least 4, since some are removed", file, len(names))
 	}
-	return names, exit.With(exit.Usage, err)
+	return names, err
 }
 
 // plot is what happens.
