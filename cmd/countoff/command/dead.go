@@ -232,13 +232,13 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 		Short:   short,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: onStore(long, func(_ *cobra.Command, args []string) error {
-			if all == (len(args) > 1) {
-				return errors.New("want the ids of dead letters, or --all")
-			}
+			errs := []error{topic.fault()}
 			if topic.url != "" && !all {
-				return errors.New("a topic is passed in its order: say --all")
+				errs = append(errs, errors.New("a topic is passed in its order: say --all"))
+			} else if all == (len(args) > 1) {
+				errs = append(errs, errors.New("want the ids of dead letters, or --all"))
 			}
-			return topic.fault()
+			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			if topic.url != "" {
 				return topic.take(ctx, client, cmd, args[0], done, takeTopic)

@@ -43,6 +43,10 @@ peer that changes several partitions counts as one.
 			if cmd.Flags().Changed("at") && at == "" { // a script whose variable is empty wants no history of all times
 				errs = append(errs, errors.New("--at is empty: want a time as in 2026-01-31T14:03:00Z, or a duration as in 90s"))
 			}
+			if at != "" {
+				_, err := parseAt(at)
+				errs = append(errs, err)
+			}
 			if at != "" && !one {
 				errs = append(errs, errors.New("--at wants --key or --partition"))
 			}
@@ -139,15 +143,25 @@ func instant(ctx context.Context, stand *stand, name, text string) (time.Time, e
 	if err != nil {
 		return now, err
 	}
-	if ago, err := time.ParseDuration(text); err == nil {
-		return now.Add(-ago.Abs()), nil
+	of, err := parseAt(text)
+	if err != nil {
+		return now, exit.With(exit.Usage, err)
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	switch {
-	case err != nil:
-		return at, exit.With(exit.Usage, fmt.Errorf("--at %q: want a time as in 2026-01-31T14:03:00Z, or a duration as in 90s", text))
-	case at.After(now):
+	at := of(now)
+	if at.After(now) {
 		return at, exit.With(exit.Usage, fmt.Errorf("--at %s: has not come yet", text))
 	}
 	return at, nil
+}
+
+// parseAt returns which time text is, now.
+func parseAt(text string) (of func(now time.Time) time.Time, err error) {
+	if ago, err := time.ParseDuration(text); err == nil {
+		return func(now time.Time) time.Time { return now.Add(-ago.Abs()) }, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, fmt.Errorf("--at %q: want a time as in 2026-01-31T14:03:00Z, or a duration as in 90s", text)
+	}
+	return func(time.Time) time.Time { return at }, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/countoff/countoff/framework/program/signals"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/unitsource"
 	"github.com/countoff/countoff/transition"
@@ -145,6 +146,9 @@ func (r *runFlags) fault(cmd *cobra.Command, args []string) error {
 	}
 	if r.weight < 1 {
 		errs = append(errs, fmt.Errorf("--weight %d: want at least 1", r.weight))
+	}
+	if err := redisconfig.CheckLists(r.name, r.list); err != nil {
+		errs = append(errs, fmt.Errorf("--units: %w", err))
 	}
 	_, badTag := r.has()
 	_, noCommand := exec.LookPath(args[0])
