@@ -77,7 +77,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("countoff-bench", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	flags.IntVar(&o.Rounds, "rounds", 0, "how many `rounds` (default 8, with --quick as many of 3 as there is time for)")
+	flags.IntVar(&o.Rounds, "rounds", 0, "how many `rounds` (default 8, with --transition 3, with --quick as many of 3 as there is time for)")
 	flags.BoolVar(&o.Quick, "quick", false, "fewer tasks, in less than two minutes")
 	flags.IntVar(&o.Tasks, "tasks", 0, "how many `tasks` each run has (default what each contestant says)")
 	flags.StringVar(&o.only, "only", "", "only contestants that match this `regexp`; see --list")
@@ -93,9 +93,16 @@ func parse(args []string, errs io.Writer) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
+	var wrong []error
 	only, err := regexp.Compile(o.only)
 	if err != nil {
-		return o, fmt.Errorf("--only: %w", err)
+		wrong = append(wrong, fmt.Errorf("--only: %w", err))
+	}
+	if o.Rounds < 0 || o.Tasks < 0 {
+		wrong = append(wrong, fmt.Errorf("--rounds %d, --tasks %d: must not be negative", o.Rounds, o.Tasks))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return o, err
 	}
 	o.match = only
 	if o.transition {
@@ -111,9 +118,6 @@ func parse(args []string, errs io.Writer) (options, error) {
 	}
 	if len(o.Contestants) == 0 {
 		return o, fmt.Errorf("--only %q: no contestant is called so; see --list", o.only)
-	}
-	if o.Rounds < 0 || o.Tasks < 0 {
-		return o, errors.New("--rounds and --tasks must not be negative")
 	}
 	if o.Rounds == 0 {
 		o.Rounds = 8

@@ -10,7 +10,9 @@ func TestFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--only nothing-like-this": "no contestant",
 		"--only (":                 "--only",
-		"--rounds -1":              "negative",
+		"--rounds -1":              "--rounds -1, --tasks 0: must not be negative",
+		"--rounds -1 --only (":     "--rounds -1",
+		"--transition --rounds -1": "--rounds -1",
 		"extra":                    "unexpected argument",
 	} {
 		var errs bytes.Buffer
