@@ -802,7 +802,7 @@ func TestUnitsConfigIsChecked(t *testing.T) {
 	if _, err := framework.NewUnits("mine", framework.UnitsConfig{Even: true, Strategy: partition.Rendezvous{}}); err == nil || !strings.Contains(err.Error(), "choose one") {
 		t.Errorf("even, and by a strategy: %v", err)
 	}
-	for _, want := range []string{"name", "source of units", "ledger", "handler", "every", "weight", `peer id "two\nlines"`, `tag "gpü"`} {
+	for _, want := range []string{"name", "source of units", "ledger", "handler", "Every -", "weight", `peer id "two\nlines"`, `tag "gpü"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not speak of %q: %v", want, err)
 		}

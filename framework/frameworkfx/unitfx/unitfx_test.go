@@ -177,7 +177,7 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for _, want := range []string{
-		`units "sites": unitfx: no Redis URL`, `units "sites": partition: -2 partitions`, `units "sites": framework: no handler`, `units "sites": framework: the list is`,
+		`units "sites": unitfx: no Redis URL`, `units "sites": partition: -2 partitions`, `units "sites": framework: no handler`, `units "sites": framework: Every -`,
 		`units "feeds": partition: -1 partitions`, `units "feeds": framework: no handler`, `units "feeds": framework: weight -1`,
 		`"disks": framework: no handler`, `"roads": framework: no handler`, `"roads": unitfx: WaitReplicas -1: want 0 or more`, `"mints": framework: no handler`, `"ports": framework: no handler`,
 		`"yards": unitfx: func() is neither a handler`, `"mines": unitfx: string is neither a handler`, `"banks": unitfx: func(context.Context, *framework.Unit) error is neither a handler`, `"banks": unitfx: no Redis URL`,
