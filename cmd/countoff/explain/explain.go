@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/countoff/countoff/framework/program/exit"
@@ -56,6 +55,9 @@ type Explanation struct {
 	Findings []status.Finding `json:"findings"`
 	// Queue is asynq's, where the tasks are: then nothing is said of them here.
 	Queue string `json:"queue,omitempty"`
+	// Topic says that the tasks are records of a topic of Kafka, whose keys the store does not have: Ahead, Looked
+	// and OfKey say nothing then, and the key is in Partition only if its producer hashes as Kafka's own do.
+	Topic bool `json:"topic,omitempty"`
 	// WorkUnits says that the peers share work units, and Listed that the key is one: then there are no tasks.
 	WorkUnits bool `json:"work_units,omitempty"`
 	Listed    bool `json:"listed,omitempty"`
@@ -90,8 +92,13 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 		return Explanation{}, err
 	}
 	var queues queuestat.Queues
-	var asynq bool
+	var asynq, topic bool
 	if client != nil {
+		kind, err := redisconfig.KindOf(ctx, client, name)
+		if err != nil {
+			return Explanation{}, err
+		}
+		topic = kind == redisconfig.Topic
 		if queues, asynq, err = queuestat.Read(ctx, client, name); err != nil {
 			return Explanation{}, err
 		}
@@ -128,7 +135,7 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 		return assemble(s, census, history.Moves(id), nil, id, key, time.Time{}), nil
 	}
 	var queue []redissource.Queued
-	if !asynq && !s.Partitions[id].Unknown {
+	if !asynq && !topic && !s.Partitions[id].Unknown {
 		if queue, err = redissource.Peek(ctx, client, name, id, peeked); err != nil {
 			return Explanation{}, err
 		}
@@ -140,6 +147,7 @@ func Read(ctx context.Context, at status.Place, name, key string) (Explanation, 
 		now = time.Now()
 	}
 	e := assemble(s, census, history.Moves(id), queue, id, key, now)
+	e.Topic = topic
 	if asynq {
 		e.Queue = queues.Of(id)
 	}
@@ -218,9 +226,13 @@ func (t *Task) tried(r redissource.Tried, now time.Time) {
 // Lines prints e for people.
 func (e Explanation) Lines() []string {
 	p := e.Partition
+	unsure := ""
+	if e.Topic {
+		unsure = ", if its producer puts it where Kafka's own do"
+	}
 	lines := []string{
 		fmt.Sprintf("key        %q", e.Key),
-		fmt.Sprintf("partition  %v = %s(key) mod %d", p.ID, e.Hash, e.Total),
+		fmt.Sprintf("partition  %v = %s(key) mod %d%s", p.ID, e.Hash, e.Total, unsure),
 		"owner      " + e.owner(),
 	}
 	switch {
@@ -298,6 +310,10 @@ func (e Explanation) waits() []string {
 	case p.Unknown:
 		return append(out, "what else is not known: the partition cannot be read")
 	}
+	held := fmt.Sprintf("in the partition: pending %d, in flight %d, delayed %d", p.Pending, p.InFlight, p.Delayed)
+	if e.Topic {
+		return append(out, "which of its tasks are open is not known: they are records of a topic, which is not looked at", held)
+	}
 	behind := fmt.Sprintf("; %d of this key wait behind it", e.OfKey-1)
 	switch {
 	case e.Queue != "":
@@ -324,7 +340,7 @@ func (e Explanation) waits() []string {
 	if e.Looked >= peeked {
 		out = append(out, fmt.Sprintf("only the first %d of the log were looked at", peeked))
 	}
-	return append(out, strings.TrimSpace(fmt.Sprintf("in the partition: pending %d, in flight %d, delayed %d, dead %d", p.Pending, p.InFlight, p.Delayed, p.Dead)))
+	return append(out, fmt.Sprintf("%s, dead %d", held, p.Dead))
 }
 
 func times(n int) string {

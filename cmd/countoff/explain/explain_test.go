@@ -12,6 +12,7 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -37,6 +38,7 @@ type situation struct {
 	wrong []status.Finding
 	gate  *status.Barrier
 	table map[string][]string
+	topic bool
 }
 
 func move(ago time.Duration, what machine.Change, peer, from string, epoch partition.Epoch) machine.Move {
@@ -127,6 +129,10 @@ func situations() map[string]situation {
 			held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted},
 			table: map[string][]string{"worker-1": {"abe"}},
 		},
+		"topic": {
+			held: held("worker-1", 7, status.Owned), roll: 6, named: "worker-1", moves: []machine.Move{granted},
+			stat: status.Partition{Pending: 40, InFlight: 2}, topic: true,
+		},
 		"two-owners": {
 			held: held("worker-1", 7, status.Double), roll: 6, named: "worker-1",
 			wrong: []status.Finding{{Kind: "double", Partitions: []partition.ID{1}, Text: "the ledger granted it to worker-1 under epoch 7, the data admits epoch 9 of worker-2"}},
@@ -154,6 +160,7 @@ func TestSituations(t *testing.T) {
 				census.Sessions = []machine.Seat{seat}
 			}
 			e := assemble(s, census, c.moves, c.queue, 1, "ann", now)
+			e.Topic = c.topic
 			if e.First != nil {
 				e.First.tried(c.tried, now)
 			}
@@ -253,6 +260,30 @@ func TestRead(t *testing.T) {
 	if text := strings.Join(e.Lines(), "\n"); !strings.Contains(text, "worker-1, epoch") || strings.Contains(text, "it works on it") || strings.Contains(text, "pending 0") ||
 		!strings.Contains(text, "cannot be read") || !strings.Contains(text, "WRONG  unread") {
 		t.Errorf("of a partition that cannot be read it says\n%s", text)
+	}
+}
+
+// The keys of a topic's records are not in the store: that none is found does not say that none is open.
+func TestKeyOfATopic(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	cfg := partition.Config{Total: 4, Hash: partition.Murmur2}
+	if _, err := redisledger.Init(t.Context(), client, name, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := redisconfig.ClaimTopic(t.Context(), client, name, cfg, "orders", "redis"); err != nil {
+		t.Fatal(err)
+	}
+	token := partition.Token{Epoch: 1, Session: "aa"}
+	if err := client.HSet(t.Context(), redissource.KeysOf(name, 0).Fence, "t", token.String(), "e", "20").Err(); err != nil { // as its owner has it
+		t.Fatal(err)
+	}
+	e, err := Read(t.Context(), status.Place{Client: client}, name, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(e.Lines(), "\n")
+	if e.TasksUnknown || !e.Topic || strings.Contains(text, "nothing of this key is open") || !strings.Contains(text, "records of a topic") {
+		t.Errorf("of a key of a topic it says\n%s", text)
 	}
 }
 
