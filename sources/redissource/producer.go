@@ -31,7 +31,8 @@ type ProducerConfig struct {
 	MaxBacklog int
 	// Timeout is how long a message is tried for while the store does not answer or
 	// refuses for a while (fail-over, loading, a slot that moves), and waits behind
-	// others. Default 30 s, at most 30 min.
+	// others. A request that is under way then is waited for a second more. Default 30 s,
+	// at most 30 min.
 	Timeout time.Duration
 	// Replicas is how many replicas must have a message before it counts as enqueued. It is
 	// waited for as long as Timeout, each time with the push repeated, and told by a
@@ -47,6 +48,9 @@ const (
 	// batch is never repeated after half of it.
 	markLife   = time.Hour
 	maxTimeout = markLife / 2
+	// lastWord is how long a request that is under way when a message's time is over is waited for: what it
+	// says is better than that nobody knows. The client's own timeouts may be much longer.
+	lastWord = time.Second
 )
 
 func (c ProducerConfig) validate() error {
@@ -144,10 +148,14 @@ func (p *Producer) Enqueue(ctx context.Context, messages ...Message) ([]Result, 
 			c.finish(it, false, p.closedError())
 		}
 	}
+	late := time.NewTimer(p.timeout + lastWord)
+	defer late.Stop()
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		c.abandon(context.Cause(ctx))
+		c.abandon(func(*item, bool, bool) error { return context.Cause(ctx) })
+	case <-late.C:
+		c.abandon(p.overdue)
 	}
 	return c.answer()
 }

@@ -33,6 +33,7 @@ type item struct {
 	// Guarded by call.mu:
 	answered bool
 	few      *ReplicasError // the master has it, and had too few replicas
+	last     error          // why the last attempt does not count
 	// Guarded by lane.mu:
 	sent    bool // it may have reached the store
 	dropped bool // its caller has gone before it was sent
@@ -85,21 +86,28 @@ func (c *call) finish(it *item, duplicate bool, err error) {
 	}
 }
 
-// miss notes that too few replicas have it so far.
-func (c *call) miss(it *item, few *ReplicasError) {
+// miss notes why an attempt does not count. That the master has it is not forgotten for what a later one met.
+func (c *call) miss(it *item, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	it.few = few
+	if few, ok := errors.AsType[*ReplicasError](err); ok {
+		it.few = few
+	}
+	it.last = err
 }
 
 // abandon gives up what is not answered: what was not sent yet never will be, of the
 // rest nobody knows.
-func (c *call) abandon(cause error) {
+func (c *call) abandon(why func(it *item, sent, heard bool) error) {
 	for i := range c.items {
 		it := &c.items[i]
-		sent := it.lane != nil && it.lane.drop(it)
+		var sent, heard bool
+		if it.lane != nil {
+			sent, heard = it.lane.drop(it)
+		}
 		c.mu.Lock()
 		if !it.answered {
+			cause := why(it, sent, heard)
 			switch {
 			case it.few != nil:
 				c.results[i].Err = fmt.Errorf("%w: %w", it.few, cause)

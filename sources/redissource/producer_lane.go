@@ -26,11 +26,12 @@ const (
 // A lane sends messages, one pipeline after the other: what comes while one is under
 // way travels with the next. Its goroutine lives while there is something to send.
 type lane struct {
-	p     *Producer
-	wake  chan struct{} // something new, for a run that waits to try again
-	heard time.Time     // when the store last answered; of the run
+	p    *Producer
+	wake chan struct{} // something new, for a run that waits to try again
 
 	mu      sync.Mutex
+	heard   time.Time // when the store last answered
+	asked   time.Time // when what is under way was sent; zero: nothing is
 	closed  bool
 	running bool
 	tracks  map[partition.ID]*track
@@ -45,7 +46,7 @@ type track struct {
 	next    int64 // position of the next message
 	waiting []*item
 	busy    bool // a batch is under way, or waits to be repeated
-	silent  bool // no answer came for the batch before; of the run
+	silent  bool // the last attempt had no answer
 }
 
 // A batch is what one script pushes. It is repeated as it is until it is answered or
@@ -92,12 +93,22 @@ func (l *lane) submit(it *item) bool {
 	return true
 }
 
-// drop takes it out if it was not sent, and reports whether it was.
-func (l *lane) drop(it *item) (sent bool) {
+// drop takes it out if it was not sent, and reports whether it was, and whether the store has answered
+// anything since it came.
+func (l *lane) drop(it *item) (sent, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	it.dropped = true
-	return it.sent
+	return it.sent, l.heardFor(it)
+}
+
+// heardFor reports whether the store has answered since it came, and did so to the end: also the last attempt before
+// it, and what is under way has not waited for half of its time. The caller holds mu.
+func (l *lane) heardFor(it *item) bool {
+	if q := l.tracks[it.part]; q != nil && q.silent || !l.asked.IsZero() && it.deadline.Sub(l.asked) > l.p.timeout/2 {
+		return false
+	}
+	return l.heard.After(it.deadline.Add(-l.p.timeout))
 }
 
 func (l *lane) close() {
@@ -188,7 +199,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			case over:
 				it.call.finish(it, false, l.p.closedError())
 			case !it.deadline.After(now):
-				it.call.finish(it, false, l.p.late(!q.silent && l.heard.After(it.deadline.Add(-l.p.timeout))))
+				it.call.finish(it, false, l.p.late(l.heardFor(it)))
 			default:
 				it.sent = true
 				b.items = append(b.items, it)
@@ -262,7 +273,9 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 		pushes[i] = &b.push
 		b.tries++
 	}
+	l.asks(time.Now())
 	l.p.pusher.send(ctx, pushes)
+	l.asks(time.Time{})
 	for _, b := range batches {
 		err := b.err
 		switch {
@@ -273,10 +286,11 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 			l.end(b, b.failed(redisconfig.Explain(err)))
 		default:
 			b.unknown = b.unknown || !notExecuted(err)
-			if few, ok := errors.AsType[*ReplicasError](err); ok {
-				for _, it := range b.items {
-					it.call.miss(it, few)
-				}
+			l.mu.Lock()
+			b.track.silent = true
+			l.mu.Unlock()
+			for _, it := range b.items {
+				it.call.miss(it, redisconfig.Explain(err))
 			}
 			b.again = time.Now().Add(backoff(b.tries))
 			if l.expire(b, redisconfig.Explain(err)) {
@@ -287,9 +301,17 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 	return repeat
 }
 
+func (l *lane) asks(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = since
+}
+
 // done hands out the answer of an executed script.
 func (l *lane) done(b *batch) {
+	l.mu.Lock()
 	l.heard, b.track.silent = time.Now(), false
+	l.mu.Unlock()
 	a := b.answer
 	if a.status != "OK" {
 		l.end(b, fmt.Errorf("%w: push: answer %q %q", ErrUnknown, a.status, a.detail))
@@ -314,6 +336,17 @@ func (p *Producer) late(heard bool) error {
 		return fmt.Errorf("no answer from the store, or from %d of its replicas, for %v", p.pusher.replicas, p.timeout)
 	}
 	return fmt.Errorf("no answer from the store for %v", p.timeout)
+}
+
+// overdue is why a message is given up while a request is under way: its own, or one that it waits behind.
+func (p *Producer) overdue(it *item, sent, heard bool) error {
+	switch {
+	case !sent:
+		return p.late(heard)
+	case it.few == nil && it.last != nil:
+		return it.last
+	}
+	return p.late(false)
 }
 
 // refused returns the error of a message that the script pushed or not.
@@ -354,7 +387,6 @@ func (l *lane) expire(b *batch, err error) bool {
 	}
 	switch {
 	case len(left) == 0:
-		b.track.silent = true
 		l.free(b.track)
 		return false
 	case len(left) < len(b.items) && !b.unknown:

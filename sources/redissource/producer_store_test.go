@@ -109,40 +109,34 @@ func TestBehindWhatTakesLong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, name := bubble(t, true), redistest.Name(t)
 				p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 10 * time.Second})
-				hold := newHold()
-				client.AddHook(hold)
+				client.AddHook(&slowPushes{3500 * time.Millisecond})
 				if c.fails != nil {
 					client.AddHook(&broken{err: c.fails})
 				}
-				first, behind := make(chan error, 1), make(chan error, 1)
+				first := make(chan error, 1)
 				go func() {
-					_, err := p.Enqueue(t.Context(), Message{})
+					_, err := p.Enqueue(t.Context(), make([]Message, 4*batchMessages)...)
 					first <- err
 				}()
-				<-hold.held
-				go func() {
-					_, err := p.Enqueue(t.Context(), Message{})
-					behind <- err
-				}()
-				time.Sleep(11 * time.Second)
-				close(hold.free)
-				if err := <-first; (err == nil) != (c.fails == nil) {
-					t.Errorf("the first: %v", err)
-				}
-				if err := <-behind; err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), c.want) {
+				synctest.Wait()
+				_, err := p.Enqueue(t.Context(), Message{})
+				if err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%v, want %q", err, c.want)
+				}
+				if err := <-first; err == nil {
+					t.Error("14 s were over in 11")
 				}
 			})
 		})
 	}
 }
 
-// A mute hook has every pipeline take so long. Some have their answers; of the next ones those scripts whose first
-// key has a word in it get none.
+// A mute hook has every pipeline take so long. Some have their answers; of the next ones, which hang longer, those scripts
+// whose first key has a word in it get none.
 type mute struct {
-	after int
-	word  string
-	takes time.Duration
+	after        int
+	word         string
+	takes, hangs time.Duration
 }
 
 func (*mute) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -155,6 +149,7 @@ func (m *mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 			m.after--
 			return err
 		}
+		time.Sleep(m.hangs)
 		lost := slices.DeleteFunc(slices.Clone(cmds), func(c redis.Cmder) bool { return !strings.Contains(fmt.Sprint(c.Args()[3]), m.word) })
 		for _, c := range lost {
 			c.SetErr(errNetwork)
@@ -167,20 +162,25 @@ func (m *mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // A store that has answered before, or answers for other partitions, is not said to have had too much to do with what
 // it does not answer.
 func TestBehindWhatGetsNoAnswer(t *testing.T) {
-	t.Run("any more", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			client, name := bubble(t, true), redistest.Name(t)
-			p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 10 * time.Second})
-			client.AddHook(&mute{after: 2, takes: 3 * time.Second}) // NOSCRIPT is the first of them
-			results, err := p.Enqueue(t.Context(), make([]Message, 4*batchMessages)...)
-			if results[0].Err != nil {
-				t.Errorf("the first: %v", results[0].Err)
-			}
-			if last := results[len(results)-1].Err; last == nil || errors.Is(last, ErrUnknown) || !strings.Contains(last.Error(), "no answer from the store") {
-				t.Errorf("the last: %v, want no answer; in all %v", last, err)
-			}
+	for what, m := range map[string]*mute{
+		"any more":                {after: 2, takes: 3 * time.Second}, // NOSCRIPT is the first of them
+		"what is still under way": {after: 2, takes: time.Second, hangs: time.Minute},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, name := bubble(t, true), redistest.Name(t)
+				p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 10 * time.Second})
+				client.AddHook(m)
+				results, err := p.Enqueue(t.Context(), make([]Message, 4*batchMessages)...)
+				if results[0].Err != nil {
+					t.Errorf("the first: %v", results[0].Err)
+				}
+				if last := results[len(results)-1].Err; last == nil || errors.Is(last, ErrUnknown) || !strings.Contains(last.Error(), "no answer from the store") {
+					t.Errorf("the last: %v, want no answer; in all %v", last, err)
+				}
+			})
 		})
-	})
+	}
 	t.Run("for its partition", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, name := bubble(t, false), redistest.Name(t)
@@ -200,6 +200,57 @@ func TestBehindWhatGetsNoAnswer(t *testing.T) {
 				t.Errorf("the last: %v, want no answer", last)
 			}
 		})
+	})
+}
+
+// slowPushes takes so long for each pipeline of scripts.
+type slowPushes struct{ takes time.Duration }
+
+func (*slowPushes) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*slowPushes) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s *slowPushes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if name := cmds[0].Name(); name == "evalsha" || name == "eval" {
+			time.Sleep(s.takes)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A store that stands still holds up a call no longer than the Timeout and a second, though the client waits for it much
+// longer. Who was not sent is told that, and that there was no answer, also where one comes after all.
+func TestTimeoutHoldsWhileARequestIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, name := bubble(t, true), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1, Timeout: 3 * time.Second})
+		hold := newHold()
+		client.AddHook(hold)
+		first, behind := make(chan error, 1), make(chan error, 1)
+		began := time.Now()
+		enqueue := func(id string, answer chan error) {
+			_, err := p.Enqueue(t.Context(), Message{ID: id})
+			if took := time.Since(began); took > 3*time.Second+lastWord {
+				t.Errorf("%s: told after %v", id, took)
+			}
+			answer <- err
+		}
+		go enqueue("first", first)
+		<-hold.held
+		go enqueue("behind", behind)
+		time.AfterFunc(12*time.Second, func() { close(hold.free) })
+		if err := <-first; !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "no answer from the store for 3s") {
+			t.Errorf("what was sent: %v", err)
+		}
+		if err := <-behind; err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "no answer from the store for 3s") {
+			t.Errorf("what was not: %v", err)
+		}
+		<-hold.free
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if ids := idsOf(logOf(t, client, name, 0)); !slices.Equal(ids, []string{"first"}) {
+			t.Errorf("log %v", ids)
+		}
 	})
 }
 
