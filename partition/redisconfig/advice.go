@@ -99,7 +99,7 @@ func Advice(err error) string {
 	case hungUp(err) && dial != nil && dial.Op == "write":
 		return "it has hung up before all was sent: if it does so each time, something that was sent is larger than its proto-max-bulk-len, it has as many clients as its maxclients allows, or the port may want TLS, rediss://"
 	case hungUp(err):
-		return "it has hung up: if it does so each time, it has as many clients as its maxclients allows, or the port may want TLS, rediss://"
+		return "it has hung up: if it does so each time, it has as many clients as its maxclients allows, what it is sent is larger than its proto-max-bulk-len, or the port may want TLS, rediss://"
 	}
 	return urltls.Hint(err, "redis://")
 }

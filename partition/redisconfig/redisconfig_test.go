@@ -454,6 +454,17 @@ func TestAdviceOfAServerThatIsFullOfClients(t *testing.T) {
 	}
 }
 
+// A server that is sent more than it takes hangs up, mostly while it is sent that, before its reason can be read.
+func TestAdviceOfWhatIsTooLarge(t *testing.T) {
+	server := redistest.Server(t, "--proto-max-bulk-len", "1mb")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	defer client.Close()
+	err := client.Set(t.Context(), "k", make([]byte, 64<<20), 0).Err()
+	if !strings.Contains(redisconfig.Advice(err), "proto-max-bulk-len") {
+		t.Errorf("of %v it says %q", err, redisconfig.Advice(err))
+	}
+}
+
 // A server may lack a command, and a Sentinel lacks nearly all: the reply tells only what is unknown, or
 // from a script not even that.
 func TestAdviceOfAMissingCommand(t *testing.T) {
