@@ -96,8 +96,6 @@ func Advice(err error) string {
 		return "other calls hold all connections of the client: pool_size in the URL, or PoolSize, says how many there may be"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "is the server running, and are host and port of the URL right?"
-	case hungUp(err) && dial != nil && dial.Op == "write":
-		return "it has hung up before all was sent: if it does so each time, something that was sent is larger than its proto-max-bulk-len, it has as many clients as its maxclients allows, or the port may want TLS, rediss://"
 	case hungUp(err):
 		return "it has hung up: if it does so each time, it has as many clients as its maxclients allows, what it is sent is larger than its proto-max-bulk-len, or the port may want TLS, rediss://"
 	}
