@@ -98,16 +98,16 @@ func (c *call) miss(it *item, err error) {
 
 // abandon gives up what is not answered: what was not sent yet never will be, of the
 // rest nobody knows.
-func (c *call) abandon(why func(it *item, sent, heard bool) error) {
+func (c *call) abandon(why func(it *item, sent, answers bool) error) {
 	for i := range c.items {
 		it := &c.items[i]
-		var sent, heard bool
+		var sent, answers bool
 		if it.lane != nil {
-			sent, heard = it.lane.drop(it)
+			sent, answers = it.lane.drop(it)
 		}
 		c.mu.Lock()
 		if !it.answered {
-			cause := why(it, sent, heard)
+			cause := why(it, sent, answers)
 			switch {
 			case it.few != nil:
 				c.results[i].Err = fmt.Errorf("%w: %w", it.few, cause)

@@ -30,7 +30,6 @@ type lane struct {
 	wake chan struct{} // something new, for a run that waits to try again
 
 	mu      sync.Mutex
-	heard   time.Time // when the store last answered
 	asked   time.Time // when what is under way was sent; zero: nothing is
 	closed  bool
 	running bool
@@ -93,22 +92,21 @@ func (l *lane) submit(it *item) bool {
 	return true
 }
 
-// drop takes it out if it was not sent, and reports whether it was, and whether the store has answered
-// anything since it came.
-func (l *lane) drop(it *item) (sent, heard bool) {
+// drop takes it out if it was not sent, and reports whether it was, and whether the store answers.
+func (l *lane) drop(it *item) (sent, answers bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	it.dropped = true
-	return it.sent, l.heardFor(it)
+	return it.sent, l.answers(it)
 }
 
-// heardFor reports whether the store has answered since it came, and did so to the end: also the last attempt before
-// it, and what is under way has not waited for half of its time. The caller holds mu.
-func (l *lane) heardFor(it *item) bool {
-	if q := l.tracks[it.part]; q != nil && q.silent || !l.asked.IsZero() && it.deadline.Sub(l.asked) > l.p.timeout/2 {
+// answers reports whether the store does, as far as what waits behind others can tell: the last attempt for its partition
+// had an answer, and what is under way has not waited for half of its time. The caller holds mu.
+func (l *lane) answers(it *item) bool {
+	if q := l.tracks[it.part]; q != nil && q.silent {
 		return false
 	}
-	return l.heard.After(it.deadline.Add(-l.p.timeout))
+	return l.asked.IsZero() || it.deadline.Sub(l.asked) <= l.p.timeout/2
 }
 
 func (l *lane) close() {
@@ -199,7 +197,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			case over:
 				it.call.finish(it, false, l.p.closedError())
 			case !it.deadline.After(now):
-				it.call.finish(it, false, l.p.late(l.heardFor(it)))
+				it.call.finish(it, false, l.p.late(l.answers(it)))
 			default:
 				it.sent = true
 				b.items = append(b.items, it)
@@ -310,7 +308,7 @@ func (l *lane) asks(since time.Time) {
 // done hands out the answer of an executed script.
 func (l *lane) done(b *batch) {
 	l.mu.Lock()
-	l.heard, b.track.silent = time.Now(), false
+	b.track.silent = false
 	l.mu.Unlock()
 	a := b.answer
 	if a.status != "OK" {
@@ -327,9 +325,9 @@ func (l *lane) done(b *batch) {
 	l.free(b.track)
 }
 
-// late is why what waits behind others was not sent: for them the store has answered meanwhile, and to the end, or has not.
-func (p *Producer) late(heard bool) error {
-	if heard {
+// late is why what waits behind others was not sent: the store has answered for them to the end, or has not.
+func (p *Producer) late(answers bool) error {
+	if answers {
 		return fmt.Errorf("not sent within %v: what was enqueued before it took that long: enqueue fewer at once, or raise Timeout", p.timeout)
 	}
 	if p.pusher.replicas > 0 {
@@ -339,10 +337,10 @@ func (p *Producer) late(heard bool) error {
 }
 
 // overdue is why a message is given up while a request is under way: its own, or one that it waits behind.
-func (p *Producer) overdue(it *item, sent, heard bool) error {
+func (p *Producer) overdue(it *item, sent, answers bool) error {
 	switch {
 	case !sent:
-		return p.late(heard)
+		return p.late(answers)
 	case it.few == nil && it.last != nil:
 		return it.last
 	}
