@@ -424,7 +424,7 @@ func backoff(tries int) time.Duration {
 // brokenOff reports whether err ended the script in its middle, with what it had pushed by then: a right of
 // the user that only some messages, or only its last lines, need.
 func brokenOff(err error) bool {
-	return redisconfig.Forbidden(err) && strings.Contains(err.Error(), " script: ")
+	return redisconfig.Forbidden(err) && strings.Contains(err.Error(), " on @user_script:") // where it ended
 }
 
 // notExecuted reports whether err says that the store did not do what it was asked.
