@@ -446,9 +446,7 @@ func (r *run) outcome() error {
 		return r.unsaid(err)
 	case r.native == nil:
 		return r.again(fmt.Errorf("%w: %w", errDropped, err))
-	case errors.Is(r.ctx.Err(), context.Canceled) && err != nil && !r.wanted():
-		// It was ended from outside: what asynq makes of that does not count. The
-		// consumer's own timeout is no such end.
+	case r.cut(): // what asynq makes of that does not count
 		return fmt.Errorf("%w: %w", context.Cause(r.ctx), err)
 	}
 	r.stream.said(int64(r.task.Receipt), r.task.Run(), r.native)
@@ -483,6 +481,11 @@ func (r *run) unsaid(err error) error {
 func (r *run) again(err error) error {
 	r.stream.said(int64(r.task.Receipt), r.task.Run(), &native{kind: kindRequeue})
 	return notRun(err)
+}
+
+// cut reports whether the handler was ended from outside. The consumer's own timeout is no such end.
+func (r *run) cut() bool {
+	return errors.Is(r.ctx.Err(), context.Canceled) && r.err != nil && !r.wanted()
 }
 
 // wanted reports whether the handler has said what is to become of the task.

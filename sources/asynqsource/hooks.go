@@ -2,6 +2,7 @@ package asynqsource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"runtime/debug"
@@ -49,11 +50,28 @@ func (e *Engine) shield(name, what string, f func()) {
 func (e *Engine) handleError(ctx context.Context, t *asynq.Task, err error) {
 	id, _ := asynq.GetTaskID(ctx)
 	queue, _ := asynq.GetQueueName(ctx)
-	if r := e.find(queue, id); r != nil {
+	r := e.find(queue, id)
+	if r != nil {
 		e.tells(r, 1)
 		defer e.tells(r, -1)
 	}
-	e.shield("ErrorHandler", "a task of type "+t.Type(), func() { e.cfg.ErrorHandler.HandleError(ctx, t, err) })
+	e.shield("ErrorHandler", "a task of type "+t.Type(), func() {
+		if e.counts(r, err) {
+			e.cfg.ErrorHandler.HandleError(ctx, t, err)
+		}
+	})
+}
+
+// counts reports whether what asynq has of r, which may be nil, is a failure of the task. Where its handler was not
+// called, or was ended from outside, the task runs again as it was: an ErrorHandler that heard of it on the last
+// try would say that there is none left.
+func (e *Engine) counts(r *run, err error) bool {
+	if errors.Is(err, errTwice) || errors.Is(err, errPaused) {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return r == nil || !r.cut()
 }
 
 // tells notes that the caller is told of r, or was.

@@ -96,6 +96,26 @@ func TestWhoIsAskedMayTakeHisTime(t *testing.T) {
 	}
 }
 
+// An ErrorHandler hears nothing of a handler that was not called, because the process stood still before the start.
+func TestAnErrorHandlerHearsOfNoPause(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	e, st, task := s.failing(t, silent(asynq.Config{}))
+	restart(t, e, silent(asynq.Config{
+		BaseContext: func() context.Context { // asynq asks for it between the question and the start
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			r := e.runs[runKey{st.queue, task.ID}]
+			r.begun = r.begun.Add(-hopTime)
+			return context.Background()
+		},
+		ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { t.Errorf("it was told %v", err) }),
+	}))
+	if err := e.Handle(t.Context(), task); !errors.Is(err, errPaused) {
+		t.Errorf("the verdict is %v", err)
+	}
+}
+
 // What a caller's function panics with ends no peer: asynq does what it does without the function.
 func TestFunctionsThatPanic(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,25 @@ func (s *store) bench(t testing.TB, h func(context.Context, *asynq.Task) error) 
 	return e, st, &tasks[0]
 }
 
+// restart gives e another configuration.
+func restart(t testing.TB, e *Engine, cfg asynq.Config) {
+	t.Helper()
+	e.stop()
+	e.cfg = cfg
+	if err := e.start(e.source.queues(4)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// warned is a logger of asynq that is called when asynq warns.
+type warned func()
+
+func (warned) Debug(...any)  {}
+func (warned) Info(...any)   {}
+func (w warned) Warn(...any) { w() }
+func (warned) Error(...any)  {}
+func (warned) Fatal(...any)  {}
+
 // begin is a run of a task as Handle makes it, before asynq has heard of it.
 func begin(ctx context.Context, t testing.TB, e *Engine, st *stream, task *sources.Task) *run {
 	t.Helper()
@@ -181,6 +200,8 @@ func TestWhatIsEndedFromOutsideHasNotFailed(t *testing.T) {
 				cause = context.Cause(ctx)
 				return c.handler(ctx)
 			})
+			var told []error
+			restart(t, e, silent(asynq.Config{ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { told = append(told, err) })}))
 			ctx, lose := context.WithCancelCause(t.Context())
 			verdict := make(chan error, 1)
 			go func() { verdict <- e.Handle(ctx, task) }()
@@ -198,6 +219,9 @@ func TestWhatIsEndedFromOutsideHasNotFailed(t *testing.T) {
 				t.Errorf("the verdict is %v, asynq's word on it is kept: %v", err, said != nil)
 			} else if c.want != 0 && (o != c.want || said == nil) {
 				t.Errorf("the verdict is %v, want %v", err, c.want)
+			}
+			if (len(told) > 0) != (c.want != 0) { // one that hears of it on the last try takes the task for archived
+				t.Errorf("the ErrorHandler was told %v", told)
 			}
 		})
 	}
@@ -339,16 +363,10 @@ func TestWhatAsynqHasTwice(t *testing.T) {
 		<-release
 		return nil
 	})
-	e.stop()
-	e.cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
-		if !errors.Is(err, errTwice) {
-			t.Errorf("asynq hears of %v", err)
-		}
-		close(refused)
+	restart(t, e, asynq.Config{
+		Logger:       warned(func() { close(refused) }), // asynq takes it for archived
+		ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { t.Errorf("the ErrorHandler was told %v", err) }),
 	})
-	if err := e.start(e.source.queues(4)); err != nil {
-		t.Fatal(err)
-	}
 	r := begin(t.Context(), t, e, st, task)
 	e.offers <- r
 	<-inside
