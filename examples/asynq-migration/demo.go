@@ -105,7 +105,12 @@ func demo(ctx context.Context, url, name string, out io.Writer) (err error) {
 		err = told(ctx, err)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		err = errors.Join(err, store.Close(ending, func(ctx context.Context) error { return raze(ctx, store) }))
+		left := store.Close(ending, func(ctx context.Context) error { return raze(ctx, store) })
+		if left != nil { // countoff destroy leaves what is asynq's
+			left = fmt.Errorf("%w; then redis-cli --scan --pattern '*%s*' | xargs redis-cli UNLINK, and redis-cli SREM asynq:queues %s",
+				left, store.Name, strings.Join(queuesOf(store.Name), " "))
+		}
+		err = errors.Join(err, left)
 	}()
 
 	fmt.Fprintf(out, "1. a plain asynq.Server, %d at once\n", atOnce)
@@ -152,11 +157,16 @@ func raze(ctx context.Context, store *cast.Store) error {
 		}
 		return keys.Err()
 	})
-	gone := []any{store.Name + "-plain"}
+	return errors.Join(err, store.Client.SRem(ctx, "asynq:queues", queuesOf(store.Name)).Err())
+}
+
+// queuesOf are the queues of a demo.
+func queuesOf(name string) []string {
+	all := []string{name + "-plain"}
 	for i := range queues {
-		gone = append(gone, fmt.Sprintf("%s:%d", store.Name, i))
+		all = append(all, fmt.Sprintf("%s:%d", name, i))
 	}
-	return errors.Join(err, store.Client.SRem(ctx, "asynq:queues", gone...).Err())
+	return all
 }
 
 // plain runs the program as it was.
