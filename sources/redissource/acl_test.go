@@ -102,6 +102,7 @@ func TestRightThatIsLackedAfterAPush(t *testing.T) {
 		{"-set", 0, []Message{{Key: "k"}}, 0, false},
 		{"-set", 1, []Message{{Key: "k"}}, 0, false},
 		{"-@write", 0, []Message{{Key: "k"}}, 0, false}, // who only looks, and may run scripts
+		{"-hmget", 0, []Message{{Key: "k"}}, 0, false},  // nobody else has written a key
 	} {
 		server, name := redistest.Server(t), redistest.Name(t)
 		user := aclUser(t, server, "~{"+name+"*", "+@all")

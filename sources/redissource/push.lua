@@ -131,6 +131,7 @@ for target = 1, targets do
   local f = redis.pcall('HMGET', KEYS[k + 2], 'w', 'p', 't', 'b', 'h')
   local results, refused, length, body = nil, nil, nil, nil
   if f.err then
+    if not string.find(f.err, 'WRONGTYPE', 1, true) then return f end -- a right is missing, for each target: nothing is pushed
     refused = 'w'
   elseif f[2] and f[2] ~= total then
     refused = 'r'
