@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -490,4 +491,49 @@ func TestCancelledAndRefused(t *testing.T) {
 			t.Errorf("%d runs; dead letters: %q", runs, got)
 		}
 	})
+}
+
+// A misdeed is a source whose streams do something else when they are to say what is to be cancelled.
+type misdeed struct {
+	sources.Source
+	do func()
+}
+
+func (m misdeed) Open(ctx context.Context, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+	s, err := m.Source.Open(ctx, g, tok)
+	return misdeedStream{s, m.do}, err
+}
+
+type misdeedStream struct {
+	sources.Stream
+	do func()
+}
+
+func (s misdeedStream) Cancelled(context.Context, func(map[string]string) []string) { s.do() }
+
+// A source that cannot say what is to be cancelled ends neither the process nor the partition: it is told, and work goes on.
+func TestASourceThatFailsToSayWhatIsCancelled(t *testing.T) {
+	for what, do := range map[string]func(){
+		"the source's Cancelled panicked: boom": func() { panic("boom") },
+		errGoexit.Error():                       runtime.Goexit,
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				over := func(store *memsource.Store) sources.Source { return misdeed{store, do} }
+				b := newBench(t, benchConfig{source: over}, func(context.Context, *Task) error { runs++; return nil })
+				defer b.stop()
+				b.push(task("a", 0))
+				g := b.grant(0)
+				time.Sleep(time.Minute)
+				b.drain(g)
+				if open, _ := b.store.Pending(0); runs != 1 || open != 0 {
+					t.Errorf("the task ran %d times, %d are open", runs, open)
+				}
+				if told := of[FetchFailed](b.seen); len(told) != 1 || told[0].Err.Error() != what || told[0].Again == 0 {
+					t.Errorf("told %+v, want once %q", told, what)
+				}
+			})
+		})
+	}
 }

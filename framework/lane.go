@@ -91,10 +91,11 @@ type times struct {
 // live is the life of the lane.
 func (l *lane) live() {
 	defer l.pool.lives.Done()
-	l.work(l.open(), nil)
+	s := l.open()
+	l.work(s, l.listen(s))
 }
 
-// work fetches from stream, if there is one, and closes it. failed is what the last Fetch ended
+// work fetches from stream, if there is one, and closes it. failed is what the call before ended
 // with, if nobody has looked at it yet.
 func (l *lane) work(stream sources.Stream, failed error) {
 	if stream != nil {
@@ -125,9 +126,6 @@ func (l *lane) open() sources.Stream {
 			took := time.Since(l.times.granted)
 			l.pool.mu.Unlock()
 			l.pool.observe(Opened{Where: l.where, Took: took})
-			if c, can := s.(sources.Cancelable); can {
-				c.Cancelled(l.ctxs.fetching, func(why map[string]string) []string { return l.pool.cancel(l, why) })
-			}
 			return s
 		}
 		if l.ctxs.fetching.Err() != nil {
@@ -139,6 +137,18 @@ func (l *lane) open() sources.Stream {
 			return nil
 		}
 	}
+}
+
+// listen has s say what is to be cancelled, if it can, and returns why it could not.
+func (l *lane) listen(s sources.Stream) error {
+	c, can := s.(sources.Cancelable)
+	if !can {
+		return nil
+	}
+	return <-apart("the source's Cancelled", func() error {
+		c.Cancelled(l.ctxs.fetching, func(why map[string]string) []string { return l.pool.cancel(l, why) })
+		return nil
+	})
 }
 
 // fetch takes in tasks until the lane is to end. failed is what the call before ended with, if
