@@ -9,7 +9,7 @@ import (
 	"github.com/countoff/countoff/sources"
 )
 
-// A PanicError is the error that a panic of a handler, a health check, a job, a source or a list of units counts as.
+// A PanicError is the error that a panic of a handler, a health check, a job, a source, an observer or a list of units counts as.
 type PanicError struct {
 	What  string // what panicked, as in "the health check"; empty: the handler
 	Value any    // what it panicked with
@@ -74,4 +74,50 @@ func apart(what string, do func() error) <-chan error {
 		err = tried(do())
 	}()
 	return ended
+}
+
+// A guarded observer panics, and ends its goroutine, alone: failed is told why and of which event.
+// What comes later it is told all the same.
+type guarded struct {
+	observer Observer
+	failed   func(error)
+}
+
+// guard guards each of those that o is made of: one that fails keeps no event from the others.
+func guard(o Observer, failed func(error)) Observer {
+	switch o := o.(type) {
+	case nil:
+		return nil
+	case Observers:
+		all := make(Observers, len(o))
+		for i := range o {
+			all[i] = guard(o[i], failed)
+		}
+		return all
+	default:
+		return guarded{o, failed}
+	}
+}
+
+func (g guarded) Observe(e Event) {
+	g.judge(e, <-apart("the observer", func() error { g.observer.Observe(e); return nil }))
+}
+
+// ObserveHandled needs no goroutine: a worker that is taken along is replaced.
+func (g guarded) ObserveHandled(e Handled) {
+	err := errGoexit
+	defer func() { g.judge(Handled{}, err) }()
+	defer catch("the observer", &err)
+	observeHandled(g.observer, e)
+	err = nil
+}
+
+func (g guarded) judge(e Event, err error) {
+	if err == nil {
+		return
+	}
+	if errors.Is(err, errGoexit) {
+		err = fmt.Errorf("the observer: %w", err)
+	}
+	g.failed(fmt.Errorf("%w (told of %T)", err, e))
 }

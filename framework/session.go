@@ -24,10 +24,11 @@ type session struct {
 	prepare, run         context.Context // end with a stop; with a hard stop
 	stopPrepare, stopRun context.CancelFunc
 
-	checkup checkup
+	checkup  checkup
+	observer Observer // nil: nobody listens; one that fails ends the session
 
 	mu          sync.Mutex
-	final       bool  // nothing changes err and hard any more, though done may still be open
+	final       bool  // no stop changes anything any more, though done may still be open
 	troubled    error // why it has not started to take part yet
 	pool        *pool // nil before it takes part
 	coordinator *transition.Coordinator
@@ -38,6 +39,7 @@ type session struct {
 
 func newSession(c *Consumer) *session {
 	s := &session{c: c, id: transition.NewSession(), done: make(chan struct{})}
+	s.observer = guard(c.observer, s.fail)
 	s.checkup = newCheckup(c.name, c.health, c.cfg.Timing, s.observe)
 	s.run, s.stopRun = context.WithCancel(context.Background())
 	s.prepare, s.stopPrepare = context.WithCancel(s.run)
@@ -57,7 +59,7 @@ func (s *session) stopping() bool {
 	return !s.asked.IsZero() || s.prepare.Err() != nil
 }
 
-func (s *session) observe(e Event) { observe(s.c.observer, e) }
+func (s *session) observe(e Event) { observe(s.observer, e) }
 
 // live is the life of the session.
 func (s *session) live() {
@@ -87,8 +89,13 @@ func (s *session) live() {
 	s.final = true // a stop that turns hard while the end is told comes too late to have cut anything
 	s.mu.Unlock()
 	s.observe(Stopped{Consumer: s.c.name, Took: took, Err: told})
-	s.c.sessions.tell(s.err)
+	s.mu.Lock()
+	why := s.err // an observer may have failed at that
+	s.mu.Unlock()
+	s.c.sessions.tell(why)
+	s.mu.Lock()
 	close(s.done)
+	s.mu.Unlock()
 }
 
 // isLeft reports whether err is what an orderly stop left behind: its last word, which the
@@ -139,7 +146,7 @@ func (s *session) crew(found found) crew {
 		handler:  s.c.handler,
 		cfg:      s.c.cfg,
 		total:    found.layout.Total,
-		observer: s.c.observer,
+		observer: s.observer,
 		random:   rand.Float64,
 		fatal:    s.fail,
 	}
@@ -161,7 +168,7 @@ func (s *session) peer(found found, p *pool) transition.Config {
 		Strategy: s.c.strategy,
 		Barrier:  s.c.barrier,
 		Indexer:  found.indexer,
-		Observer: coordinated(s.c.name, s.c.observer),
+		Observer: coordinated(s.c.name, s.observer),
 	}
 }
 
@@ -170,7 +177,7 @@ func (s *session) look(found found, co *transition.Coordinator) (enough func()) 
 	looking, stop := context.WithCancel(s.run)
 	var looks sync.WaitGroup
 	survey := s.c.survey
-	if survey == nil && s.c.observer != nil { // else nobody would hear of it
+	if survey == nil && s.observer != nil { // else nobody would hear of it
 		survey = dataless
 	}
 	if survey != nil {
@@ -262,7 +269,7 @@ func (s *session) cut() {
 // fail ends the session because of err.
 func (s *session) fail(err error) {
 	s.mu.Lock()
-	if s.err == nil {
+	if s.err == nil && !closed(s.done) {
 		s.err = err
 	}
 	s.mu.Unlock()

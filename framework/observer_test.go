@@ -1,0 +1,77 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countoff/countoff/framework"
+)
+
+// An observer that panics, or ends its goroutine as testing's FailNow does, ends its consumer as an error that does not
+// pass: what runs ends, nothing is lost or run twice, the others hear everything, and Stop returns.
+func TestAnObserverThatFailsEndsItsConsumer(t *testing.T) {
+	misdeeds := map[string]func(){"the observer panicked: boom": func() { panic("boom") }, "ended its goroutine": runtime.Goexit}
+	for _, at := range []framework.Event{
+		framework.Warned{}, framework.Started{}, framework.Coordinated{}, framework.Opened{}, framework.Fetched{}, framework.Handled{},
+		framework.Settled{}, framework.Stopping{}, framework.Draining{}, framework.Drained{}, framework.Stopped{},
+	} {
+		for want, misdeed := range misdeeds {
+			t.Run(fmt.Sprintf("%T: %s", at, want), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { failingObserver(t, at, want, misdeed) })
+			})
+		}
+	}
+}
+
+func failingObserver(t *testing.T, at framework.Event, want string, misdeed func()) {
+	f := newFleet(t, 2)
+	wanted := f.push(20, 4)
+	var heard []string
+	c, err := framework.New("test", f.store, f.handler("ann", time.Millisecond), framework.WithLedger(f.ledger),
+		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+			if reflect.TypeOf(e) == reflect.TypeOf(at) {
+				misdeed()
+			}
+		})),
+		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			heard = append(heard, fmt.Sprintf("%T", e))
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+	if err := c.Stop(context.Background()); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	err = c.Err()
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), fmt.Sprintf("(told of %T)", at)) {
+		t.Errorf("ended with %v, want %q of %T", err, want, at)
+	}
+	if p, is := errors.AsType[*framework.PanicError](err); is && !strings.Contains(string(p.Stack), "observer_test.go") {
+		t.Errorf("the stack is %s", p.Stack)
+	}
+	if last := heard[len(heard)-1]; last != fmt.Sprintf("%T", framework.Stopped{}) {
+		t.Errorf("another observer heard %v last", last)
+	}
+	next := f.consumer("ben", f.handler("ben", time.Millisecond))
+	if err := next.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, time.Minute, func() bool { return f.open() == 0 })
+	if err := next.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	f.checkOnceInOrder(wanted)
+}
