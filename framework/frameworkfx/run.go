@@ -81,11 +81,17 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	locked := zapcore.Lock(zapcore.AddSync(stderr)) // events come from many goroutines
 	stderr = locked
 	p := &process{signals: signals}
+	say := func(err error) {
+		fmt.Fprintln(stderr, err)
+		if panicked, ok := errors.AsType[*framework.PanicError](err); ok {
+			fmt.Fprintf(stderr, "%s", panicked.Stack)
+		}
+	}
 	fail := func(err error) int {
 		if wrong, ok := errors.AsType[*StartError](err); ok {
 			err = wrong // without the way it took through fx
 		}
-		fmt.Fprintln(stderr, err)
+		say(err)
 		return ExitCode(err)
 	}
 	var app *fx.App
@@ -122,7 +128,7 @@ func run(signals <-chan os.Signal, stderr io.Writer, opts ...fx.Option) int {
 	if code == ExitOK {
 		return fail(err)
 	}
-	fmt.Fprintln(stderr, err)
+	say(err)
 	return code
 }
 

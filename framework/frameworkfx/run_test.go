@@ -596,6 +596,19 @@ func TestAHookThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
+// An observer that panics ends the process in order, and where it did so is said.
+func TestAnObserverThatPanics(t *testing.T) {
+	p := launch(
+		consumer(t, func(context.Context, *framework.Task) error { return nil }),
+		Observe(func(e framework.Event) {
+			if _, is := e.(framework.Started); is {
+				panic("boom")
+			}
+		}),
+	)
+	p.exits(t, ExitFailed, "the observer panicked: boom (told of framework.Started)\ngoroutine ")
+}
+
 func TestAHandlerThatIgnoresEverythingDoesNotHoldTheProcess(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{})

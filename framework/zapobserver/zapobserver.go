@@ -108,7 +108,7 @@ func (o *observer) consumer(e framework.Event) bool {
 		if e.Err != nil {
 			level = zapcore.ErrorLevel
 		}
-		o.log.Log(level, "stopped", name(e.Consumer), took(e.Took), zap.Error(e.Err))
+		o.log.Log(level, "stopped", stack([]zap.Field{name(e.Consumer), took(e.Took), zap.Error(e.Err)}, e.Err)...)
 	case framework.Coordinated:
 		o.coordinated(e)
 	case framework.Miscounted:

@@ -351,13 +351,14 @@ func TestAPanicIsWrittenWithItsStack(t *testing.T) {
 }
 
 // A call of a source that panics is said with its stack, once in ten seconds as each that fails, and
-// so is a start.
+// so is a start, and an observer for which a consumer has ended.
 func TestAPanicOfASourceIsWrittenWithItsStack(t *testing.T) {
 	boom := &framework.PanicError{What: "the source's Fetch", Value: "boom", Stack: []byte("goroutine 7")}
 	for _, e := range []framework.Event{
 		framework.FetchFailed{Err: boom, Again: time.Second},
 		framework.CloseFailed{Err: boom},
 		framework.StartFailed{Err: boom, Again: time.Second},
+		framework.Stopped{Err: boom},
 	} {
 		core, lines := observer.New(zapcore.WarnLevel)
 		o := zapobserver.New(zap.New(core))
