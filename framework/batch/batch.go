@@ -24,7 +24,7 @@ type Config struct {
 // A Func does some tasks, of different keys and in any order. It may run several times at once where
 // Config.Parallel says so. The tasks, of which there is at least one, must not be changed.
 //
-// Nil says that all are done, and [Each] what each of them came to. After any other error, or a panic, it is
+// Nil says that all are done, and [Each] what each of them came to. After any other error, a panic or runtime.Goexit, it is
 // called again with fewer of them, until it is known which of them fail alone: the error of that call is what
 // the handler of that task returned (see [framework.Handler]). If none of the first two goes well alone, or
 // later eight one after the other, all that are left fail. RetryAfter is for all of the call. So it should do all or nothing, or what may be done twice.
@@ -301,17 +301,11 @@ func (g *gatherer) run(lead *entry, b *batch) {
 	for i, e := range b.entries {
 		tasks[i] = e.task
 	}
-	// If the function ends its goroutine that is the one of the first entry: the others, in goroutines of
-	// their own, must hear of it.
-	errs := slices.Repeat([]error{errGoexit}, len(tasks))
-	gone := true
-	defer func() {
-		stop()
-		g.finish(b, errs, gone)
-		b.end(nil)
-	}()
+	errs := make([]error, len(tasks))
 	g.work(b, tasks, errs)
-	gone = false
+	stop()
+	g.finish(b, errs)
+	b.end(nil)
 }
 
 var errGoexit = errors.New("batch: the function ended its goroutine (runtime.Goexit)")
@@ -381,8 +375,20 @@ func (g *gatherer) over(b *batch) bool {
 	return b.ctx.Err() != nil
 }
 
-// call calls the function.
+// call calls the function, in a goroutine of its own: this one is of the first entry, which may have been done by an
+// earlier call. That the function ends its goroutine is an error, as a panic is.
 func (g *gatherer) call(ctx context.Context, tasks []*framework.Task) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errGoexit
+		defer func() { ended <- err }()
+		err = g.result(ctx, tasks)
+	}()
+	return <-ended
+}
+
+// result is what the function returns, with errors that can be asked.
+func (g *gatherer) result(ctx context.Context, tasks []*framework.Task) error {
 	err := tried(func() error { return g.do(ctx, slices.Clone(tasks)) })
 	of, told := told(err)
 	if !told {
@@ -409,15 +415,14 @@ func tried(do func() error) error {
 // finish tells the entries of b what they came to.
 //
 // If its context ended since others must end, because they were lost or their drain was over, what was not done of the
-// rest is first in the next batch: somebody else's end is no failure of theirs. But for the first where its goroutine,
-// which would run that batch, is gone.
-func (g *gatherer) finish(b *batch, errs []error, gone bool) {
+// rest is first in the next batch: somebody else's end is no failure of theirs.
+func (g *gatherer) finish(b *batch, errs []error) {
 	ended := b.ctx.Err() != nil && interrupted(context.Cause(b.ctx))
 	var again []*entry
 	g.mu.Lock()
 	for i, e := range b.entries {
 		e.in = nil
-		if ended && e.ctx.Err() == nil && failed(errs[i]) && !(gone && i == 0) {
+		if ended && e.ctx.Err() == nil && failed(errs[i]) {
 			again = append(again, e)
 			continue
 		}

@@ -666,20 +666,20 @@ func TestTheFunctionPanics(t *testing.T) {
 	})
 }
 
-// TestTheFunctionGoesAway: the end of its goroutine is heard by all of the batch, and the next one runs.
+// TestTheFunctionGoesAway: that it ends its goroutine is an error as others are, and no other task is run again.
 func TestTheFunctionGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newHands(t, batch.Config{Size: 3}, refuse(func(string) error { runtime.Goexit(); return nil }, "bad"))
 		x.all(t.Context(), "a", "b", "c", "bad", "d")
-		x.wantRuns("a", "b c bad", "d")
-		for _, id := range []string{"c", "bad"} {
-			x.wantEnd(id, func(err error) bool { return err != nil && strings.Contains(err.Error(), "Goexit") })
+		x.wantRuns("a", "b c bad", "b", "c bad", "c", "bad", "d")
+		for _, id := range []string{"b", "c", "d"} {
+			x.wantEnd(id, done)
 		}
-		x.wantEnd("d", done)
+		x.wantEnd("bad", func(err error) bool { return err != nil && strings.Contains(err.Error(), "Goexit") })
 	})
 }
 
-// TestTheFunctionGoesAwayAtTheEnd: with the goroutine that would have the next batch.
+// TestTheFunctionGoesAwayAtTheEnd: who was beside the task that ended it is in the next batch.
 func TestTheFunctionGoesAwayAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newHands(t, batch.Config{}, func(ctx context.Context, _ []string) error {
@@ -690,8 +690,8 @@ func TestTheFunctionGoesAwayAtTheEnd(t *testing.T) {
 		})
 		x.lostMeanwhile(time.Second)
 		x.all(t.Context(), "next")
-		x.wantRuns("a", "b c d lost", "c d", "next")
-		for _, id := range []string{"c", "d", "next"} {
+		x.wantRuns("a", "b c d lost", "b c d", "next")
+		for _, id := range []string{"b", "c", "d", "next"} {
 			x.wantEnd(id, done)
 		}
 	})
