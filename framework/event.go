@@ -11,13 +11,12 @@ import (
 
 // An Observer is told everything that happens. Observe is called from many
 // goroutines at once, on the path of the work: it must be fast and must not call
-// Start or Stop. Events of one grant come in their order, except that handlers run side by
-// side.
+// Start or Stop, nor end its goroutine (runtime.Goexit). Events of one grant come in
+// their order, except that handlers run side by side.
 //
-// A panic of it, or the end of its goroutine (runtime.Goexit), ends the [Consumer] as an error does
-// that does not pass: in order, with what it was told of. What comes later it is told all the same. A
-// panic at what a source says by itself, or at what [Units] and a [Share] say, ends the process, and there
-// it must not end its goroutine.
+// A panic of it ends the [Consumer] as an error does that does not pass: in order, with
+// what it was told of. What comes later it is told all the same. A panic at what a source
+// says by itself, or at what [Units] and a [Share] say, ends the process.
 type Observer interface{ Observe(Event) }
 
 // An ObserverFunc is a function as an [Observer]. A nil one hears nothing.

@@ -76,8 +76,7 @@ func apart(what string, do func() error) <-chan error {
 	return ended
 }
 
-// A guarded observer panics, and ends its goroutine, alone: failed is told why and of which event.
-// What comes later it is told all the same.
+// A guarded observer panics alone: failed is told why and of which event. What comes later it is told all the same.
 type guarded struct {
 	observer Observer
 	failed   func(error)
@@ -100,24 +99,21 @@ func guard(o Observer, failed func(error)) Observer {
 }
 
 func (g guarded) Observe(e Event) {
-	g.judge(e, <-apart("the observer", func() error { g.observer.Observe(e); return nil }))
+	if err := g.told(func() { g.observer.Observe(e) }); err != nil {
+		g.failed(fmt.Errorf("%w (told of %T)", err, e))
+	}
 }
 
-// ObserveHandled needs no goroutine: a worker that is taken along is replaced.
+// ObserveHandled makes no Event of e, which would be an allocation for each task.
 func (g guarded) ObserveHandled(e Handled) {
-	err := errGoexit
-	defer func() { g.judge(Handled{}, err) }()
-	defer catch("the observer", &err)
-	observeHandled(g.observer, e)
-	err = nil
+	if err := g.told(func() { observeHandled(g.observer, e) }); err != nil {
+		g.failed(fmt.Errorf("%w (told of %T)", err, e))
+	}
 }
 
-func (g guarded) judge(e Event, err error) {
-	if err == nil {
-		return
-	}
-	if errors.Is(err, errGoexit) {
-		err = fmt.Errorf("the observer: %w", err)
-	}
-	g.failed(fmt.Errorf("%w (told of %T)", err, e))
+// told tells, in the goroutine of the caller: another one would cost more than what it is told.
+func (guarded) told(tell func()) (err error) {
+	defer catch("the observer", &err)
+	tell()
+	return nil
 }
