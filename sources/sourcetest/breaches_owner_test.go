@@ -268,6 +268,22 @@ func faultBreaches() []breach {
 				return nil
 			}}
 		}},
+		{"a late open goes by the context of its sender", []string{"a request that comes late does come"}, func(b *bench) hooks {
+			peer := b.h.Peer
+			b.h.Peer = func() Peer {
+				p, line := peer(), new(Line)
+				p.Source = b.store.Via(func(ctx context.Context, op string, execute func()) error {
+					return line.Do(func() {
+						if ctx.Err() == nil {
+							execute()
+						}
+					}, Op(op))
+				})
+				p.Inject = line.Inject
+				return p
+			}
+			return hooks{}
+		}},
 		{"an open that failed is not said again", []string{"open, and the reply is lost", "open, and the request fails"}, func(b *bench) hooks {
 			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 				if b.note[tok.String()]++; b.note[tok.String()] > 1 {

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 )
 
 // faultClauses are the clauses of requests that go wrong: whatever happens to one,
 // saying it again puts everything right.
 func faultClauses() []clause {
-	var list []clause
+	list := []clause{{"a request that comes late does come", lateDoesCome}}
 	for _, kind := range []Kind{Lost, Failed, Late} {
 		for _, c := range []struct {
 			op    Op
@@ -75,6 +76,32 @@ func (s *scene) hit(f Fault) {
 	if !f.Hit() {
 		s.Fatalf("the harness was told to inject a fault, and no request suffered it")
 	}
+}
+
+// lateDoesCome is about the harness: one that sends a late request with the context of its
+// sender sends nothing, and the clauses of late requests would hold for every source.
+func lateDoesCome(s *scene) {
+	p, f := s.faulty(Open, Late)
+	g, tok := s.grant(here)
+	ctx, cancel := s.soon()
+	st, err := p.Source.Open(ctx, g, tok)
+	if err == nil {
+		defer st.Close(ctx) //nolint:errcheck // it is of no account
+	}
+	cancel()
+	s.hit(f)
+	if err == nil {
+		return // it was said again inside
+	}
+	f.Release()
+	ctx, cancel = s.soon()
+	defer cancel()
+	st, err = s.peer().Source.Open(ctx, g, partition.Token{Epoch: g.Epoch, Session: s.session()})
+	if err == nil {
+		_ = st.Close(ctx)
+		s.Fatalf("the open that came late has not arrived: see Line.Do for what a harness must not do with a late request")
+	}
+	s.mustFail("an open of the epoch that came late", err, sources.ErrFenced)
 }
 
 func faultyOpen(s *scene, kind Kind, when moment) {

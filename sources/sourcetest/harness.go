@@ -47,7 +47,8 @@ type Harness struct {
 	// 50 ms.
 	Moment time.Duration
 	// Goroutines are functions whose goroutines may outlive a stream, because they
-	// belong to the client or to a server in this process.
+	// belong to the client or to a server in this process: each as a stack names it,
+	// as in "net/http.(*persistConn).readLoop".
 	Goroutines []string
 }
 

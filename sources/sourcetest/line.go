@@ -46,9 +46,9 @@ func (l *Line) Kill() {
 }
 
 // Do executes a request that is for each of ops, unless a fault says otherwise. A
-// late one is executed by another goroutine, when its sender has long gone on, even
-// if the peer was killed since: execute must not depend on the sender's context nor on what the sender does with
-// the request.
+// late one is executed by another goroutine, when its sender has long gone on and its
+// context has ended, even if the peer was killed since: then execute must not depend on that
+// context nor on what the sender does with the request. See the example.
 func (l *Line) Do(execute func(), ops ...Op) error {
 	l.mu.Lock()
 	if l.killed {

@@ -1,0 +1,58 @@
+package sourcetest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"sync/atomic"
+
+	"github.com/countoff/countoff/sources/sourcetest"
+)
+
+// faulty is the way of one peer to a store over HTTP, with requests as in POST /17/settle.
+type faulty struct{ sourcetest.Line }
+
+func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+	var gone atomic.Bool // the sender is
+	var res *http.Response
+	var err error
+	injected := f.Do(func() {
+		if !gone.Load() {
+			res, err = http.DefaultTransport.RoundTrip(r)
+			return
+		}
+		late := r.Clone(context.Background())
+		late.Body, _ = r.GetBody() // the client's own, which cannot fail
+		if answer, err := http.DefaultTransport.RoundTrip(late); err == nil {
+			answer.Body.Close() // nobody waits for it
+		}
+	}, sourcetest.Op(path.Base(r.URL.Path)))
+	gone.Store(true)
+	if injected == nil {
+		return res, err
+	}
+	if res != nil {
+		res.Body.Close()
+	}
+	return nil, injected
+}
+
+// The requests of a source over HTTP suffer faults in the transport of its client. A late
+// one is sent when its sender, and its sender's context, are gone.
+func ExampleLine() {
+	store := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { fmt.Println("came:", r.URL.Path) }))
+	defer store.Close()
+	line := new(faulty)
+	client := &http.Client{Transport: line} // of one peer: Harness.Peer returns Peer{Source: …, Inject: line.Inject, Kill: line.Kill}
+
+	late := line.Inject(sourcetest.Settle, sourcetest.Late)
+	_, err := client.Post(store.URL+"/17/settle", "", strings.NewReader("done"))
+	fmt.Println(err != nil, late.Hit())
+	late.Release()
+	// Output:
+	// true true
+	// came: /17/settle
+}
