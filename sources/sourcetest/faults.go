@@ -81,6 +81,7 @@ func (s *scene) hit(f Fault) {
 // lateDoesCome is about the harness: one that sends a late request with the context of its
 // sender sends nothing, and the clauses of late requests would hold for every source.
 func lateDoesCome(s *scene) {
+	s.owner(here).close() // a store that loads scripts has them now
 	p, f := s.faulty(Open, Late)
 	g, tok := s.grant(here)
 	ctx, cancel := s.soon()
