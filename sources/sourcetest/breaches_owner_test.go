@@ -284,6 +284,36 @@ func faultBreaches() []breach {
 			}
 			return hooks{}
 		}},
+		{"a token is refused the second time, by a source that reads its configuration before its first open", []string{"open, and the reply is lost"}, func(b *bench) hooks {
+			type opening struct{}
+			peer := b.h.Peer
+			b.h.Peer = func() Peer {
+				p, line, read := peer(), new(Line), false
+				p.Source = b.store.Via(func(ctx context.Context, op string, execute func()) error {
+					tok, ok := ctx.Value(opening{}).(partition.Token)
+					if !ok {
+						return line.Do(execute, Op(op))
+					}
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					if !read {
+						if err := line.Do(func() {}, Open); err != nil {
+							return err
+						}
+						read = true
+					}
+					if b.note[tok.String()]++; b.note[tok.String()] > 1 {
+						return sources.ErrFenced
+					}
+					return line.Do(execute, Open)
+				})
+				p.Inject = line.Inject
+				return p
+			}
+			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+				return src.Open(context.WithValue(ctx, opening{}, tok), g, tok)
+			}}
+		}},
 		{"an open that failed is not said again", []string{"open, and the reply is lost", "open, and the request fails"}, func(b *bench) hooks {
 			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 				if b.note[tok.String()]++; b.note[tok.String()] > 1 {

@@ -60,6 +60,18 @@ func (s *scene) faulty(op Op, kind Kind) (Peer, Fault) {
 	return p, p.Inject(op, kind)
 }
 
+// faultyInstall returns a peer whose next request to install a fence suffers a fault: what
+// it asks or loads once, before its first open, is behind it.
+func (s *scene) faultyInstall(kind Kind) (Peer, Fault) {
+	s.Helper()
+	p := s.peer()
+	if p.Inject == nil {
+		s.Skipf("the harness injects no faults")
+	}
+	s.ownerOn(p, there).close()
+	return p, p.Inject(Open, kind)
+}
+
 // at lets the late request come if it is time.
 func (s *scene) at(now, when moment, f Fault) {
 	s.Helper()
@@ -81,8 +93,7 @@ func (s *scene) hit(f Fault) {
 // lateDoesCome is about the harness: one that sends a late request with the context of its
 // sender sends nothing, and the clauses of late requests would hold for every source.
 func lateDoesCome(s *scene) {
-	s.owner(here).close() // a store that loads scripts has them now
-	p, f := s.faulty(Open, Late)
+	p, f := s.faultyInstall(Late)
 	g, tok := s.grant(here)
 	ctx, cancel := s.soon()
 	st, err := p.Source.Open(ctx, g, tok)
@@ -107,7 +118,7 @@ func lateDoesCome(s *scene) {
 
 func faultyOpen(s *scene, kind Kind, when moment) {
 	s.push(here, s.tasks(here, "t", 4)...)
-	p, f := s.faulty(Open, kind)
+	p, f := s.faultyInstall(kind)
 	o := s.ownerOn(p, here)
 	s.hit(f)
 	got := o.take(3)
