@@ -36,8 +36,9 @@ type Indexer interface {
 type Table map[ID]Session
 
 // A Strategy shares ids out over members. It is a pure function: the same
-// arguments give the same table, in whatever order members come. Each id gets
-// exactly one member that is not Down; with no such member the table is empty.
+// arguments, which it does not change, give the same table, in whatever order ids
+// and members come. Each id gets exactly one member that is not Down; with no such
+// member the table is empty.
 type Strategy interface {
 	// Name is what flags and configuration call the strategy, as in "sticky".
 	Name() string

@@ -4,7 +4,7 @@
 //	func TestConformance(t *testing.T) {
 //		indexertest.Run(t, indexertest.Harness{New: func(t *testing.T) indexertest.Group {
 //			config := intervalindexer.Config{Interval: 600 * time.Millisecond}
-//			return countertest.Group(t, newCounter(t), t.Name(), config)
+//			return countertest.Group(t, newCounter(t), "mail-sender", config) // one that nobody has counted on under that name
 //		}})
 //	}
 package countertest
@@ -13,6 +13,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,9 +54,12 @@ func (c *Cuttable) Get(ctx context.Context, keys ...string) ([]int64, error) {
 }
 
 // Group returns the peers of name that count on counter, each by a [Cuttable] of its own. Its
-// Settle is five intervals: on a busy machine, and in real time, more will do.
+// Settle is five intervals: on a busy machine, and in real time, more will do. Before that it holds
+// the counter to what peers need of it and would seldom notice: that it counts each of those that
+// count at once, knows of no other key, and sends nothing for who has gone.
 func Group(t testing.TB, counter intervalindexer.Counter, name string, config intervalindexer.Config) indexertest.Group {
 	config = config.WithDefaults()
+	hold(t, watched{counter, t}, fmt.Sprintf("{%s}:0", name)) // that of an interval of long ago
 	return indexertest.Group{
 		// Four intervals, and one because the change may come just after a turn.
 		Settle: 5 * config.Interval,
@@ -67,6 +72,40 @@ func Group(t testing.TB, counter intervalindexer.Counter, name string, config in
 			}
 			return x, c.Cut
 		},
+	}
+}
+
+// hold tells what of a counter is not as its interface says, by a key that nobody uses.
+func hold(tb testing.TB, counter intervalindexer.Counter, key string) {
+	tb.Helper()
+	const callers, expiry = 8, time.Minute
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	values, errs := make([]int64, callers), make([]error, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() { values[i], errs[i] = counter.Incr(ctx, key, expiry) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Error(err)
+		return
+	}
+	slices.Sort(values)
+	for i, v := range values {
+		if v != values[0]+int64(i) {
+			tb.Error(fmt.Sprintf("%d calls of Incr side by side returned %d, want each number once", callers, values))
+			return
+		}
+	}
+	gone, leave := context.WithCancel(ctx)
+	leave()
+	if v, err := counter.Incr(gone, key, expiry); err == nil {
+		tb.Error(fmt.Sprintf("Incr returned %d after its context had ended, want an error", v))
+	}
+	want := []int64{0, values[callers-1]}
+	if got, err := counter.Get(ctx, key+":0", key); err != nil || !slices.Equal(got, want) {
+		tb.Error(fmt.Sprintf("Get of a key that is not there, and of one that was counted, returned %d, %v, want %d, of which none came from a call whose context had ended", got, err, want))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,10 +36,15 @@ func (h *hung) Get(ctx context.Context, keys ...string) ([]int64, error) {
 
 type recorder struct {
 	testing.TB
+	mu      sync.Mutex
 	failure string
 }
 
-func (r *recorder) Error(args ...any) { r.failure = fmt.Sprint(args...) }
+func (r *recorder) Error(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = fmt.Sprint(args...)
+}
 
 // A call that does not return is told, and holds up no peer that is to end.
 func TestWhatHangsIsTold(t *testing.T) {
@@ -57,6 +63,60 @@ func TestWhatHangsIsTold(t *testing.T) {
 				}
 				if want := what + " of "; !strings.Contains(r.failure, want) || !strings.Contains(r.failure, "has not returned") {
 					t.Errorf("it says %q", r.failure)
+				}
+			})
+		})
+	}
+}
+
+// loose is a counter that breaks one promise.
+type loose struct {
+	what string
+	mu   sync.Mutex
+	now  map[string]int64
+}
+
+func (l *loose) Incr(ctx context.Context, key string, _ time.Duration) (int64, error) {
+	if ctx.Err() != nil && l.what != "sends what was given up" {
+		return 0, ctx.Err()
+	}
+	l.mu.Lock()
+	n := l.now[key]
+	if l.what == "reads, then writes" {
+		l.mu.Unlock()
+		time.Sleep(time.Millisecond) // of the bubble: others come meanwhile
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	l.now[key] = n + 1
+	return n + 1, ctx.Err()
+}
+
+func (l *loose) Get(ctx context.Context, keys ...string) (values []int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range keys {
+		if n, ok := l.now[k]; ok || l.what != "leaves out what is not there" {
+			values = append(values, n)
+		}
+	}
+	return values, ctx.Err()
+}
+
+// Peers have their turns at different times, and would seldom notice.
+func TestWhatIsNoCounterIsTold(t *testing.T) {
+	for what, want := range map[string]string{
+		"":                             "",
+		"reads, then writes":           "want each number once",
+		"sends what was given up":      "want [0 8]",
+		"leaves out what is not there": "want [0 8]",
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{TB: t}
+				Group(r, &loose{what: what, now: make(map[string]int64)}, "mails", intervalindexer.Config{Interval: time.Second})
+				if (r.failure == "") != (want == "") || !strings.Contains(r.failure, want) {
+					t.Errorf("it says %q, want %q", r.failure, want)
 				}
 			})
 		})
