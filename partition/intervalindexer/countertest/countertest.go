@@ -94,18 +94,18 @@ func hold(tb testing.TB, counter intervalindexer.Counter, key string) {
 	slices.Sort(values)
 	for i, v := range values {
 		if v != values[0]+int64(i) {
-			tb.Error(fmt.Sprintf("%d calls of Incr side by side returned %d, want each number once", callers, values))
+			tb.Error(fmt.Errorf("%d calls of Incr side by side returned %d, want each number once", callers, values))
 			return
 		}
 	}
 	gone, leave := context.WithCancel(ctx)
 	leave()
 	if v, err := counter.Incr(gone, key, expiry); err == nil {
-		tb.Error(fmt.Sprintf("Incr returned %d after its context had ended, want an error", v))
+		tb.Error(fmt.Errorf("Incr returned %d after its context had ended, want an error", v))
 	}
 	want := []int64{0, values[callers-1]}
 	if got, err := counter.Get(ctx, key+":0", key); err != nil || !slices.Equal(got, want) {
-		tb.Error(fmt.Sprintf("Get of a key that is not there, and of one that was counted, returned %d, %v, want %d, of which none came from a call whose context had ended", got, err, want))
+		tb.Error(fmt.Errorf("Get of a key that is not there, and of one that was counted, returned %d, %v, want %d, of which none came from a call whose context had ended", got, err, want))
 	}
 }
 
