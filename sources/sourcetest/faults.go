@@ -98,7 +98,7 @@ func lateDoesCome(s *scene) {
 	ctx, cancel := s.soon()
 	st, err := p.Source.Open(ctx, g, tok)
 	if err == nil {
-		defer st.Close(ctx) //nolint:errcheck // it is of no account
+		defer st.Close(ctx)
 	}
 	cancel()
 	s.hit(f)
