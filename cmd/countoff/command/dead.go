@@ -150,7 +150,7 @@ func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *list[redi
 		if d.Crashes > 0 {
 			tries += fmt.Sprintf(", %d crashed", d.Crashes)
 		}
-		return []string{cmp.Or(d.ID, d.Name()), d.Type, d.Key, tries, date(d.Died), short(oneLine(d.Reason))}
+		return []string{cmp.Or(d.ID, d.Name()), clipped(d.Type), clipped(d.Key), tries, date(d.Died), short(oneLine(d.Reason))}
 	}, func(d redissource.DeadLetter) any { return jsonLetter(d, whole) })
 }
 

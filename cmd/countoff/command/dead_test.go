@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/partitionmap"
@@ -455,5 +456,33 @@ func TestDeadListHasColumns(t *testing.T) {
 	}
 	if len(lines) != 5 {
 		t.Errorf("%d lines, want 5", len(lines))
+	}
+}
+
+// A key, a type and an id are as long as who enqueued the task liked. What is long moves no other row, and a key or a type
+// is not printed whole.
+func TestAListWithOneLongTask(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 5000)
+	letter := newLetterList(&cobra.Command{}, 0, false, false).row(redissource.DeadLetter{ID: long, Type: long, Key: long})
+	for what, row := range map[string][]string{"dead letter": letter, "delayed task": delayedRow(redissource.Delayed{ID: long, Type: long, Key: long})} {
+		if row[0] != long { // for who requeues, drops, runs or cancels it
+			t.Errorf("%s: an id of %d characters, want all", what, len(row[0]))
+		}
+		for _, cell := range row[1:] {
+			if partitionmap.Room(cell) > widest {
+				t.Errorf("%s: a cell of %d columns", what, partitionmap.Room(cell))
+			}
+		}
+		var list table
+		list.add(row...)
+		list.add("plain", "type", "key", "0", "", "")
+		var out strings.Builder
+		if err := list.print(&out); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Split(out.String(), "\n"); partitionmap.Room(lines[1]) > 2*widest {
+			t.Errorf("%s: beside a long id the next row has %d columns", what, partitionmap.Room(lines[1]))
+		}
 	}
 }

@@ -97,7 +97,7 @@ func delayedRow(d redissource.Delayed) []string {
 	if d.Raw {
 		return []string{"", "", "", date(d.Due), "", "nobody can read it: it becomes a dead letter when it is due"}
 	}
-	return []string{d.ID, d.Type, d.Key, date(d.Due), fmt.Sprint(d.Attempts), short(oneLine(d.FirstError))}
+	return []string{d.ID, clipped(d.Type), clipped(d.Key), date(d.Due), fmt.Sprint(d.Attempts), short(oneLine(d.FirstError))}
 }
 
 // delayedTakeCommand is run or cancel.

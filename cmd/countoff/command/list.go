@@ -84,3 +84,6 @@ func short(line string) string {
 	}
 	return line
 }
+
+// clipped is a type or a key in a table: those that belong together differ at their ends. The whole is in the JSON.
+func clipped(s string) string { return partitionmap.Column(s, 0, 63) }

@@ -9,11 +9,15 @@ import (
 )
 
 // A table is rows whose cells stand below each other at a terminal, also where a character takes two of
-// its columns or none: text/tabwriter counts characters.
+// its columns or none: text/tabwriter counts characters. One cell that is longer than [widest] moves what is beside it,
+// and no other row.
 type table struct {
 	rows [][]string
 	wide []int // of the columns
 }
+
+// widest is how many columns of a terminal a column gets, at most.
+const widest = 100
 
 // add puts a row at the end.
 func (t *table) add(cells ...string) {
@@ -21,8 +25,8 @@ func (t *table) add(cells ...string) {
 		if i == len(t.wide) {
 			t.wide = append(t.wide, 0)
 		}
-		if i < len(cells)-1 { // nothing stands behind the last
-			t.wide[i] = max(t.wide[i], partitionmap.Room(c))
+		if room := partitionmap.Room(c); i < len(cells)-1 && room <= widest { // nothing stands behind the last
+			t.wide[i] = max(t.wide[i], room)
 		}
 	}
 	t.rows = append(t.rows, cells)

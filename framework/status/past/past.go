@@ -34,6 +34,7 @@ type Entry struct {
 	Replicas   int               `json:"replicas,omitempty"`
 	WaitedMS   int64             `json:"waited_ms,omitempty"` // of one partition: since its new owner asked
 	PauseMS    int64             `json:"pause_ms,omitempty"`  // of one partition: nobody can have worked on it
+	Paused     bool              `json:"paused,omitempty"`    // of one partition: given up as the name was paused
 }
 
 // A Passed is one partition of an entry.
@@ -58,7 +59,7 @@ func EntryOf(e machine.Entry) Entry {
 // MoveOf returns m for --json.
 func MoveOf(m machine.Move) Entry {
 	out := EntryOf(m.Entry)
-	out.WaitedMS, out.PauseMS = m.Waited.Milliseconds(), m.Pause.Milliseconds()
+	out.WaitedMS, out.PauseMS, out.Paused = m.Waited.Milliseconds(), m.Pause.Milliseconds(), m.Paused
 	return out
 }
 

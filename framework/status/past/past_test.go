@@ -1,6 +1,7 @@
 package past
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/countoff/countoff/transition/machine"
@@ -11,5 +12,16 @@ func TestARollOfOne(t *testing.T) {
 		if got := sentence(machine.Entry{What: machine.RollMade, Version: 7, Replicas: n}, ""); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// What is given up for a pause, and not for another peer, a script reads as well as people do.
+func TestAMoveForAPause(t *testing.T) {
+	m := machine.Move{Entry: machine.Entry{What: machine.GivenUp, Peer: "p"}, Paused: true}
+	if line := MoveLine(m); !strings.Contains(line, "paused") {
+		t.Errorf("the line is %q", line)
+	}
+	if !MoveOf(m).Paused || MoveOf(machine.Move{Entry: m.Entry}).Paused {
+		t.Errorf("the JSON is of %+v", MoveOf(m))
 	}
 }
