@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
 func statusCommand(stores Stores) *cobra.Command {
@@ -34,9 +31,7 @@ func statusCommand(stores Stores) *cobra.Command {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			}
 			m := partitionmap.Map{Width: partitionmap.Columns(os.Stdout)} // rows that the terminal wraps are no map
-			lines := append(m.Lines(s), "")
-			lines = append(append(lines, unitLines(s, all)...), m.Table(s, all)...)
-			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
+			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(m.Whole(s, all), "\n"))
 			return nil
 		}),
 	}
@@ -44,33 +39,6 @@ func statusCommand(stores Stores) *cobra.Command {
 		"findings; barrier while one is closed, drained where peers are, to_cancel where tasks are, table of work units, tasks_unknown where only the record was looked at, or the store has nothing of a topic")
 	cmd.Flags().BoolVar(&all, "all", false, "list also empty partitions that are owned, and those without an owner if they are more than 16")
 	return cmd
-}
-
-// unitLines list who owns which units, where peers share such.
-func unitLines(s status.Status, all bool) []string {
-	const most = 8
-	var lines []string
-	for _, peer := range slices.Sorted(maps.Keys(s.Table)) {
-		units, more := slices.Clone(s.Table[peer]), ""
-		if n := len(units) - most; n > 0 && !all {
-			units, more = units[:most], fmt.Sprintf("  and %d more (--all)", n)
-		}
-		for i := range units {
-			if !all { // a URL may be as long as it likes
-				units[i] = partitionmap.Column(units[i], 0, 63)
-			}
-		}
-		who := peer
-		if peer == redisledger.Nobody {
-			who = "nobody"
-		}
-		lines = append(lines, fmt.Sprintf("  %s %11s  %s%s", partitionmap.Column(who, 16, 63), partitionmap.Plural(len(s.Table[peer]), "unit"), strings.Join(units, "  "), more))
-		lines[len(lines)-1] = partitionmap.Printable(lines[len(lines)-1])
-	}
-	if len(lines) > 0 {
-		lines = append(lines, "")
-	}
-	return lines
 }
 
 // fastest is how often watch may look.

@@ -467,8 +467,21 @@ func TestSameAsJSONAndText(t *testing.T) {
 	}
 	_, body = get(t, b, "/map.txt")
 	var m partitionmap.Map
-	if want := strings.Join(m.Lines(sample("billing", 0)), "\n"); !strings.HasPrefix(body, want) {
+	if want := strings.Join(m.Whole(sample("billing", 0), false), "\n"); body != want+"\n" || !strings.Contains(body, "  u  u") {
 		t.Errorf("map.txt is\n%s\nwant\n%s", body, want)
+	}
+}
+
+// What waits for its time in a queue of asynq the page shows beside what can be moved now, as the text does.
+func TestWhatIsScheduledInAnIngress(t *testing.T) {
+	t.Parallel()
+	for delayed, want := range map[int]string{0: `<td class="n">2</td></tr>`, 3: `<td class="n">2</td><td class="n">3</td></tr>`} {
+		s := sample("mails", 0)
+		s.Units[0].Delayed = delayed
+		v := (*view)(nil).next("mails", s, nil, nil, time.Now())
+		if lists := v.pieces["lists"]; !strings.Contains(lists, want) || strings.Contains(lists, ">delayed<") != (delayed > 0) {
+			t.Errorf("with %d that are delayed it shows\n%s", delayed, lists)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func (v *view) next(name string, s status.Status, history machine.History, err e
 		n.status, n.history, n.at, n.seen = s, history, now, true
 		n.marks = n.letters.Marks(s)
 		n.cells = cells(s.Partitions, n.marks, n.letters)
-		n.text = strings.Join(append(append(n.letters.Lines(s), ""), n.letters.Table(s, false)...), "\n") + "\n"
+		n.text = strings.Join(n.letters.Whole(s, false), "\n") + "\n"
 	}
 	n.pieces = maps.Clone(n.pieces) // whoever has v may read it now
 	if n.pieces == nil {
@@ -240,6 +240,11 @@ func (v *view) Most() (n int) {
 // Tagged reports whether a peer has tags.
 func (v *view) Tagged() bool {
 	return slices.ContainsFunc(v.status.Peers, func(p status.Peer) bool { return len(p.Tags) > 0 })
+}
+
+// Scheduled reports whether tasks wait for their time in what is routed into the partitions.
+func (v *view) Scheduled() bool {
+	return slices.ContainsFunc(v.status.Units, func(u status.Unit) bool { return u.Delayed > 0 })
 }
 
 // States counts partitions by their state.

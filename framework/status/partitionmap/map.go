@@ -8,6 +8,7 @@ package partitionmap
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition/redisledger"
 )
 
 // legend explains the letters of a map.
@@ -56,6 +58,11 @@ func (m *Map) Lines(s status.Status) []string {
 		peers = append(peers[:shown], fmt.Sprintf("  … %s more (countoff status %s)", Plural(len(peers)-shown, "peer"), s.Name))
 	}
 	return slices.Concat(lines, peers, rest)
+}
+
+// Whole draws s, and lists who owns which work units, and the partitions as Table does: all that there is to print.
+func (m *Map) Whole(s status.Status, all bool) []string {
+	return slices.Concat(m.Lines(s), []string{""}, unitLines(s, all), m.Table(s, all))
 }
 
 // rows is how many lines of the terminal lines take.
@@ -473,6 +480,33 @@ func (m *Map) Table(s status.Status, all bool) []string {
 		}
 	}
 	return printable(lines)
+}
+
+// unitLines list who owns which units, where peers share such.
+func unitLines(s status.Status, all bool) []string {
+	const most = 8
+	var lines []string
+	for _, peer := range slices.Sorted(maps.Keys(s.Table)) {
+		units, more := slices.Clone(s.Table[peer]), ""
+		if n := len(units) - most; n > 0 && !all {
+			units, more = units[:most], fmt.Sprintf("  and %d more (--all)", n)
+		}
+		for i := range units {
+			if !all { // a URL may be as long as it likes
+				units[i] = Column(units[i], 0, 63)
+			}
+		}
+		who := peer
+		if peer == redisledger.Nobody {
+			who = "nobody"
+		}
+		lines = append(lines, fmt.Sprintf("  %s %11s  %s%s", Column(who, 16, 63), Plural(len(s.Table[peer]), "unit"), strings.Join(units, "  "), more))
+		lines[len(lines)-1] = Printable(lines[len(lines)-1])
+	}
+	if len(lines) > 0 {
+		lines = append(lines, "")
+	}
+	return lines
 }
 
 // mostID is how many columns an id has where there is room: a pod's name as most are. Longer ones

@@ -620,3 +620,15 @@ func TestToCancel(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Units are as long as their programs like: eight of them are no page, and --all has them whole.
+func TestLongUnitsLoseTheirMiddle(t *testing.T) {
+	long := "https://example.com/" + strings.Repeat("x", 5000) + "/end"
+	s := status.Status{Table: map[string][]string{"ann": {"a", long}, "_": {}}}
+	if got := strings.Join(unitLines(s, false), "\n"); len(got) > 300 || !strings.Contains(got, "  a  https://example.com/xxxx") || !strings.Contains(got, "…") || !strings.Contains(got, "/end") {
+		t.Error(got)
+	}
+	if got := strings.Join(unitLines(s, true), "\n"); !strings.Contains(got, "  a  "+long) {
+		t.Error(got)
+	}
+}
