@@ -29,8 +29,8 @@ type Map struct {
 	// Width of the terminal in columns, in which the rows of tables are to fit. Default: the map has 80, and
 	// the rows of tables all that they need.
 	Width int
-	// Height is how many lines there is room for: where there is not enough the letters are not explained, and of
-	// more peers than fit the last are counted. Default: for all.
+	// Height is how many lines there is room for: where there is not enough the letters are not explained, of more
+	// peers than fit the last are counted, and of a map that leaves no room for peers the rows that are served. Default: for all.
 	Height int
 	// Colour repeats the letters' meaning in colour.
 	Colour bool
@@ -46,15 +46,21 @@ func (m *Map) Lines(s status.Status) []string {
 	for _, f := range s.Findings { // where a screen that is too short for all cuts them last
 		lines = append(lines, "  WRONG  "+f.String())
 	}
-	lines = append(append(printable(lines), ""), m.grid(s)...)
+	lines = append(printable(lines), "")
+	grid := m.grid(s)
 	explained := []string{"", "  " + legend}
-	lines = append(lines, "")
 	peers, rest := printable(m.peers(s)), append([]string{""}, printable(m.rest(s))...)
+	const beside, fewest = 1, 2 // an empty line between map and peers; of peers the head, and one
+	room := m.Height - m.rows(lines) - m.rows(rest) - beside
+	if m.Height > 0 && len(grid) > room-fewest { // a map of thousands of partitions
+		grid = short(grid, max(room-len(peers), room/2, fewest), s.Name)
+	}
+	lines = append(append(lines, lineOf(grid)...), "")
 	over := m.rows(lines) + m.rows(peers) + m.rows(rest) - m.Height
 	if m.Height <= 0 || over+m.rows(explained) <= 0 {
 		lines = slices.Insert(lines, len(lines)-1, explained...)
-	} else if over > 0 && len(peers) > 2 {
-		shown := max(2, len(peers)-over-1) // the head, and one peer
+	} else if over > 0 && len(peers) > fewest {
+		shown := max(fewest, len(peers)-over-1)
 		peers = append(peers[:shown], fmt.Sprintf("  … %s more (countoff status %s)", Plural(len(peers)-shown, "peer"), s.Name))
 	}
 	return slices.Concat(lines, peers, rest)
@@ -153,7 +159,7 @@ func Headline(s status.Status) string {
 }
 
 // grid draws the partitions, in groups of eight.
-func (m *Map) grid(s status.Status) []string {
+func (m *Map) grid(s status.Status) (rows []gridRow) {
 	width := m.Width
 	if width <= 0 {
 		width = 80
@@ -167,19 +173,57 @@ func (m *Map) grid(s status.Status) []string {
 	const margin = 8
 	groups := max(1, (width-margin)/(8*cell+1))
 	groups = min(groups, 8)
-	var lines []string
 	for row := range slices.Chunk(s.Partitions, groups*8) {
 		var b strings.Builder
 		fmt.Fprintf(&b, "%6d ", int(row[0].ID))
+		served := true
 		for i, p := range row {
+			served = served && p.State == status.Owned
 			if i%8 == 0 {
 				b.WriteByte(' ')
 			}
 			b.WriteString(m.paint(p.Held, m.mark(p.Held), cell))
 		}
-		lines = append(lines, b.String())
+		rows = append(rows, gridRow{b.String(), served})
+	}
+	return rows
+}
+
+// A gridRow is one of the map, and whether all in it are served.
+type gridRow struct {
+	line   string
+	served bool
+}
+
+func lineOf(rows []gridRow) (lines []string) {
+	for _, r := range rows {
+		lines = append(lines, r.line)
 	}
 	return lines
+}
+
+// short leaves of more rows than there is room for those first in which a partition is not served, and counts the others.
+func short(rows []gridRow, room int, name string) (shown []gridRow) {
+	if len(rows) <= room {
+		return rows
+	}
+	shown = slices.Clone(rows)
+	drop := len(rows) - (room - 1)
+	served := true
+	for _, of := range []bool{true, false} { // from the end, those that are served before the others
+		for i := len(shown) - 1; i >= 0 && drop > 0; i-- {
+			if shown[i].served == of {
+				shown = slices.Delete(shown, i, i+1)
+				drop--
+				served = of
+			}
+		}
+	}
+	more := fmt.Sprintf("       … %s more, all served", Plural(len(rows)-len(shown), "row"))
+	if !served {
+		more = fmt.Sprintf("       … %s more (countoff status %s)", Plural(len(rows)-len(shown), "row"), name)
+	}
+	return append(shown, gridRow{line: more, served: served})
 }
 
 // Hues is how many colours peers have.

@@ -632,3 +632,33 @@ func TestLongUnitsLoseTheirMiddle(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A map of more rows than a window has leaves room for the peers and for what waits, and a partition that nobody serves is
+// seen in it wherever it stands.
+func TestAMapThatIsHigherThanTheWindow(t *testing.T) {
+	t.Parallel()
+	for _, troubles := range []int{0, 1, 9000} {
+		s := sample()
+		s.Partitions = nil
+		for i := range 10_000 {
+			s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: status.Owned, Owner: "ann", Session: "a"}})
+		}
+		for i := range troubles {
+			s.Partitions[9_999-i].State = status.Unowned
+		}
+		for _, height := range []int{12, 16, 24} {
+			var b strings.Builder
+			screen := &Screen{out: &b, Width: 80, Height: height}
+			screen.Draw((&Map{Width: 80, Height: height - 1}).Lines(s))
+			got := b.String()
+			for _, want := range []string{"ann", "pending 0", "rows more"} {
+				if !strings.Contains(got, want) {
+					t.Errorf("%d lines, %d without an owner: no %q in\n%s", height, troubles, want, got)
+				}
+			}
+			if strings.Contains(got, "taller") || troubles > 0 && !strings.Contains(got, "......") && !strings.Contains(got, "AAAAAAA.") || strings.Contains(got, "all served") != (troubles <= 1) {
+				t.Errorf("%d lines, %d without an owner: it shows\n%s", height, troubles, got)
+			}
+		}
+	}
+}
