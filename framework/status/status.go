@@ -49,6 +49,9 @@ type Status struct {
 	// tasks are, or they are a topic's of which this store has nothing, since its progress is
 	// kept in Kafka or nobody has opened it yet.
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
+	// LedgerElsewhere says that the store where the tasks are has no ledger of the name, though peers have opened
+	// partitions: it stands in another store, or was lost. Who takes part and who owns what is not known then.
+	LedgerElsewhere bool `json:"ledger_elsewhere,omitempty"`
 	// Drained are the peers that are to have nothing until they are recalled, the one first that was drained
 	// first; absent: none.
 	Drained []Drained `json:"drained,omitempty"`
@@ -264,6 +267,13 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	s := assemble(name, census, stats, pending, table)
 	if s.ToCancel, err = toCancel(ctx, client, name); err != nil {
 		return Status{}, err
+	}
+	if at.Ledger == nil && census.Roll.Version == 0 && len(census.Sessions) == 0 && opened(stats) {
+		known, err := redisledger.Known(ctx, client, name)
+		if err != nil {
+			return Status{}, err
+		}
+		s.LedgerElsewhere = !known
 	}
 	for i := range s.Units {
 		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]
@@ -498,9 +508,14 @@ func barrierOf(census transition.Census) *Barrier {
 // Then no fence was ever installed here, and nothing is here that could be worked on: a new name
 // with tasks has partitions that nobody has come to yet.
 func elsewhere(stats []redissource.Stat) bool {
-	return !slices.ContainsFunc(stats, func(s redissource.Stat) bool {
-		return s.Epoch > 0 || s.Fence.Epoch > 0 || s.Pending+s.InFlight+s.Delayed+s.Dead > 0
+	return !opened(stats) && !slices.ContainsFunc(stats, func(s redissource.Stat) bool {
+		return s.Pending+s.InFlight+s.Delayed+s.Dead > 0
 	})
+}
+
+// opened reports whether a peer has ever opened one of the partitions.
+func opened(stats []redissource.Stat) bool {
+	return slices.ContainsFunc(stats, func(s redissource.Stat) bool { return s.Epoch > 0 || s.Fence.Epoch > 0 })
 }
 
 // held says whose id is. fenced tells whether fence was read: of units it is not.

@@ -327,6 +327,42 @@ func TestReadWithoutSome(t *testing.T) {
 	}
 }
 
+// Where the ledger stands in another store nothing here says who takes part: that is not the same as nobody.
+func TestALedgerElsewhere(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	ctx := t.Context()
+	source, err := redissource.New(client, name, redissource.Config{Partitions: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Layout(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, false} {
+		s, err := Read(ctx, client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.LedgerElsewhere != want {
+			t.Errorf("a ledger elsewhere: %v, want %v", s.LedgerElsewhere, want)
+		}
+		switch i {
+		case 0: // nobody has come yet: the next is a peer whose ledger is not here
+			stream, err := source.Open(ctx, partition.Grant{Epoch: 1}, partition.Token{Epoch: 1, Session: "aa"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 4}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // A node of a cluster that stands still costs what is there, also where the partitions are queues of asynq.
 func TestReadBesideANodeThatStandsStill(t *testing.T) {
 	for _, asynq := range []bool{false, true} {

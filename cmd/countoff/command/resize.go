@@ -42,6 +42,9 @@ interrupted, call it again: it goes on from where it was.`,
 				fmt.Sprintf("for other Queues, each of which is a partition, %s; where tasks go by key, let the peers finish them first", beginAnew(name, fmt.Sprintf("--partitions %d", partitions)))); err != nil {
 				return err
 			}
+			if err := tellElsewhere(ctx, client, name, cmd.ErrOrStderr()); err != nil {
+				return err
+			}
 			far := farther{out: cmd.ErrOrStderr(), said: time.Now()}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
 				DryRun: dry,
@@ -109,6 +112,18 @@ func idle(ctx context.Context, client redis.UniversalClient, name string, notes 
 	return err
 }
 
+// tellElsewhere says that peers of name may be alive that idle does not see.
+func tellElsewhere(ctx context.Context, client redis.UniversalClient, name string, notes io.Writer) error {
+	s, err := status.Read(ctx, client, name)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err == nil && s.LedgerElsewhere { // what cannot be read the command itself tells, if it is in its way
+		fmt.Fprintf(notes, "%s was worked on, and this Redis has no ledger of it: if that stands elsewhere, whether a peer is alive is not seen here\n", name)
+	}
+	return nil
+}
+
 func destroyCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -125,6 +140,9 @@ asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,
 			}
 			return nil
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
+			if err := tellElsewhere(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
+				return err
+			}
 			if err := idle(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
 				return err
 			}

@@ -492,6 +492,25 @@ func TestResizeAndDestroy(t *testing.T) {
 	}
 }
 
+// A ledger in another store knows who is alive: that this one does not look there is said before tasks are moved or removed.
+func TestResizeAndDestroyBesideALedgerElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	const told = "whether a peer is alive is not seen here"
+	letters(t, s, []string{"a"}, nil)
+	for _, line := range []string{"resize n --partitions 8", "destroy n --yes"} {
+		if said := s.run(line); !strings.Contains(said, told) {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
+	s.run("init n --partitions 4")
+	for _, line := range []string{"resize n --partitions 8", "destroy n --yes"} {
+		if said := s.run(line); strings.Contains(said, told) {
+			t.Errorf("%s of a name that nobody has worked on says %q", line, said)
+		}
+	}
+}
+
 func TestWatch(t *testing.T) {
 	s := newShell(t)
 	s.run("init n --partitions 8")

@@ -36,7 +36,7 @@ func statusCommand(stores Stores) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: name, roll, peers, partitions, units, coverage, grace_ms, takeover_bound_ms, "+
-		"findings; barrier while one is closed, drained where peers are, to_cancel where tasks are, table of work units, tasks_unknown where only the record was looked at, or the store has nothing of a topic")
+		"findings; barrier while one is closed, drained where peers are, to_cancel where tasks are, table of work units, tasks_unknown where only the record was looked at, or the store has nothing of a topic; ledger_elsewhere where only the tasks were")
 	cmd.Flags().BoolVar(&all, "all", false, "list also empty partitions that are owned, and those without an owner if they are more than 16")
 	return cmd
 }

@@ -28,6 +28,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"state":     partitionmap.State,
 	"barrier":   partitionmap.Barrier,
 	"drained":   partitionmap.Drained,
+	"nobody":    partitionmap.Nobody,
 	"tocancel":  partitionmap.ToCancel,
 }).ParseFS(files, "page.gohtml"))
 

@@ -311,9 +311,17 @@ func (m *Map) peers(s status.Status) []string {
 		lines = append(lines, line)
 	}
 	if len(s.Peers) == 0 {
-		lines = append(lines, "  nobody takes part")
+		lines = append(lines, "  "+Nobody(s))
 	}
 	return lines
+}
+
+// Nobody is what there is to say where no peer is known.
+func Nobody(s status.Status) string {
+	if s.LedgerElsewhere {
+		return "who takes part is not known: this Redis has no ledger of it. It stands elsewhere (--ledger says where), or was lost"
+	}
+	return "nobody takes part"
 }
 
 // lease is what is left of one. For how long it has been over is of no use: by the ledger's clock,

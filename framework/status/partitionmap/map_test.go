@@ -662,3 +662,14 @@ func TestAMapThatIsHigherThanTheWindow(t *testing.T) {
 		}
 	}
 }
+
+// That a store does not know who takes part is not that nobody does.
+func TestWhoTakesPartElsewhere(t *testing.T) {
+	t.Parallel()
+	for elsewhere, want := range map[bool]string{true: "--ledger says where", false: "nobody takes part"} {
+		s := status.Status{Name: "n", Partitions: make([]status.Partition, 8), LedgerElsewhere: elsewhere}
+		if got := strings.Join(new(Map).Lines(s), "\n"); !strings.Contains(got, want) || elsewhere && strings.Contains(got, "nobody takes") {
+			t.Errorf("it shows\n%s", got)
+		}
+	}
+}
