@@ -320,6 +320,9 @@ func (e Explanation) waits() []string {
 		out = append(out, fmt.Sprintf("for its turn in queue %q: the tools of asynq show what is in it", e.Queue))
 	case e.First == nil:
 		out = append(out, fmt.Sprintf("nothing of this key is open; a task put in now would stand behind %d of others", e.Ahead))
+		if p.Delayed > 0 {
+			out = append(out, fmt.Sprintf("whether one of the %d delayed is of this key was not looked at: countoff delayed list %s", p.Delayed, e.Name))
+		}
 	case !e.First.parked.IsZero():
 		text := fmt.Sprintf("parked: task %s %s, runs again in %v", e.First.ID, e.First.past(), e.First.parked.Sub(e.now).Round(time.Millisecond))
 		if e.First.FirstError != "" {

@@ -287,6 +287,16 @@ func TestKeyOfATopic(t *testing.T) {
 	}
 }
 
+// A task that waits for its time is in no log: that nothing of a key is open does not mean that none is delayed.
+func TestADelayedTaskMayBeOfTheKey(t *testing.T) {
+	for delayed, want := range map[int]bool{0: false, 2: true} {
+		e := Explanation{Name: "n", Key: "ann", Partition: status.Partition{Held: status.Held{Owner: "p", State: status.Owned}, Delayed: delayed}}
+		if got := strings.Join(e.Lines(), "\n"); strings.Contains(got, "countoff delayed list n") != want {
+			t.Errorf("with %d delayed it says\n%s", delayed, got)
+		}
+	}
+}
+
 // A topic may get more partitions between the first look and the next.
 func TestATopicThatGrowsMeanwhile(t *testing.T) {
 	ledger := memledger.New(partition.Config{Total: 8}, transition.Timing{}, memledger.Options{})
