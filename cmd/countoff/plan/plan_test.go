@@ -444,3 +444,12 @@ func TestDrain(t *testing.T) {
 		t.Errorf("who is not there: %v", err)
 	}
 }
+
+// Thousands of long work units are no line for people: some are shown, the rest is counted.
+func TestManyWorkUnits(t *testing.T) {
+	t.Parallel()
+	p := Plan{WorkUnits: slices.Repeat([]string{"https://example.com/" + strings.Repeat("x", 5000)}, 3000)}
+	if text := strings.Join(p.Lines(), "\n"); len(text) > 3000 || !strings.Contains(text, "  https://example.com/x") || !strings.Contains(text, "and 2984 more") {
+		t.Errorf("%d characters: %.3000s", len(text), text)
+	}
+}

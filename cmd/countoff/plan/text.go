@@ -9,6 +9,19 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
+// listed are units, of which there may be thousands, each as long as its program likes.
+func listed(units []string) string {
+	const most = 16
+	var names []string
+	for _, u := range units[:min(len(units), most)] {
+		names = append(names, partitionmap.Column(u, 0, 63))
+	}
+	if n := len(units) - most; n > 0 {
+		names = append(names, fmt.Sprintf("and %d more (--json lists them)", n))
+	}
+	return strings.Join(names, "  ")
+}
+
 // Lines prints p for people.
 func (p Plan) Lines() []string {
 	how := p.Strategy
@@ -18,7 +31,7 @@ func (p Plan) Lines() []string {
 	lines := []string{fmt.Sprintf("%s: %s now, %d then, by the strategy %s", p.Name, partitionmap.Plural(p.Now, "peer"), p.Then, how), ""}
 	lines = append(lines, p.pauses()...)
 	if len(p.WorkUnits) > 0 {
-		lines = append(lines, "  work units in them: "+strings.Join(p.WorkUnits, "  "))
+		lines = append(lines, "  work units in them: "+listed(p.WorkUnits))
 	}
 	gained, left, lists := ranges(p.Gained), ranges(p.Left), []string(nil)
 	for _, m := range p.Units {
