@@ -115,6 +115,11 @@ func TestListsOnly(t *testing.T) {
 			t.Errorf("countoff %s: %s", line, said)
 		}
 	}
+	for _, line := range []string{"delayed list n", "delayed run n x", "delayed cancel n x"} { // it takes no --kafka
+		if said := s.fails(exit.Failed, line); !strings.Contains(said, "no task waits for its time") || strings.Contains(said, "--kafka") {
+			t.Errorf("countoff %s: %s", line, said)
+		}
+	}
 	for _, line := range []string{"status n", "doctor n", "history n", "destroy n --yes"} {
 		s.run(line)
 	}

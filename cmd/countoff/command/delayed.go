@@ -13,6 +13,7 @@ import (
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 )
 
@@ -75,7 +76,7 @@ func delayedListCommand() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			ids, err := everywhere(ctx, client, args[0])
+			ids, err := delays(ctx, client, args[0])
 			if err != nil {
 				return err
 			}
@@ -91,6 +92,21 @@ func delayedListCommand() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
+}
+
+// delays returns the partitions of name, or an error if what waits for its time there is in asynq's queues, or is
+// nothing, as on a topic.
+func delays(ctx context.Context, client redis.UniversalClient, name string) ([]partition.ID, error) {
+	queues, ok, err := queuestat.Read(ctx, client, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
+		return nil, fmt.Errorf("%s works queues of asynq, which have its scheduled tasks: use asynqmon, or: asynq task ls --queue=%s --state=scheduled", name, queues.Of(0))
+	case onTopic(ctx, client, name):
+		return nil, fmt.Errorf("%s works a topic of Kafka, on which no task waits for its time", name)
+	}
+	return everywhere(ctx, client, name)
 }
 
 func delayedRow(d redissource.Delayed) []string {
@@ -113,7 +129,7 @@ func delayedTakeCommand(use, short, done string, take func(context.Context, redi
 			}
 			return nil
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			ids, err := everywhere(ctx, client, args[0])
+			ids, err := delays(ctx, client, args[0])
 			if err != nil {
 				return err
 			}
