@@ -59,11 +59,14 @@ type Status struct {
 	// not be read.
 	ToCancel *ToCancel `json:"to_cancel,omitempty"`
 	// Table is, where peers share units instead of tasks, who owns which: peer id -> units.
-	// The row "_" has those that nobody owns.
+	// The row [Nobody] has those that nobody owns.
 	Table map[string][]string `json:"table,omitempty"`
 	// Config is what all peers and producers agree on.
 	Config partition.Config `json:"-"`
 }
+
+// Nobody is the row of [Status.Table] that has the units which nobody owns.
+const Nobody = redisledger.Nobody
 
 // A Finding is something that is wrong; see package coverage for the kinds, and those of this package.
 type Finding struct {

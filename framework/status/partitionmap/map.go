@@ -17,7 +17,6 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/transition/redisledger"
 )
 
 // legend explains the letters of a map.
@@ -549,7 +548,7 @@ func unitLines(s status.Status, all bool) []string {
 			}
 		}
 		who := peer
-		if peer == redisledger.Nobody {
+		if peer == status.Nobody {
 			who = "nobody"
 		}
 		lines = append(lines, fmt.Sprintf("  %s %11s  %s%s", Column(who, 16, 63), Plural(len(s.Table[peer]), "unit"), strings.Join(units, "  "), more))
