@@ -12,7 +12,10 @@ import (
 )
 
 // Poll works on the open rows of orders whose customers are this peer's, those of a customer in
-// their order, until ctx ends. The caller runs the share, and ends ctx before it ends the share.
+// their order, until ctx ends, or the table or work fails: it returns that error, and may be called
+// again. An order that work can never do would stand before those of other customers then, too, so
+// work should put it aside and return nil. The caller runs the share, and ends ctx before it ends
+// the share.
 func Poll(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx context.Context, id int64) error) error {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if err := pass(ctx, db, share, work); err != nil {
@@ -26,36 +29,63 @@ func Poll(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx
 	}
 }
 
+type order struct {
+	id       int64
+	customer string
+}
+
+// most is how many rows are read at a time.
+const most = 1000
+
 func pass(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx context.Context, id int64) error) error {
-	rows, err := db.QueryContext(ctx, `SELECT id, customer FROM orders WHERE done IS NULL ORDER BY id`)
+	passed := map[string]bool{} // customers who wait for the next pass: a row of theirs was left open in this one
+	for after := int64(0); ; {
+		orders, err := open(ctx, db, after)
+		if err != nil {
+			return err
+		}
+		for _, o := range orders {
+			after = o.id
+			if passed[o.customer] {
+				continue // this peer may have become the owner since
+			}
+			a, mine := share.Admit(ctx, o.customer)
+			if !mine {
+				passed[o.customer] = true // another peer's
+				continue
+			}
+			done, err := one(a, db, o.id, work)
+			over := a.Context().Err() != nil
+			a.Release() // only then can the customer's partition move
+			if err != nil && !over {
+				return err
+			}
+			passed[o.customer] = !done
+		}
+		if len(orders) < most {
+			return nil
+		}
+	}
+}
+
+// open reads the first open rows behind the id after. The query is over before the rows are worked
+// on: one that is not keeps a connection, which one may wait for, and the server counts that time
+// for its statement_timeout.
+func open(ctx context.Context, db *sql.DB, after int64) ([]order, error) {
+	rows, err := db.QueryContext(ctx, `SELECT id, customer FROM orders WHERE done IS NULL AND id > $1 ORDER BY id LIMIT $2`, after, most)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
-	passed := map[string]bool{} // customers who wait for the next pass: a row of theirs was left open in this one
+	var orders []order
 	for rows.Next() {
-		var id int64
-		var customer string
-		if err := rows.Scan(&id, &customer); err != nil {
-			return err
+		var o order
+		if err := rows.Scan(&o.id, &o.customer); err != nil {
+			return nil, err
 		}
-		if passed[customer] {
-			continue // this peer may have become the owner since
-		}
-		a, mine := share.Admit(ctx, customer)
-		if !mine {
-			passed[customer] = true // another peer's
-			continue
-		}
-		done, err := one(a, db, id, work)
-		over := a.Context().Err() != nil
-		a.Release() // only then can the customer's partition move
-		if err != nil && !over {
-			return err
-		}
-		passed[customer] = !done
+		orders = append(orders, o)
 	}
-	return rows.Err()
+	return orders, rows.Err()
 }
 
 // one works on a row that nobody has done since it was read, and reports whether this peer has.

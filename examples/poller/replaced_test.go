@@ -28,35 +28,13 @@ func TestAnOwnerThatWasReplaced(t *testing.T) {
 		{"not at all", "nothing", "[1 2]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			layout, timing := partition.Config{Total: 1}, transition.Timing{}
-			share, err := framework.NewShare("orders", framework.ShareConfig{
-				Ledger: memledger.New(layout, timing, memledger.Options{}), Partitions: layout, Timing: timing,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			var peer sync.WaitGroup
-			defer peer.Wait()
-			defer cancel()
-			peer.Go(func() {
-				if err := share.Run(ctx); err != nil {
-					t.Error(err)
-				}
-			})
-			for owned := false; !owned; {
-				a, mine := share.Admit(ctx, "ann")
-				if owned = mine; mine {
-					a.Release()
-				}
-			}
-			onePass, end := context.WithCancel(ctx)
+			onePass, end := context.WithCancel(t.Context())
 			defer end()
-			db := sql.OpenDB(&twoRows{refuses: c.refuses, again: end})
+			share := alone(t)
+			db := sql.OpenDB(&openRows{n: 2, refuses: c.refuses, again: end})
 			defer db.Close()
 			var worked []int64
-			err = poller.Poll(onePass, db, share, func(_ context.Context, id int64) error {
+			err := poller.Poll(onePass, db, share, func(_ context.Context, id int64) error {
 				worked = append(worked, id)
 				return nil
 			})
@@ -67,29 +45,86 @@ func TestAnOwnerThatWasReplaced(t *testing.T) {
 	}
 }
 
-// twoRows is a table with two rows of one customer, which is as if somebody else had the first
+// While a row is worked on no query is open: it would keep a connection, and where the pool has no
+// other the pollers would wait for it without end. All rows are worked on in one pass all the same.
+func TestNoQueryIsOpenWhileARowIsWorkedOn(t *testing.T) {
+	const rows = 2500
+	onePass, end := context.WithCancel(t.Context())
+	defer end()
+	share := alone(t)
+	db := sql.OpenDB(&openRows{n: rows, refuses: "nothing", again: end})
+	defer db.Close()
+	last := int64(0)
+	err := poller.Poll(onePass, db, share, func(_ context.Context, id int64) error {
+		if n := db.Stats().InUse; n > 0 {
+			return fmt.Errorf("%d connections are in use while row %d is worked on", n, id)
+		}
+		if id != last+1 {
+			return fmt.Errorf("row %d after %d", id, last)
+		}
+		last = id
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || last != rows {
+		t.Errorf("worked on %d rows of %d: %v", last, rows, err)
+	}
+}
+
+// alone returns the share of a peer that has the customer ann, for as long as the test runs.
+func alone(t *testing.T) *framework.Share {
+	t.Helper()
+	layout, timing := partition.Config{Total: 1}, transition.Timing{}
+	share, err := framework.NewShare("orders", framework.ShareConfig{
+		Ledger: memledger.New(layout, timing, memledger.Options{}), Partitions: layout, Timing: timing,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var peer sync.WaitGroup
+	t.Cleanup(peer.Wait)
+	t.Cleanup(cancel)
+	peer.Go(func() {
+		if err := share.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	a, err := share.Await(ctx, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Release()
+	return share
+}
+
+// openRows is a table with n rows of one customer, which is as if somebody else had the first
 // where an UPDATE says what it refuses.
-type twoRows struct {
+type openRows struct {
+	n       int64
 	refuses string
 	again   func() // the second pass has begun
 	passes  int
 }
 
-func (d *twoRows) Connect(context.Context) (driver.Conn, error) { return d, nil }
-func (d *twoRows) Driver() driver.Driver                        { return nil }
-func (d *twoRows) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
-func (d *twoRows) Begin() (driver.Tx, error)                    { return nil, driver.ErrSkip }
-func (d *twoRows) Close() error                                 { return nil }
+func (d *openRows) Connect(context.Context) (driver.Conn, error) { return d, nil }
+func (d *openRows) Driver() driver.Driver                        { return nil }
+func (d *openRows) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
+func (d *openRows) Begin() (driver.Tx, error)                    { return nil, driver.ErrSkip }
+func (d *openRows) Close() error                                 { return nil }
 
-func (d *twoRows) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Rows, error) {
-	if d.passes++; d.passes > 1 {
+func (d *openRows) QueryContext(ctx context.Context, _ string, args []driver.NamedValue) (driver.Rows, error) {
+	after, most := args[0].Value.(int64), args[1].Value.(int64)
+	if after == 0 {
+		d.passes++
+	}
+	if d.passes > 1 {
 		d.again()
 		return nil, context.Canceled
 	}
-	return &twoOpen{}, ctx.Err()
+	return &some{id: after, end: min(after+most, d.n)}, ctx.Err()
 }
 
-func (d *twoRows) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (d *openRows) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	first := false
 	for _, a := range args {
 		first = first || a.Value == int64(1) && (a.Ordinal == 2) == strings.Contains(query, "SET epoch")
@@ -100,13 +135,14 @@ func (d *twoRows) ExecContext(_ context.Context, query string, args []driver.Nam
 	return driver.RowsAffected(1), nil
 }
 
-type twoOpen struct{ id int64 }
+// some is the rows behind id, up to end.
+type some struct{ id, end int64 }
 
-func (r *twoOpen) Columns() []string { return []string{"id", "customer"} }
-func (r *twoOpen) Close() error      { return nil }
+func (r *some) Columns() []string { return []string{"id", "customer"} }
+func (r *some) Close() error      { return nil }
 
-func (r *twoOpen) Next(row []driver.Value) error {
-	if r.id++; r.id > 2 {
+func (r *some) Next(row []driver.Value) error {
+	if r.id++; r.id > r.end {
 		return io.EOF
 	}
 	row[0], row[1] = r.id, "ann"
