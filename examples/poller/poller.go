@@ -15,7 +15,8 @@ import (
 // their order, until ctx ends, or the table or work fails: it returns that error, and may be called
 // again. An order that work can never do would stand before those of other customers then, too, so
 // work should put it aside and return nil. The caller runs the share, and ends ctx before it ends
-// the share.
+// the share. A share has one Poll at a time: two would work on the same rows, since it keeps
+// processes apart and not the loops of one.
 func Poll(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx context.Context, id int64) error) error {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if err := pass(ctx, db, share, work); err != nil {
