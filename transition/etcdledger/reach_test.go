@@ -229,6 +229,45 @@ func TestCallsTellOfCertificates(t *testing.T) {
 	}
 }
 
+// Who was away for long is asked again within a moment, and the leases of the peers are renewed: left to itself gRPC
+// would not look for two minutes.
+func TestALongOutageEndsWithIt(t *testing.T) {
+	away, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	knocks, ended := make(chan struct{}, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := away.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+			knocks <- struct{}{}
+		}
+	}()
+	defer func() {
+		away.Close()
+		<-ended
+	}()
+	client, _, err := Open("etcd://" + away.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.ActiveConnection().Connect()
+	patience := time.After(15 * time.Second)
+	for n := range 8 { // gRPC's own pauses are 40 s by then
+		select {
+		case <-knocks:
+		case <-patience:
+			t.Fatalf("%d connections were tried in 15 s", n)
+		}
+	}
+}
+
 // A user of etcd logs in with the first call, and hears which right he lacks.
 func TestUser(t *testing.T) {
 	s := etcdtest.Start(t)

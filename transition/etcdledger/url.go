@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/countoff/countoff/partition/urltls"
 )
@@ -57,7 +58,14 @@ func parse(address string) (clientv3.Config, string, error) {
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		MaxCallSendMsgSize: math.MaxInt32, // how much is too much is for etcd to say: --max-request-bytes
 		Logger:             zap.NewNop(),  // calls return the same as errors
-		DialOptions:        []grpc.DialOption{grpc.WithChainUnaryInterceptor(led)},
+		DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(led),
+			// After an outage gRPC's own pauses, up to two minutes, would keep the peers from their leases.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: 5 * time.Second,
+			}),
+		},
 	}
 	bad := func(why string) (clientv3.Config, string, error) {
 		return clientv3.Config{}, "", fmt.Errorf("etcdledger: %s: want etcd://[user:password@]host[:port][,host…][/prefix], or etcds:// with ?ca=FILE&cert=FILE&key=FILE&name=NAME", why)
