@@ -93,6 +93,10 @@ func open(ctx context.Context, db *sql.DB, after int64) ([]order, error) {
 // The epoch makes the table refuse an owner that was replaced and does not know it. That owner
 // must leave the customer's next rows alone as well: its successor may not have touched them yet,
 // and then nothing refuses it there.
+//
+// If the ledger's store forgets (a Redis without persistence), epochs begin anew, and a row that was
+// under way then is refused to everybody, and waits with all of its customer behind it. Stop the
+// pollers, UPDATE orders SET epoch = 0 WHERE done IS NULL, and start them again.
 func one(a *framework.Admission, db *sql.DB, id int64, work func(ctx context.Context, id int64) error) (done bool, err error) {
 	claimed, err := changed(db.ExecContext(a.Context(), `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id))
 	if err != nil || !claimed {
