@@ -179,8 +179,13 @@ func (c Config) validate() error {
 	if c.CrashLimit < 1 {
 		wrong("CrashLimit %d: want 1 or more", c.CrashLimit)
 	}
-	if c.Check < 0 || c.Mirror < 0 || c.Look < 0 {
-		wrong("Check, Mirror and Look must not be negative")
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"Check", c.Check}, {"Mirror", c.Mirror}, {"Look", c.Look}} {
+		if f.d < 0 {
+			wrong("%s %v: must not be negative", f.name, f.d)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -262,9 +262,9 @@ func TestStartErrors(t *testing.T) {
 			Config{Topic: "t", DeadTopic: "t", Window: 1<<16 + 1, Buffer: -1, CrashLimit: -1},
 			[]string{"DeadTopic t is the topic itself", "Window", "Buffer", "CrashLimit"},
 		},
-		{Config{Topic: "t", Check: -1}, []string{"negative"}},
-		{Config{Topic: "t", Mirror: -1}, []string{"negative"}},
-		{Config{Topic: "t", Look: -1}, []string{"negative"}},
+		{Config{Topic: "t", Check: -1}, []string{"Check -1ns: must not be negative"}},
+		{Config{Topic: "t", Mirror: -1}, []string{"Mirror -1ns: must not be negative"}},
+		{Config{Topic: "t", Look: -1}, []string{"Look -1ns: must not be negative"}},
 	} {
 		_, err := New("orders", nil, c.cfg)
 		for _, word := range c.says {
