@@ -167,7 +167,7 @@ func (g *grave) foresee(ctx context.Context) {
 	err := g.create(ctx, g.source.admin.ValidateCreateTopics)
 	cannotAsk := errors.Is(err, kerr.InvalidRequest) || errors.Is(err, kerr.UnsupportedVersion)
 	if refusal := (*kerr.Error)(nil); errors.As(err, &refusal) && !refusal.Retriable && !cannotAsk {
-		g.source.warn(fmt.Errorf("kafkasource: dead topic %s is not there and cannot be made, so that the first dead letter keeps what ends after it from being settled: create it: %w",
+		g.source.warn(fmt.Errorf("kafkasource: dead topic %s is not there and cannot be made, so that the first dead letter holds up its partition: create it: %w",
 			g.source.cfg.DeadTopic, explain(err)))
 	}
 }
@@ -237,7 +237,7 @@ func (g *grave) examine(ctx context.Context) {
 	most, errDead := strconv.Atoi(dead[limit])
 	live, errLive := strconv.Atoi(is[s.cfg.Topic][limit])
 	if errDead == nil && errLive == nil && most < live {
-		s.warn(fmt.Errorf("kafkasource: dead topic %s has %s %d, and %s has %d: a letter that is too large keeps what ends after it from being settled: make it %d",
+		s.warn(fmt.Errorf("kafkasource: dead topic %s has %s %d, and %s has %d: a letter that is too large holds up its partition: make it %d",
 			s.cfg.DeadTopic, limit, most, s.cfg.Topic, live, min(live+letterRoom, math.MaxInt32)))
 	}
 }

@@ -288,7 +288,7 @@ func TestADeadTopicThatKeepsNotAll(t *testing.T) {
 		return err == nil && slices.ContainsFunc(is[0].Configs, func(c kadm.Config) bool { return c.MaybeValue() == policy })
 	})
 	is := told()
-	for _, word := range []string{s.topic + ".dead", "cleanup.policy", "max.message.bytes 1048588", "4194304"} {
+	for _, word := range []string{s.topic + ".dead", "cleanup.policy", "max.message.bytes 1048588", "4194304", "holds up its partition"} {
 		if !strings.Contains(is, word) {
 			t.Errorf("%q does not say %q", is, word)
 		}
@@ -327,7 +327,7 @@ func TestADeadTopicThatCouldNotBeMade(t *testing.T) {
 			if _, err := s.source(Config{Warn: func(err error) { warned = append(warned, err) }}).Layout(s.soon()); err != nil {
 				t.Fatal(err)
 			}
-			if told := len(warned) == 1 && errors.Is(warned[0], c.err) && strings.Contains(warned[0].Error(), s.topic+".dead is not there"); told != c.told || len(warned) > 1 {
+			if told := len(warned) == 1 && errors.Is(warned[0], c.err) && strings.Contains(warned[0].Error(), s.topic+".dead is not there and cannot be made, so that the first dead letter holds up its partition"); told != c.told || len(warned) > 1 {
 				t.Errorf("warned of %v, told: %v, want %v", warned, told, c.told)
 			}
 		})
