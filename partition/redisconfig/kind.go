@@ -110,6 +110,6 @@ func (k Kind) differs(name string, fields map[string]string) error {
 		return nil
 	}
 	return fmt.Errorf("redisconfig: %s: it is a name of %v, this program has %v (a name has one kind of work, so one of the two needs another name; "+
-		"if what stands is not in use any more, stop all its peers and producers, then HDEL %[1]s %[4]s %[5]s %[6]s %[7]s %[8]s): %[9]w",
-		Key(name), stands, k, fieldKind, fieldQueues, fieldList, fieldTopic, fieldProgress, partition.ErrConfig)
+		"if what stands is not in use any more, stop all its peers and producers, then HDEL %[1]s %[4]s %[5]s %[6]s %[7]s %[8]s %[9]s): %[10]w",
+		Key(name), stands, k, fieldKind, fieldQueues, fieldList, fieldTopic, fieldProgress, fieldGroup, partition.ErrConfig)
 }

@@ -28,6 +28,7 @@ const (
 	fieldQueues    = "queues" // of asynq; see sources/asynqsource/queuestat
 	fieldTopic     = "topic"
 	fieldProgress  = "progress"
+	fieldGroup     = "group"
 )
 
 // ErrNone means that nobody has written a configuration under the name yet.

@@ -24,7 +24,7 @@ func TestOneTopic(t *testing.T) {
 	t.Parallel()
 	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
 	claim := func(topic, progress string) error {
-		return redisconfig.ClaimTopic(ctx, client, name, topicOf(4), topic, progress)
+		return redisconfig.ClaimTopic(ctx, client, name, topicOf(4), redisconfig.Work{Topic: topic, Progress: progress})
 	}
 	for range 2 {
 		if err := claim("orders", "redis"); err != nil {
@@ -61,9 +61,39 @@ func TestTopicOfAnOlderBuild(t *testing.T) {
 		if c.was != nil {
 			client.HSet(ctx, redisconfig.Key(name), c.was...)
 		}
-		err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), "orders", "redis")
+		err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), redisconfig.Work{Topic: "orders", Progress: "redis"})
 		if got := client.HGet(ctx, redisconfig.Key(name), "topic").Val(); err != nil || (got == "orders") != c.writes {
 			t.Errorf("%v: topic %q; %v", c.was, got, err)
+		}
+	}
+}
+
+// Of two groups that keep the progress neither knows what is done by the other. An older build has not written which
+// it is: the first newer peer does, if all else is the same.
+func TestOneGroupForTheProgress(t *testing.T) {
+	t.Parallel()
+	client := redistest.New(t)
+	older := []any{"total", "4", "hash", "murmur2", "kind", "kafka", "topic", "orders", "progress", "kafka"}
+	for _, was := range [][]any{nil, older} {
+		ctx, name := t.Context(), redistest.Name(t)
+		if was != nil {
+			client.HSet(ctx, redisconfig.Key(name), was...)
+		}
+		claim := func(topic, group string) error {
+			return redisconfig.ClaimTopic(ctx, client, name, topicOf(4), redisconfig.Work{Topic: topic, Progress: "kafka", Group: group})
+		}
+		if was != nil {
+			if err := claim("mails", "others"); !errors.Is(err, partition.ErrConfig) {
+				t.Errorf("of another topic: %v", err)
+			}
+		}
+		for range 2 {
+			if err := claim("orders", "ours"); err != nil {
+				t.Errorf("of %v: %v", was, err)
+			}
+		}
+		if err := claim("orders", "others"); !errors.Is(err, partition.ErrConfig) || !strings.Contains(fmt.Sprint(err), `"ours" stands there`) {
+			t.Errorf("of another group: %v", err)
 		}
 	}
 }
@@ -75,13 +105,13 @@ func TestOfTwoTopicsOneIsFirst(t *testing.T) {
 	between := &afterRead{}
 	between.then = func() { // the kind was read, and then the topic
 		between.then = func() {
-			if err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), "mails", "kafka"); err != nil {
+			if err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), redisconfig.Work{Topic: "mails", Progress: "kafka"}); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	hooked(t, client, between)
-	if err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), "orders", "redis"); !errors.Is(err, partition.ErrConfig) {
+	if err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), redisconfig.Work{Topic: "orders", Progress: "redis"}); !errors.Is(err, partition.ErrConfig) {
 		t.Errorf("who was overtaken: %v", err)
 	}
 }
@@ -99,7 +129,7 @@ func TestWhoCannotWriteItsTopicMayStart(t *testing.T) {
 	t.Cleanup(func() { reader.Close() })
 	join := func(client redis.UniversalClient, when, want string) {
 		t.Helper()
-		if err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), "orders", "redis"); err != nil {
+		if err := redisconfig.ClaimTopic(ctx, client, name, topicOf(4), redisconfig.Work{Topic: "orders", Progress: "redis"}); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		if got := p.Client().HGet(ctx, redisconfig.Key(name), "topic").Val(); got != want {

@@ -270,7 +270,7 @@ func TestKeyOfATopic(t *testing.T) {
 	if _, err := redisledger.Init(t.Context(), client, name, cfg); err != nil {
 		t.Fatal(err)
 	}
-	if err := redisconfig.ClaimTopic(t.Context(), client, name, cfg, "orders", "redis"); err != nil {
+	if err := redisconfig.ClaimTopic(t.Context(), client, name, cfg, redisconfig.Work{Topic: "orders", Progress: "redis"}); err != nil {
 		t.Fatal(err)
 	}
 	token := partition.Token{Epoch: 1, Session: "aa"}

@@ -164,13 +164,17 @@ func (s named) Open(ctx context.Context, g partition.Grant, tok partition.Token)
 }
 
 // Layout is that of the topic. It fails with an error that wraps partition.ErrConfig if the name
-// is that of another kind of work, of another topic, or has its progress elsewhere.
+// is that of another kind of work, of another topic, or has its progress elsewhere, or in another group.
 func (s named) Layout(ctx context.Context) (partition.Config, error) {
 	layout, err := s.Source.Layout(ctx)
 	if err != nil {
 		return layout, err
 	}
-	return layout, redisconfig.ClaimTopic(ctx, s.client, s.name, layout, s.cfg.Source.Topic, string(cmp.Or(s.cfg.Progress, InRedis)))
+	work := redisconfig.Work{Topic: s.cfg.Source.Topic, Progress: string(cmp.Or(s.cfg.Progress, InRedis))}
+	if s.cfg.Progress == InKafka {
+		work.Group = cmp.Or(s.cfg.Source.Group, s.name)
+	}
+	return layout, redisconfig.ClaimTopic(ctx, s.client, s.name, layout, work)
 }
 
 // kept is where it is kept what is done.

@@ -49,6 +49,7 @@ type stage struct {
 	client *kgo.Client
 	// progress is where the peers keep it.
 	progress kafkafx.Progress
+	group    string // empty: the name
 }
 
 // eachProgress runs a test with each place of progress.
@@ -80,7 +81,7 @@ func (s *stage) peer(cfg framework.Config, handle func(context.Context, *framewo
 		kafkafx.Source(s.name, kafkafx.Config{
 			URL:      "kafka://" + strings.Join(s.broker.Seeds(), ","),
 			Progress: s.progress,
-			Source:   kafkasource.Config{Topic: s.topic, Look: 50 * time.Millisecond, Mirror: 50 * time.Millisecond},
+			Source:   kafkasource.Config{Topic: s.topic, Group: s.group, Look: 50 * time.Millisecond, Mirror: 50 * time.Millisecond},
 		}),
 		frameworkfx.Configure(s.name, cfg),
 		frameworkfx.Otherwise(s.name, handle),

@@ -47,3 +47,39 @@ func TestANameHasOneTopicAndOnePlaceOfProgress(t *testing.T) {
 	}
 	own.RequireStop()
 }
+
+// With progress in Kafka the group is where it is: who has another one would begin anew, or at the end of the topic.
+// With progress in Redis it decides nothing.
+func TestANameHasOneGroupForItsProgress(t *testing.T) {
+	eachProgress(t, 1, func(s *stage) {
+		works, passed := make(chan struct{}), make(chan struct{})
+		begun, over := sync.OnceFunc(func() { close(works) }), sync.OnceFunc(func() { close(passed) })
+		own := s.peer(quick, func(context.Context, *framework.Task) error { begun(); return nil })
+		s.push(0, "k", 1, 0)
+		<-works
+		wrong := *s
+		wrong.group = s.name + "-2"
+		other := wrong.peer(quick, func(context.Context, *framework.Task) error { over(); return nil })
+		if s.progress == kafkafx.InKafka {
+			select {
+			case got := <-other.Wait():
+				if got.ExitCode != frameworkfx.ExitConfig {
+					s.Errorf("it ends with %d", got.ExitCode)
+				}
+			case <-time.After(patience):
+				s.Error("it goes on")
+			}
+			_ = other.Stop(s.Context()) // says again why it ended
+			own.RequireStop()
+			return
+		}
+		own.RequireStop() // which leaves the partition to the other
+		s.push(0, "k", 1, 1)
+		select {
+		case <-passed:
+		case <-time.After(patience):
+			s.Error("it does not work")
+		}
+		other.RequireStop()
+	})
+}
