@@ -34,7 +34,7 @@ func TestWhatSourcesSaidOutlivesALostConfiguration(t *testing.T) {
 			return errors.Join(agree(redisconfig.Units)(ctx, client, name), redisconfig.AgreeList(ctx, client, name, "sites"))
 		},
 		redisconfig.Topic: func(ctx context.Context, client redis.UniversalClient, name string) error {
-			return redisconfig.ClaimTopic(ctx, client, name, cfg, redisconfig.Work{Topic: "orders", Progress: "redis"})
+			return redisconfig.ClaimTopic(ctx, client, name, cfg, redisconfig.Work{Topic: "orders", Progress: "kafka", Group: "ours"})
 		},
 	}
 	for kind, say := range kinds {

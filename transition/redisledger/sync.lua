@@ -297,7 +297,7 @@ answer[#answer + 1] = drains(mine.peer) and '1' or '0'
 answer[#answer + 1] = table.concat(list, ' ')
 local words = {} -- of what sources have said
 if kind and not ARGV[28] then
-	local fields = {'kind', 'queues', 'list', 'topic', 'progress'}
+	local fields = {'kind', 'queues', 'list', 'topic', 'progress', 'group'}
 	for i, v in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
 		if v then
 			words[#words + 1] = fields[i]
