@@ -49,8 +49,8 @@ type Status struct {
 	// tasks are, or they are a topic's of which this store has nothing, since its progress is
 	// kept in Kafka or nobody has opened it yet.
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
-	// LedgerElsewhere says that the store where the tasks are has no ledger of the name, though peers have opened
-	// partitions: it stands in another store, or was lost. Who takes part and who owns what is not known then.
+	// LedgerElsewhere says that no peer has used a ledger of the name in the store where the tasks are, though peers
+	// have opened partitions: it stands in another store, or was lost. Who takes part and who owns what is not known then.
 	LedgerElsewhere bool `json:"ledger_elsewhere,omitempty"`
 	// Drained are the peers that are to have nothing until they are recalled, the one first that was drained
 	// first; absent: none.
@@ -272,11 +272,9 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	if at.Ledger == nil && census.Roll.Version == 0 && len(census.Sessions) == 0 && opened(stats) {
-		known, err := redisledger.Known(ctx, client, name)
-		if err != nil {
+		if s.LedgerElsewhere, err = unused(ctx, client, name, stats); err != nil {
 			return Status{}, err
 		}
-		s.LedgerElsewhere = !known
 	}
 	for i := range s.Units {
 		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]
@@ -514,6 +512,17 @@ func elsewhere(stats []redissource.Stat) bool {
 	return !opened(stats) && !slices.ContainsFunc(stats, func(s redissource.Stat) bool {
 		return s.Pending+s.InFlight+s.Delayed+s.Dead > 0
 	})
+}
+
+// unused reports whether those who have opened partitions of name, of whom its ledger here knows none, had another.
+// Where there is one, as after init, a resize has opened them too.
+func unused(ctx context.Context, client redis.UniversalClient, name string, stats []redissource.Stat) (bool, error) {
+	if known, err := redisledger.Known(ctx, client, name); err != nil || !known {
+		return true, err
+	}
+	i := slices.IndexFunc(stats, func(s redissource.Stat) bool { return s.Epoch > 0 || s.Fence.Epoch > 0 })
+	resized, err := client.HExists(ctx, redissource.KeysOf(name, stats[i].ID).Fence, "p").Result()
+	return !resized, err
 }
 
 // opened reports whether a peer has ever opened one of the partitions.

@@ -338,7 +338,7 @@ func TestALedgerElsewhere(t *testing.T) {
 	if _, err := source.Layout(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []bool{false, true, false} {
+	for i, want := range []bool{false, true, true, false} {
 		s, err := Read(ctx, client, name)
 		if err != nil {
 			t.Fatal(err)
@@ -355,11 +355,39 @@ func TestALedgerElsewhere(t *testing.T) {
 			if err := stream.Close(ctx); err != nil {
 				t.Fatal(err)
 			}
-		case 1:
+		case 1: // a ledger that no peer has used yet
 			if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 4}); err != nil {
 				t.Fatal(err)
 			}
+		case 2:
+			ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 4}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ledger.Sync(ctx, transition.Request{Session: "bb", Peer: "bob", Weight: 1, State: machine.Live}); err != nil {
+				t.Fatal(err)
+			}
 		}
+	}
+}
+
+// A resize opens partitions, too, of a name that nobody has worked on yet.
+func TestAResizeIsNoPeerOfALedgerElsewhere(t *testing.T) {
+	client, name := redistest.New(t), redistest.Name(t)
+	ctx := t.Context()
+	if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 4}); err != nil {
+		t.Fatal(err)
+	}
+	idle := func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) }
+	if _, err := redissource.Resize(ctx, client, name, 8, redissource.ResizeConfig{Idle: idle}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(ctx, client, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.LedgerElsewhere || len(s.Partitions) != 8 {
+		t.Errorf("of %d partitions it says a ledger elsewhere: %v", len(s.Partitions), s.LedgerElsewhere)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
@@ -50,6 +51,10 @@ func deserted(s status.Status) []Finding {
 	told := func(f status.Finding) bool { return f.Kind == coverage.Unowned }
 	if slices.ContainsFunc(s.Peers, status.Peer.Present) || slices.ContainsFunc(s.Findings, told) {
 		return nil
+	}
+	if s.LedgerElsewhere {
+		return []Finding{{Check: "peers", Severity: Warning, What: partitionmap.Nobody(s),
+			Risk: "what is wrong with the peers is not seen here", Do: "give --ledger; if nobody is at work, start peers"}}
 	}
 	t := s.Totals()
 	waiting := t.Pending + t.InFlight + t.Delayed

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countoff/countoff/framework/status"
+	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/coverage"
@@ -64,6 +65,7 @@ func TestNobodyHasEverTakenPart(t *testing.T) {
 		{status.Status{Partitions: pending}, "warning: nobody takes part, and 3 tasks wait"},
 		{status.Status{Units: []status.Unit{{Pending: 1}}, Peers: []status.Peer{gone}}, "warning: nobody takes part, and 1 task waits"},
 		{status.Status{Partitions: pending, Peers: []status.Peer{gone, peer}}, ""},
+		{status.Status{Partitions: pending, LedgerElsewhere: true}, "warning: " + partitionmap.Nobody(status.Status{LedgerElsewhere: true})},
 		{status.Status{Partitions: pending, Findings: []status.Finding{{Kind: coverage.Unowned}}}, ""},
 		{status.Status{Partitions: pending, Findings: []status.Finding{{Kind: coverage.Refused}}}, "warning: nobody takes part, and 3 tasks wait"},
 	} {

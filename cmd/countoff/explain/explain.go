@@ -63,6 +63,8 @@ type Explanation struct {
 	Listed    bool `json:"listed,omitempty"`
 	// TasksUnknown says that nothing is known of tasks: see [status.Status].
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
+	// LedgerElsewhere says that nothing is known of owners: see [status.Status].
+	LedgerElsewhere bool `json:"ledger_elsewhere,omitempty"`
 
 	why []string
 	now time.Time
@@ -166,7 +168,7 @@ func assemble(s status.Status, census transition.Census, moves []machine.Move, q
 	e := Explanation{
 		Name: s.Name, Key: key, Hash: s.Config.Hash, Total: s.Config.Total, Partition: s.Partitions[id],
 		Session: s.Partitions[id].Session, Roll: s.Roll.Version, GraceMS: s.GraceMS,
-		Barrier: s.Barrier, TasksUnknown: s.TasksUnknown, WorkUnits: s.Table != nil,
+		Barrier: s.Barrier, TasksUnknown: s.TasksUnknown, LedgerElsewhere: s.LedgerElsewhere, WorkUnits: s.Table != nil,
 		Why: []past.Entry{}, Looked: len(queue), Findings: []status.Finding{}, now: now,
 	}
 	for _, units := range s.Table {
@@ -266,7 +268,10 @@ func (e Explanation) Lines() []string {
 
 func (e Explanation) owner() string {
 	p := e.Partition
-	if p.Owner == "" {
+	switch {
+	case e.LedgerElsewhere:
+		return partitionmap.Nobody(status.Status{LedgerElsewhere: true})
+	case p.Owner == "":
 		return "nobody"
 	}
 	text := fmt.Sprintf("%s, epoch %d, session %s: ", p.Owner, p.Epoch, e.Session)
@@ -293,6 +298,7 @@ func (e Explanation) waits() []string {
 	switch {
 	case p.Owner == "" && e.Barrier != nil:
 		out = append(out, fmt.Sprintf("for all peers to stop before roll %d: %s has not yet", e.Barrier.Roll, e.Barrier.Behind[0].Peer))
+	case e.LedgerElsewhere: // who works on it is not known
 	case p.Owner == "":
 		out = append(out, "for an owner: nothing of the partition is worked on")
 	case p.State == status.Opening:

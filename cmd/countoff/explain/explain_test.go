@@ -297,6 +297,15 @@ func TestADelayedTaskMayBeOfTheKey(t *testing.T) {
 	}
 }
 
+// Where the ledger stands elsewhere the partition may well have an owner.
+func TestALedgerElsewhere(t *testing.T) {
+	s := status.Status{Partitions: make([]status.Partition, 1), LedgerElsewhere: true}
+	text := strings.Join(assemble(s, transition.Census{}, nil, nil, 0, "ann", time.Now()).Lines(), "\n")
+	if !strings.Contains(text, "who takes part is not known") || strings.Contains(text, "nobody\n") || strings.Contains(text, "for an owner") {
+		t.Errorf("it says\n%s", text)
+	}
+}
+
 // A topic may get more partitions between the first look and the next.
 func TestATopicThatGrowsMeanwhile(t *testing.T) {
 	ledger := memledger.New(partition.Config{Total: 8}, transition.Timing{}, memledger.Options{})

@@ -318,7 +318,7 @@ func (m *Map) peers(s status.Status) []string {
 // Nobody is what there is to say where no peer is known.
 func Nobody(s status.Status) string {
 	if s.LedgerElsewhere {
-		return "who takes part is not known: this Redis has no ledger of it. It stands elsewhere (--ledger says where), or was lost"
+		return "who takes part is not known: this Redis has no ledger that they have used. It stands elsewhere (--ledger says where), or was lost"
 	}
 	return "nobody takes part"
 }
