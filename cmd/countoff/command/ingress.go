@@ -17,7 +17,7 @@ import (
 )
 
 func ingressCommand() *cobra.Command {
-	var none bool
+	var none, gone bool
 	cmd := &cobra.Command{
 		Use:   "ingress NAME [LIST]...",
 		Short: "show which ingress lists NAME has, or replace them",
@@ -25,12 +25,12 @@ func ingressCommand() *cobra.Command {
 the same ones.
 
 Without LIST it shows them. The lists that are given replace all that there are: stop all peers first (it is
-refused while any is alive), and start them with the new lists. What is in a list that goes stays there.`,
+refused while any is alive, or may be), and start them with the new lists. What is in a list that goes stays there.`,
 		Example: `  countoff ingress mail-sender
   countoff ingress mail-sender mail-sender:inbox mail-sender:bulk
   countoff ingress mail-sender --none`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: onlyInRedis("start its peers under another name, whose lists are told from the start", onStore(long, func(_ *cobra.Command, args []string) error {
+		RunE: onlyInRedis("start its peers under another name, whose lists are told from the start"+orGone, onStore(long, func(_ *cobra.Command, args []string) error {
 			if none && len(args) > 1 {
 				return errors.New("--none: no list may be named beside it")
 			}
@@ -38,6 +38,11 @@ refused while any is alive), and start them with the new lists. What is in a lis
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 			name, lists := args[0], args[1:]
 			if none || len(lists) > 0 {
+				if !gone {
+					if err := seen(ctx, client, name); err != nil {
+						return err
+					}
+				}
 				if err := changeLists(ctx, client, name, lists, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
@@ -56,6 +61,7 @@ refused while any is alive), and start them with the new lists. What is in a lis
 			return nil
 		})),
 	}
+	ledgerGone(cmd, &gone)
 	cmd.Flags().BoolVar(&none, "none", false, "no ingress lists")
 	return cmd
 }

@@ -63,6 +63,9 @@ The command ends when nothing of NAME runs any more, or with 1 after --wait. NAM
 			} else {
 				fmt.Fprintf(out, "%s is paused (countoff resume %[1]s goes on)\n", args[0])
 			}
+			if s, err := at.read(ctx, args[0]); err == nil && s.LedgerElsewhere {
+				return fmt.Errorf("%s is paused for peers whose ledger is in this Redis, but %s", args[0], partitionmap.Nobody(s))
+			}
 			if wait == 0 {
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/framework/status/partitionmap"
 	"github.com/countoff/countoff/partition"
@@ -22,16 +23,16 @@ import (
 
 func resizeCommand() *cobra.Command {
 	var partitions int
-	var dry bool
+	var dry, gone bool
 	cmd := &cobra.Command{
 		Use:     "resize NAME --partitions N",
 		Example: `  countoff resize mail-sender --partitions 512`,
 		Short:   "change the number of partitions of NAME: its tasks move, those of a key in order",
 		Long: `Moves pending, delayed and dead tasks to the partitions where their keys then belong. Stop all peers
-first: it is refused while any is alive. From begin to end no peer can work under the name. If it is
-interrupted, call it again: it goes on from where it was.`,
+first: it is refused while any is alive, or may be. From begin to end no peer can work under the name. If it
+is interrupted, call it again: it goes on from where it was.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onlyInRedis("stop all peers, move the tasks to a name with another number of partitions by a consumer that enqueues them there, and destroy the old one", onStore(long, func(cmd *cobra.Command, _ []string) error {
+		RunE: onlyInRedis("stop all peers, move the tasks to a name with another number of partitions by a consumer that enqueues them there, and destroy the old one"+orGone, onStore(long, func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("partitions") {
 				return errors.New("want --partitions")
 			}
@@ -42,8 +43,10 @@ interrupted, call it again: it goes on from where it was.`,
 				fmt.Sprintf("for other Queues, each of which is a partition, %s; where tasks go by key, let the peers finish them first", beginAnew(name, fmt.Sprintf("--partitions %d", partitions)))); err != nil {
 				return err
 			}
-			if err := tellElsewhere(ctx, client, name, cmd.ErrOrStderr()); err != nil {
-				return err
+			if !dry && !gone {
+				if err := seen(ctx, client, name); err != nil {
+					return err
+				}
 			}
 			far := farther{out: cmd.ErrOrStderr(), said: time.Now()}
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
@@ -68,6 +71,7 @@ interrupted, call it again: it goes on from where it was.`,
 		})),
 	}
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "the new number of partitions")
+	ledgerGone(cmd, &gone)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count what would move, and say what would be in the way apart from live peers")
 	return cmd
 }
@@ -112,36 +116,47 @@ func idle(ctx context.Context, client redis.UniversalClient, name string, notes 
 	return err
 }
 
-// tellElsewhere says that peers of name may be alive that idle does not see.
-func tellElsewhere(ctx context.Context, client redis.UniversalClient, name string, notes io.Writer) error {
+// orGone is what to do where the ledger that --ledger names is not there any more.
+const orGone = " (if that store is gone for good: leave out --ledger, and say --ledger-gone)"
+
+// ledgerGone is the flag with which nobody is looked for in a ledger that stands elsewhere.
+func ledgerGone(cmd *cobra.Command, gone *bool) {
+	cmd.Flags().BoolVar(gone, "ledger-gone", false, "all peers are stopped, and the ledger that NAME had in another store is gone for good")
+}
+
+// seen returns an error if peers of name may be alive that idle does not see, since their ledger is not in this Redis.
+func seen(ctx context.Context, client redis.UniversalClient, name string) error {
 	s, err := status.Read(ctx, client, name)
-	if ctx.Err() != nil {
-		return err
+	if err != nil { // what cannot be read the command itself tells, if it is in its way
+		return ctx.Err()
 	}
-	if err == nil && s.LedgerElsewhere { // what cannot be read the command itself tells, if it is in its way
-		fmt.Fprintf(notes, "%s was worked on, and this Redis has no ledger of it: if that stands elsewhere, whether a peer is alive is not seen here\n", name)
+	if s.LedgerElsewhere {
+		return exit.With(exit.InUse, fmt.Errorf("%s was worked on, and not by peers whose ledger is in this Redis, so it is not seen here whether one is alive: "+
+			"give --ledger URL, which says what to do there; if that ledger is gone for good, or this Redis has lost it, stop all peers and say --ledger-gone", name))
 	}
 	return nil
 }
 
 func destroyCommand() *cobra.Command {
-	var yes bool
+	var yes, gone bool
 	cmd := &cobra.Command{
 		Use:     "destroy NAME --yes",
 		Example: `  countoff destroy mail-sender --yes`,
-		Short:   "remove NAME with all its tasks; refused while peers are alive under it",
+		Short:   "remove NAME with all its tasks; refused while peers are alive under it, or may be",
 		Long: `Removes the ledger of NAME, its configuration and all its tasks: pending, delayed and dead. Ingress lists
 and lists of units stay, since they belong to their producers. Queues of asynq stay with all their tasks:
 asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,
 		Args: cobra.ExactArgs(1),
-		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis alone", onStore(long, func(*cobra.Command, []string) error {
+		RunE: onlyInRedis("stop all peers, remove the keys of the name in the store of the ledger (etcdctl del --prefix PREFIX/NAME/), and then destroy NAME with --redis and --ledger-gone", onStore(long, func(*cobra.Command, []string) error {
 			if !yes {
 				return errors.New("this removes tasks for good: say --yes")
 			}
 			return nil
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			if err := tellElsewhere(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
-				return err
+			if !gone {
+				if err := seen(ctx, client, args[0]); err != nil {
+					return err
+				}
 			}
 			if err := idle(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
 				return err
@@ -171,6 +186,7 @@ asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,
 			return nil
 		})),
 	}
+	ledgerGone(cmd, &gone)
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the removal")
 	return cmd
 }

@@ -492,22 +492,38 @@ func TestResizeAndDestroy(t *testing.T) {
 	}
 }
 
-// A ledger in another store knows who is alive: that this one does not look there is said before tasks are moved or removed.
+// A ledger in another store knows who is alive: who does not look there changes nothing under peers at work, unless
+// it is said that the ledger is gone.
 func TestResizeAndDestroyBesideALedgerElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	const told = "whether a peer is alive is not seen here"
 	letters(t, s, []string{"a"}, nil)
-	for _, line := range []string{"resize n --partitions 8", "destroy n --yes"} {
-		if said := s.run(line); !strings.Contains(said, told) {
-			t.Errorf("%s says %q", line, said)
+	before := s.run("status n --json")
+	lines := []string{"ingress n inbox", "resize n --partitions 8", "destroy n --yes"}
+	for range 2 { // what looked and was refused is in nobody's way
+		for _, line := range lines {
+			if said := s.fails(exit.InUse, line); !strings.Contains(said, "--ledger URL") || !strings.Contains(said, "--ledger-gone") {
+				t.Errorf("%s says %q", line, said)
+			}
 		}
+		s.run("resize n --partitions 8 --dry-run")
+		s.run("ingress n")
+	}
+	if after := s.run("status n --json"); after != before {
+		t.Errorf("before all was refused it was\n%safter\n%s", before, after)
+	}
+	for _, line := range lines {
+		if said := s.fails(exit.Usage, line+" --ledger etcd://h/p"); !strings.Contains(said, "--ledger-gone") {
+			t.Errorf("with its ledger %s says %q", line, said)
+		}
+		s.run(line + " --ledger-gone")
+	}
+	if keys := s.keys(); len(keys) > 0 {
+		t.Errorf("left behind: %q", keys)
 	}
 	s.run("init n --partitions 4")
-	for _, line := range []string{"resize n --partitions 8", "destroy n --yes"} {
-		if said := s.run(line); strings.Contains(said, told) {
-			t.Errorf("%s of a name that nobody has worked on says %q", line, said)
-		}
+	for _, line := range lines {
+		s.run(line)
 	}
 }
 
