@@ -50,19 +50,27 @@ func (m *Map) Lines(s status.Status) []string {
 	explained := []string{"", "  " + legend}
 	peers, rest := printable(m.peers(s)), append([]string{""}, printable(m.rest(s))...)
 	const beside, fewest = 1, 2 // an empty line between map and peers; of peers the head, and one
-	room := m.Height - m.rows(lines) - m.rows(rest) - beside
-	if m.Height > 0 && len(grid) > room-fewest { // a map of thousands of partitions
-		grid = short(grid, max(room-len(peers), room/2, fewest), s.Name)
+	room, least := m.Height-m.rows(lines)-m.rows(rest)-beside, m.rows(peers)
+	if len(peers) > fewest {
+		least = m.rows(append(peers[:fewest:fewest], morePeers(len(peers)-fewest, s.Name)))
+	}
+	if m.Height > 0 && len(grid) > room-least { // a map of thousands of partitions
+		grid = m.short(grid, max(room-m.rows(peers), min(room/2, room-least)), s.Name)
 	}
 	lines = append(append(lines, lineOf(grid)...), "")
 	over := m.rows(lines) + m.rows(peers) + m.rows(rest) - m.Height
 	if m.Height <= 0 || over+m.rows(explained) <= 0 {
 		lines = slices.Insert(lines, len(lines)-1, explained...)
 	} else if over > 0 && len(peers) > fewest {
-		shown := max(fewest, len(peers)-over-1)
-		peers = append(peers[:shown], fmt.Sprintf("  … %s more (countoff status %s)", Plural(len(peers)-shown, "peer"), s.Name))
+		shown := max(fewest, len(peers)-over-m.rows([]string{morePeers(len(peers), s.Name)}))
+		peers = append(peers[:shown], morePeers(len(peers)-shown, s.Name))
 	}
 	return slices.Concat(lines, peers, rest)
+}
+
+// morePeers stands for n peers that there is no room for.
+func morePeers(n int, name string) string {
+	return fmt.Sprintf("  … %s more (countoff status %s)", Plural(n, "peer"), name)
 }
 
 // Whole draws s, and lists who owns which work units, and the partitions as Table does: all that there is to print.
@@ -202,12 +210,15 @@ func lineOf(rows []gridRow) (lines []string) {
 }
 
 // short leaves of more rows than there is room for those first in which a partition is not served, and counts the others.
-func short(rows []gridRow, room int, name string) (shown []gridRow) {
+func (m *Map) short(rows []gridRow, room int, name string) (shown []gridRow) {
 	if len(rows) <= room {
 		return rows
 	}
+	more := func(n int) string {
+		return fmt.Sprintf("       … %s more (countoff status %s)", Plural(n, "row"), name)
+	}
 	shown = slices.Clone(rows)
-	drop := len(rows) - (room - 1)
+	drop := len(rows) - max(1, room-m.rows([]string{more(len(rows))}))
 	served := true
 	for _, of := range []bool{true, false} { // from the end, those that are served before the others
 		for i := len(shown) - 1; i >= 0 && drop > 0; i-- {
@@ -218,11 +229,11 @@ func short(rows []gridRow, room int, name string) (shown []gridRow) {
 			}
 		}
 	}
-	more := fmt.Sprintf("       … %s more, all served", Plural(len(rows)-len(shown), "row"))
-	if !served {
-		more = fmt.Sprintf("       … %s more (countoff status %s)", Plural(len(rows)-len(shown), "row"), name)
+	line := more(len(rows) - len(shown))
+	if served {
+		line = fmt.Sprintf("       … %s more, all served", Plural(len(rows)-len(shown), "row"))
 	}
-	return append(shown, gridRow{line: more, served: served})
+	return append(shown, gridRow{line: line, served: served})
 }
 
 // Hues is how many colours peers have.

@@ -663,6 +663,34 @@ func TestAMapThatIsHigherThanTheWindow(t *testing.T) {
 	}
 }
 
+// What stands for the rows and the peers that are left out has rows of its own, more than one in a narrow window, and moves
+// nothing out of it.
+func TestWhatIsLeftOutTakesRoom(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"n", strings.Repeat("n", 50)} {
+		for _, partitions := range []int{65, 600} {
+			for _, peers := range []int{0, 27} {
+				s := status.Status{Name: name}
+				for i := range peers {
+					s.Peers = append(s.Peers, status.Peer{ID: fmt.Sprint("p", i), Session: partition.Session(fmt.Sprint("s", i)), State: status.Live})
+				}
+				for i := range partitions {
+					s.Partitions = append(s.Partitions, status.Partition{Held: status.Held{ID: partition.ID(i), State: []string{status.Owned, status.Unowned}[i%2]}})
+				}
+				for _, width := range []int{41, 54, 80} {
+					for height := 18; height < 30; height++ {
+						m := &Map{Width: width, Height: height}
+						lines := m.Lines(s)
+						if n := m.rows(lines); n > height {
+							t.Fatalf("%d rows in a window of %d by %d\n%s", n, width, height, strings.Join(lines, "\n"))
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // That a store does not know who takes part is not that nobody does.
 func TestWhoTakesPartElsewhere(t *testing.T) {
 	t.Parallel()
