@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,12 @@ have the rest. PEER is drained all the same.`,
 			if err != nil {
 				return err
 			}
-			if err := takesPart(census, d.Peer); err != nil && !force {
-				return fmt.Errorf("%w (--force drains it all the same, for when it comes)", err)
+			missing, elsewhere := takesPart(census, d.Peer), error(nil)
+			if missing != nil {
+				elsewhere = at.elsewhere(ctx, args[0])
+			}
+			if missing != nil && !force {
+				return fmt.Errorf("%w (--force drains it all the same, for when it comes)", cmp.Or(elsewhere, missing))
 			}
 			if now, err := at.now(ctx, args[0]); err == nil { // else it is drained all the same
 				d.Since = now
@@ -64,6 +69,9 @@ have the rest. PEER is drained all the same.`,
 				fmt.Fprintf(out, "%s was drained already, since %s\n", peer, since(before.Since, before.Why))
 			} else {
 				fmt.Fprintf(out, "%s is drained (%s gives it its share back)\n", peer, partitionmap.Printable(partitionmap.Recall(args[0], d.Peer)))
+			}
+			if elsewhere != nil {
+				return fmt.Errorf("%s is drained in the ledger of this Redis, but %w", peer, elsewhere)
 			}
 			if wait == 0 {
 				return nil

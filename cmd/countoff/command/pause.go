@@ -63,8 +63,8 @@ The command ends when nothing of NAME runs any more, or with 1 after --wait. NAM
 			} else {
 				fmt.Fprintf(out, "%s is paused (countoff resume %[1]s goes on)\n", args[0])
 			}
-			if s, err := at.read(ctx, args[0]); err == nil && s.LedgerElsewhere {
-				return fmt.Errorf("%s is paused for peers whose ledger is in this Redis, but %s", args[0], partitionmap.Nobody(s))
+			if err := at.elsewhere(ctx, args[0]); err != nil {
+				return fmt.Errorf("%s is paused for peers whose ledger is in this Redis, but %w", args[0], err)
 			}
 			if wait == 0 {
 				return nil
@@ -120,6 +120,14 @@ func (at *stand) pause(ctx context.Context, name string, p partition.Pause) (tra
 		return nil, before, errors.New("where the ledger stands nothing can be paused")
 	}
 	return ledger, before, pauser.Pause(ctx, p)
+}
+
+// elsewhere returns an error if peers of name may be at work that hear of nothing which is said to the ledger at.
+func (at *stand) elsewhere(ctx context.Context, name string) error {
+	if s, err := at.read(ctx, name); err == nil && s.LedgerElsewhere {
+		return errors.New(partitionmap.Nobody(s))
+	}
+	return nil
 }
 
 // since says since when and why something stands, which a second order does not change.
