@@ -2,6 +2,7 @@ package countertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -74,14 +75,23 @@ type loose struct {
 	what string
 	mu   sync.Mutex
 	now  map[string]int64
+	last time.Time // of a call
 }
 
-func (l *loose) Incr(ctx context.Context, key string, _ time.Duration) (int64, error) {
+func (l *loose) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
+	if l.what == "keeps nothing for long" && expiry > 10*time.Second {
+		return 0, fmt.Errorf("the store keeps nothing for %v", expiry)
+	}
 	if ctx.Err() != nil && l.what != "sends what was given up" {
 		return 0, ctx.Err()
 	}
 	l.mu.Lock()
 	n := l.now[key]
+	if l.what == "refuses who comes meanwhile" && l.last.Equal(time.Now()) {
+		l.mu.Unlock()
+		return 0, errors.New("too many")
+	}
+	l.last = time.Now()
 	if l.what == "reads, then writes" {
 		l.mu.Unlock()
 		time.Sleep(time.Millisecond) // of the bubble: others come meanwhile
@@ -89,6 +99,9 @@ func (l *loose) Incr(ctx context.Context, key string, _ time.Duration) (int64, e
 	}
 	defer l.mu.Unlock()
 	l.now[key] = n + 1
+	if l.what == "counts from nought" {
+		return n, ctx.Err()
+	}
 	return n + 1, ctx.Err()
 }
 
@@ -96,7 +109,11 @@ func (l *loose) Get(ctx context.Context, keys ...string) (values []int64, err er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range keys {
-		if n, ok := l.now[k]; ok || l.what != "leaves out what is not there" {
+		n, ok := l.now[k]
+		if l.what == "answers with what was" && time.Since(l.last) < 300*time.Millisecond {
+			n = 0
+		}
+		if ok || l.what != "leaves out what is not there" {
 			values = append(values, n)
 		}
 	}
@@ -107,8 +124,12 @@ func (l *loose) Get(ctx context.Context, keys ...string) (values []int64, err er
 func TestWhatIsNoCounterIsTold(t *testing.T) {
 	for what, want := range map[string]string{
 		"":                             "",
-		"reads, then writes":           "want each number once",
-		"sends what was given up":      "want [0 8]",
+		"answers with what was":        "", // as replicas do
+		"keeps nothing for long":       "", // as its store is set
+		"reads, then writes":           "returned [1 1 1 1 1 1 1 1], want each number from 1 to 8",
+		"counts from nought":           "from 1 to 8",
+		"refuses who comes meanwhile":  "one of 8 calls of Incr side by side: too many",
+		"sends what was given up":      "a call of Incr whose context had ended was counted: Get returned 9",
 		"leaves out what is not there": "want [0 8]",
 	} {
 		t.Run(what, func(t *testing.T) {
