@@ -450,3 +450,80 @@ func TestAHarnessOfUnknownWordsIsRefused(t *testing.T) {
 		t.Errorf("of an ability that nothing has the name of was said %q", r.failure)
 	}
 }
+
+// Where one clause goes red for mistakes of two kinds it says which one was made.
+func TestWhatIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		clause, want string
+		with         func(b *bench) hooks
+	}{
+		"a push writes over one that came meanwhile": {
+			"what is pushed side by side is all handed out", "nor to a new owner", func(b *bench) hooks {
+				push := b.h.Push
+				b.h.Push = func(ctx context.Context, id partition.ID, tasks ...sources.Task) error {
+					b.mu.Lock()
+					b.note["pushes"]++
+					mine := b.note["pushes"]
+					b.mu.Unlock()
+					time.Sleep(time.Millisecond) // of the bubble: others come meanwhile
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					if mine < b.note["pushes"] {
+						return nil
+					}
+					return push(ctx, id, tasks...)
+				}
+				return hooks{}
+			},
+		},
+		"a fetch passes a place whose task comes later": {
+			"what is pushed side by side is all handed out", "came to a new owner: has a fetch read on", func(b *bench) hooks {
+				return hooks{fetch: func(ctx context.Context, s *inner, limit int) (tasks []sources.Task, err error) {
+					for len(tasks) == 0 && err == nil {
+						tasks, err = s.Stream.Fetch(ctx, limit)
+						tasks = slices.DeleteFunc(tasks, func(t sources.Task) bool { return s.g.Epoch == 1 && name(t) == "p3-7" })
+					}
+					return tasks, err
+				}}
+			},
+		},
+		"a harness whose fault hits what is read before a fence is installed": {
+			"a request that comes late does come", "no Open", func(b *bench) hooks {
+				peer := b.h.Peer
+				b.h.Peer = func() Peer {
+					p, line := peer(), new(Line)
+					p.Source = b.store.Via(func(_ context.Context, op string, execute func()) error {
+						if op == string(Open) {
+							if err := line.Do(func() {}, Open); err != nil {
+								return err
+							}
+						}
+						return line.Do(execute, Op(op))
+					})
+					p.Inject = line.Inject
+					return p
+				}
+				return hooks{}
+			},
+		},
+		"an epoch that loses digits": {
+			"a smaller epoch is refused and told which one stands", "open 0@999999, where 1099511627777 stands: got error <nil>", func(b *bench) hooks {
+				return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+					st, err := src.Open(ctx, g, tok)
+					if err != nil && tok.Epoch == 999_999 {
+						return src.Open(ctx, partition.Grant{ID: g.ID, Epoch: 1<<40 + 1}, partition.Token{Epoch: 1<<40 + 1, Session: b.last[g.ID].tok.Session})
+					}
+					return st, err
+				}}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := clauses()
+			i := slices.IndexFunc(all, func(of clause) bool { return of.name == c.clause })
+			if f := verdict(t, all[i], breach{with: c.with}.harness); !strings.Contains(f, c.want) {
+				t.Errorf("it says %q, want %q", f, c.want)
+			}
+		})
+	}
+}

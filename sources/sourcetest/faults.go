@@ -111,7 +111,7 @@ func lateDoesCome(s *scene) {
 	st, err = s.peer().Source.Open(ctx, g, partition.Token{Epoch: g.Epoch, Session: s.session()})
 	if err == nil {
 		_ = st.Close(ctx)
-		s.Fatalf("the open that came late has not arrived: see Line.Do for what a harness must not do with a late request")
+		s.Fatalf("the open that came late installs no fence: does it come with the context of its sender (see Line.Do), or is what came late only read, and so no Open?")
 	}
 	s.mustFail("an open of the epoch that came late", err, sources.ErrFenced)
 }

@@ -177,7 +177,7 @@ func (s *scene) refused(id partition.ID, tok partition.Token, stored partition.E
 		}
 		return err
 	})
-	s.mustFail("open "+g.String(), err, sources.ErrFenced)
+	s.mustFail(fmt.Sprintf("open %v, where %v stands", g, stored), err, sources.ErrFenced)
 	var fenced *sources.FencedError
 	if !errors.As(err, &fenced) {
 		s.Fatalf("open %v: the refusal %v is no FencedError", g, err)

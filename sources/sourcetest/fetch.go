@@ -164,6 +164,24 @@ func fetchOnce(s *scene) {
 	o.nothing("everything was handed out")
 }
 
+// whereabouts tells, of tasks that their owner did not get, whether they are there.
+func (s *scene) whereabouts(missing map[string]bool) string {
+	next := s.owner(here)
+	ctx, cancel := s.soon()
+	defer cancel()
+	for {
+		tasks, err := next.fetch(ctx, 100)
+		for _, t := range tasks {
+			if missing[name(t)] {
+				return fmt.Sprintf("%s came to a new owner: has a fetch read on past places whose tasks could be read only later?", name(t))
+			}
+		}
+		if err != nil {
+			return "nor to a new owner: has another push, or a settle, written over them what it had read before?"
+		}
+	}
+}
+
 // A place that is taken before its task can be read, as by a sequence of a database, is
 // passed by a fetch that reads on from the last place it has seen.
 func fetchBesidePushes(s *scene) {
@@ -196,8 +214,8 @@ func fetchBesidePushes(s *scene) {
 		cancel()
 		if err != nil {
 			all.Wait()
-			s.Fatalf("of %d tasks that were pushed side by side %d never came, as %s: %v; push: %v; has a fetch read on past places whose tasks could be read only later?",
-				producers*each, len(missing), slices.Min(slices.Collect(maps.Keys(missing))), err, errors.Join(errs...))
+			s.Fatalf("of %d tasks that were pushed side by side %d never came, as %s: %v; push: %v; %s",
+				producers*each, len(missing), slices.Min(slices.Collect(maps.Keys(missing))), err, errors.Join(errs...), s.whereabouts(missing))
 		}
 		for _, t := range got {
 			if !missing[name(t)] {

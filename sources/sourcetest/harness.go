@@ -117,7 +117,8 @@ var abilities = []Ability{RetryInPlace, RequeueToEnd, RequeueDelay, CountCrashes
 // An Op is what a request to the store is for.
 type Op string
 
-// The operations. A request that fetches and settles at once counts as both.
+// The operations. A request that fetches and settles at once counts as both, and one that
+// only reads what an open needs as none: Open is the one that installs the fence.
 const (
 	Open   Op = "open"
 	Fetch  Op = "fetch"
