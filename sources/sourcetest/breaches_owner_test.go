@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -313,6 +314,24 @@ func faultBreaches() []breach {
 			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
 				return src.Open(context.WithValue(ctx, opening{}, tok), g, tok)
 			}}
+		}},
+		{"a configuration that could not be read is never read again", []string{"open, and the reply is lost", "open, and the request fails"}, func(b *bench) hooks {
+			peer := b.h.Peer
+			b.h.Peer = func() Peer {
+				p, line := peer(), new(Line)
+				read := sync.OnceValue(func() error { return line.Do(func() {}, Open) })
+				p.Source = b.store.Via(func(_ context.Context, op string, execute func()) error {
+					if op == string(Open) {
+						if err := read(); err != nil {
+							return err
+						}
+					}
+					return line.Do(execute, Op(op))
+				})
+				p.Inject = line.Inject
+				return p
+			}
+			return hooks{}
 		}},
 		{"an open that failed is not said again", []string{"open, and the reply is lost", "open, and the request fails"}, func(b *bench) hooks {
 			return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {

@@ -61,14 +61,20 @@ func (s *scene) faulty(op Op, kind Kind) (Peer, Fault) {
 }
 
 // faultyInstall returns a peer whose next request to install a fence suffers a fault: what
-// it asks or loads once, before its first open, is behind it.
+// it asks or loads once, before its first open, is behind it, and has suffered one, too.
 func (s *scene) faultyInstall(kind Kind) (Peer, Fault) {
 	s.Helper()
 	p := s.peer()
 	if p.Inject == nil {
 		s.Skipf("the harness injects no faults")
 	}
+	before := kind
+	if kind == Late {
+		before = Failed // nobody would let it come
+	}
+	f := p.Inject(Open, before)
 	s.ownerOn(p, there).close()
+	s.hit(f)
 	return p, p.Inject(Open, kind)
 }
 
