@@ -3,6 +3,7 @@ package sourcetest_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -25,7 +26,9 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 			return
 		}
 		late := r.Clone(context.Background())
-		late.Body, _ = r.GetBody() // the client's own, which cannot fail
+		if r.GetBody != nil {
+			late.Body, _ = r.GetBody() // the client's own, which cannot fail
+		}
 		if answer, err := http.DefaultTransport.RoundTrip(late); err == nil {
 			answer.Body.Close() // nobody waits for it
 		}
@@ -48,13 +51,19 @@ func ExampleLine() {
 	line := new(faulty)
 	client := &http.Client{Transport: line} // of one peer: Harness.Peer returns Peer{Source: …, Inject: line.Inject, Kill: line.Kill}
 
-	late := line.Inject(sourcetest.Settle, sourcetest.Late)
-	if res, err := client.Post(store.URL+"/17/settle", "", strings.NewReader("done")); err == nil {
-		res.Body.Close()
+	send := func(op sourcetest.Op, body io.Reader) {
+		late := line.Inject(op, sourcetest.Late)
+		if res, err := client.Post(store.URL+"/17/"+string(op), "", body); err == nil {
+			res.Body.Close()
+		}
+		fmt.Println("on its way:", late.Hit())
+		late.Release()
 	}
-	fmt.Println("on its way:", late.Hit())
-	late.Release()
+	send(sourcetest.Settle, strings.NewReader("done"))
+	send(sourcetest.Fetch, nil)
 	// Output:
 	// on its way: true
 	// came: /17/settle
+	// on its way: true
+	// came: /17/fetch
 }
