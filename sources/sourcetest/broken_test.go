@@ -506,6 +506,11 @@ func TestWhatIsSaid(t *testing.T) {
 				return hooks{}
 			},
 		},
+		"a cursor that moves though its reply is lost": {
+			"fetch, and the reply is lost", "fetch, said again since the reply is lost, when [t4 t5] had come of t0 to t3", func(*bench) hooks {
+				return hooks{line: true}
+			},
+		},
 		"an epoch that loses digits": {
 			"a smaller epoch is refused and told which one stands", "open 0@999999, where 1099511627777 stands: got error <nil>", func(b *bench) hooks {
 				return hooks{open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {

@@ -164,7 +164,8 @@ func faultyFetch(s *scene, kind Kind, when moment) {
 	o := s.ownerOn(p, here)
 	var got []sources.Task
 	for len(got) < 4 {
-		if err := s.insist("fetch", func(ctx context.Context) error {
+		what := fmt.Sprintf("fetch, said again since %s, when %v had come of t0 to t3,", kind, names(got))
+		if err := s.insist(what, func(ctx context.Context) error {
 			tasks, err := o.fetch(ctx, 4-len(got))
 			got = append(got, tasks...)
 			return err
