@@ -14,7 +14,8 @@ type Counter interface {
 	// Incr adds one to key and returns what it is then: 1 if it was not there. The
 	// key is to vanish expiry after its last Incr.
 	Incr(ctx context.Context, key string, expiry time.Duration) (int64, error)
-	// Get returns the values of keys, 0 for those that are not there.
+	// Get returns the values of keys, 0 for those that are not there. What was counted a
+	// moment ago may be missing, as from a replica: peers ask of the interval before.
 	Get(ctx context.Context, keys ...string) ([]int64, error)
 }
 
