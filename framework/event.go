@@ -15,8 +15,11 @@ import (
 // their order, except that handlers run side by side.
 //
 // A panic of it ends the [Consumer] as an error does that does not pass: in order, with
-// what it was told of. What comes later it is told all the same. A panic at what a source
-// says by itself, or at what [Units] and a [Share] say, ends the process.
+// what it was told of. It is told nothing after that, until the next Start, and the others
+// are told all of it. If it panicked with a lock held for which other calls of it wait
+// already, those wait for ever, and Stop with them: defer what frees it. A panic at what a
+// source or a control says by itself, as [Buried] and [MajorityMissed], or at what [Units]
+// and a [Share] say, may end the process.
 type Observer interface{ Observe(Event) }
 
 // An ObserverFunc is a function as an [Observer]. A nil one hears nothing.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,4 +71,33 @@ func panickingObserver(t *testing.T, at framework.Event) {
 		t.Error(err)
 	}
 	f.checkOnceInOrder(wanted)
+}
+
+// An observer that panics with a lock held, as one does that writes to a nil map, would wait for that at the next
+// event: it is not told of it, so that its consumer ends.
+func TestAnObserverThatPanicsIsToldNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2)
+		var mu sync.Mutex
+		var events map[string]int // nobody has made it
+		c, err := framework.New("test", f.store, f.handler("ann", time.Millisecond), framework.WithLedger(f.ledger),
+			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+				if !mu.TryLock() {
+					t.Errorf("told of %T, it would wait for ever", e)
+					return
+				}
+				events[fmt.Sprintf("%T", e)]++
+				mu.Unlock()
+			})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-c.Done()
+		if err := c.Err(); err == nil || !strings.Contains(err.Error(), "nil map") {
+			t.Errorf("ended with %v", err)
+		}
+	})
 }

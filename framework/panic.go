@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/countoff/countoff/sources"
 )
@@ -29,10 +30,15 @@ func (e *PanicError) Unwrap() error {
 // catch is to be deferred: it makes the error of a panic, and says that what panicked.
 func catch(what string, err *error) {
 	if v := recover(); v != nil {
-		e := &PanicError{What: what, Value: v, Stack: debug.Stack()}
-		e.mend()
-		*err = e
+		*err = panicked(what, v)
 	}
+}
+
+// panicked is the error of a panic of what with v, while its stack stands.
+func panicked(what string, v any) *PanicError {
+	e := &PanicError{What: what, Value: v, Stack: debug.Stack()}
+	e.mend()
+	return e
 }
 
 // mend tries whether the value can be asked what it wraps. If that panics, as it may where the
@@ -76,10 +82,13 @@ func apart(what string, do func() error) <-chan error {
 	return ended
 }
 
-// A guarded observer panics alone: failed is told why and of which event. What comes later it is told all the same.
+// A guarded observer panics alone: failed is told why and of which event. It is told nothing after that: it may have
+// left a lock held, and the end of its consumer would wait for that.
 type guarded struct {
 	observer Observer
+	handled  HandledObserver // observer, if it is one: asked once, and not for each task
 	failed   func(error)
+	broken   atomic.Bool
 }
 
 // guard guards each of those that o is made of: one that fails keeps no event from the others.
@@ -94,26 +103,36 @@ func guard(o Observer, failed func(error)) Observer {
 		}
 		return all
 	default:
-		return guarded{o, failed}
+		handled, _ := o.(HandledObserver)
+		return &guarded{observer: o, handled: handled, failed: failed}
 	}
 }
 
-func (g guarded) Observe(e Event) {
-	if err := g.told(func() { g.observer.Observe(e) }); err != nil {
-		g.failed(fmt.Errorf("%w (told of %T)", err, e))
+// Observe tells in the goroutine of the caller: another one would cost more than what it is told.
+func (g *guarded) Observe(e Event) {
+	if !g.broken.Load() {
+		defer g.caught(e)
+		g.observer.Observe(e)
 	}
 }
 
 // ObserveHandled makes no Event of e, which would be an allocation for each task.
-func (g guarded) ObserveHandled(e Handled) {
-	if err := g.told(func() { observeHandled(g.observer, e) }); err != nil {
-		g.failed(fmt.Errorf("%w (told of %T)", err, e))
+func (g *guarded) ObserveHandled(e Handled) {
+	if g.broken.Load() {
+		return
+	}
+	defer g.caught(Handled{})
+	if g.handled != nil {
+		g.handled.ObserveHandled(e)
+	} else {
+		g.observer.Observe(e)
 	}
 }
 
-// told tells, in the goroutine of the caller: another one would cost more than what it is told.
-func (guarded) told(tell func()) (err error) {
-	defer catch("the observer", &err)
-	tell()
-	return nil
+// caught is to be deferred where it is told of an event like told.
+func (g *guarded) caught(told Event) {
+	if v := recover(); v != nil {
+		g.broken.Store(true)
+		g.failed(fmt.Errorf("%w (told of %T)", panicked("the observer", v), told))
+	}
 }
