@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +59,13 @@ func panickingObserver(t *testing.T, at framework.Event) {
 	}
 	if p, is := errors.AsType[*framework.PanicError](err); !is || !strings.Contains(string(p.Stack), "observer_test.go") {
 		t.Errorf("its stack is not that of the observer: %#v", err)
+	}
+	switch at.(type) {
+	case framework.Draining, framework.Drained, framework.Stopped: // those are for the stop
+	default:
+		if slices.Index(heard, fmt.Sprintf("%T", framework.Stopping{})) < slices.Index(heard, fmt.Sprintf("%T", at)) {
+			t.Errorf("another observer heard of the stop before what that is for: %q", heard)
+		}
 	}
 	if last := heard[len(heard)-1]; last != fmt.Sprintf("%T", framework.Stopped{}) {
 		t.Errorf("another observer heard %v last", last)

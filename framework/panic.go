@@ -82,57 +82,95 @@ func apart(what string, do func() error) <-chan error {
 	return ended
 }
 
-// A guarded observer panics alone: failed is told why and of which event. It is told nothing after that: it may have
-// left a lock held, and the end of its consumer would wait for that.
+// guarded are observers each of which panics alone: it keeps no event from the others. When they have been told of it,
+// failed is told why, and of which event.
 type guarded struct {
+	all    []*told
+	failed func(error)
+}
+
+// told is one of them. After a panic it is told nothing more: it may have left a lock held, and the end of its consumer
+// would wait for that.
+type told struct {
 	observer Observer
 	handled  HandledObserver // observer, if it is one: asked once, and not for each task
-	failed   func(error)
 	broken   atomic.Bool
 }
 
-// guard guards each of those that o is made of: one that fails keeps no event from the others.
+// guard guards each of those that o is made of.
 func guard(o Observer, failed func(error)) Observer {
+	if o == nil {
+		return nil
+	}
+	g := &guarded{failed: failed}
+	g.add(o)
+	return g
+}
+
+func (g *guarded) add(o Observer) {
 	switch o := o.(type) {
 	case nil:
-		return nil
 	case Observers:
-		all := make(Observers, len(o))
-		for i := range o {
-			all[i] = guard(o[i], failed)
+		for _, one := range o {
+			g.add(one)
 		}
-		return all
 	default:
 		handled, _ := o.(HandledObserver)
-		return &guarded{observer: o, handled: handled, failed: failed}
+		g.all = append(g.all, &told{observer: o, handled: handled})
 	}
 }
 
 // Observe tells in the goroutine of the caller: another one would cost more than what it is told.
 func (g *guarded) Observe(e Event) {
-	if !g.broken.Load() {
-		defer g.caught(e)
-		g.observer.Observe(e)
+	var why error
+	for _, t := range g.all {
+		if err := t.of(e); err != nil {
+			why = cmp.Or(why, err)
+		}
+	}
+	if why != nil {
+		g.failed(why)
 	}
 }
 
 // ObserveHandled makes no Event of e, which would be an allocation for each task.
 func (g *guarded) ObserveHandled(e Handled) {
-	if g.broken.Load() {
-		return
+	var why error
+	for _, t := range g.all {
+		if err := t.ofRun(&e); err != nil {
+			why = cmp.Or(why, err)
+		}
 	}
-	defer g.caught(Handled{})
-	if g.handled != nil {
-		g.handled.ObserveHandled(e)
-	} else {
-		g.observer.Observe(e)
+	if why != nil {
+		g.failed(why)
 	}
 }
 
-// caught is to be deferred where it is told of an event like told.
-func (g *guarded) caught(told Event) {
+func (t *told) of(e Event) (err error) {
+	if !t.broken.Load() {
+		defer t.caught(e, &err)
+		t.observer.Observe(e)
+	}
+	return err
+}
+
+func (t *told) ofRun(e *Handled) (err error) {
+	if t.broken.Load() {
+		return nil
+	}
+	defer t.caught(Handled{}, &err)
+	if t.handled != nil {
+		t.handled.ObserveHandled(*e)
+	} else {
+		t.observer.Observe(*e)
+	}
+	return nil
+}
+
+// caught is to be deferred where t is told of an event like e: it makes the error of a panic.
+func (t *told) caught(e Event, err *error) {
 	if v := recover(); v != nil {
-		g.broken.Store(true)
-		g.failed(fmt.Errorf("%w (told of %T)", panicked("the observer", v), told))
+		t.broken.Store(true)
+		*err = fmt.Errorf("%w (told of %T)", panicked("the observer", v), e)
 	}
 }
