@@ -38,10 +38,10 @@ func (t Timing) WithDefaults() Timing {
 		t.Lease = 10 * time.Second
 	}
 	if t.CancelGrace == 0 {
-		t.CancelGrace = min(t.Lease/10, time.Second)
+		t.CancelGrace = max(0, min(t.Lease/10, time.Second)) // of a lease that is negative only that is wrong
 	}
 	if t.Settle == 0 {
-		t.Settle = min(time.Second, t.Lease/2)
+		t.Settle = max(0, min(time.Second, t.Lease/2))
 	}
 	if t.Drain == 0 {
 		t.Drain = 30 * time.Second

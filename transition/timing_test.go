@@ -101,3 +101,15 @@ func TestTimingRefusals(t *testing.T) {
 		}
 	}
 }
+
+// Of a lease that is wrong it is not said that what nobody set and follows from it is wrong as well.
+func TestWhatNobodySetIsNotRefused(t *testing.T) {
+	for what, timing := range map[string]transition.Timing{
+		"as it was set":  {Lease: -time.Second},
+		"after defaults": transition.Timing{Lease: -time.Second}.WithDefaults(),
+	} {
+		if err := timing.Validate(); err == nil || err.Error() != "transition: lease -1s: must not be negative" {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
