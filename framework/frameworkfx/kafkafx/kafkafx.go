@@ -200,7 +200,8 @@ func (cfg Config) keep(name string, client redis.UniversalClient) (kept, error) 
 		}}, err
 	case InKafka:
 		store, err := kafkaprogress.NewStore(name, kafkaprogress.Config{
-			Topic: cfg.Source.Topic, Group: cfg.Source.Group, Options: cfg.Source.Options, Warn: cfg.Source.Warn,
+			Topic: cmp.Or(cfg.Source.Topic, "none"), // that there is none is said of the source
+			Group: cfg.Source.Group, Options: cfg.Source.Options, Warn: cfg.Source.Warn,
 		})
 		if err != nil {
 			return kept{}, err

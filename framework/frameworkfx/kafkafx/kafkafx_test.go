@@ -73,9 +73,10 @@ func newStage(t testing.TB, partitions int) *stage {
 }
 
 // peer starts a peer that gives what it is handed to handle.
-func (s *stage) peer(cfg framework.Config, handle func(context.Context, *framework.Task) error) *fxtest.App {
+func (s *stage) peer(cfg framework.Config, handle func(context.Context, *framework.Task) error, more ...fx.Option) *fxtest.App {
 	s.Helper()
 	app := fxtest.New(s,
+		fx.Options(more...),
 		frameworkfx.Module,
 		fx.Provide(func() redis.UniversalClient { return s.redis }),
 		kafkafx.Source(s.name, kafkafx.Config{
@@ -331,6 +332,9 @@ func TestWhatIsWrongIsListed(t *testing.T) {
 		if !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%q is not listed in:\n%v", want, wrong)
 		}
+	}
+	if strings.Contains(wrong.Error(), "kafkaprogress: no topic") {
+		t.Errorf("that there is no topic is said of the progress as well:\n%v", wrong)
 	}
 	if strings.Contains(wrong.Error(), "no Redis client") {
 		t.Errorf("that there is no client is said without the reason as well:\n%v", wrong)
