@@ -59,13 +59,24 @@ func TestANameHasOneGroupForItsProgress(t *testing.T) {
 		<-works
 		wrong := *s
 		wrong.group = s.name + "-2"
-		other := wrong.peer(quick, func(context.Context, *framework.Task) error { over(); return nil })
+		member := make(chan struct{})
+		joined := sync.OnceFunc(func() { close(member) })
+		other := wrong.peer(quick, func(context.Context, *framework.Task) error { over(); return nil },
+			frameworkfx.Observe(func() framework.Observer {
+				return framework.ObserverFunc(func(e framework.Event) {
+					if _, is := e.(framework.Started); is {
+						joined()
+					}
+				})
+			}))
 		if s.progress == kafkafx.InKafka {
 			select {
 			case got := <-other.Wait():
 				if got.ExitCode != frameworkfx.ExitConfig {
 					s.Errorf("it ends with %d", got.ExitCode)
 				}
+			case <-member:
+				s.Error("it takes part")
 			case <-time.After(patience):
 				s.Error("it goes on")
 			}
