@@ -1,6 +1,7 @@
 // Package zapobserver writes what happens to a consumer to a zap logger: what goes
 // wrong as warnings and errors, what people want to follow as info, what each task
-// does as debug. Payloads are never logged.
+// does as debug. Payloads are never logged, and of a key, an id, a type or a unit that is very long
+// only the beginning.
 //
 // An outage of the store is told by its first call that failed, again every ten seconds, and
 // by its end: the calls between are debug, and so is each partition that is lost with the lease
@@ -152,11 +153,11 @@ func (o *observer) tasks(e framework.Event) bool {
 		}
 	case framework.Blocked:
 		o.at(zapcore.WarnLevel, "fetching stopped: too many tasks wait for their key or their next try", e.Where,
-			zap.String("key", e.Key), zap.Int("waiting_for_key", e.Waiting), zap.Int("parked", e.Parked), zap.Int("held", e.Held))
+			text("key", e.Key), zap.Int("waiting_for_key", e.Waiting), zap.Int("parked", e.Parked), zap.Int("held", e.Held))
 	case framework.Unblocked:
 		o.at(zapcore.InfoLevel, "fetching goes on", e.Where)
 	case framework.Buried:
-		id := zap.String("first_id", e.ID)
+		id := text("first_id", e.ID)
 		if e.ID == "" { // a line of an ingress list that is no task has none
 			id = zap.Skip()
 		}
@@ -230,13 +231,13 @@ func (o *observer) grant(e framework.Event) bool {
 func (o *observer) units(e framework.Event) bool {
 	switch e := e.(type) {
 	case framework.UnitStarted:
-		o.at(zapcore.DebugLevel, "unit started", e.Where, zap.String("unit", e.Unit))
+		o.at(zapcore.DebugLevel, "unit started", e.Where, text("unit", e.Unit))
 	case framework.UnitEnded:
 		level, message := zapcore.DebugLevel, "unit ended"
 		if e.Cause == nil && e.Err != nil {
 			level, message = zapcore.WarnLevel, "unit failed"
 		}
-		fields := []zap.Field{zap.String("unit", e.Unit), took(e.Took), zap.NamedError("cause", e.Cause), zap.Error(e.Err), ifAgain(e.Again)}
+		fields := []zap.Field{text("unit", e.Unit), took(e.Took), zap.NamedError("cause", e.Cause), zap.Error(e.Err), ifAgain(e.Again)}
 		o.at(level, message, e.Where, stack(fields, e.Err)...)
 	case framework.UnitsChanged:
 		o.log.Info("the list of units changed", name(e.Consumer), zap.Int("units", e.Units), zap.Int("added", e.Added), zap.Int("removed", e.Removed))
@@ -383,7 +384,21 @@ func task(t *framework.Task) []zap.Field {
 	if t == nil {
 		return nil
 	}
-	return []zap.Field{zap.String("task", t.ID), zap.String("type", t.Type), zap.String("key", t.Key), zap.Int("attempt", t.Attempt)}
+	return []zap.Field{text("task", t.ID), text("type", t.Type), text("key", t.Key), zap.Int("attempt", t.Attempt)}
+}
+
+// mostText is how many characters are written of a text that whoever enqueues chooses, as the key of a task. A source
+// may take megabytes.
+const mostText = 256
+
+// text is a field of such a text: of a longer one its beginning, and how long it is.
+func text(field, s string) zap.Field {
+	if len(s) > mostText {
+		if cut := fmt.Sprintf("%.*s", mostText, s); len(cut) < len(s) {
+			s = fmt.Sprintf("%s… (%d bytes)", cut, len(s))
+		}
+	}
+	return zap.String(field, s)
 }
 
 // repeats reports whether the task failed as in its first try, whose line had the stack: kilobytes for

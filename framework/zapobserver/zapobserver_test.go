@@ -102,6 +102,36 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// What whoever enqueues chooses may have megabytes. A line has the beginning of it, whole characters only.
+func TestALongTextIsClipped(t *testing.T) {
+	for what, c := range map[string]struct{ text, want string }{
+		"as long as may be":   {strings.Repeat("é", 256), strings.Repeat("é", 256)},
+		"a character longer":  {strings.Repeat("é", 257), strings.Repeat("é", 256) + "… (514 bytes)"},
+		"a megabyte":          {strings.Repeat("k", 1<<20), strings.Repeat("k", 256) + "… (1048576 bytes)"},
+		"of several lengths":  {"a" + strings.Repeat("世", 300), "a" + strings.Repeat("世", 255) + "… (901 bytes)"},
+		"shorter than a line": {"ann", "ann"},
+	} {
+		task := &framework.Task{ID: c.text, Type: c.text, Key: c.text, Delivery: &framework.Delivery{Attempt: 1}}
+		for event, fields := range map[framework.Event][]string{
+			framework.Handled{Task: task, Outcome: sources.Dead}: {"task", "type", "key"},
+			framework.Cancelled{Task: task}:                      {"task", "type", "key"},
+			framework.HandlerStuck{Task: task}:                   {"task", "type", "key"},
+			framework.Blocked{Key: c.text}:                       {"key"},
+			framework.Buried{Buried: sources.Buried{ID: c.text}}: {"first_id"},
+			framework.UnitStarted{Unit: c.text}:                  {"unit"},
+			framework.UnitEnded{Unit: c.text}:                    {"unit"},
+		} {
+			core, lines := observer.New(zapcore.DebugLevel)
+			zapobserver.New(zap.New(core)).Observe(event)
+			for _, field := range fields {
+				if got := lines.All()[0].ContextMap()[field]; got != c.want {
+					t.Errorf("%s: %T: the %s is %.300q, want %.300q", what, event, field, got, c.want)
+				}
+			}
+		}
+	}
+}
+
 // Dead letters without an ID are not said to have an empty one.
 func TestBuriedWithoutAnID(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
