@@ -14,12 +14,11 @@ import (
 // Start or Stop, nor end its goroutine (runtime.Goexit). Events of one grant come in
 // their order, except that handlers run side by side.
 //
-// A panic of it ends the [Consumer] as an error does that does not pass: in order, with
-// what it was told of. It is told nothing after that, until the next Start, and the others
-// are told all of it. If it panicked with a lock held for which other calls of it wait
-// already, those wait for ever, and Stop with them: defer what frees it. A panic at what a
-// source or a control says by itself, as [Buried] and [MajorityMissed], or at what [Units]
-// and a [Share] say, may end the process.
+// A panic of it ends the [Consumer], the [Units] or the [Share] as an error does that does not
+// pass: in order, with what it was told of. It is told nothing after that, until the next Start,
+// and the others are told all of it. If it panicked with a lock held for which other calls of it
+// wait already, those wait for ever, and Stop with them: defer what frees it. A panic at what a
+// source or a control says by itself, as [Buried] and [MajorityMissed], may end the process.
 type Observer interface{ Observe(Event) }
 
 // An ObserverFunc is a function as an [Observer]. A nil one hears nothing.

@@ -33,11 +33,7 @@ func panickingObserver(t *testing.T, at framework.Event) {
 	wanted := f.push(20, 4)
 	var heard []string
 	c, err := framework.New("test", f.store, f.handler("ann", time.Millisecond), framework.WithLedger(f.ledger),
-		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
-			if reflect.TypeOf(e) == reflect.TypeOf(at) {
-				panic("boom")
-			}
-		})),
+		framework.WithObserver(panicsAt(at)),
 		framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -106,6 +102,85 @@ func TestAnObserverThatPanicsIsToldNoMore(t *testing.T) {
 		<-c.Done()
 		if err := c.Err(); err == nil || !strings.Contains(err.Error(), "nil map") {
 			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+// Units end as a consumer does: what runs ends and is handed over, the others hear everything, and Stop returns.
+func TestAnObserverThatPanicsEndsItsUnits(t *testing.T) {
+	for _, at := range []framework.Event{
+		framework.Started{}, framework.Coordinated{}, framework.Checked{}, framework.UnitsChanged{}, framework.UnitStarted{},
+		framework.UnitEnded{}, framework.Stopped{},
+	} {
+		t.Run(fmt.Sprintf("%T", at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { panickingObserverOfUnits(t, at) })
+		})
+	}
+}
+
+func panickingObserverOfUnits(t *testing.T, at framework.Event) {
+	w := newTown(t, "n", "e", "s", "w")
+	ends := make(chan error, 1)
+	var last string
+	ann, _ := w.enter("ann", func(cfg *framework.UnitsConfig) {
+		cfg.Health = func(context.Context) error { return nil }
+		cfg.Observer = framework.Observers{panicsAt(at), framework.ObserverFunc(func(e framework.Event) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			last = fmt.Sprintf("%T", e)
+		})}
+	})
+	go func() {
+		<-ann.Done()
+		ends <- ann.Err()
+	}()
+	time.Sleep(30 * time.Second)
+	w.set("n", "e", "s") // a unit ends
+	time.Sleep(30 * time.Second)
+	if err := ann.Stop(context.Background()); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	err := <-ends
+	if want := fmt.Sprintf("units \"town\": the observer panicked: boom (told of %T)", at); err == nil || err.Error() != want {
+		t.Errorf("ended with %v, want %q", err, want)
+	}
+	if last != fmt.Sprintf("%T", framework.Stopped{}) {
+		t.Errorf("another observer heard %v last", last)
+	}
+	ben, _ := w.enter("ben")
+	until(t, time.Minute, func() bool { return len(ben.Owned()) == 3 })
+	w.leave(ben)
+}
+
+// A share does, too: Run returns it, once what was admitted is released.
+func TestAnObserverThatPanicsEndsItsShare(t *testing.T) {
+	for _, at := range []framework.Event{framework.Coordinated{}, framework.Checked{}} {
+		t.Run(fmt.Sprintf("%T", at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSharers(t, 4)
+				cfg := s.cfg("ann")
+				cfg.Health = func(context.Context) error { return nil }
+				cfg.Observer = panicsAt(at)
+				share, err := framework.NewShare("rows", cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = share.Run(t.Context())
+				if want := fmt.Sprintf("share \"rows\": the observer panicked: boom (told of %T)", at); err == nil || err.Error() != want {
+					t.Errorf("ended with %v, want %q", err, want)
+				}
+				if _, is := errors.AsType[*framework.PanicError](err); !is {
+					t.Errorf("it has no stack: %#v", err)
+				}
+			})
+		})
+	}
+}
+
+func panicsAt(at framework.Event) framework.Observer {
+	return framework.ObserverFunc(func(e framework.Event) {
+		if reflect.TypeOf(e) == reflect.TypeOf(at) {
+			panic("boom")
 		}
 	})
 }

@@ -60,6 +60,7 @@ type Share struct {
 	ran     bool
 	leaving bool
 	over    bool
+	failed  error // the observer has
 }
 
 // A place is one ownership of a partition.
@@ -75,7 +76,10 @@ type place struct {
 // NewShare returns a peer of name that has not begun. It says all that is wrong with cfg at
 // once.
 func NewShare(name string, cfg ShareConfig) (*Share, error) {
-	s, err := newShare(name, cfg, false)
+	var s *Share
+	cfg.Observer = guard(cfg.Observer, func(err error) { s.fail(err) })
+	var err error
+	s, err = newShare(name, cfg, false)
 	if wrong := transition.CheckLayout(cfg.Ledger, cfg.Partitions); wrong != nil {
 		return nil, errors.Join(err, fmt.Errorf("share %q: %w", name, wrong))
 	}
@@ -119,12 +123,7 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 	if again {
 		return fmt.Errorf("share %q: it runs once: make another one", s.name)
 	}
-	leave := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		s.leaving = true
-		s.mu.Unlock()
-		s.coordinator.Stop()
-	})
+	leave := context.AfterFunc(ctx, s.leave)
 	defer leave()
 	var looks sync.WaitGroup
 	looking, enough := context.WithCancel(hard)
@@ -140,11 +139,29 @@ func (s *Share) runUntil(ctx, hard context.Context) error {
 		close(served)
 	}
 	clear(s.awaited)
+	err = errors.Join(s.failed, err)
 	s.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("share %q: %w", s.name, err)
 	}
 	return nil
+}
+
+func (s *Share) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+	s.coordinator.Stop()
+}
+
+// fail ends the share because of err.
+func (s *Share) fail(err error) {
+	s.mu.Lock()
+	if s.failed == nil && !s.over {
+		s.failed = err
+	}
+	s.mu.Unlock()
+	s.leave()
 }
 
 // SetWeight changes the share of the work relative to the other peers, to at least 1; see

@@ -301,7 +301,5 @@ func (u *Units) share() *Share {
 	return s.share
 }
 
-func (u *Units) observe(e Event) { observe(u.cfg.Observer, e) }
-
 // delay is the pause after the tries-th failure in a row.
 func (u *Units) delay(tries int) time.Duration { return u.cfg.Retry.Delay(tries, rand.Float64()) }

@@ -18,8 +18,10 @@ import (
 type unitsSession struct {
 	u    *Units
 	done chan struct{} // closed at the end; err and left may be read then
-	err  error         // why it could not go on
+	err  error         // why it could not go on; guarded by mu before done is closed
 	left error         // what a stop left behind
+
+	observer Observer // nil: nobody listens; one that fails ends the session
 
 	run, hard         context.Context // end with a stop; with a hard stop
 	stopRun, stopHard context.CancelFunc
@@ -49,6 +51,7 @@ type keeper struct {
 
 func newUnitsSession(u *Units) *unitsSession {
 	s := &unitsSession{u: u, done: make(chan struct{}), poke: make(chan struct{}, 1), keepers: map[string]*keeper{}}
+	s.observer = guard(u.cfg.Observer, s.fail)
 	s.run, s.stopRun = context.WithCancel(context.Background())
 	s.hard, s.stopHard = context.WithCancel(context.Background())
 	go s.live()
@@ -63,9 +66,22 @@ func (s *unitsSession) failure() error { return s.err }
 // last handlers.
 func (s *unitsSession) stopping() bool { return s.run.Err() != nil }
 
+func (s *unitsSession) observe(e Event) { observe(s.observer, e) }
+
+// fail ends the session because of err.
+func (s *unitsSession) fail(err error) {
+	s.mu.Lock()
+	if s.err == nil && !closed(s.done) {
+		s.err = err
+	}
+	s.mu.Unlock()
+	s.stopRun()
+}
+
 func (s *unitsSession) live() {
 	err := s.work()
 	s.stopRun()
+	s.mu.Lock()
 	switch hard := s.hard.Err() != nil; { // a stop that turns hard later cuts nothing
 	case hard && err != nil:
 		s.left = fmt.Errorf("%w hard: %w", ErrStopped, err)
@@ -73,12 +89,19 @@ func (s *unitsSession) live() {
 		s.left = fmt.Errorf("%w hard", ErrStopped)
 	case isLeft(err):
 		s.left = err
-	case err != nil:
+	case err != nil && s.err == nil:
 		s.err = err
 	}
-	s.u.observe(Stopped{Consumer: s.u.name, Err: errors.Join(s.err, s.left)})
-	s.u.sessions.tell(s.err)
+	told := errors.Join(s.err, s.left)
+	s.mu.Unlock()
+	s.observe(Stopped{Consumer: s.u.name, Err: told})
+	s.mu.Lock()
+	why := s.err // an observer may have failed at that
+	s.mu.Unlock()
+	s.u.sessions.tell(why)
+	s.mu.Lock()
 	close(s.done)
+	s.mu.Unlock()
 }
 
 // stop asks to stop and waits for it. It turns hard with ctx.
@@ -129,7 +152,7 @@ func (s *unitsSession) begin() (*Share, error) {
 	}
 	share, err := newShare(s.u.name, ShareConfig{
 		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: s.u.nextWeight(),
-		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: found.indexer, Observer: cfg.Observer,
+		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: found.indexer, Observer: s.observer,
 	}, cfg.Peer == "")
 	if err != nil {
 		return nil, err
@@ -141,7 +164,7 @@ func (s *unitsSession) begin() (*Share, error) {
 	s.u.mu.Lock()
 	share.SetWeight(s.u.weight) // it may have changed before there was anybody to tell, and cannot while it is told
 	s.u.mu.Unlock()
-	s.u.observe(Started{
+	s.observe(Started{
 		Consumer: s.u.name, Peer: found.peer, Session: share.coordinator.Session(),
 		Config: found.layout, Takeover: cfg.Timing.Takeover(),
 	})
@@ -153,7 +176,7 @@ func (s *unitsSession) notYet(err error, again time.Duration) {
 	s.mu.Lock()
 	s.troubled = err
 	s.mu.Unlock()
-	s.u.observe(StartFailed{Consumer: s.u.name, Err: err, Again: again})
+	s.observe(StartFailed{Consumer: s.u.name, Err: err, Again: again})
 }
 
 // follow keeps as many keepers as there are units, until ctx ends.
@@ -179,11 +202,11 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 		poked = false
 		if err == nil && refused != odd {
 			if odd = refused; odd != "" {
-				s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: errors.New(odd)})
+				s.observe(UnitsTroubled{Consumer: s.u.name, Err: errors.New(odd)})
 			}
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
+			s.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
 		}
 		failing = err != nil
 		timer.Reset(s.u.cfg.Every)
@@ -209,7 +232,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 	added, removed := s.adopt(share, units)
 	if added+removed > 0 {
 		changed = true
-		s.u.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
+		s.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
 	}
 	if err := s.even(inner, share, added+removed > 0); err != nil {
 		return "", err
@@ -323,7 +346,7 @@ func (s *unitsSession) locate(layout partition.Config) {
 func (s *unitsSession) patrol(ctx context.Context, share *Share) {
 	p := patrol{
 		name: s.u.name, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
-		view: share.View, observe: s.u.observe,
+		view: share.View, observe: s.observe,
 		lead:   lead{ledger: share.cfg.Ledger, rolls: share.cfg.Indexer == nil},
 		survey: dataless, // units have no data
 	}
@@ -393,7 +416,7 @@ func (s *unitsSession) nudge() { poke(s.poke) }
 func (s *unitsSession) serve(a *Admission, unit Unit) {
 	where := Where{Consumer: s.u.name, Grant: unit.Grant}
 	for tries := 1; a.Context().Err() == nil && unit.Owned(); tries++ {
-		s.u.observe(UnitStarted{Where: where, Unit: unit.Name})
+		s.observe(UnitStarted{Where: where, Unit: unit.Name})
 		began := time.Now()
 		err := <-apart("the handler", func() error { return s.u.cfg.Handler(a.Context(), unit) })
 		ended := UnitEnded{Where: where, Unit: unit.Name, Err: err, Took: time.Since(began)}
@@ -406,7 +429,7 @@ func (s *unitsSession) serve(a *Admission, unit Unit) {
 			}
 			ended.Again = s.u.delay(tries)
 		}
-		s.u.observe(ended)
+		s.observe(ended)
 		switch {
 		case ended.Cause != nil:
 		case err == nil:
@@ -425,7 +448,7 @@ func (s *unitsSession) farewell() {
 	ctx, cancel := context.WithTimeout(s.hard, s.u.cfg.Timing.CallTimeout())
 	defer cancel()
 	if err := s.publish(ctx, s.units); err != nil && s.hard.Err() == nil {
-		s.u.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
+		s.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
 	}
 }
 
