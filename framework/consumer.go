@@ -330,6 +330,21 @@ func (c *Consumer) View() partition.View {
 // every partition of its share is served or waited for; otherwise it says what is missing.
 func (c *Consumer) Ready() error { return c.sessions.ready() }
 
+// Observer is all observers of c as one, for what its source says by itself; nil if nobody listens.
+// One that panics at that ends the current run, as at everything else.
+func (c *Consumer) Observer() Observer {
+	if c.observer == nil {
+		return nil
+	}
+	return ObserverFunc(func(e Event) {
+		if s, ok := c.sessions.now(); ok {
+			s.observe(e)
+		} else {
+			observe(c.observer, e)
+		}
+	})
+}
+
 func (c *Consumer) runs() life { return &c.sessions }
 
 // GraceVariable is the environment variable that tells how long the platform waits

@@ -17,8 +17,8 @@ import (
 // A panic of it ends the [Consumer], the [Units] or the [Share] as an error does that does not
 // pass: in order, with what it was told of. It is told nothing after that, until the next Start,
 // and the others are told all of it. If it panicked with a lock held for which other calls of it
-// wait already, those wait for ever, and Stop with them: defer what frees it. A panic at what a
-// source or a control says by itself, as [Buried] and [MajorityMissed], may end the process.
+// wait already, those wait for ever, and Stop with them: defer what frees it. A source that tells
+// things by itself is to tell [Consumer.Observer], or a panic there ends the process.
 type Observer interface{ Observe(Event) }
 
 // An ObserverFunc is a function as an [Observer]. A nil one hears nothing.

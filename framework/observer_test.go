@@ -106,6 +106,36 @@ func TestAnObserverThatPanicsIsToldNoMore(t *testing.T) {
 	})
 }
 
+// What a source says by itself ends the consumer, too, and not the process of the source's goroutine.
+func TestAnObserverThatPanicsAtItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2)
+		var heard []framework.Event
+		c, err := framework.New("test", f.store, f.handler("ann", time.Millisecond), framework.WithLedger(f.ledger),
+			framework.WithObserver(panicsAt(framework.Buried{})),
+			framework.WithObserver(framework.ObserverFunc(func(e framework.Event) {
+				if e, is := e.(framework.Buried); is {
+					heard = append(heard, e)
+				}
+			})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		c.Observer().Observe(framework.Buried{Consumer: "test"})
+		<-c.Done()
+		if err := c.Err(); err == nil || err.Error() != `consumer "test": the observer panicked: boom (told of framework.Buried)` {
+			t.Errorf("ended with %v", err)
+		}
+		if len(heard) != 1 {
+			t.Errorf("another observer heard %v", heard)
+		}
+	})
+}
+
 // Units end as a consumer does: what runs ends and is handed over, the others hear everything, and Stop returns.
 func TestAnObserverThatPanicsEndsItsUnits(t *testing.T) {
 	for _, at := range []framework.Event{

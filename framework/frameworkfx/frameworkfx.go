@@ -51,7 +51,7 @@ type Source struct {
 	// framework.WithSurvey. Nil: at the ledger alone.
 	Survey framework.Survey
 	// Listen is given the consumer's observer, for what the source itself has to
-	// tell. Nil: nothing.
+	// tell; see [framework.Consumer.Observer]. Nil: nothing.
 	Listen func(framework.Observer)
 	// Concurrency is how many handlers run at once where the consumer's setting does
 	// not say. 0: the framework's default.
@@ -297,16 +297,15 @@ func (p Params) consumer(name string) (*framework.Consumer, error) {
 	}
 	opts = append(opts, framework.WithSurvey(source.Survey), framework.WithHealth(health))
 	opts = append(opts, setting.Options...)
-	observer := p.observer()
-	if observer != nil {
-		opts = append(opts, framework.WithObserver(observer))
+	if o := p.observer(); o != nil {
+		opts = append(opts, framework.WithObserver(o))
 	}
 	c, err := framework.New(name, source.Source, handler, opts...)
 	if err := errors.Join(wrong, err); err != nil {
 		return nil, err
 	}
-	if source.Listen != nil && observer != nil {
-		source.Listen(observer)
+	if o := c.Observer(); o != nil && source.Listen != nil {
+		source.Listen(o)
 	}
 	return c, nil
 }

@@ -460,7 +460,7 @@ func TestObserversHearOfUnitsAndSources(t *testing.T) {
 				o.Observe(framework.Started{Consumer: "the source"})
 			}}
 		}, fx.ResultTags(frameworkfx.SourceGroup))),
-		frameworkfx.Configure("mail", framework.Config{Timing: quick}),
+		frameworkfx.Configure("mail", framework.Config{Timing: quick}, framework.WithObserver(observer("the consumer's"))),
 		frameworkfx.Otherwise("mail", done),
 	)
 	app.RequireStart()
@@ -468,6 +468,7 @@ func TestObserversHearOfUnitsAndSources(t *testing.T) {
 	missing := map[string]bool{
 		"the application's of one": true, "the application's of two": true, "their own of two": true,
 		"the application's of mail": true, "the application's of the source": true,
+		"the consumer's of mail": true, "the consumer's of the source": true,
 	}
 	for len(missing) > 0 {
 		select {
