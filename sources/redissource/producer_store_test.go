@@ -460,3 +460,25 @@ func TestProducerOnCluster(t *testing.T) {
 		t.Errorf("%d lanes for 3 masters", len(p.lanes))
 	}
 }
+
+// A password that is no longer right is told, with what to do, at once: a refusal of the connection is an error of the
+// pipeline, and of none of its commands.
+func TestAnotherPasswordIsTold(t *testing.T) {
+	t.Parallel()
+	ctx, server, name := t.Context(), redistest.Server(t), redistest.Name(t)
+	server.Config("requirepass", "old")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "old"})
+	defer client.Close()
+	p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+	if _, err := p.Enqueue(ctx, Message{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ConfigSet(ctx, "requirepass", "new").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "no").Err() // it ends its own connection
+	if _, err := p.Enqueue(ctx, Message{}); err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "WRONGPASS") ||
+		!strings.Contains(err.Error(), "give user and password in the URL") {
+		t.Error(err)
+	}
+}

@@ -98,7 +98,7 @@ func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*
 	if p.replicas > 0 {
 		wait = pipe.Do(ctx, waitFor(node, p.replicas, p.patience)...)
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	_, failed := pipe.Exec(ctx)
 	var few error
 	if wait != nil {
 		if have, err := wait.Int(); err != nil || have < p.replicas {
@@ -108,6 +108,9 @@ func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*
 	ok := true
 	for i, one := range all {
 		one.answer, one.err = parsePush(cmds[i])
+		if failed != nil && cmds[i].Err() == nil && cmds[i].Val() == nil { // a refusal of the connection is said of no command
+			one.err = failed
+		}
 		if one.err == nil && one.answer.enqueued() {
 			one.err = few
 		}
