@@ -153,7 +153,7 @@ func (p *Producer) Enqueue(ctx context.Context, messages ...Message) ([]Result, 
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		c.abandon(func(*item, bool, bool) error { return context.Cause(ctx) })
+		c.abandon(func(it *item, s standing) error { return it.left(context.Cause(ctx), s) })
 	case <-late.C:
 		c.abandon(p.overdue)
 	}

@@ -35,8 +35,29 @@ type item struct {
 	few      *ReplicasError // the master has it, and had too few replicas
 	last     error          // why the last attempt does not count
 	// Guarded by lane.mu:
-	sent    bool // it may have reached the store
-	dropped bool // its caller has gone before it was sent
+	sent    bool // it may have reached the store, or is about to
+	dropped bool // its caller has gone
+}
+
+// A standing is how it stood with an item when it was given up.
+type standing struct {
+	sent    bool  // it may have reached the store
+	answers bool  // the store does
+	silent  error // why what was sent last for the partition does not count; nil: it does
+}
+
+// left is why it was given up by its caller, whose context ended with cause: also what the attempts met, without which
+// nobody knows what to mend.
+func (it *item) left(cause error, s standing) error {
+	switch {
+	case it.few != nil: // which says it
+		return cause
+	case it.last != nil:
+		return fmt.Errorf("%w: %w", cause, it.last)
+	case s.silent != nil: // by others: whether they are in doubt is no word about it
+		return fmt.Errorf("%w: %v", cause, s.silent)
+	}
+	return cause
 }
 
 // A special is what push.lua is told of a message that is not plain.
@@ -98,20 +119,20 @@ func (c *call) miss(it *item, err error) {
 
 // abandon gives up what is not answered: what was not sent yet never will be, of the
 // rest nobody knows.
-func (c *call) abandon(why func(it *item, sent, answers bool) error) {
+func (c *call) abandon(why func(it *item, s standing) error) {
 	for i := range c.items {
 		it := &c.items[i]
-		var sent, answers bool
+		var s standing
 		if it.lane != nil {
-			sent, answers = it.lane.drop(it)
+			s = it.lane.drop(it)
 		}
 		c.mu.Lock()
 		if !it.answered {
-			cause := why(it, sent, answers)
+			cause := why(it, s)
 			switch {
 			case it.few != nil:
 				c.results[i].Err = fmt.Errorf("%w: %w", it.few, cause)
-			case sent:
+			case s.sent:
 				c.results[i].Err = fmt.Errorf("%w: %w", ErrUnknown, cause)
 			default:
 				c.results[i].Err = cause

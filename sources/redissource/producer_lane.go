@@ -44,8 +44,8 @@ type track struct {
 	mark    string
 	next    int64 // position of the next message
 	waiting []*item
-	busy    bool // a batch is under way, or waits to be repeated
-	silent  bool // the last attempt had no answer
+	busy    bool  // a batch is under way, or waits to be repeated
+	silent  error // why the last attempt had no answer; nil: it had one
 }
 
 // A batch is what one script pushes. It is repeated as it is until it is answered or
@@ -70,10 +70,7 @@ func (l *lane) submit(it *item) bool {
 	if l.closed {
 		return false
 	}
-	id := partition.ID(0)
-	if !l.p.oneServer {
-		id = it.part
-	}
+	id := l.trackOf(it)
 	q := l.tracks[id]
 	if q == nil {
 		q = &track{mark: KeysOf(l.p.name, id).Mark(l.p.session)}
@@ -92,21 +89,31 @@ func (l *lane) submit(it *item) bool {
 	return true
 }
 
-// drop takes it out if it was not sent, and reports whether it was, and whether the store answers.
-func (l *lane) drop(it *item) (sent, answers bool) {
+// drop takes it out unless it may have reached the store, and returns how it stands.
+func (l *lane) drop(it *item) standing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	it.dropped = true
-	return it.sent, l.answers(it)
+	return l.standing(it)
 }
 
-// answers reports whether the store does, as far as what waits behind others can tell: the last attempt for its partition
-// had an answer, and what is under way has not waited for half of its time. The caller holds mu.
-func (l *lane) answers(it *item) bool {
-	if q := l.tracks[it.part]; q != nil && q.silent {
-		return false
+// standing returns how it stands with it. The store answers, as far as what waits behind others can tell, if the last
+// attempt for its partition had an answer, and what is under way has not waited for half of its time. The caller holds mu.
+func (l *lane) standing(it *item) standing {
+	s := standing{sent: it.sent}
+	if q := l.tracks[l.trackOf(it)]; q != nil {
+		s.silent = q.silent
 	}
-	return l.asked.IsZero() || it.deadline.Sub(l.asked) <= l.p.timeout/2
+	s.answers = s.silent == nil && (l.asked.IsZero() || it.deadline.Sub(l.asked) <= l.p.timeout/2)
+	return s
+}
+
+// trackOf returns where its track is in tracks.
+func (l *lane) trackOf(it *item) partition.ID {
+	if l.p.oneServer {
+		return 0
+	}
+	return it.part
 }
 
 func (l *lane) close() {
@@ -126,7 +133,7 @@ func (l *lane) run() {
 				return false
 			}
 			b.again = now // which may be long after
-			if l.expire(b, redisconfig.Explain(b.err)) {
+			if l.expire(b, redisconfig.Explain(b.err)) && l.claim(b) {
 				due = append(due, b)
 			}
 			return true
@@ -197,7 +204,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			case over:
 				it.call.finish(it, false, l.p.closedError())
 			case !it.deadline.After(now):
-				it.call.finish(it, false, l.p.late(l.answers(it)))
+				it.call.finish(it, false, l.p.late(l.standing(it)))
 			default:
 				it.sent = true
 				b.items = append(b.items, it)
@@ -284,19 +291,57 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 			l.end(b, b.failed(redisconfig.Explain(err)))
 		default:
 			b.unknown = b.unknown || !notExecuted(err)
-			l.mu.Lock()
-			b.track.silent = true
-			l.mu.Unlock()
+			why := redisconfig.Explain(err)
 			for _, it := range b.items {
-				it.call.miss(it, redisconfig.Explain(err))
+				it.call.miss(it, why)
 			}
+			l.missed(b, why)
 			b.again = time.Now().Add(backoff(b.tries))
-			if l.expire(b, redisconfig.Explain(err)) {
+			if l.expire(b, why) {
 				repeat = append(repeat, b)
 			}
 		}
 	}
 	return repeat
+}
+
+// missed notes why an attempt does not count. What the store has surely not executed is as if it had not been sent:
+// its callers may take it out.
+func (l *lane) missed(b *batch, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.track.silent = why
+	for _, it := range b.items {
+		it.sent = b.unknown
+	}
+}
+
+// claim takes those out of b, which is to be repeated, whose callers have gone and were told that they were not sent, and
+// reports whether any are left.
+func (l *lane) claim(b *batch) bool {
+	left := l.claimed(b)
+	switch {
+	case len(left) == 0:
+		l.free(b.track)
+		return false
+	case len(left) < len(b.items):
+		b.items = left
+		l.encode(b)
+	}
+	return true
+}
+
+func (l *lane) claimed(b *batch) []*item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var left []*item
+	for _, it := range b.items {
+		if b.unknown || !it.dropped {
+			it.sent = true
+			left = append(left, it)
+		}
+	}
+	return left
 }
 
 func (l *lane) asks(since time.Time) {
@@ -308,7 +353,7 @@ func (l *lane) asks(since time.Time) {
 // done hands out the answer of an executed script.
 func (l *lane) done(b *batch) {
 	l.mu.Lock()
-	b.track.silent = false
+	b.track.silent = nil
 	l.mu.Unlock()
 	a := b.answer
 	if a.status != "OK" {
@@ -326,25 +371,29 @@ func (l *lane) done(b *batch) {
 }
 
 // late is why what waits behind others was not sent: the store has answered for them to the end, or has not.
-func (p *Producer) late(answers bool) error {
-	if answers {
+func (p *Producer) late(s standing) error {
+	if s.answers {
 		return fmt.Errorf("not sent within %v: what was enqueued before it took that long: enqueue fewer at once, or raise Timeout", p.timeout)
 	}
+	who := "the store"
 	if p.pusher.replicas > 0 {
-		return fmt.Errorf("no answer from the store, or from %d of its replicas, for %v", p.pusher.replicas, p.timeout)
+		who = fmt.Sprintf("the store, or from %d of its replicas,", p.pusher.replicas)
 	}
-	return fmt.Errorf("no answer from the store for %v", p.timeout)
+	if s.silent == nil {
+		return fmt.Errorf("no answer from %s for %v", who, p.timeout)
+	}
+	return fmt.Errorf("no answer from %s for %v: %v", who, p.timeout, s.silent) // by others, see item.left
 }
 
 // overdue is why a message is given up while a request is under way: its own, or one that it waits behind.
-func (p *Producer) overdue(it *item, sent, answers bool) error {
+func (p *Producer) overdue(it *item, s standing) error {
 	switch {
-	case !sent:
-		return p.late(answers)
 	case it.few == nil && it.last != nil:
 		return it.last
+	case !s.sent:
+		return p.late(s)
 	}
-	return p.late(false)
+	return p.late(standing{})
 }
 
 // refused returns the error of a message that the script pushed or not.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -459,6 +461,96 @@ func TestProducerOnCluster(t *testing.T) {
 	if len(p.lanes) < 2 {
 		t.Errorf("%d lanes for 3 masters", len(p.lanes))
 	}
+}
+
+// Who goes while an attempt is awaited, or waits behind one, is told what the attempts met. What the store has surely not
+// executed is in no doubt, and is not sent afterwards.
+func TestWhoLeavesIsToldWhy(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want []string // in the log
+	}{
+		{"it is unknown", errNetwork, []string{"first"}},
+		{"nobody listens", &net.OpError{Op: "dial", Err: errors.New("refused")}, nil},
+		{"refused for a while", refusal("LOADING Redis is loading the dataset in memory"), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, name := bubble(t, true), redistest.Name(t)
+				p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+				var healed atomic.Bool
+				client.AddHook(&brokenUntil{broken{err: c.err}, &healed})
+				enqueue := func(id string) <-chan error {
+					told := make(chan error, 1)
+					go func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second+time.Microsecond) // not when one is under way
+						defer cancel()
+						_, err := p.Enqueue(ctx, Message{ID: id})
+						told <- err
+					}()
+					synctest.Wait()
+					return told
+				}
+				first, behind := enqueue("first"), enqueue("behind")
+				if err := <-first; !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, c.err) ||
+					errors.Is(err, ErrUnknown) != (c.err == errNetwork) || !strings.Contains(err.Error(), redisconfig.Explain(c.err).Error()) {
+					t.Errorf("what was tried: %v", err)
+				}
+				if err := <-behind; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) ||
+					!strings.Contains(err.Error(), redisconfig.Explain(c.err).Error()) {
+					t.Errorf("what waited: %v", err)
+				}
+				healed.Store(true)
+				if err := p.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if log := idsOf(logOf(t, client, name, 0)); !slices.Equal(log, c.want) {
+					t.Errorf("the log is %q, want %q", log, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Of what is repeated only those are taken out who have gone: one that still waits is enqueued.
+func TestWhoStaysIsEnqueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, name := bubble(t, true), redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		if _, err := p.Enqueue(t.Context(), Message{ID: "the store learns the script"}); err != nil {
+			t.Fatal(err)
+		}
+		var healed atomic.Bool
+		healed.Store(true)
+		client.AddHook(&brokenUntil{broken{err: refusal("LOADING Redis is loading the dataset in memory")}, &healed})
+		hold := newHold()
+		client.AddHook(hold)
+		var all sync.WaitGroup
+		enqueue := func(ctx context.Context, id string) {
+			all.Go(func() {
+				if _, err := p.Enqueue(ctx, Message{ID: id}); (err == nil) != (id != "gone") || errors.Is(err, ErrUnknown) {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		enqueue(t.Context(), "under way")
+		<-hold.held
+		healed.Store(false)
+		enqueue(ctx, "gone") // travels with the next one
+		enqueue(t.Context(), "stays")
+		close(hold.free)
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		healed.Store(true)
+		all.Wait()
+		if log := idsOf(logOf(t, client, name, 0)); !slices.Equal(log, []string{"the store learns the script", "under way", "stays"}) {
+			t.Errorf("the log is %q", log)
+		}
+	})
 }
 
 // A password that is no longer right is told, with what to do, at once: a refusal of the connection is an error of the
