@@ -88,8 +88,8 @@ type Producer struct {
 	lanes   map[string]*lane       // by node
 	ofPart  map[partition.ID]*lane // where a partition's messages go, for good
 	running sync.WaitGroup         // lanes that send
-	quit    chan struct{}          // closed: nothing is tried again
-	stop    sync.Once
+	trying  context.Context        // over: nothing is tried again, by the client neither
+	stop    context.CancelFunc     // ends it
 }
 
 // NewProducer returns a producer for name. It writes the configuration of the name
@@ -115,8 +115,8 @@ func NewProducer(ctx context.Context, client redis.UniversalClient, name string,
 		session: newID(time.Now()),
 		lanes:   make(map[string]*lane),
 		ofPart:  make(map[partition.ID]*lane),
-		quit:    make(chan struct{}),
 	}
+	p.trying, p.stop = context.WithCancel(context.Background())
 	_, p.oneServer = client.(*redis.Client)
 	p.round.Store(rand.Uint32())
 	return p, nil
@@ -274,14 +274,7 @@ func (p *Producer) laneOf(ctx context.Context, id partition.ID) *lane {
 }
 
 // over reports whether Close has run out of time.
-func (p *Producer) over() bool {
-	select {
-	case <-p.quit:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Producer) over() bool { return p.trying.Err() != nil }
 
 // closedError is a sources.ErrClosed that says what is closed.
 func (p *Producer) closedError() error { return &closedError{p.name} }
@@ -295,8 +288,9 @@ func (e *closedError) Is(target error) bool { return target == sources.ErrClosed
 
 // Close refuses new messages, waits until those on their way are answered, and
 // returns after the last goroutine of the producer. When ctx ends first, what was not
-// answered fails, with ErrUnknown if it was sent; Close then still waits for the
-// request under way, which the client's own timeouts bound, and returns ctx's error.
+// answered fails, with ErrUnknown if it was sent, and the client repeats nothing any more;
+// Close then still waits for the request under way, which the client's ReadTimeout and
+// DialTimeout bound (seconds), and returns ctx's error.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -314,7 +308,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		p.stop.Do(func() { close(p.quit) })
+		p.stop()
 		<-idle
 		return ctx.Err()
 	}

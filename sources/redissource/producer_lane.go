@@ -2,7 +2,6 @@ package redissource
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -180,7 +179,7 @@ func (l *lane) pause(repeat []*batch) bool {
 	select {
 	case <-timer.C:
 	case <-l.wake:
-	case <-l.p.quit:
+	case <-l.p.trying.Done():
 		return false
 	}
 	return true
@@ -272,14 +271,13 @@ func (l *lane) keysOf(id partition.ID) *Keys {
 // send sends batches in one pipeline, ends those that have an answer and returns the
 // others, each with the time of its next attempt.
 func (l *lane) send(batches []*batch) (repeat []*batch) {
-	ctx := context.Background() // a push that was begun is not broken off
 	pushes := make([]*push, len(batches))
 	for i, b := range batches {
 		pushes[i] = &b.push
 		b.tries++
 	}
 	l.asks(time.Now())
-	l.p.pusher.send(ctx, pushes)
+	l.p.pusher.send(l.p.trying, pushes) // whose end breaks off no push: the client looks at it between its attempts
 	l.asks(time.Time{})
 	for _, b := range batches {
 		err := b.err

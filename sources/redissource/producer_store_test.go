@@ -357,6 +357,54 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
+// A retrying hook does as the client does while the store stands still: it waits a minute between attempts, or until its
+// context ends.
+type retrying struct{}
+
+func (retrying) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (retrying) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (retrying) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := errNetwork
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		for _, c := range cmds {
+			c.SetErr(err)
+		}
+		return err
+	}
+}
+
+// The client repeats by itself what gets no answer, each time with all of its ReadTimeout: Close waits for none of that.
+func TestCloseEndsTheClientsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		p, err := NewProducer(t.Context(), client, "n", ProducerConfig{Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.AddHook(retrying{})
+		told := make(chan error, 1)
+		go func() {
+			_, err := p.Enqueue(t.Context(), Message{})
+			told <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if err := <-told; !errors.Is(err, ErrUnknown) {
+			t.Errorf("what was under way: %v", err)
+		}
+	})
+}
+
 // sendingIn reports whether a message is under way in the lanes of p.
 func sendingIn(p *Producer) bool {
 	p.mu.Lock()
