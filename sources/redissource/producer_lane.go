@@ -285,10 +285,10 @@ func (l *lane) send(batches []*batch) (repeat []*batch) {
 		case err == nil:
 			l.done(b)
 		case redisconfig.Lasting(err):
-			b.unknown = b.unknown || brokenOff(err)
+			b.unknown = b.unknown || b.maybe || brokenOff(err)
 			l.end(b, b.failed(redisconfig.Explain(err)))
 		default:
-			b.unknown = b.unknown || !notExecuted(err)
+			b.unknown = b.unknown || b.maybe || !notExecuted(err)
 			why := redisconfig.Explain(err)
 			for _, it := range b.items {
 				it.call.miss(it, why)

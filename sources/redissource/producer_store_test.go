@@ -1,9 +1,11 @@
 package redissource
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -421,6 +423,20 @@ func sendingIn(p *Producer) bool {
 	return false
 }
 
+// askingIn reports whether a request of p is under way.
+func askingIn(p *Producer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lanes {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.asked.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // A full store refuses at once and keeps nothing; when there is room the producer
 // goes on.
 func TestFullStore(t *testing.T) {
@@ -596,6 +612,91 @@ func TestWhoStaysIsEnqueued(t *testing.T) {
 		healed.Store(true)
 		all.Wait()
 		if log := idsOf(logOf(t, client, name, 0)); !slices.Equal(log, []string{"the store learns the script", "under way", "stays"}) {
+			t.Errorf("the log is %q", log)
+		}
+	})
+}
+
+// A forgetful wire, while it is on, loses the answer of the second push, which the store has executed, and answers
+// those after it itself, as a store does that loads.
+type forgetful struct {
+	net.Conn
+	on     *atomic.Bool
+	pushes *atomic.Int32
+	lose   bool
+	lost   bool
+	say    []byte
+}
+
+func (f *forgetful) Write(b []byte) (int, error) {
+	if f.on.Load() && bytes.Contains(b, []byte("evalsha")) {
+		switch f.pushes.Add(1) {
+		case 1:
+		case 2:
+			f.lose = true
+		default:
+			f.say = []byte("-LOADING Redis is loading the dataset in memory\r\n")
+			return len(b), nil
+		}
+	}
+	return f.Conn.Write(b)
+}
+
+func (f *forgetful) Read(b []byte) (int, error) {
+	switch {
+	case f.lose:
+		if !f.lost {
+			f.lost = true
+			_, _ = f.Conn.Read(b)
+		}
+		return 0, io.EOF
+	case f.say != nil:
+		n := copy(b, f.say)
+		f.say = nil
+		return n, nil
+	}
+	return f.Conn.Read(b)
+}
+
+// The client repeats by itself what has no answer, and the refusal of the second attempt hides that the first was executed:
+// what was pushed is in doubt, and is repeated as it was.
+func TestARefusalHidesNoLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var loads atomic.Bool
+		var pushes atomic.Int32
+		client := bubbleOver(t, func(c net.Conn) net.Conn { return &forgetful{Conn: c, on: &loads, pushes: &pushes} })
+		name := redistest.Name(t)
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		if _, err := p.Enqueue(t.Context(), Message{ID: "the store learns the script"}); err != nil {
+			t.Fatal(err)
+		}
+		hold := newHold()
+		client.AddHook(hold)
+		var all sync.WaitGroup
+		enqueue := func(ctx context.Context, id string) {
+			all.Go(func() {
+				if _, err := p.Enqueue(ctx, Message{ID: id}); (err == nil) != (id != "gone") || errors.Is(err, ErrUnknown) != (id == "gone") {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		enqueue(t.Context(), "under way")
+		<-hold.held
+		enqueue(ctx, "gone")
+		enqueue(t.Context(), "stays") // travels with it
+		loads.Store(true)
+		close(hold.free)
+		time.Sleep(time.Second)
+		for askingIn(p) { // until it is between two attempts
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		synctest.Wait()
+		loads.Store(false)
+		all.Wait()
+		if log := idsOf(logOf(t, client, name, 0)); !slices.Equal(log, []string{"the store learns the script", "under way", "gone", "stays"}) {
 			t.Errorf("the log is %q", log)
 		}
 	})

@@ -22,18 +22,35 @@ var pushSource string
 var pushScript = newScript(bellSource + pushSource)
 
 // A script is a Lua script that travels by its digest.
-type script struct{ *redis.Script }
+type script struct {
+	*redis.Script
+	source string
+}
 
-func newScript(source string) script { return script{redis.NewScript(source)} }
+func newScript(source string) script { return script{redis.NewScript(source), source} }
 
-// queue appends a call to a pipeline, by the digest or, for a store that has
-// forgotten it, with the source. A pipeline cannot fall back by itself: its other
-// commands have run by then.
+// queue appends a call to a pipeline.
 func (s script) queue(ctx context.Context, pipe redis.Pipeliner, source bool, keys []string, args []any) *redis.Cmd {
+	cmd := s.call(ctx, source, keys, args)
+	_ = pipe.Process(ctx, cmd) // which only appends it
+	return cmd
+}
+
+// call is a call for a pipeline, by the digest or, for a store that has forgotten it, with the
+// source. A pipeline cannot fall back by itself: its other commands have run by then.
+func (s script) call(ctx context.Context, source bool, keys []string, args []any) *redis.Cmd {
+	all := make([]any, 0, 3+len(keys)+len(args))
 	if source {
-		return s.Eval(ctx, pipe, keys, args...)
+		all = append(all, "eval", s.source, len(keys))
+	} else {
+		all = append(all, "evalsha", s.Hash(), len(keys))
 	}
-	return s.EvalSha(ctx, pipe, keys, args...)
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return cmd
 }
 
 // A pushHead is what push.lua is told of a whole batch.

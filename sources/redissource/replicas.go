@@ -44,6 +44,20 @@ type push struct {
 	args   []any
 	answer pushAnswer
 	err    error // why the answer does not count
+	maybe  bool  // whatever err is, an earlier attempt of the client may have been executed
+}
+
+// A tried is a call that knows whether any of the client's attempts may have been executed. The client repeats a
+// pipeline whose answer was lost, and a store that is started anew and loads refuses that: of the command only the
+// refusal is left.
+type tried struct {
+	*redis.Cmd
+	maybe bool
+}
+
+func (t *tried) SetErr(err error) {
+	t.maybe = t.maybe || err == nil || !notExecuted(err)
+	t.Cmd.SetErr(err)
 }
 
 // A pusher sends pushes to their servers, and has them wait for replicas.
@@ -90,9 +104,10 @@ func (p *pusher) sendBy(ctx context.Context, all []*push, source bool) {
 // all of them count.
 func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*push, source bool) bool {
 	pipe := node.Pipeline()
-	cmds := make([]*redis.Cmd, len(all))
+	cmds := make([]*tried, len(all))
 	for i, one := range all {
-		cmds[i] = pushScript.queue(ctx, pipe, source, one.keys, one.args)
+		cmds[i] = &tried{Cmd: pushScript.call(ctx, source, one.keys, one.args)}
+		_ = pipe.Process(ctx, cmds[i]) // which only appends it
 	}
 	var wait *redis.Cmd
 	if p.replicas > 0 {
@@ -107,7 +122,8 @@ func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*
 	}
 	ok := true
 	for i, one := range all {
-		one.answer, one.err = parsePush(cmds[i])
+		one.answer, one.err = parsePush(cmds[i].Cmd)
+		one.maybe = one.maybe || cmds[i].maybe
 		if failed != nil && cmds[i].Err() == nil && cmds[i].Val() == nil { // a refusal of the connection is said of no command
 			one.err = failed
 		}
