@@ -55,7 +55,7 @@ func (it *item) left(cause error, s standing) error {
 	case it.last != nil:
 		return fmt.Errorf("%w: %w", cause, it.last)
 	case s.silent != nil: // by others: whether they are in doubt is no word about it
-		return fmt.Errorf("%w: %v", cause, s.silent)
+		return fmt.Errorf("%w: %s", cause, s.silent.Error())
 	}
 	return cause
 }

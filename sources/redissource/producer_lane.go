@@ -380,7 +380,7 @@ func (p *Producer) late(s standing) error {
 	if s.silent == nil {
 		return fmt.Errorf("no answer from %s for %v", who, p.timeout)
 	}
-	return fmt.Errorf("no answer from %s for %v: %v", who, p.timeout, s.silent) // by others, see item.left
+	return fmt.Errorf("no answer from %s for %v: %s", who, p.timeout, s.silent.Error()) // by others, see item.left
 }
 
 // overdue is why a message is given up while a request is under way: its own, or one that it waits behind.
