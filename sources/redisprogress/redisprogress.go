@@ -30,6 +30,8 @@ var (
 	settleScript = redis.NewScript(settleSource)
 	closeScript  = redis.NewScript(closeSource)
 	dueScript    = redis.NewScript(dueSource)
+
+	settleHash any = settleScript.Hash()
 )
 
 // A Log is one ownership of one log in Redis. It keeps no state: every answer goes
@@ -39,10 +41,10 @@ type Log struct {
 	client redis.UniversalClient
 	keys   Keys
 	grant  partition.Grant
-	token  string
+	token  any // a string, as the library takes it
 	epoch  string
 	list   bool
-	settle []string // the KEYS of settle.lua, with no room behind them: locks are appended to a copy
+	settle []any // the KEYS of settle.lua, as the library takes them
 }
 
 // New returns the ownership g of the log that keys name, under tok.
@@ -53,7 +55,7 @@ func New(client redis.UniversalClient, keys Keys, g partition.Grant, tok partiti
 		l.keys.Pending, l.keys.Delayed, l.keys.Dead = keys.Fence, keys.Fence, keys.Fence
 	}
 	k := l.keys
-	l.settle = []string{k.Fence, k.Done, k.Lifted, k.Tries, k.Pending, k.Delayed, k.Dead}
+	l.settle = []any{k.Fence, k.Done, k.Lifted, k.Tries, k.Pending, k.Delayed, k.Dead}
 	return l
 }
 
@@ -238,47 +240,64 @@ type Lock struct {
 // r.Others, one by one. With source the script travels along: for a server that does
 // not know it.
 func (l *Log) Settle(ctx context.Context, pipe redis.Pipeliner, r *progress.Request, content []Content, locks []Lock, source bool) *redis.Cmd {
-	keys := l.settle
-	args := make([]any, 11, 11+4*len(r.Others)+2*len(locks))
-	args[0], args[1] = l.token, "0"
+	// What is the same each time is there as the library takes it: to make it so is an allocation for each word.
+	command, script := any("evalsha"), settleHash
+	if source {
+		command, script = "eval", settleSource
+	}
+	words := make([]any, 0, 3+len(l.settle)+11+4*len(r.Others)+3*len(locks))
+	words = append(words, command, script, len(l.settle)+len(locks))
+	words = append(words, l.settle...)
+	for _, k := range locks {
+		words = append(words, k.Key)
+	}
+	list, alone, counts := any("0"), any(""), any("")
 	if l.list {
-		args[1] = "1"
+		list = "1"
 	}
-	args[2], args[3], args[4], args[5], args[6] = r.Seen, r.Read, r.Base, r.Gate, r.Fetch
-	args[7], args[8] = "", ""
 	if r.Alone != progress.None {
-		args[7] = strconv.FormatInt(r.Alone, 10) + " " + strconv.Itoa(r.AloneTries)
+		alone = strconv.FormatInt(r.Alone, 10) + " " + strconv.Itoa(r.AloneTries)
 	}
-	args[9], args[10] = join(r.Done), join(r.Lift)
-	var counts [progress.Dead + 1]int
+	if len(r.Done)+len(r.Others)+len(r.Lift) > 0 {
+		counts = count(r.Others, len(locks))
+	}
+	words = append(words, l.token, list, r.Seen, r.Read, r.Base, r.Gate, r.Fetch, alone, counts, join(r.Done), join(r.Lift))
 	for _, o := range [...]progress.Outcome{progress.Retry, progress.Requeue, progress.Dead} {
 		for i, v := range r.Others {
 			if v.Outcome != o {
 				continue
 			}
-			counts[o]++
 			c := &content[i]
 			switch o {
 			case progress.Retry:
-				args = append(args, v.Position, progress.Runs(v.Attempt, c.Waits), millis(c.Delay), c.Error)
+				words = append(words, v.Position, progress.Runs(v.Attempt, c.Waits), millis(c.Delay), c.Error)
 			case progress.Requeue:
-				args = append(args, v.Position, c.Body, millis(c.Delay))
+				words = append(words, v.Position, c.Body, millis(c.Delay))
 			case progress.Dead:
-				args = append(args, v.Position, c.Body)
+				words = append(words, v.Position, c.Body)
 			}
 		}
 	}
 	for _, k := range locks {
-		keys = append(keys, k.Key)
-		args = append(args, k.Position, k.Value)
+		words = append(words, k.Position, k.Value)
 	}
-	if len(r.Done)+len(r.Others)+len(r.Lift) > 0 {
-		args[8] = fmt.Sprintf("%d %d %d %d", counts[progress.Retry], counts[progress.Requeue], counts[progress.Dead], len(locks))
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(3)
+	pipe.Process(ctx, cmd)
+	return cmd
+}
+
+// count says how many of each kind there are among what goes with a settlement.
+func count(others []progress.Verdict, locks int) string {
+	var n [progress.Dead + 1]int64
+	for _, v := range others {
+		n[v.Outcome]++
 	}
-	if source {
-		return pipe.Eval(ctx, settleSource, keys, args...)
+	b := make([]byte, 0, 16)
+	for _, x := range [...]int64{n[progress.Retry], n[progress.Requeue], n[progress.Dead], int64(locks)} {
+		b = append(strconv.AppendInt(b, x, 10), ' ')
 	}
-	return pipe.EvalSha(ctx, settleScript.Hash(), keys, args...)
+	return string(b)
 }
 
 func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }
