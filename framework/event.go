@@ -355,10 +355,10 @@ type (
 		Consumer              string
 		Units, Added, Removed int
 	}
-	// UnitsTroubled: the list could not be read, or the table not written; told once until it
-	// works again. Or something in the list cannot be a unit (see partition.CheckUnit; or the
-	// hash of the layout refuses the name) and is nobody's; told again when that changes. What
-	// runs goes on.
+	// UnitsTroubled: the list could not be read, the units not be shared out evenly, or the table
+	// not written; each is told once until it works again. Or something in the list cannot be a
+	// unit (see partition.CheckUnit; or the hash of the layout refuses the name) and is nobody's;
+	// told again when that changes. What runs goes on.
 	UnitsTroubled struct {
 		Consumer string
 		Err      error

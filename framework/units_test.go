@@ -712,6 +712,45 @@ func TestUnitsThatAreNone(t *testing.T) {
 	})
 }
 
+// A table that cannot be written hides nothing: neither what of the list is no unit, nor that the
+// list cannot be read. And after an outage of both it is told that one of them stays broken.
+func TestUnitsTroublesHideNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a", "two\nlines")
+		list := &brokenList{town: w}
+		list.broken.Store(true)
+		var mu sync.Mutex
+		var told []string
+		ann, _ := w.enter("ann", func(c *framework.UnitsConfig) {
+			c.Source = list
+			c.Publish = func(context.Context, []string) error { return errors.New("no right to write") }
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if e, ok := e.(framework.UnitsTroubled); ok {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, e.Err.Error())
+				}
+			})
+		})
+		time.Sleep(20 * time.Second)
+		list.broken.Store(false)
+		time.Sleep(20 * time.Second)
+		check := func(want ...string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.EqualFunc(told, want, strings.HasPrefix) {
+				t.Errorf("told %q, want %q", told, want)
+			}
+		}
+		check("read the list", "1 in the list", "write the table")
+		list.broken.Store(true)
+		time.Sleep(20 * time.Second)
+		check("read the list", "1 in the list", "write the table", "read the list")
+		w.leave(ann)
+	})
+}
+
 type brokenList struct {
 	*town
 	broken atomic.Bool

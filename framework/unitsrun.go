@@ -184,8 +184,8 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	poked := false
-	failing := false
-	var odd string // what of the list is no unit, as it was told last
+	var failing [stages]bool // that it does was told
+	var odd string           // what of the list is no unit, as it was told last
 	for {
 		select {
 		case <-ctx.Done():
@@ -198,26 +198,36 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 			continue
 		case <-timer.C:
 		}
-		refused, err := s.look(ctx, share, poked)
+		refused, at, err := s.look(ctx, share, poked)
 		poked = false
-		if err == nil && refused != odd {
+		if at > listing && refused != odd {
 			if odd = refused; odd != "" {
 				s.observe(UnitsTroubled{Consumer: s.u.name, Err: errors.New(odd)})
 			}
 		}
-		if err != nil && !failing && ctx.Err() == nil {
+		clear(failing[:at])
+		if err != nil && !failing[at] && ctx.Err() == nil {
 			s.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
 		}
-		failing = err != nil
+		failing[at] = err != nil // whether a later stage works is not known
 		timer.Reset(s.u.cfg.Every)
 	}
 }
 
+// The stages of a look at the list, each of which may fail by itself.
+const (
+	listing    = iota // to read it
+	sharing           // to share the units out evenly
+	publishing        // to write the table
+	stages
+)
+
 // publishSoon is how long after a change the table is written.
 const publishSoon = 50 * time.Millisecond
 
-// look reads the list and follows it. It returns what of it is no unit, in words.
-func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (refused string, err error) {
+// look reads the list and follows it. It returns what of it is no unit, in words, and the stage
+// that failed; without an error the last.
+func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (refused string, at int, err error) {
 	inner, cancel := context.WithTimeout(ctx, s.u.cfg.Timing.Lease)
 	defer cancel()
 	var units []string
@@ -225,7 +235,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 		units, err = s.u.cfg.Source.Units(inner)
 		return err
 	}); err != nil {
-		return "", fmt.Errorf("read the list of units: %w", err) // what runs goes on
+		return "", listing, fmt.Errorf("read the list of units: %w", err) // what runs goes on
 	}
 	units = slices.Sorted(slices.Values(units)) // a copy: what the source returned is its own
 	units, refused = onlyUnits(slices.Compact(units), share.cfg.Partitions)
@@ -235,12 +245,12 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 		s.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
 	}
 	if err := s.even(inner, share, added+removed > 0); err != nil {
-		return "", err
+		return refused, sharing, err
 	}
 	if s.u.cfg.Publish == nil || !changed && !s.lead.leads(inner, share.View()) {
-		return refused, nil
+		return refused, publishing, nil
 	}
-	return refused, s.publish(inner, units)
+	return refused, publishing, s.publish(inner, units)
 }
 
 // publish has the table written.
