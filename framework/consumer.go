@@ -313,7 +313,8 @@ func (c *Consumer) Err() error { return c.sessions.failure() }
 
 // View returns the newest view of the current run: the peer's place among its
 // peers and what it should have. Its Version is 0, and its Index -1, before the
-// first.
+// first and where nothing runs. It says nothing of the lease: while the ledger does not
+// answer another peer may have got the index. Ready then says so.
 func (c *Consumer) View() partition.View {
 	if s, ok := c.sessions.now(); ok {
 		s.mu.Lock()

@@ -211,6 +211,9 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 			t.Errorf("told %d times that it stops", n)
 		}
 		says("stopped")
+		if v := c.View(); v.Version != 0 || v.Index != -1 || v.Replicas != 0 || v.Wish != nil {
+			t.Errorf("stopped, it has the view %+v: another peer may have the index", v)
+		}
 	})
 }
 

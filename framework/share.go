@@ -169,7 +169,8 @@ func (s *Share) fail(err error) {
 func (s *Share) SetWeight(weight int) { s.coordinator.SetWeight(weight) }
 
 // View returns the newest view: this peer's index and how many replicas there are. Its
-// Version is 0, and its Index -1, before the first.
+// Version is 0, and its Index -1, before the first and once Run has returned. It says nothing of
+// the lease: once ValidFor is 0 another peer may have the index.
 func (s *Share) View() partition.View { return s.coordinator.View() }
 
 // ValidFor returns for how long what is admitted can be relied on to stay this peer's if the

@@ -318,9 +318,15 @@ func TestAShareRunsOnce(t *testing.T) {
 			t.Fatalf("the first run was ended by the second: %v", err)
 		}
 		a.Release()
+		if v := share.View(); v.Index != 0 || v.Replicas != 1 {
+			t.Errorf("it runs with the view %+v", v)
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		if v := share.View(); v.Version != 0 || v.Index != -1 || v.Replicas != 0 || v.Wish != nil {
+			t.Errorf("ended, it has the view %+v: another peer may have the index", v)
 		}
 		if err := share.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "once") {
 			t.Errorf("a second run after the first: %v", err)

@@ -250,7 +250,8 @@ func (u *Units) Done() <-chan struct{} { return u.sessions.ended() }
 func (u *Units) Err() error { return u.sessions.failure() }
 
 // View returns the newest view: this peer's index and how many replicas there are. Its
-// Version is 0, and its Index -1, before the first.
+// Version is 0, and its Index -1, before the first and where nothing runs. It says nothing of
+// the lease: once ValidFor is 0 another peer may have the index.
 func (u *Units) View() partition.View {
 	if s := u.share(); s != nil {
 		return s.View()

@@ -239,7 +239,8 @@ func (c *Coordinator) Valid(now time.Time) bool {
 	return int64(c.cfg.Clock(now)) < c.validUntil.Load()
 }
 
-// View returns the newest view; its Version is 0, and its Index -1, before the first.
+// View returns the newest view; its Version is 0, and its Index -1, before the first and once Run
+// has returned. It says nothing of the lease: with a ValidFor of 0 another peer may have the index.
 func (c *Coordinator) View() partition.View {
 	if v := c.view.Load(); v != nil {
 		return *v
@@ -318,6 +319,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	c.loop(ctx, inner)
 	c.validUntil.Store(0)
+	c.view.Store(nil)
 	switch {
 	case c.err != nil:
 		return c.err
