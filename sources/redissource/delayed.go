@@ -193,14 +193,14 @@ func (d Delayed) take(ctx context.Context, client redis.UniversalClient, name, w
 	return n == 1, nil
 }
 
-// Cancel takes back the tasks of an ID that wait for their time, so that they never run, and returns how many. key is that of
-// the message; without one all partitions are looked through. None is no error: then the task is due, has run, or was never there;
+// Cancel takes back the tasks of an ID that wait for their time, so that they never run, and returns how many. An empty id is an
+// error. key is that of the message; without one all partitions are looked through. None is no error: then the task is due, has run, or was never there;
 // or the store has heard of this call twice, since its answer was lost. See the function [Cancel]. The error wraps partition.ErrConfig
 // also once the number of partitions has changed: the tasks are where this producer does not look.
 func (p *Producer) Cancel(ctx context.Context, key, id string) (int, error) {
 	m := Message{ID: id, Key: key}
 	if id == "" {
-		return 0, fmt.Errorf("redissource: cancel without an ID: %w", partition.ErrConfig)
+		return 0, errors.New("redissource: cancel without an ID")
 	}
 	if err := m.check(p.config.Hash, time.Now()); err != nil {
 		return 0, fmt.Errorf("redissource: cancel: %w", err)
