@@ -90,6 +90,7 @@ type Producer struct {
 	running sync.WaitGroup         // lanes that send
 	trying  context.Context        // over: nothing is tried again, by the client neither
 	stop    context.CancelFunc     // ends it
+	cut     atomic.Bool            // that has failed a message
 }
 
 // NewProducer returns a producer for name. It writes the configuration of the name
@@ -279,6 +280,12 @@ func (p *Producer) over() bool { return p.trying.Err() != nil }
 // closedError is a sources.ErrClosed that says what is closed.
 func (p *Producer) closedError() error { return &closedError{p.name} }
 
+// cutError is what a message fails with because Close has run out of time.
+func (p *Producer) cutError() error {
+	p.cut.Store(true)
+	return p.closedError()
+}
+
 type closedError struct{ name string }
 
 func (e *closedError) Error() string { return "redissource: the producer of " + e.name + " is closed" }
@@ -290,7 +297,7 @@ func (e *closedError) Is(target error) bool { return target == sources.ErrClosed
 // returns after the last goroutine of the producer. When ctx ends first, what was not
 // answered fails, with ErrUnknown if it was sent, and the client repeats nothing any more;
 // Close then still waits for the request under way, which the client's ReadTimeout and
-// DialTimeout bound (seconds), and returns ctx's error.
+// DialTimeout bound (seconds), and returns ctx's error if anything has failed so.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -310,6 +317,9 @@ func (p *Producer) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		p.stop()
 		<-idle
+		if !p.cut.Load() {
+			return nil // ctx has ended, but nothing had to wait
+		}
 		return ctx.Err()
 	}
 }

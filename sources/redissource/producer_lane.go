@@ -147,7 +147,7 @@ func (l *lane) run() {
 			}
 			if !l.pause(repeat) {
 				for _, b := range repeat {
-					l.end(b, b.failed(l.p.closedError()))
+					l.end(b, b.failed(l.p.cutError()))
 				}
 				repeat = nil
 			}
@@ -201,7 +201,7 @@ func (l *lane) form(due []*batch, now time.Time) []*batch {
 			switch {
 			case it.dropped: // its caller knows
 			case over:
-				it.call.finish(it, false, l.p.closedError())
+				it.call.finish(it, false, l.p.cutError())
 			case !it.deadline.After(now):
 				it.call.finish(it, false, l.p.late(l.standing(it)))
 			default:

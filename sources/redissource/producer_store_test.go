@@ -359,6 +359,26 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
+// Where all was answered a Close with a context that has ended says nothing, also again: in a program that stops, that of
+// its signals has, and an error says that messages have failed.
+func TestCloseOfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := range 3 {
+		p := newProducer(t, client, name, ProducerConfig{Partitions: 1})
+		for range n {
+			if _, err := p.Enqueue(t.Context(), Message{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(p.Close(ctx), p.Close(ctx)); err != nil {
+			t.Errorf("after %d messages: %v", n, err)
+		}
+	}
+}
+
 // A retrying hook does as the client does while the store stands still: it waits a minute between attempts, or until its
 // context ends.
 type retrying struct{}
