@@ -272,6 +272,7 @@ func TestAHandlerThatIsNilInside(t *testing.T) {
 		"a service":  (*service)(nil),
 		"JSON":       framework.JSON[int](nil),
 		"a chain":    framework.Chain(framework.HandlerFunc(nil), framework.Recover()),
+		"middleware": framework.Chain(&service{}, framework.Recover(), nil),
 	} {
 		if _, err := framework.New("test", f.store, h, framework.WithLedger(f.ledger)); err == nil || !strings.Contains(err.Error(), "no handler") {
 			t.Errorf("%s that is nil: %v", name, err)

@@ -9,11 +9,11 @@ import (
 // A Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Chain wraps h in m, of which the first is the outermost. It returns nil if h is nil, or if a
-// middleware returns nil.
+// Chain wraps h in m, of which the first is the outermost. It returns nil, which [New] and [NewMux]
+// refuse, if h or a middleware is nil, or if a middleware returns nil.
 func Chain(h Handler, m ...Middleware) Handler {
 	for _, wrap := range slices.Backward(m) {
-		if missing(h) {
+		if missing(h) || wrap == nil {
 			return nil
 		}
 		h = wrap(h)
