@@ -26,7 +26,7 @@ type Moment = sources.Moment
 //
 // Returning nil settles the task as done. [RetryAfter] and [Dead] say what they want. After any
 // other error the task runs again as the [RetryPolicy] says, and after the last try it becomes a
-// dead letter. A panic counts as an error.
+// dead letter. A panic counts as an error, and one with an error as that one.
 //
 // ctx ends when the partition is lost ([ErrLost]), its drain time is over ([ErrDrainOver]), the
 // process stops hard ([ErrStopped]), the task is cancelled ([ErrCancelled]) or the handler's own

@@ -142,8 +142,8 @@ func (f *Fleet) Wait(within time.Duration) {
 	}
 }
 
-// WaitReady waits until every peer that was not killed is ready. It fails the test
-// if that takes longer than within.
+// WaitReady waits until every peer that was neither killed nor stopped is ready. It fails
+// the test if that takes longer than within.
 func (f *Fleet) WaitReady(within time.Duration) {
 	f.t.Helper()
 	end := time.Now().Add(within)
