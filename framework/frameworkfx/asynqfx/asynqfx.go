@@ -37,7 +37,8 @@ type Config struct {
 	// redis.UniversalClient that the application provides, and closes; see redisfx.ControlClient.
 	URL string
 	// Source is what the source is told: queues, partitions, limits. Its Found and Buried need
-	// not be set: events tell of it.
+	// not be set: events tell of it. One that is set is called instead, and no event, line or
+	// metric tells of that.
 	Source asynqsource.Config
 	// Server is what a plain asynq.Server would be made with, for Mux; see
 	// asynqsource.Source.Handler. Its Concurrency counts where the consumer's

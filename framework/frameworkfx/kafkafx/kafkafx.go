@@ -54,7 +54,8 @@ type Config struct {
 	// see redisfx.ControlClient.
 	Redis string
 	// Source is what the source is told. Grown, Stuck, Buried and Warn need not be set:
-	// the ledger and the observers are told. Check follows the lease.
+	// the ledger and the observers are told. One that is set is called instead: then the ledger
+	// is not told, or no event, line or metric tells of that. Check follows the lease.
 	Source kafkasource.Config
 	// Progress is where it is kept what is done. Default InRedis.
 	Progress Progress

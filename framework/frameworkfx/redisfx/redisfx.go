@@ -45,7 +45,8 @@ type Config struct {
 	// redis.UniversalClient that the application provides, and closes; see ControlClient.
 	URL string
 	// Source is what the source is told: partitions, ingress lists, limits. Its
-	// Stuck, Ticked and Buried need not be set: events tell of it. Jobs adds to its Jobs.
+	// Stuck, Ticked, Buried and Warn need not be set: events tell of it. One that is set is
+	// called instead, and no event, line or metric tells of that. Jobs adds to its Jobs.
 	Source redissource.Config
 	// Indexer says who tells a peer which partitions it should have. Default Roster.
 	Indexer Indexer
