@@ -132,5 +132,5 @@ func (s *sessions[S]) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", s.whose, err)
+	return named(s.whose, err)
 }

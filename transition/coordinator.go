@@ -143,7 +143,7 @@ type holding struct {
 // onlyRolls says what of cfg cannot be had with an Indexer: all that peers must know of one
 // another, since views say nothing of the others but how many they are.
 func (cfg Config) onlyRolls() (errs []error) {
-	refuse := func(what string) { errs = append(errs, errors.New("transition: "+what)) }
+	refuse := func(what string) { errs = append(errs, rollsError("transition: "+what)) }
 	if cfg.Barrier {
 		refuse("a barrier needs the ledger's rolls: the views of another indexer have no number that all peers reach")
 	}

@@ -139,6 +139,18 @@ func CheckLayout(l Ledger, c partition.Config) error {
 	return fmt.Errorf("transition: the ledger was made for %s, and the peer has %s: %w", say(has), say(want), ErrLayout)
 }
 
+// ErrRolls means that a peer was told something beside an Indexer that others can know by the
+// ledger's rolls alone: a weight, tags, that it may be unwell, a barrier.
+var ErrRolls = errors.New("only the ledger's rolls have it")
+
+// A rollsError is an ErrRolls that says what it is about.
+type rollsError string
+
+func (e rollsError) Error() string { return string(e) }
+
+// Is makes errors.Is(err, ErrRolls) true.
+func (e rollsError) Is(target error) bool { return target == ErrRolls }
+
 // ErrStale means that a roll was not stored, because another one was sealed since
 // it was read, because the ledger is in grace, or because a barrier is closed.
 var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")

@@ -83,7 +83,8 @@ func Use(consumer string, order int, m framework.Middleware) fx.Option {
 }
 
 // Configure sets the numbers of consumer, and replaces collaborators of it. A consumer is
-// configured once at most.
+// configured once at most. A framework.WithConfig among opts would replace all of cfg, and the
+// ledger would still have cfg.Timing: leave it out.
 func Configure(consumer string, cfg framework.Config, opts ...framework.Option) fx.Option {
 	return fx.Provide(fx.Annotate(
 		func() Setting {

@@ -27,7 +27,7 @@ import (
 const (
 	ExitOK     = 0 // asked to stop, and handed everything over
 	ExitFailed = 1 // a consumer, or something else of the application, could not go on
-	ExitWrong  = 2 // what was provided is wrong: see StartError, partition.ErrName, transition.ErrTimes and ErrLayout
+	ExitWrong  = 2 // what was provided is wrong: see StartError, partition.ErrName, transition.ErrTimes, ErrLayout and ErrRolls
 	ExitConfig = 4 // the name is in use with another configuration
 	ExitHard   = 6 // stopped before everything was handed over
 )
@@ -40,7 +40,7 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case wrong, errors.Is(err, partition.ErrName), errors.Is(err, transition.ErrTimes), errors.Is(err, transition.ErrLayout):
+	case wrong, errors.Is(err, partition.ErrName), errors.Is(err, transition.ErrTimes), errors.Is(err, transition.ErrLayout), errors.Is(err, transition.ErrRolls):
 		return ExitWrong
 	case errors.Is(err, partition.ErrConfig):
 		return ExitConfig

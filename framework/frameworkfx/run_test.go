@@ -770,9 +770,9 @@ func TestWhatIsProvidedTwiceIsNamed(t *testing.T) {
 }
 
 // controlledBy gives the one consumer another control.
-func controlledBy(control framework.Control) fx.Option {
+func controlledBy(control framework.Control, more ...framework.Option) fx.Option {
 	return fx.Decorate(fx.Annotate(func(all []Setting) []Setting {
-		all[0].Options = append(all[0].Options, framework.WithControl(control))
+		all[0].Options = append(append(all[0].Options, framework.WithControl(control)), more...)
 		return all
 	}, fx.ParamTags(SettingGroup), fx.ResultTags(SettingGroup)))
 }
@@ -780,6 +780,14 @@ func controlledBy(control framework.Control) fx.Option {
 type ledgerOfAnother struct{ transition.Ledger }
 
 func (ledgerOfAnother) Name() string { return "other" }
+
+// unnumbered never says anything.
+type unnumbered struct{}
+
+func (unnumbered) Index(ctx context.Context, _ func(partition.View)) error {
+	<-ctx.Done()
+	return nil
+}
 
 func TestExitCodesSayWhy(t *testing.T) {
 	if code := ExitCode(nil); code != ExitOK {
@@ -828,6 +836,16 @@ func TestExitCodesSayWhy(t *testing.T) {
 			consumer(t, func(context.Context, *framework.Task) error { return nil }),
 			controlledBy(control),
 		).exits(t, ExitWrong, "\nconsumer \"test\": transition: the ledger was made for a lease of")
+	})
+	t.Run("another indexer than the rolls is given what only they have", func(t *testing.T) {
+		control := func(partition.Config) (transition.Ledger, partition.Indexer, error) {
+			return memledger.New(layout, timing, memledger.Options{}), unnumbered{}, nil
+		}
+		launch(
+			consumer(t, func(context.Context, *framework.Task) error { return nil }),
+			controlledBy(control, framework.WithPeer("", 4), framework.WithTags("gpu")),
+		).exits(t, ExitWrong, "\nconsumer \"test\": transition: weight 4 needs the ledger's rolls: another indexer counts every peer once; leave it out, "+
+			"or run more peers where there is more room\nconsumer \"test\": transition: tags gpu need the ledger's rolls")
 	})
 	t.Run("the ledger was made for other partitions", func(t *testing.T) {
 		large := memledger.New(partition.Config{Total: 2}, timing, memledger.Options{})
