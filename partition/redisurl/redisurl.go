@@ -2,7 +2,7 @@
 // countoff needs. Programs take such a URL from a flag or from COUNTOFF_REDIS_URL.
 //
 //	redis://[user:password@]host[:port][/db]   one server; rediss:// with TLS, unix:///path
-//	redis://host1:port,host2:port              several hosts: a cluster
+//	redis://host1:port,host2:port              several hosts: a cluster, which has no other db than 0
 //	redis://host:port?cluster=true             a cluster, found through one of its nodes
 //	redis://host1,host2?master_name=NAME       Sentinels that know the master NAME; user:password@ is for both,
 //	                                           username= and password= are those of the master where they differ, and password= where it wants none
@@ -232,6 +232,10 @@ func parse(raw string) (target, error) {
 			return target{}, fmt.Errorf("cluster=%s: want true or false", q.Get("cluster"))
 		}
 		q.Del("cluster")
+	}
+	if db := strings.Trim(u.Path, "/"); t.cluster && !t.sentinel && scheme != "unix" && db != "" && db != "0" {
+		// go-redis passes over it: who means to be apart from others by it would share their names.
+		return target{}, fmt.Errorf("database %s: a cluster has number 0 alone: what is to be apart takes names of its own", db)
 	}
 	if t.sentinel && u.Port() == "" {
 		u.Host += ":" + defaultPort(q)

@@ -44,6 +44,13 @@ func TestOpen(t *testing.T) {
 			o := c.(*redis.ClusterClient).Options()
 			return strings.Join(o.Addrs, " ") == "a:1"
 		},
+		"redis://a,b/0": func(_ *testing.T, c redis.UniversalClient) bool {
+			_, cluster := c.(*redis.ClusterClient)
+			return cluster
+		},
+		"redis://s1,s2/2?master_name=m": func(_ *testing.T, c redis.UniversalClient) bool {
+			return c.(*redis.Client).Options().DB == 2
+		},
 		"redis://s1,s2:5?master_name=m": func(_ *testing.T, c redis.UniversalClient) bool {
 			_, failover := c.(*redis.Client)
 			return failover
@@ -137,6 +144,8 @@ func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 		"redis://u:SECRET@a,b?min_idle_conns=-1":               "min_idle_conns=-1: want 0",
 		"redis://u:SECRET@h?master_name=m&pool_size=9999999":   "pool_size=9999999: want 0",
 		"redis://h?cluster=maybe":                              "true or false",
+		"redis://u:SECRET@a,b/1":                               "database 1: a cluster has number 0 alone",
+		"redis://u:SECRET@h/15?cluster=true":                   "database 15: a cluster",
 		"redis://u:SECRET@a:1?addr=":                           "",
 		"redis://u:SECRET@h?ca=/x.pem":                         "ca= is for rediss://",
 		"rediss://u:SECRET@h?ca=/no/such/file":                 "no such file",
