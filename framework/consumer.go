@@ -275,7 +275,8 @@ func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace
 // Start begins to take part. It does not wait for the source or the ledger: what
 // they answer, or that they do not, is told by events and by [Consumer.Ready]. ctx
 // bounds only the wait for the end of an earlier run that is being stopped or could not
-// go on. A consumer that runs already is left alone. After it has ended it may be
+// go on. With one that has ended nothing begins and its error is returned, which is the
+// only one. A consumer that runs already is left alone. After it has ended it may be
 // started again, as a new session.
 func (c *Consumer) Start(ctx context.Context) error { return c.sessions.start(ctx) }
 
