@@ -210,13 +210,15 @@ type Tenure struct {
 }
 
 // At says whose partition id was at the instant at. Entries count in their order: if the
-// store's wall clock jumped back, the later one of two that claim the same moment.
+// store's wall clock jumped back, the later one of two that claim the same moment, and what came before
+// one of that moment has happened, also if the clock was ahead then.
 func (h History) At(id partition.ID, at time.Time) Tenure {
 	var t Tenure
-	for _, m := range h.Moves(id) {
-		if m.At.After(at) {
-			continue
-		}
+	last := len(h) - 1
+	for last >= 0 && h[last].At.After(at) {
+		last--
+	}
+	for _, m := range h[:last+1].Moves(id) {
 		switch m.What {
 		case Asked:
 			if !t.Known { // it says at least whose it was

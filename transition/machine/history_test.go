@@ -90,6 +90,26 @@ func TestWhoseItWas(t *testing.T) {
 	}
 }
 
+// A clock that was ahead stamps what happens with times that are still to come. What the ledger did after it was put
+// right comes behind that, so it has happened.
+func TestWhoseItWasWhileTheClockWasAhead(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
+	of := func(id partition.ID, e partition.Epoch) []machine.Passed {
+		return []machine.Passed{{Grant: partition.Grant{ID: id, Epoch: e}}}
+	}
+	h := machine.History{
+		{At: at(0), What: machine.Granted, Session: "a", Grants: of(3, 1)},
+		{At: at(7200), What: machine.Handed, Session: "b", Other: "a", Grants: of(3, 2)},
+		{At: at(10), What: machine.Granted, Session: "a", Grants: of(4, 3)}, // the clock is right again
+		{At: at(20), What: machine.Granted, Session: "a", Grants: of(5, 4)},
+	}
+	for s, want := range map[int]partition.Session{0: "a", 9: "a", 10: "b", 30: "b", 8000: "b"} {
+		if got := h.At(3, at(s)); got.Session != want {
+			t.Errorf("at %d: %+v, want %s", s, got, want)
+		}
+	}
+}
+
 // A history that begins in the middle still knows from whom somebody asked.
 func TestHistoryThatWasCut(t *testing.T) {
 	h := past()[2:]
