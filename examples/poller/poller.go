@@ -12,8 +12,8 @@ import (
 )
 
 // Poll works on the open rows of orders whose customers are this peer's, those of a customer in
-// their order, until ctx ends, or the table or work fails: it returns that error, and may be called
-// again. An order that work can never do would stand before those of other customers then, too, so
+// their order, until ctx ends, or work or the table fails, as one that does not answer for 10 s: it
+// returns that error, and may be called again. An order that work can never do would stand before those of other customers then, too, so
 // work should put it aside and return nil. The caller runs the share, and ends ctx before it ends
 // the share. A share has one Poll at a time: two would work on the same rows, since it keeps
 // processes apart and not the loops of one.
@@ -34,6 +34,10 @@ type order struct {
 	id       int64
 	customer string
 }
+
+// patience is how long a statement may take. Without it a connection that swallows what is sent would
+// keep the poll for good, and the peer would stay the owner of customers on whom nobody works.
+const patience = 10 * time.Second
 
 // most is how many rows are read at a time.
 const most = 1000
@@ -73,6 +77,8 @@ func pass(ctx context.Context, db *sql.DB, share *framework.Share, work func(ctx
 // on: one that is not keeps a connection, which one may wait for, and the server counts that time
 // for its statement_timeout.
 func open(ctx context.Context, db *sql.DB, after int64) ([]order, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	rows, err := db.QueryContext(ctx, `SELECT id, customer FROM orders WHERE done IS NULL AND id > $1 ORDER BY id LIMIT $2`, after, most)
 	if err != nil {
 		return nil, err
@@ -98,18 +104,21 @@ func open(ctx context.Context, db *sql.DB, after int64) ([]order, error) {
 // under way then is refused to everybody, and waits with all of its customer behind it. Stop the
 // pollers, UPDATE orders SET epoch = 0 WHERE done IS NULL, and start them again.
 func one(a *framework.Admission, db *sql.DB, id int64, work func(ctx context.Context, id int64) error) (done bool, err error) {
-	claimed, err := changed(db.ExecContext(a.Context(), `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id))
+	claimed, err := update(a.Context(), db, `UPDATE orders SET epoch = $1 WHERE id = $2 AND done IS NULL AND epoch <= $1`, int64(a.Grant.Epoch), id)
 	if err != nil || !claimed {
 		return false, err
 	}
 	if err := work(a.Context(), id); err != nil {
 		return false, err
 	}
-	return changed(db.ExecContext(a.Context(), `UPDATE orders SET done = now() WHERE id = $1 AND epoch = $2`, id, int64(a.Grant.Epoch)))
+	return update(a.Context(), db, `UPDATE orders SET done = now() WHERE id = $1 AND epoch = $2`, id, int64(a.Grant.Epoch))
 }
 
-// changed reports whether an UPDATE has found its row.
-func changed(r sql.Result, err error) (bool, error) {
+// update reports whether an UPDATE has found its row. One that was not answered in time may have.
+func update(ctx context.Context, db *sql.DB, query string, args ...any) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := db.ExecContext(ctx, query, args...)
 	if err != nil {
 		return false, err
 	}

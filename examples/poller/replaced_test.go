@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/countoff/countoff/examples/poller"
 	"github.com/countoff/countoff/framework"
@@ -68,6 +70,69 @@ func TestNoQueryIsOpenWhileARowIsWorkedOn(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || last != rows {
 		t.Errorf("worked on %d rows of %d: %v", last, rows, err)
 	}
+}
+
+// A database that does not answer, as behind a link that swallows what is sent, ends the poll with an
+// error, whichever statement waits: else the peer would keep its customers for good, and nobody would
+// work on their rows. How long work takes is its own affair.
+func TestADatabaseThatDoesNotAnswer(t *testing.T) {
+	for _, statement := range []string{"SELECT", "SET epoch", "SET done"} {
+		t.Run(statement, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				share := alone(t)
+				table := &silent{openRows: openRows{n: 2, refuses: "nothing", again: end}, statement: statement}
+				db := sql.OpenDB(table)
+				defer db.Close()
+				late := time.AfterFunc(5*time.Minute, end)
+				defer late.Stop()
+				work := func(ctx context.Context, _ int64) error {
+					select {
+					case <-time.After(time.Minute):
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+				if err := poller.Poll(ctx, db, share, work); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("%v, want that the database did not answer in time", err)
+				}
+				table.statement, table.passes = "nothing", 0
+				if err := poller.Poll(ctx, db, share, work); !errors.Is(err, context.Canceled) || table.done != 2 {
+					t.Errorf("once it answers: %d rows are done, %v; want 2 and the end of the next pass", table.done, err)
+				}
+			})
+		})
+	}
+}
+
+// silent is a table that does not answer one statement.
+type silent struct {
+	openRows
+	statement string
+	done      int
+}
+
+func (d *silent) Connect(context.Context) (driver.Conn, error) { return d, nil }
+
+func (d *silent) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if strings.Contains(query, d.statement) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.openRows.QueryContext(ctx, query, args)
+}
+
+func (d *silent) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if strings.Contains(query, d.statement) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if strings.Contains(query, "SET done") {
+		d.done++
+	}
+	return d.openRows.ExecContext(ctx, query, args)
 }
 
 // alone returns the share of a peer that has the customer ann, for as long as the test runs.
