@@ -40,7 +40,7 @@ func EachNode(ctx context.Context, client redis.UniversalClient, keys []string, 
 	}
 	var all sync.WaitGroup
 	for _, pipe := range pipes {
-		all.Go(func() { _, _ = pipe.Exec(ctx) }) // each command has its error
+		all.Go(func() { Exec(ctx, pipe) })
 	}
 	all.Wait()
 	return asked

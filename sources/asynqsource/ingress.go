@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 )
@@ -107,7 +108,7 @@ func (r *router) underMarks(ctx context.Context) error {
 	for id := range marks {
 		marks[id] = pipe.HGet(ctx, marksOf(r.source.queue(partition.ID(id))), r.queue)
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	redisconfig.Exec(ctx, pipe)
 	for _, mark := range marks {
 		text, err := mark.Result()
 		if errors.Is(err, redis.Nil) {
@@ -213,7 +214,7 @@ func (r *router) push(ctx context.Context, plan map[partition.ID][]move) error {
 			routeScript.send(ctx, pipe, []string{k.pending, marksOf(queue)}, args, source)
 			pipe.SAdd(ctx, queuestat.All, queue)
 		}
-		cmds, _ := pipe.Exec(ctx) // each has its own error
+		cmds := redisconfig.Exec(ctx, pipe)
 		err := r.pushed(cmds)
 		if !forgotten(err) {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/progress"
 )
 
@@ -29,7 +30,7 @@ func (s *stream) send(ctx context.Context, t *trip) error {
 	if t.most > 0 {
 		s.sendFetch(ctx, pipe, t, number)
 	}
-	pipe.Exec(ctx) // each command has its own error
+	redisconfig.Exec(ctx, pipe)
 	if err := t.head.Err(); err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (s *Store) Settle(ctx context.Context, g partition.Grant, tok partition.Tok
 	for _, source := range [...]bool{false, true} {
 		pipe := s.client.Pipeline()
 		cmd = l.Settle(ctx, pipe, r, content, nil, source)
-		pipe.Exec(ctx) // the command has the error
+		redisconfig.Exec(ctx, pipe)
 		if !NoScript(cmd.Err()) {
 			break
 		}

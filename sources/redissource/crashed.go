@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/progress"
 	"github.com/countoff/countoff/sources/redisprogress"
@@ -46,7 +47,7 @@ func (s *Source) buryCrashed(ctx context.Context, g partition.Grant, keys Keys, 
 		}
 		pipe := s.client.Pipeline()
 		cmd := log.Settle(ctx, pipe, &r, content, locks, true)
-		pipe.Exec(ctx) // the command has the error
+		redisconfig.Exec(ctx, pipe)
 		reply, err := log.Answer(cmd)
 		if err != nil {
 			return err

@@ -89,7 +89,7 @@ func destroyOn(ctx context.Context, client redis.UniversalClient, node redis.Cmd
 		for i, k := range keys {
 			gone[i] = pipe.Unlink(ctx, k)
 		}
-		_, _ = pipe.Exec(ctx) // each has its own error
+		redisconfig.Exec(ctx, pipe)
 		for i, one := range gone {
 			if slotMoves(one.Err()) {
 				one = client.Unlink(ctx, keys[i]) // which follows

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/logstream"
 )
@@ -196,7 +197,7 @@ func (s *ingressStream) askAndRead(ctx context.Context, sc script, keys []string
 		pipe := s.client.Pipeline()
 		asked := sc.queue(ctx, pipe, source, keys, args)
 		next := s.queueRead(ctx, pipe, s.size)
-		_, _ = pipe.Exec(ctx) // each has its own error
+		redisconfig.Exec(ctx, pipe)
 		a, err := asked.StringSlice()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") && !source {
 			continue

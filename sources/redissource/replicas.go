@@ -113,7 +113,7 @@ func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*
 	if p.replicas > 0 {
 		wait = pipe.Do(ctx, waitFor(node, p.replicas, p.patience)...)
 	}
-	_, failed := pipe.Exec(ctx)
+	redisconfig.Exec(ctx, pipe)
 	var few error
 	if wait != nil {
 		if have, err := wait.Int(); err != nil || have < p.replicas {
@@ -124,9 +124,6 @@ func (p *pusher) sendTo(ctx context.Context, node redis.UniversalClient, all []*
 	for i, one := range all {
 		one.answer, one.err = parsePush(cmds[i].Cmd)
 		one.maybe = one.maybe || cmds[i].maybe
-		if failed != nil && cmds[i].Err() == nil && cmds[i].Val() == nil { // a refusal of the connection is said of no command
-			one.err = failed
-		}
 		if one.err == nil && one.answer.enqueued() {
 			one.err = few
 		}

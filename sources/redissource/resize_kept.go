@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources"
 )
 
@@ -104,7 +105,7 @@ func (m *mover) keptBy(ctx context.Context, master *redis.Client, all []kept) (b
 	if waits {
 		wait = pipe.Do(ctx, waitFor(node, 1, waitReplicas)...)
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	redisconfig.Exec(ctx, pipe)
 	for _, cmd := range cmds {
 		if n, err := cmd.Int(); err == nil && n < 0 {
 			return false, sources.ErrForgot

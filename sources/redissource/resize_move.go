@@ -133,7 +133,7 @@ type command struct {
 func (m *mover) do(ctx context.Context, all ...command) error {
 	pipe := m.client.Pipeline()
 	cmds := m.queue(ctx, pipe, all)
-	_, _ = pipe.Exec(ctx) // each has its own error
+	redisconfig.Exec(ctx, pipe)
 	return allTaken(cmds)
 }
 
@@ -324,7 +324,7 @@ func (m *mover) take(ctx context.Context, id partition.ID, log *redisprogress.Lo
 	}
 	pipe := m.client.Pipeline()
 	cmd := log.Settle(ctx, pipe, &r, nil, nil, true)
-	_, _ = pipe.Exec(ctx) // the command has the error
+	redisconfig.Exec(ctx, pipe)
 	reply, err := log.Answer(cmd)
 	switch {
 	case err != nil:
@@ -458,7 +458,7 @@ func (m *mover) push(ctx context.Context, id partition.ID, kind string, elements
 	if len(cmds) == 0 {
 		return nil
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	redisconfig.Exec(ctx, pipe)
 	if err := allTaken(locked); err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (s *stream) send(ctx context.Context, t *trip) error {
 		t.read = pipe.LRange(ctx, s.keys.Pending, from, from+int64(r.Fetch)-1)
 	}
 	t.settled = s.store.Settle(ctx, pipe, &t.request, t.content, t.locks, t.source)
-	pipe.Exec(ctx) // each command has its own error
+	redisconfig.Exec(ctx, pipe)
 	return t.settled.Err()
 }
 

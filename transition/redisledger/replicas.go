@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/transition/machine"
 )
 
@@ -70,7 +71,7 @@ func (l *Ledger) eval(ctx context.Context, s *redis.Script, text bool, keys []st
 	pipe := master.Pipeline()
 	script := run(ctx, pipe, keys, args...)
 	wait := pipe.Do(ctx, "wait", l.cfg.WaitReplicas, l.patience(master).Milliseconds())
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	redisconfig.Exec(ctx, pipe)
 	reply, err := strs(script)
 	cluster, _ := l.client.(*redis.ClusterClient)
 	switch {

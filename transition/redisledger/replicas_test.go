@@ -61,6 +61,19 @@ func TestClientsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A server that refuses the connection on which a script and WAIT would go is told of as one that refuses any other.
+func TestWhoWaitsForReplicasIsRefusedItsConnection(t *testing.T) {
+	t.Parallel()
+	server, name := redistest.Server(t), redistest.Name(t)
+	cfg := redisledger.Config{WaitReplicas: 1}
+	makeName(t, server.Client(), name, cfg.Config)
+	client := redistest.Refusing(t, server, func([]redis.Cmder) bool { return true })
+	r := transition.Request{Session: "aa", Peer: "a", State: machine.Live}
+	if _, err := newLedger(t, client, name, cfg).Sync(t.Context(), r); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Error(err)
+	}
+}
+
 // What a Sync grants counts only once the replicas have it. A lease that is only
 // renewed does not wait, and is renewed also where they do not have the rest.
 func TestWaitReplicas(t *testing.T) {
