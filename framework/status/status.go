@@ -9,6 +9,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,8 +50,9 @@ type Status struct {
 	// tasks are, or they are a topic's of which this store has nothing, since its progress is
 	// kept in Kafka or nobody has opened it yet.
 	TasksUnknown bool `json:"tasks_unknown,omitempty"`
-	// LedgerElsewhere says that no peer has used a ledger of the name in the store where the tasks are, though peers
-	// have opened partitions: it stands in another store, or was lost. Who takes part and who owns what is not known then.
+	// LedgerElsewhere says that no peer of a ledger of the name in the store where the tasks are is alive, and that peers
+	// have opened partitions which none of it was given: it stands in another store, or was lost. Who takes part and who
+	// owns what is not known then. Of a name that had its ledger here it may not be seen at once.
 	LedgerElsewhere bool `json:"ledger_elsewhere,omitempty"`
 	// Drained are the peers that are to have nothing until they are recalled, the one first that was drained
 	// first; absent: none.
@@ -210,6 +212,28 @@ func Read(ctx context.Context, client redis.UniversalClient, name string) (Statu
 	return Place{Client: client}.Read(ctx, name)
 }
 
+// LedgerElsewhere is what Read says of it, also where the configuration of name is lost: then the partition tells that there
+// is under every one.
+func LedgerElsewhere(ctx context.Context, client redis.UniversalClient, name string) (bool, error) {
+	s, err := Read(ctx, client, name)
+	if !errors.Is(err, redisconfig.ErrNone) {
+		return s.LedgerElsewhere, err
+	}
+	stats, err := redissource.Stats(ctx, client, name, []partition.ID{0})
+	if err != nil {
+		return false, err
+	}
+	ledger, err := redisledger.New(client, name, redisledger.Config{})
+	if err != nil {
+		return false, err
+	}
+	census, err := heard(ctx, ledger)
+	if err != nil || lives(census) || !opened(stats) {
+		return false, err
+	}
+	return another(ctx, client, name, census, stats)
+}
+
 // Read is the function of that name, for a name at that place.
 func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	client, cfg, ledger, then := at.Client, at.Config, at.Ledger, &past{}
@@ -271,8 +295,8 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	if s.ToCancel, err = toCancel(ctx, client, name); err != nil {
 		return Status{}, err
 	}
-	if at.Ledger == nil && census.Roll.Version == 0 && len(census.Sessions) == 0 && opened(stats) {
-		if s.LedgerElsewhere, err = unused(ctx, client, name, stats); err != nil {
+	if at.Ledger == nil && !lives(census) && opened(stats) {
+		if s.LedgerElsewhere, err = another(ctx, client, name, census, stats); err != nil {
 			return Status{}, err
 		}
 	}
@@ -514,15 +538,30 @@ func elsewhere(stats []redissource.Stat) bool {
 	})
 }
 
-// unused reports whether those who have opened partitions of name, of whom its ledger here knows none, had another.
-// Where there is one, as after init, a resize has opened them too.
-func unused(ctx context.Context, client redis.UniversalClient, name string, stats []redissource.Stat) (bool, error) {
-	if known, err := redisledger.Known(ctx, client, name); err != nil || !known {
-		return true, err
+// another reports whether those who have opened partitions of name had another ledger than that here: nobody has used that,
+// or it has not given the epochs that stand. A resize opens partitions under greater ones than it has given, too.
+func another(ctx context.Context, client redis.UniversalClient, name string, census transition.Census, stats []redissource.Stat) (bool, error) {
+	given := partition.Epoch(census.Count)
+	if census.Roll.Version == 0 && len(census.Sessions) == 0 {
+		if known, err := redisledger.Known(ctx, client, name); err != nil || !known {
+			return true, err
+		}
+		given = 0
 	}
-	i := slices.IndexFunc(stats, func(s redissource.Stat) bool { return s.Epoch > 0 || s.Fence.Epoch > 0 })
+	if slices.ContainsFunc(stats, func(s redissource.Stat) bool { return s.Fence.Epoch > given && !redissource.Resizes(s.Fence) }) {
+		return true, nil
+	}
+	i := slices.IndexFunc(stats, func(s redissource.Stat) bool { return s.Epoch > given })
+	if i < 0 {
+		return false, nil
+	}
 	resized, err := client.HExists(ctx, redissource.KeysOf(name, stats[i].ID).Fence, "p").Result()
 	return !resized, err
+}
+
+// lives reports whether somebody takes part.
+func lives(census transition.Census) bool {
+	return slices.ContainsFunc(census.Sessions, func(s machine.Seat) bool { return s.State != machine.Gone && s.Lease > 0 })
 }
 
 // opened reports whether a peer has ever opened one of the partitions.

@@ -16,6 +16,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -367,6 +368,75 @@ func TestALedgerElsewhere(t *testing.T) {
 			if _, err := ledger.Sync(ctx, transition.Request{Session: "bb", Peer: "bob", Weight: 1, State: machine.Live}); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// A name that goes on with a ledger in another store leaves that which it had here, with its last roll. Partitions that
+// are opened under epochs which it has not given tell of that, also where a resize has opened them before.
+func TestALedgerElsewhereAfterOneHere(t *testing.T) {
+	for _, resized := range []bool{false, true} {
+		client, name := redistest.New(t), redistest.Name(t)
+		ctx := t.Context()
+		ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(total int, g partition.Grant, session partition.Session) sources.Stream {
+			source, err := redissource.New(client, name, redissource.Config{Partitions: total})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream, err := source.Open(ctx, g, partition.Token{Epoch: g.Epoch, Session: session})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return stream
+		}
+		elsewhere := func(want bool, when string) {
+			t.Helper()
+			s, err := Read(ctx, client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.LedgerElsewhere != want {
+				t.Errorf("resized %v, %s: a ledger elsewhere: %v, want %v", resized, when, s.LedgerElsewhere, want)
+			}
+		}
+		if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 1}); err != nil {
+			t.Fatal(err)
+		}
+		ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live, Claim: []partition.ID{0}}
+		a, err := ledger.Sync(ctx, ann)
+		if err != nil || len(a.Mine) != 1 {
+			t.Fatal(a, err)
+		}
+		stream := open(1, a.Mine[0].Grant, "aa")
+		elsewhere(false, "with a peer here")
+		ann.State, ann.Claim, ann.Hold = machine.Gone, nil, nil
+		if a, err = ledger.Sync(ctx, ann); err != nil {
+			t.Fatal(err)
+		}
+		elsewhere(false, "with one that has gone and left its fence")
+		if err := stream.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		total, epoch := 1, partition.Epoch(a.Count+1)
+		if resized {
+			idle := func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) }
+			for total = 2; total < 6; total++ {
+				if _, err := redissource.Resize(ctx, client, name, total, redissource.ResizeConfig{Idle: idle}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			total--
+			epoch += 10
+			elsewhere(false, "after a resize")
+		}
+		stream = open(total, partition.Grant{Epoch: epoch}, "bb")
+		elsewhere(true, "with a peer whose ledger is not here")
+		if err := stream.Close(ctx); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

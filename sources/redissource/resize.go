@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,6 +62,12 @@ func Resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	return out, nil
 }
 
+// resizing begins the session of a resize. That of a peer is a number.
+const resizing = "resize-"
+
+// Resizes reports whether tok is that of a resize, which no ledger has given.
+func Resizes(tok partition.Token) bool { return strings.HasPrefix(string(tok.Session), resizing) }
+
 func resize(ctx context.Context, client redis.UniversalClient, name string, to int, cfg ResizeConfig) (Resized, error) {
 	if cfg.Idle == nil {
 		return Resized{}, errors.New("no Idle: nothing says that nobody works under the name")
@@ -86,7 +93,7 @@ func resize(ctx context.Context, client redis.UniversalClient, name string, to i
 	}
 	m := &mover{
 		client: client, name: name, from: begun.Config.Total, to: to, hash: begun.Config.Hash, id: begun.ID,
-		session: "resize-" + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to, Resumed: begun.Mover != ""},
+		session: resizing + newID(time.Now()), marks: make(map[string]bool), out: Resized{From: begun.Config.Total, To: to, Resumed: begun.Mover != ""},
 		replicated: make(map[*redis.Client]bool), tell: cfg.Tell,
 	}
 	if begun.Mover == "" {

@@ -149,6 +149,9 @@ func (at *stand) stands(ctx context.Context, name string, within time.Duration) 
 		}
 		s.Peers, s.Paused = &live, census.Config.Paused != partition.Pause{}
 		cfg = census.Config
+		if live == 0 && at.elsewhere(ctx, name) != nil {
+			s.Peers = nil
+		}
 	}
 	for _, d := range cfg.Drained {
 		s.Drained = append(s.Drained, d.Peer)

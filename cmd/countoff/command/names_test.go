@@ -62,6 +62,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// A ledger that init has made, or that peers used before they had another, says nothing of those who work elsewhere.
+func TestNamesOfPeersElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	letters(t, s, []string{"a"}, nil)
+	s.run("init n --partitions 1")
+	if lines := strings.Split(s.run("names"), "\n"); len(lines) < 2 || strings.Join(strings.Fields(lines[1]), " ") != "n 1 ?" {
+		t.Errorf("it says %q", lines)
+	}
+}
+
 // A store that goes away in the middle, be it for one of its keys, is no list of fewer names.
 func TestNamesOfAStoreThatGoesAway(t *testing.T) {
 	t.Parallel()

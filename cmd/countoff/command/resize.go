@@ -126,11 +126,11 @@ func ledgerGone(cmd *cobra.Command, gone *bool) {
 
 // seen returns an error if peers of name may be alive that idle does not see, since their ledger is not in this Redis.
 func seen(ctx context.Context, client redis.UniversalClient, name string) error {
-	s, err := status.Read(ctx, client, name)
+	elsewhere, err := status.LedgerElsewhere(ctx, client, name)
 	if err != nil { // what cannot be read the command itself tells, if it is in its way
 		return ctx.Err()
 	}
-	if s.LedgerElsewhere {
+	if elsewhere {
 		return exit.With(exit.InUse, fmt.Errorf("%s was worked on, and not by peers whose ledger is in this Redis, so it is not seen here whether one is alive: "+
 			"give --ledger URL, which says what to do there; if that ledger is gone for good, or this Redis has lost it, stop all peers and say --ledger-gone", name))
 	}

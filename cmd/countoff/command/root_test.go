@@ -25,6 +25,7 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/partition/redisurl"
 	"github.com/countoff/countoff/sources/redissource"
@@ -525,6 +526,40 @@ func TestResizeAndDestroyBesideALedgerElsewhere(t *testing.T) {
 	for _, line := range lines {
 		s.run(line)
 	}
+}
+
+// So it is where the configuration is lost, or the ledger in this Redis was that of peers before.
+func TestDestroyBesideALedgerElsewhereThatIsNotSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	letters(t, s, []string{"a"}, nil)
+	s.client().Del(t.Context(), redisconfig.Key("n"))
+	refused := func(when string) {
+		if said := s.fails(exit.InUse, "destroy n --yes"); !strings.Contains(said, "--ledger-gone") {
+			t.Errorf("%s it says %q", when, said)
+		}
+	}
+	refused("without its configuration")
+	s.run("destroy n --yes --ledger-gone")
+	if keys := s.keys(); len(keys) > 0 {
+		t.Errorf("left behind: %q", keys)
+	}
+
+	s.run("init n --partitions 4")
+	l, err := redisledger.New(s.client(), "n", redisledger.Config{Config: partition.Config{Total: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := transition.Request{Session: "aa", Peer: "ann", Weight: 1, State: machine.Live}
+	for range 2 {
+		if _, err := l.Sync(t.Context(), ann); err != nil {
+			t.Fatal(err)
+		}
+		ann.State = machine.Gone
+	}
+	s.client().HSet(t.Context(), redissource.KeysOf("n", 1).Fence, "t", "99:bb", "e", 99, "b", 0)
+	refused("after peers of a ledger here")
+	s.run("destroy n --yes --ledger-gone")
 }
 
 func TestWatch(t *testing.T) {
