@@ -291,14 +291,19 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	s := assemble(name, census, stats, pending, table)
-	if s.ToCancel, err = toCancel(ctx, client, name); err != nil {
-		return Status{}, err
-	}
+	other := false
 	if at.Ledger == nil && !lives(census) && opened(stats) {
-		if s.LedgerElsewhere, err = another(ctx, client, name, census, stats); err != nil {
+		if other, err = another(ctx, client, name, census, stats); err != nil {
 			return Status{}, err
 		}
+		if other { // the one here says nothing of those who take part, or what was once
+			census.Roll, census.Sessions, census.Grants, then.ledger = machine.Roll{}, nil, nil, nil
+		}
+	}
+	s := assemble(name, census, stats, pending, table)
+	s.LedgerElsewhere = other
+	if s.ToCancel, err = toCancel(ctx, client, name); err != nil {
+		return Status{}, err
 	}
 	for i := range s.Units {
 		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]

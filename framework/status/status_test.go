@@ -376,7 +376,8 @@ func TestALedgerElsewhere(t *testing.T) {
 // are opened under epochs which it has not given tell of that, also where a resize has opened them before.
 func TestALedgerElsewhereAfterOneHere(t *testing.T) {
 	for _, resized := range []bool{false, true} {
-		client, name := redistest.New(t), redistest.Name(t)
+		mini, client := redistest.Mini(t)
+		name := redistest.Name(t)
 		ctx := t.Context()
 		ledger, err := redisledger.New(client, name, redisledger.Config{Config: partition.Config{Total: 1}})
 		if err != nil {
@@ -401,6 +402,9 @@ func TestALedgerElsewhereAfterOneHere(t *testing.T) {
 			}
 			if s.LedgerElsewhere != want {
 				t.Errorf("resized %v, %s: a ledger elsewhere: %v, want %v", resized, when, s.LedgerElsewhere, want)
+			}
+			if want && (s.Roll.Version != 0 || len(s.Peers) > 0 || len(s.Findings) > 0) {
+				t.Errorf("resized %v, %s: it says %+v", resized, when, s)
 			}
 		}
 		if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 1}); err != nil {
@@ -434,6 +438,7 @@ func TestALedgerElsewhereAfterOneHere(t *testing.T) {
 			elsewhere(false, "after a resize")
 		}
 		stream = open(total, partition.Grant{Epoch: epoch}, "bb")
+		mini.SetTime(time.Now().Add(time.Hour)) // nobody has had them here for long
 		elsewhere(true, "with a peer whose ledger is not here")
 		if err := stream.Close(ctx); err != nil {
 			t.Fatal(err)
