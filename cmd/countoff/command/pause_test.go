@@ -27,12 +27,12 @@ func TestSinceIsForATerminal(t *testing.T) {
 	}
 }
 
-// Peers whose ledger is in another store hear of no pause and of no drain here, and work on.
+// Peers whose ledger is in another store hear of no pause here, of no drain and of no requirement, and work on.
 func TestPauseBesideALedgerElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	letters(t, s, nil, nil)
-	for _, line := range []string{"drain n ann", "drain n ann --force", "pause n", "pause n --wait 0s"} {
+	for _, line := range []string{"drain n ann", "drain n ann --force", "pause n", "pause n --wait 0s", "require n 0=gpu", "require n --none"} {
 		if said := s.fails(exit.Failed, line); !strings.Contains(said, "who takes part is not known") || strings.Contains(said, "nothing of it runs") || strings.Contains(said, "nobody takes part") {
 			t.Errorf("%s says %q", line, said)
 		}

@@ -69,6 +69,12 @@ With --none they are let in again.`,
 			if len(cfg.Requires) == 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: no partition asks for anything\n", args[0])
 			}
+			if !none && len(args) == 1 {
+				return nil
+			}
+			if err := at.elsewhere(ctx, args[0]); err != nil {
+				return fmt.Errorf("that is said to peers whose ledger is in this Redis, but %w", err)
+			}
 			return nil
 		}),
 	}
