@@ -43,7 +43,7 @@ type Config struct {
 	// Strategy shares out the partitions when this peer seals a roll. Default
 	// partition.Sticky, and with Barrier partition.Modulo. All peers of a name should have
 	// the same, and each tells its own to the others. With an Indexer it is only told,
-	// where it is given.
+	// where it is given and the Indexer does not say by itself how it shares out.
 	Strategy partition.Strategy
 	// Barrier makes every new roll stop everybody: each peer drains all it has, and works
 	// on under the new roll only when all have stopped that worked under an older one. So
@@ -56,7 +56,9 @@ type Config struct {
 	Barrier bool
 	// Indexer says which partitions this peer should have. Default: the rolls of the
 	// ledger. Another one knows nothing of its peers but how many they are: with it Weight,
-	// Tags, Unwell and Barrier are refused, and what asks for tags is asked for by nobody.
+	// Tags, Unwell and Barrier are refused, and what asks for tags is asked for by nobody. One
+	// that is a fmt.Stringer says how it shares out, as in "interval 5s, modulo", and that is told
+	// to the others in the place of the Strategy: peers that differ leave partitions to nobody.
 	Indexer partition.Indexer
 	// Observer is told what happens, in order and from one goroutine at a time. It
 	// must be fast and must not call Run. Optional.
@@ -198,6 +200,7 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 	if cfg.Peer == "" {
 		cfg.Peer = string(cfg.Session)
 	}
+	counts, says := cfg.Indexer.(fmt.Stringer)
 	tells := cfg.Indexer == nil || cfg.Strategy != nil // the default seals rolls that nobody goes by
 	if cfg.Strategy == nil {
 		cfg.Strategy = partition.Sticky{}
@@ -206,7 +209,10 @@ func newCoordinator(cfg Config, claims bool) (*Coordinator, error) {
 		}
 	}
 	strategy := ""
-	if tells {
+	switch {
+	case says:
+		strategy = counts.String()
+	case tells:
 		strategy = cfg.Strategy.Name()
 	}
 	if cfg.Clock == nil {

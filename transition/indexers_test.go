@@ -185,3 +185,50 @@ func differences(a, b []int) (n int) {
 	}
 	return n
 }
+
+// TestIndexersAreTold: peers that count off tell how they do it, since those that do it differently leave
+// partitions to nobody, and neither has a strategy of the rolls to tell it by.
+func TestIndexersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newName(t)
+		memory := new(intervalindexer.Memory)
+		counted := func(c intervalindexer.Config) func(*peer, *transition.Config) {
+			c.Partitions = partition.Config{Total: total}
+			x, err := intervalindexer.New(memory, "n", c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func(_ *peer, cfg *transition.Config) { cfg.Indexer = x }
+		}
+		want := map[string]string{
+			"ann": "interval 5s, modulo",
+			"ben": "interval 2s, jump",
+			"cid": "interval 5s, modulo, by arrival",
+			"dan": "sticky", // by the rolls
+		}
+		peers := []*peer{
+			n.peer("ann", counted(intervalindexer.Config{})).start(t.Context()),
+			n.peer("ben", counted(intervalindexer.Config{Interval: 2 * time.Second, Strategy: partition.Jump{}})).start(t.Context()),
+			n.peer("cid", counted(intervalindexer.Config{Arrival: true})).start(t.Context()),
+			n.peer("dan", nil).start(t.Context()),
+		}
+		pass(5 * time.Second)
+		census, err := n.ledger.Census(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range census.Sessions {
+			if s.Strategy != want[s.Peer] {
+				t.Errorf("%s says %q, want %q", s.Peer, s.Strategy, want[s.Peer])
+			}
+			delete(want, s.Peer)
+		}
+		if len(want) > 0 {
+			t.Errorf("nothing is known of %v", want)
+		}
+		for _, p := range peers {
+			p.co.Stop()
+			p.ends()
+		}
+	})
+}

@@ -13,7 +13,9 @@ import (
 	"github.com/countoff/countoff/partition"
 )
 
-// A Config says how peers count themselves. All peers of a name must use the same.
+// A Config says how peers count themselves. All peers of a name must use the same: those of
+// different intervals do not count each other, and by different strategies some partitions are
+// nobody's.
 type Config struct {
 	// Interval is how often a peer is counted. A join or a crash shows after three
 	// of them. Default 5 s, at least 10 ms and at most a day.
@@ -120,6 +122,17 @@ func New(counter Counter, name string, config Config, options ...Option) (*Index
 		o(x)
 	}
 	return x, nil
+}
+
+// String says how the peers are counted and what becomes of an index, as in "interval 5s, modulo".
+// Between peers for which it differs there are partitions that nobody wishes for: see
+// transition.Config.Indexer.
+func (x *Indexer) String() string {
+	how := fmt.Sprintf("interval %v, %s", x.config.Interval, x.config.Strategy.Name())
+	if x.config.Arrival {
+		how += ", by arrival"
+	}
+	return how
 }
 
 // ErrMissed means that a peer came too late to be counted in an interval: it was

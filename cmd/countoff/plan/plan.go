@@ -154,6 +154,9 @@ func present(c machine.Census) (there []machine.Seat) {
 	return there
 }
 
+// counted is how what peers of an intervalindexer.Indexer say begins.
+const counted = "interval "
+
 // strategyOf is how the peers share out, and whether that is a guess.
 func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partition.Strategy, assumed bool, err error) {
 	if said != nil {
@@ -176,6 +179,9 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 				"those of a peer that leaves or is drained move, one that comes gets its share, and nothing else moves")
 		case partition.First{}.Name():
 			return partition.First{}, false, nil
+		}
+		if strings.HasPrefix(names[0], counted) {
+			return nil, false, fmt.Errorf("the peers count off by themselves (%s), not by rolls, so it cannot be told", names[0])
 		}
 		if strategy, err = partition.StrategyByName(names[0]); err != nil {
 			err = fmt.Errorf("the peers share out by a strategy of their own, %q, so it cannot be told; with --strategy: what would move with one that countoff has", names[0])

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countoff/countoff/framework/status"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/intervalindexer"
 	"github.com/countoff/countoff/transition/machine"
 )
 
@@ -171,6 +172,14 @@ func TestWhatCannotBePlanned(t *testing.T) {
 	c.Sessions[0].Strategy, c.Sessions[1].Strategy = "by-load", ""
 	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "of their own") {
 		t.Errorf("a strategy of the peers' own: %v", err)
+	}
+	x, err := intervalindexer.New(new(intervalindexer.Memory), "n", intervalindexer.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Sessions[0].Strategy = x.String()
+	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "count off by themselves (interval 5s, modulo)") {
+		t.Errorf("peers that count off: %v", err)
 	}
 	c.Sessions[0].Strategy = partition.First{}.Name()
 	if p, err := Of(c, looks(c), Change{Drain: []string{"ann"}}); err != nil || len(p.Moves) == 0 {
