@@ -27,8 +27,8 @@ type (
 type Ledger interface {
 	// Sync tells the ledger everything about its sender and returns everything
 	// that is the sender's. It returns an error that wraps partition.ErrConfig if
-	// the name is in use with another configuration. With an error that wraps
-	// ErrRenewed the answer counts all the same.
+	// the name is in use with another configuration, and ErrUnsure if it may be. With an
+	// error that wraps ErrRenewed the answer counts all the same.
 	Sync(ctx context.Context, r Request) (Answer, error)
 	// Seal stores next, whose Version is that of the roll it replaces; the ledger
 	// gives it its number. It returns ErrStale if another roll was sealed since,
@@ -154,6 +154,11 @@ func (e rollsError) Is(target error) bool { return target == ErrRolls }
 // ErrStale means that a roll was not stored, because another one was sealed since
 // it was read, because the ledger is in grace, or because a barrier is closed.
 var ErrStale = errors.New("another roll was sealed since, the ledger is in grace, or a barrier is closed")
+
+// ErrUnsure means that the peers of a name went from roll to roll in another way than the caller wants
+// (see Config.Barrier), and that the store, which was restarted or has forgotten, does not know whether
+// any is left: those that are say so within the grace.
+var ErrUnsure = errors.New("whether any of them is left is known when the grace is over")
 
 // ErrRenewed means that the lease was renewed and that nothing else counts of what was
 // asked, because the store could still forget it: the answer lists what of the sender's

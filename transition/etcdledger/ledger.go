@@ -306,7 +306,8 @@ func (l *Ledger) change(ctx context.Context, what string, op func(*memledger.Sto
 			return errLoad
 		}
 		errOp := op(store, call)
-		if errOp != nil && !errors.Is(errOp, transition.ErrStale) {
+		// The clock goes on with these, or a grace would not end in which nobody calls but those who wait for it.
+		if errOp != nil && !errors.Is(errOp, transition.ErrStale) && !errors.Is(errOp, transition.ErrUnsure) {
 			return fmt.Errorf("etcdledger: %s: %w", l.name, errOp)
 		}
 		var after map[string]string

@@ -140,10 +140,29 @@ var barrierClauses = []clause{
 		tb.pass(tb.timing.Lease / 2)
 		tb.restart(true)
 		tb.pass(tb.timing.Lease/2 + tb.slack()) // past its lease, inside the grace
-		if _, err := b.try(tb.Context(), machine.Request{Weight: 1, Barrier: true}); !errors.Is(err, partition.ErrConfig) {
-			tb.Fatalf("got %v, want ErrConfig", err)
+		eager := machine.Request{Weight: 1, Barrier: true}
+		if _, err := b.try(tb.Context(), eager); !errors.Is(err, transition.ErrUnsure) {
+			tb.Fatalf("got %v, want ErrUnsure", err)
 		}
 		a.sync(machine.Request{Weight: 1})
+		if _, err := b.try(tb.Context(), eager); !errors.Is(err, partition.ErrConfig) {
+			tb.Fatalf("got %v, want ErrConfig", err)
+		}
+	}},
+	{"where nobody is left a barrier is decided on when the grace is over", canRestart, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.sync(machine.Request{Weight: 1})
+		a.sync(machine.Request{Weight: 1, State: machine.Gone})
+		tb.restart(true)
+		eager := machine.Request{Weight: 1, Barrier: true}
+		for range 5 { // its calls alone let the grace end
+			if _, err := b.try(tb.Context(), eager); !errors.Is(err, transition.ErrUnsure) {
+				tb.Fatalf("got %v, want ErrUnsure", err)
+			}
+			tb.h.Advance(tb.timing.Beat())
+		}
+		tb.h.Advance(tb.slack())
+		b.at(0)
 	}},
 	{"an arrival is never taken back", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")

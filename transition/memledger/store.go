@@ -197,13 +197,17 @@ func (s *Store) agreeOn(r machine.Request) error {
 		s.barrier = want
 		return nil
 	}
-	used := s.barrier != "" && s.inGrace() // those who live may not have said so yet
+	used := false
 	for id, seat := range s.sessions {
 		used = used || id != r.Session && seat.weight > 0 && seat.state != machine.Gone && seat.deadline >= s.clock
 	}
 	if used {
 		return fmt.Errorf("the name has peers that go from roll to roll with barrier %v, this peer wants %v (to change it, stop all peers first): %w",
 			!r.Barrier, r.Barrier, partition.ErrConfig)
+	}
+	if s.barrier != "" && s.inGrace() { // those who live may not have said so yet
+		return fmt.Errorf("the name had peers that go from roll to roll with barrier %v, this peer wants %v: %w",
+			!r.Barrier, r.Barrier, transition.ErrUnsure)
 	}
 	s.barrier = want
 	return nil

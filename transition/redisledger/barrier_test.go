@@ -73,7 +73,8 @@ func TestBarrierIsAgreed(t *testing.T) {
 		agreed  []machine.Request
 		lost    []string
 		other   machine.Request
-		refused bool
+		refused bool // for good
+		unsure  bool // in the grace
 	}{
 		"by one who claims":         {agreed: []machine.Request{claims(session(1), yes)}, other: claims(session(2), no), refused: true},
 		"by one who does without":   {agreed: []machine.Request{claims(session(1), no)}, other: claims(session(2), yes), refused: true},
@@ -90,11 +91,11 @@ func TestBarrierIsAgreed(t *testing.T) {
 		},
 		"and who lives is lost": { // they are there, and may not have said so yet
 			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"meta", "sessions", "leases", "transition"},
-			other: claims(session(2), no), refused: true,
+			other: claims(session(2), no), unsure: true,
 		},
 		"and who lives without is lost": {
 			agreed: []machine.Request{claims(session(1), no)}, lost: []string{"meta", "sessions", "leases", "transition"},
-			other: claims(session(2), yes), refused: true,
+			other: claims(session(2), yes), unsure: true,
 		},
 		"and the agreement is lost": { // with it, else a fleet would refuse each of its own
 			agreed: []machine.Request{claims(session(1), yes)}, lost: []string{"config"}, other: claims(session(2), yes),
@@ -117,7 +118,8 @@ func TestBarrierIsAgreed(t *testing.T) {
 				}
 			}
 			_, err := l.Sync(t.Context(), c.other)
-			if refused := errors.Is(err, partition.ErrConfig); refused != c.refused || !refused && err != nil {
+			refused, unsure := errors.Is(err, partition.ErrConfig), errors.Is(err, transition.ErrUnsure)
+			if refused != c.refused || unsure != c.unsure || err != nil && !refused && !unsure {
 				t.Errorf("the other way is answered with %v", err)
 			}
 		})

@@ -135,6 +135,9 @@ func (l *Ledger) Sync(ctx context.Context, r transition.Request) (transition.Ans
 			l.name, !r.Barrier, r.Barrier, partition.ErrConfig)
 		redisconfig.NoteRefused(ctx, l.client, l.name, err)
 		return transition.Answer{}, err
+	case reply[0] == "unsure":
+		return transition.Answer{}, fmt.Errorf("redisledger: %s had peers that go from roll to roll with barrier %v, this peer wants %v: %w",
+			l.name, !r.Barrier, r.Barrier, transition.ErrUnsure)
 	}
 	stamp, a, ofSources, wrong := answer(reply)
 	if wrong != nil {

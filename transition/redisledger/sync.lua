@@ -14,7 +14,8 @@
 --         26 its strategy, or ''  27 how many replicas it waits for
 --         28... field, value of what sources have said of the name, if the caller knows: its kind first
 -- result  {'config'}: the name has another configuration, nothing was done; {'barrier'}:
---         its peers go from roll to roll in another way; or
+--         its peers go from roll to roll in another way; {'unsure'}: they did, and in this grace
+--         it is not known whether any is left; or
 --         {'full', stamp, count, due, expiry, grace, longest lease, behind, paused: 1 or 0, drained: 1 or 0,
 --          mine: p@e p@e* ... (* somebody live waits), ascending,
 --          how many words follow, which are for the next calls' 28... if this one has none
@@ -39,7 +40,7 @@ local function claims(s)
 end
 
 -- agreed makes the peers of a name go from roll to roll in one way. The first decides, and
--- again when all have left. Who claims nothing has no part in it.
+-- again when all have left. Who claims nothing has no part in it. The second result: it is not known.
 local function agreed()
 	if string.match(ARGV[24], '^0 ') then return true end
 	local mode = ARGV[25] == '-' and 'no' or 'yes'
@@ -53,16 +54,17 @@ local function agreed()
 	local stands = said or kept
 	if stands == mode then return said == kept or decide() end
 	if not stands and mode == 'no' then return decide() end -- as much of a decision as the other, also in the next grace
-	if stands and graceful() then return false end -- those who live may not have said so yet
 	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], str(meta.clock), '+inf')) do
 		if s ~= me and member(s) and row(s).state ~= 'gone' and claims(s) then return false end
 	end
+	if stands and graceful() then return false, true end -- those who live may not have said so yet
 	return decide()
 end
 
-if not agreed() then
+local same, unsure = agreed()
+if not same then
 	commit()
-	return {'barrier'}
+	return {unsure and 'unsure' or 'barrier'}
 end
 
 local view, top = tonumber(ARGV[17]), tonumber(ARGV[18])
