@@ -125,3 +125,59 @@ func check(t *testing.T, root string, programs map[string]string) {
 		_, _ = config.Check(place, files, []*ast.File{f}, nil) // its errors are told one by one
 	}
 }
+
+// The docs say of each field of a configuration whether peers may differ in it.
+func TestDocsSayWhatMayDiffer(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n### What may differ\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	said := map[string]bool{}
+	for i, code := range strings.Split(section, "`") {
+		if i%2 == 1 {
+			said[code] = true
+		}
+	}
+	inWords := map[string]bool{"Weight": true, "Tags": true, "Health": true, "Peer": true, "Observer": true, "Source": true, "Control": true, "List": true,
+		"Units": true, "Grown": true}
+	for file, name := range map[string]string{
+		"config.go": "Config", "units.go": "UnitsConfig", "../transition/timing.go": "Timing",
+		"frameworkfx/redisfx/redisfx.go": "Config", "../sources/redissource/source.go": "Config", "../sources/redissource/ingress.go": "Ingress",
+		"frameworkfx/kafkafx/kafkafx.go": "Config", "../sources/kafkasource/config.go": "Config",
+		"frameworkfx/asynqfx/asynqfx.go": "Config", "../sources/asynqsource/config.go": "Config",
+		"frameworkfx/unitfx/unitfx.go": "Config", "../sources/unitsource/unitsource.go": "Source",
+	} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := 0
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != name {
+				return true
+			}
+			of, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, f := range of.Fields.List {
+				if fn, ok := f.Type.(*ast.FuncType); ok && fn.Results == nil {
+					continue // somebody is told
+				}
+				for _, id := range f.Names {
+					fields++
+					if id.IsExported() && !said[id.Name] && !inWords[id.Name] {
+						t.Errorf("%s: nothing is said of %s.%s", file, name, id.Name)
+					}
+				}
+			}
+			return true
+		})
+		if fields == 0 {
+			t.Errorf("%s: no fields of a struct %s", file, name)
+		}
+	}
+}
