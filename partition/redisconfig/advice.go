@@ -48,6 +48,15 @@ func ToChangeIngress(name string, lists []string) string {
 	return fmt.Sprintf("to change them, stop all peers: countoff ingress %s %s", name, strings.Join(words, " "))
 }
 
+// toInitAsynq says how a name of asynq gets other partitions or ingresses: no command moves its tasks.
+func toInitAsynq(name string, total int, units []string) string {
+	words := fmt.Sprintf("countoff init %s --partitions %d", name, total)
+	for _, list := range units {
+		words += " --unit " + ShellWord(list)
+	}
+	return fmt.Sprintf("countoff destroy %s --yes, which leaves queues of asynq and their tasks as they are, and %s", name, words)
+}
+
 // ShellWord is an argument as a shell takes it, for commands that people copy: a list or a queue may be
 // called anything.
 func ShellWord(argument string) string {

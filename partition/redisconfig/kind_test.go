@@ -202,3 +202,23 @@ func TestWhoCannotWriteItsKindMayStart(t *testing.T) {
 	p.Config("maxmemory", "0")
 	join(client, "a store with room", "lists")
 }
+
+// Who is refused is told of no command that is refused as well.
+func TestWhatChangesANameOfAsynq(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	stands := partition.Config{Total: 3, Units: []string{"high", "low"}}
+	if _, err := redisconfig.Asynq.Agree(t.Context(), client, name, stands); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]partition.Config{
+		" --partitions 3 --unit high":            {Units: []string{"high"}},
+		" --partitions 6 --unit high --unit low": {Total: 6, Units: stands.Units},
+	} {
+		_, err := redisconfig.Asynq.Agree(t.Context(), client, name, c)
+		want = "stop all peers: countoff destroy " + name + " --yes, which leaves queues of asynq and their tasks as they are, and countoff init " + name + want + ")"
+		if !errors.Is(err, partition.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package redisconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (k Kind) agree(ctx context.Context, client redis.UniversalClient, name stri
 	}
 	got, err := parse(name, fields)
 	if err == nil {
-		err = differs(name, got, want, units, fields[fieldUnits])
+		err = k.differsIn(name, got, want, units, fields[fieldUnits])
 	}
 	if err == nil {
 		return got, k.claim(ctx, client, name, fields, fresh)
@@ -258,23 +259,29 @@ func ParseRequires(text string) (all []partition.Requirement, err error) {
 	return all, err
 }
 
-// differs says all that stands other than want.
-func differs(name string, got, want partition.Config, units bool, gotUnits string) error {
+// differsIn says all that stands other than want.
+func (k Kind) differsIn(name string, got, want partition.Config, units bool, gotUnits string) error {
 	var errs []error
 	anew := fmt.Sprintf("countoff destroy %s begins anew, without its tasks", name)
+	resize := fmt.Sprintf("countoff resize %s --partitions %d", name, want.Total)
+	ingress := ToChangeIngress(name, want.Units)
+	if k == Asynq { // resize and ingress are refused there
+		resize = toInitAsynq(name, cmp.Or(want.Total, got.Total), want.Units)
+		ingress = "to change them, stop all peers: " + resize
+	}
 	differ := func(what string, got, want any, change string) {
 		errs = append(errs, fmt.Errorf("redisconfig: %s: %s %v stands there, this program wants %v%s: %w",
 			Key(name), what, got, want, change, partition.ErrConfig))
 	}
 	if want.Total != 0 && want.Total != got.Total {
-		differ("total", got.Total, want.Total, fmt.Sprintf(" (to change it, stop all peers: countoff resize %s --partitions %d)", name, want.Total))
+		differ("total", got.Total, want.Total, fmt.Sprintf(" (to change it, stop all peers: %s)", resize))
 	}
 	if want.Hash != "" && want.Hash != got.Hash {
 		differ("hash", strconv.Quote(string(got.Hash)), strconv.Quote(string(want.Hash)), fmt.Sprintf(" (it stays: give this program that one; %s)", anew))
 	}
 	if units && (gotUnits != want.UnitsHash() || !slices.Equal(got.Units, want.Units)) {
 		differ("ingress lists", fmt.Sprintf("%q", got.Units), fmt.Sprintf("%q", want.Units),
-			fmt.Sprintf(" (all programs of a name have the same ones, from its first peer or countoff init --unit LIST on; %s)", ToChangeIngress(name, want.Units)))
+			fmt.Sprintf(" (all programs of a name have the same ones, from its first peer or countoff init --unit LIST on; %s)", ingress))
 	}
 	return errors.Join(errs...)
 }
