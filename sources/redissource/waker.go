@@ -27,8 +27,8 @@ const (
 	// lost, and for a store that forgot. A bell is lost while the subscription is
 	// broken, or when somebody pushes without ringing.
 	sweepEvery = time.Second
-	// listenFor is how long the subscription may be silent before it is asked for
-	// a sign of life; after twice as long it is made anew.
+	// listenFor is how long the subscription may be silent before a bell is rung
+	// to hear whether it arrives; after twice as long it is made anew.
 	listenFor = 15 * time.Second
 )
 
@@ -122,6 +122,16 @@ func (w *waker) bells() map[string]bool {
 	return want
 }
 
+// some returns the bell of one of the streams, another one each time.
+func (w *waker) some() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for bell := range w.streams {
+		return bell
+	}
+	return w.cancels.key
+}
+
 // How long the waker waits before it subscribes again.
 const (
 	firstPause = 20 * time.Millisecond
@@ -200,6 +210,10 @@ func (w *waker) subscribe(ctx context.Context, kick chan struct{}) {
 
 // listen rings for what is heard until the connection breaks or is closed.
 func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
 	asked := false
 	for {
 		m, err := ps.ReceiveTimeout(ctx, listenFor)
@@ -209,9 +223,13 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 			asked = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
 			asked = true
-			if ps.Ping(ctx) != nil {
-				return
-			}
+			// A server that left its cluster, or was cut off from the others, is alive and will never say
+			// anything. So the bell is rung where producers do.
+			asking.Go(func() {
+				if w.client.Publish(ctx, w.some(), "").Err() != nil {
+					_ = ps.Ping(ctx) // as where nobody may ring: a connection that is lost ends the silence
+				}
+			})
 			continue
 		case redisconfig.Forbidden(err):
 			w.mu.Lock()

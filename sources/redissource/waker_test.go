@@ -144,6 +144,57 @@ func TestBellWakes(t *testing.T) {
 	})
 }
 
+// An aside is a client whose first subscription is at another server than all else, as at one that has left its cluster.
+type aside struct {
+	redis.UniversalClient
+	other redis.UniversalClient
+	subs  atomic.Int64
+}
+
+func (a *aside) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	if a.subs.Add(1) == 1 {
+		return a.other.Subscribe(ctx, channels...)
+	}
+	return a.UniversalClient.Subscribe(ctx, channels...)
+}
+
+// The server at which a peer listens leaves the cluster and goes on: it answers, and no bell comes from there any more.
+// Without bells a task waits for its turn of the sweep, a second for each partition.
+func TestBellsComeFromWhereProducersRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &aside{UniversalClient: bubble(t, false), other: bubble(t, true)}
+		name := redistest.Name(t)
+		s, err := New(client, name, Config{Partitions: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan sources.Task, 100)
+		owners(t, s, 64, got)
+		p, err := NewProducer(t.Context(), client, name, ProducerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(context.Background())
+		time.Sleep(3 * listenFor)
+		for i := range 20 {
+			pushed := time.Now()
+			if _, err := p.Enqueue(t.Context(), Message{Key: fmt.Sprint("key", i)}); err != nil {
+				t.Fatal(err)
+			}
+			<-got
+			if took := time.Since(pushed); took > 5*time.Millisecond {
+				t.Errorf("a task came after %v", took)
+			}
+			time.Sleep(107 * time.Millisecond) // away from the sweeps
+		}
+		subs := client.subs.Load()
+		time.Sleep(20 * listenFor) // nobody rings
+		if n := client.subs.Load(); n != subs {
+			t.Errorf("%d more subscriptions while the one that hears was silent", n-subs)
+		}
+	})
+}
+
 // The store's clock is set forward while an owner that has nothing else to do waits for a delayed task: it comes by
 // the clock that is, and not after the time that was left by the one before. Here the task's instant is set back
 // instead, which is the same to both.
