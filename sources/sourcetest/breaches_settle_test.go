@@ -61,15 +61,11 @@ func settleBreaches() []breach {
 			}}
 		}},
 		{"a dead letter does not say when its task was born", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
-			dead := b.h.Dead
-			b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
-				list, err := dead(ctx, id)
+			return letters(b, func(list []DeadLetter) {
 				for i := range list {
 					list[i].Task.Born = 0
 				}
-				return list, err
-			}
-			return hooks{}
+			})
 		}},
 		{"settle does nothing", []string{"what is settled does not come back"}, func(*bench) hooks {
 			return hooks{settle: func(context.Context, *inner, []sources.Settlement) error { return nil }}
@@ -187,16 +183,36 @@ func settleBreaches() []breach {
 			}}
 		}},
 		{"a dead letter is cut", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
-			dead := b.h.Dead
-			b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
-				list, err := dead(ctx, id)
-				for i := range list {
-					p := list[i].Task.Payload
-					list[i].Task.Payload = p[:min(len(p), 1024)]
+			return letters(b, func(list []DeadLetter) {
+				for i, l := range list {
+					list[i].Task.Payload = l.Task.Payload[:min(len(l.Task.Payload), 1<<20)]
 				}
-				return list, err
-			}
-			return hooks{}
+			})
+		}},
+		{"the key of a dead letter is cut", []string{"a dead letter is whole and says why"}, func(b *bench) hooks {
+			return letters(b, func(list []DeadLetter) {
+				for i, l := range list {
+					list[i].Task.Key = l.Task.Key[:min(len(l.Task.Key), 255)]
+				}
+			})
+		}},
+		{"dead letters stand in the order of their places", []string{"dead letters stand in the order in which they were given up"}, func(b *bench) hooks {
+			return letters(b, func(list []DeadLetter) {
+				slices.SortFunc(list, func(l, m DeadLetter) int { return cmp.Compare(l.Task.ID, m.Task.ID) })
+			})
+		}},
+		{"the newest dead letter comes first", []string{"dead letters stand in the order in which they were given up"}, func(b *bench) hooks {
+			return letters(b, slices.Reverse[[]DeadLetter])
+		}},
+		{"runs are counted in a byte", []string{
+			"the attempt only rises and the first error stays", "a requeued task goes behind the others", "a run that waited is no attempt",
+		}, func(*bench) hooks {
+			return runsIn(func(n int) int { return int(uint8(n)) })
+		}},
+		{"runs are counted in two bytes", []string{
+			"the attempt only rises and the first error stays", "a requeued task goes behind the others", "a run that waited is no attempt",
+		}, func(*bench) hooks {
+			return runsIn(func(n int) int { return int(uint16(n)) })
 		}},
 		{"a retry goes to the end", []string{"a retried task keeps its place", "a retried task is kept by the caller"}, func(*bench) hooks {
 			return hooks{settle: outcome(sources.Retry, sources.Requeue)}
@@ -303,6 +319,28 @@ func settleBreaches() []breach {
 			}}
 		}},
 	}
+}
+
+// letters is a source that does something with its dead letters.
+func letters(b *bench, do func(list []DeadLetter)) hooks {
+	dead := b.h.Dead
+	b.h.Dead = func(ctx context.Context, id partition.ID) ([]DeadLetter, error) {
+		list, err := dead(ctx, id)
+		do(list)
+		return list, err
+	}
+	return hooks{}
+}
+
+// runsIn is a source that keeps the numbers of runs as kept does.
+func runsIn(kept func(n int) int) hooks {
+	return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+		done = slices.Clone(done)
+		for i, d := range done {
+			done[i].Attempt, done[i].Waits = kept(d.Attempt), kept(d.Waits)
+		}
+		return s.Stream.Settle(ctx, done...)
+	}}
 }
 
 // outcome settles with one outcome as if it were another.

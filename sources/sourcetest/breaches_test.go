@@ -243,6 +243,35 @@ func fetchBreaches() []breach {
 				return tasks, err
 			}}
 		}},
+		{"keys are cut", []string{"a task arrives byte for byte", "a task that comes again is whole"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i, t := range tasks {
+					tasks[i].Key = t.Key[:min(len(t.Key), 255)]
+				}
+				return tasks, err
+			}}
+		}},
+		{"the key of what comes again is cut", []string{"a task that comes again is whole"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i, t := range tasks {
+					if t.Attempt > 1 {
+						tasks[i].Key = t.Key[:min(len(t.Key), 255)]
+					}
+				}
+				return tasks, err
+			}}
+		}},
+		{"payloads are cut at a mebibyte", []string{"a task arrives byte for byte"}, func(*bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				for i, t := range tasks {
+					tasks[i].Payload = t.Payload[:min(len(t.Payload), 1<<20)]
+				}
+				return tasks, err
+			}}
+		}},
 		{"one fetch at a time for all partitions", []string{"partitions do not disturb each other"}, func(*bench) hooks {
 			turn := make(chan struct{}, 1)
 			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {

@@ -263,7 +263,6 @@ func taskIntact(s *scene) {
 	for i := range binary {
 		binary[i] = byte(i)
 	}
-	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 	key := s.key(here, 0)
 	const born sources.Moment = 1_700_000_000_123_000
 	headers := map[string]string{"a": "", "": "b", "naïve": "line\nline\x00", "long": strings.Repeat("h", 5000)}
@@ -271,7 +270,8 @@ func taskIntact(s *scene) {
 		{ID: "plain", Key: key, Payload: []byte(`{"to":"ann"}`), Born: born},
 		{ID: "empty", Key: key, Born: born},
 		{ID: "binary", Key: key, Payload: binary, Born: born},
-		{ID: "big", Key: key, Payload: big, Born: born},
+		{ID: "big", Key: key, Payload: s.largest(), Born: born},
+		{ID: long, Type: long, Key: s.longKey(here), Payload: []byte("long"), Born: born},
 		{ID: "id with \"quotes\", {braces}\r\n and \x00", Type: "a type, \n too; größer", Key: key, Payload: []byte("\x00\n"), Born: born},
 		{ID: "headers", Type: "mail", Key: key, Payload: []byte("x"), Born: born, Delivery: &sources.Delivery{Headers: headers}},
 		{ID: "headers of another", Key: key, Payload: []byte("z"), Born: born, Delivery: &sources.Delivery{Headers: map[string]string{"a": "other"}}},

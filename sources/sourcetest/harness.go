@@ -40,6 +40,9 @@ type Harness struct {
 
 	// Lacks lists what the source does not do, each by its constant.
 	Lacks []Ability
+	// Payload is the length of the longest payload that Push takes, of a task with an ID and a
+	// key. The suite takes it at its word. Default 2 MiB.
+	Payload int
 	// Patience is how long anything may take before it counts as never: a call has so long
 	// until its context ends, and once more to return then. Default 30 s.
 	Patience time.Duration
@@ -107,12 +110,14 @@ const (
 	// task that keeps killing its owner becomes a dead letter. The limit must be
 	// between 2 and 10 crashes.
 	CountCrashes Ability = "find out which task killed its peer"
+	// DeadInOrder: dead letters stand in the order in which their tasks were given up.
+	DeadInOrder Ability = "keep dead letters in order"
 	// KeepBytes: ID, Type, Key, Headers and Born arrive as they were pushed; the
 	// payload does in any case.
 	KeepBytes Ability = "keep more than the payload"
 )
 
-var abilities = []Ability{RetryInPlace, RequeueToEnd, RequeueDelay, CountCrashes, KeepBytes}
+var abilities = []Ability{RetryInPlace, RequeueToEnd, RequeueDelay, CountCrashes, DeadInOrder, KeepBytes}
 
 // An Op is what a request to the store is for.
 type Op string

@@ -13,6 +13,9 @@ import (
 // slack is how far the store's clock and ours may be taken apart by reading them.
 const slack = time.Second
 
+// manyRuns is more than fits into 16 bits: of a task that is tried once a second, those of a day.
+const manyRuns = 100_000
+
 func retryKeepsPlace(s *scene) {
 	s.needs(RetryInPlace)
 	tasks := s.tasks(here, "t", 5)
@@ -90,6 +93,16 @@ func retryAttemptRises(s *scene) {
 	if got[0].Attempt != 3 || got[0].FirstError != "first" {
 		s.Errorf("of two runs only the second was said: attempt %d and first error %q, want 3 and %q", got[0].Attempt, got[0].FirstError, "first")
 	}
+	s.push(here, s.tasks(here, "w", 1)...)
+	got = o.take(1)
+	say(manyRuns, 0, "busy")
+	o.close()
+	o = s.owner(here)
+	got = o.rest(1)
+	s.expect("the next owner", got, "w0")
+	if got[0].Attempt != manyRuns+1 {
+		s.Errorf("w0 ran %d times: it says attempt %d, want %d", manyRuns, got[0].Attempt, manyRuns+1)
+	}
 	if !s.can(RequeueToEnd) {
 		return
 	}
@@ -148,6 +161,14 @@ func waitIsNoAttempt(s *scene) {
 	s.expect("the owner after a crash", got, "t0", "t1")
 	says("after one more wait, and a crash", got[0], 2, 3, "busy")
 	says("after a failure, and a crash", got[1], 2, 1, "gone")
+	s.push(here, s.tasks(here, "w", 1)...)
+	got = o.take(1)
+	say(0, manyRuns, manyRuns, "")
+	o.close()
+	o = s.owner(here)
+	got = o.rest(1)
+	s.expect("the next owner", got, "w0")
+	says("after many waits", got[0], 1, manyRuns, "")
 	if s.h.Dead == nil {
 		return
 	}
@@ -200,6 +221,13 @@ func requeueToEnd(s *scene) {
 	s.expect("the next owner", got, "t1", "t2", "t0")
 	if t := got[2]; t.Attempt != 3 || t.FirstError != "later" {
 		s.Errorf("t0 ran twice: it says attempt %d and first error %q, want 3 and %q", t.Attempt, t.FirstError, "later")
+	}
+	o.end(sources.Done, got[:2]...)
+	o.settle(sources.Settlement{Task: &got[2], Outcome: sources.Requeue, Attempt: manyRuns, Reason: "still"})
+	got = o.take(1)
+	s.expect("the requeued", got, "t0")
+	if got[0].Attempt != manyRuns+1 {
+		s.Errorf("t0 ran %d times: it says attempt %d, want %d", manyRuns, got[0].Attempt, manyRuns+1)
 	}
 	o.end(sources.Done, got...)
 	o.nothing("everything is done")
@@ -278,6 +306,7 @@ func comesAgainWhole(s *scene) {
 	s.needs(KeepBytes)
 	task := s.tasks(here, "t", 1)[0]
 	task.Type, task.Delivery = "mail", &sources.Delivery{Headers: map[string]string{"trace": "ab\ncd"}}
+	task.ID, task.Key = long, s.longKey(here)
 	s.push(here, task)
 	o := s.owner(here)
 	got := o.take(1)

@@ -97,6 +97,7 @@ func clauses() []clause {
 		{"settle overlaps fetch", settleOverlapsFetch},
 		{"what a settle sets free wakes fetch", settleWakes},
 		{"a dead letter is whole and says why", deadLetter},
+		{"dead letters stand in the order in which they were given up", deadInOrder},
 		{"a reason may be any bytes", reasonOfAnyBytes},
 
 		{"a retried task keeps its place", retryKeepsPlace},

@@ -3,10 +3,12 @@ package sourcetest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +46,9 @@ func newScene(t testing.TB, h Harness) *scene {
 	}
 	if h.Moment == 0 {
 		h.Moment = 50 * time.Millisecond
+	}
+	if h.Payload == 0 {
+		h.Payload = 2 << 20
 	}
 	for _, a := range h.Lacks {
 		if !slices.Contains(abilities, a) {
@@ -100,9 +105,17 @@ func (s *scene) session() partition.Session {
 }
 
 // key returns the n-th key that belongs to a partition.
-func (s *scene) key(id partition.ID, n int) string {
+func (s *scene) key(id partition.ID, n int) string { return s.keyOf("key-", id, n) }
+
+// long is a text that fits into no column of 255 bytes.
+var long = strings.Repeat("long, ", 100)
+
+// longKey returns a long key that belongs to a partition, if its keys may be long.
+func (s *scene) longKey(id partition.ID) string { return s.keyOf(long, id, 0) }
+
+func (s *scene) keyOf(prefix string, id partition.ID, n int) string {
 	for i := 0; ; i++ {
-		key := fmt.Sprint("key-", i)
+		key := fmt.Sprint(prefix, i)
 		if s.layout.Hash == partition.ByID {
 			key = fmt.Sprint(i)
 		}
@@ -129,6 +142,16 @@ func (s *scene) tasks(id partition.ID, prefix string, n int) []sources.Task {
 		tasks[i] = sources.Task{ID: name, Key: s.key(id, i), Payload: []byte(name), Born: 1_700_000_000_000_000}
 	}
 	return tasks
+}
+
+// largest returns a payload as long as the harness says that one may be. No two pieces of it
+// are alike.
+func (s *scene) largest() []byte {
+	var p []byte
+	for n := uint64(0); len(p) < s.h.Payload; n++ {
+		p = binary.BigEndian.AppendUint64(p, n)
+	}
+	return p[:s.h.Payload]
 }
 
 func (s *scene) push(id partition.ID, tasks ...sources.Task) {

@@ -168,7 +168,7 @@ func deadLetter(s *scene) {
 	s.dead(here) // skips where they cannot be read
 	tasks := s.tasks(here, "t", 3)
 	tasks[1].Type, tasks[1].Delivery = "mail", &sources.Delivery{Headers: map[string]string{"trace": "ab\ncd"}}
-	tasks[1].Payload = bytes.Repeat([]byte("all of it\x00"), 10_000)
+	tasks[1].Key, tasks[1].Payload = s.longKey(here), s.largest()
 	reason := "550 no such user: " + strings.Repeat("long ", 200)
 	s.push(here, tasks...)
 	o := s.owner(here)
@@ -195,6 +195,28 @@ func deadLetter(s *scene) {
 	}
 	o.close()
 	s.expect("the next owner", s.owner(here).take(2), "t0", "t2")
+}
+
+// Whoever puts them back into their queue goes by it.
+func deadInOrder(s *scene) {
+	s.dead(here) // skips where they cannot be read
+	s.needs(DeadInOrder)
+	s.push(here, s.tasks(here, "t", 6)...)
+	var want []string
+	for _, gives := range [][]int{{4, 1}, {3, 0}} { // up, of those that are open
+		o := s.owner(here)
+		got := o.take(6 - len(want))
+		for _, i := range gives {
+			o.end(sources.Dead, got[i])
+			want = append(want, name(got[i]))
+		}
+		o.close()
+	}
+	var got []sources.Task
+	for _, letter := range s.dead(here) {
+		got = append(got, letter.Task)
+	}
+	s.expect("the dead letters", got, want...)
 }
 
 // A reason is the text of an error, and that may be whatever a server has answered. A settle
