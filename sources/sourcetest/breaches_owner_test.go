@@ -39,6 +39,17 @@ func ownerBreaches() []breach {
 		{"close does nothing", []string{"closing is no crash", "a closed stream does nothing"}, func(*bench) hooks {
 			return hooks{close: func(context.Context, *inner) error { return nil }}
 		}},
+		{"the tenth delivery is the last", []string{"closing is no crash"}, func(b *bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return slices.DeleteFunc(tasks, func(t sources.Task) bool {
+					b.note[name(t)]++
+					return b.note[name(t)] > 10
+				}), err
+			}}
+		}},
 		{"close does not look at its context", []string{"a close whose context has ended leaves the fence"}, func(*bench) hooks {
 			return hooks{close: func(ctx context.Context, s *inner) error { return s.Stream.Close(context.WithoutCancel(ctx)) }}
 		}},

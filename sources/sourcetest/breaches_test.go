@@ -135,6 +135,54 @@ func fetchBreaches() []breach {
 				return tasks, err
 			}}
 		}},
+		{"what is not settled in time comes again", []string{"what is in hand for long is not handed out again"}, func(*bench) hooks {
+			fetched := make(map[*inner]time.Time)
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				if len(s.hand) == 0 {
+					fetched[s] = time.Now()
+				}
+				short, cancel := context.WithDeadline(ctx, fetched[s].Add(redelivery))
+				defer cancel()
+				tasks, err := s.Stream.Fetch(short, limit)
+				if len(s.hand) > 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+					return s.hand[:1:1], nil
+				}
+				return tasks, err
+			}}
+		}},
+		{"what is handed out again counts as a run", []string{"what is in hand for long is not handed out again"}, func(b *bench) hooks {
+			return hooks{fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+				began := time.Now()
+				tasks, err := s.Stream.Fetch(ctx, limit)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if time.Since(began) > redelivery {
+					b.note["again"]++
+				}
+				for i := range tasks {
+					own(&tasks[i]).Attempt += b.note["again"]
+				}
+				return tasks, err
+			}}
+		}},
+		{"an ack that comes after the broker's time has no effect", []string{"what is in hand for long is not handed out again"}, func(*bench) hooks {
+			fetched := make(map[*inner]time.Time)
+			return hooks{
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					tasks, err := s.Stream.Fetch(ctx, limit)
+					if fetched[s].IsZero() && err == nil {
+						fetched[s] = time.Now()
+					}
+					return tasks, err
+				},
+				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+					if time.Since(fetched[s]) > redelivery {
+						return nil
+					}
+					return s.Stream.Settle(ctx, done...)
+				},
+			}
+		}},
 		{"a place is taken before its task can be read", []string{"what is pushed side by side is all handed out"}, func(b *bench) hooks {
 			places := make(map[string]int)
 			push := b.h.Push

@@ -164,6 +164,34 @@ func fetchOnce(s *scene) {
 	o.nothing("everything was handed out")
 }
 
+// A handler, or a task that waits for its retry, may take longer than a broker waits for an ack.
+func fetchNotAgain(s *scene) {
+	if s.h.Redelivery == 0 {
+		s.Skipf("the harness says of no Redelivery that the broker hands out by itself again what is not settled")
+	}
+	s.push(here, s.tasks(here, "t", 5)...)
+	o := s.owner(here)
+	got := o.take(5)
+	o.end(sources.Retry, got[3]) // and it waits
+	long := 3 * s.h.Redelivery
+	ctx, cancel := context.WithTimeout(s.Context(), long)
+	defer cancel()
+	if again, err := o.fetch(ctx, 100); !errors.Is(err, context.DeadlineExceeded) {
+		s.Fatalf("fetch returned %v, %v, want nothing: the caller has had them all for less than %v", names(again), err, long)
+	}
+	s.push(here, s.tasks(here, "u", 1)...)
+	s.expect("fetch", o.take(1), "u0")
+	o.end(sources.Done, got[0], got[3])
+	o.close()
+	rest := s.owner(here).take(4)
+	s.expect("the next owner", rest, "t1", "t2", "t4", "u0")
+	for _, t := range rest {
+		if t.Attempt != 1 || t.Crashes != 0 {
+			s.Errorf("%s never ran and says attempt %d, crashes %d: a redelivery is no run", name(t), t.Attempt, t.Crashes)
+		}
+	}
+}
+
 // whereabouts tells, of tasks that their owner did not get, whether they are there.
 func (s *scene) whereabouts(missing map[string]bool) string {
 	next := s.owner(here)
@@ -281,13 +309,14 @@ func taskIntact(s *scene) {
 	for i, got := range s.owner(here).take(len(tasks)) {
 		want := tasks[i]
 		if !bytes.Equal(got.Payload, want.Payload) {
-			s.Errorf("%q: the payload of %d bytes arrived changed, with %d", want.ID, len(want.Payload), len(got.Payload))
+			s.Errorf("%.40q: the payload of %d bytes arrived changed, with %d", want.ID, len(want.Payload), len(got.Payload))
 		}
 		if !s.can(KeepBytes) {
 			continue
 		}
 		if got.ID != want.ID || got.Type != want.Type || got.Key != want.Key {
-			s.Errorf("%q: arrived as %q of type %q (want %q), key %q (want %q)", want.ID, got.ID, got.Type, want.Type, got.Key, want.Key)
+			s.Errorf("%s: arrived as %s of type %s (want %s), key %s (want %s)",
+				brief(want.ID), brief(got.ID), brief(got.Type), brief(want.Type), brief(got.Key), brief(want.Key))
 		}
 		if want.Delivery == nil && got.Headers != nil || want.Delivery != nil && !maps.Equal(got.Headers, want.Headers) {
 			s.Errorf("%q: headers %q, want those that were pushed", want.ID, got.Headers)

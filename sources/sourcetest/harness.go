@@ -43,6 +43,10 @@ type Harness struct {
 	// Payload is the length of the longest payload that Push takes, of a task with an ID and a
 	// key. The suite takes it at its word. Default 2 MiB.
 	Payload int
+	// Redelivery is how long after a fetch the broker hands out again, by itself, what was
+	// not settled (a visibility timeout, an ack wait): made short for the test, some tenths of a
+	// second. Zero: it never does.
+	Redelivery time.Duration
 	// Patience is how long anything may take before it counts as never: a call has so long
 	// until its context ends, and once more to return then. Default 30 s.
 	Patience time.Duration

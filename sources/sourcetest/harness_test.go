@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -12,6 +13,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// redelivery is the harness's own word: the reference hands out nothing again.
+const redelivery = 100 * time.Millisecond
 
 // memory is a harness over the reference, with every ability.
 func memory(t testing.TB) (Harness, *memsource.Store) {
@@ -45,6 +49,7 @@ func memory(t testing.TB) (Harness, *memsource.Store) {
 			s := store.Snapshot()
 			return func(context.Context) error { store.Restore(s); return nil }, nil
 		},
+		Redelivery: redelivery,
 	}
 	return h, store
 }

@@ -314,7 +314,8 @@ func comesAgainWhole(s *scene) {
 		s.Helper()
 		got = o.take(1)
 		if t := got[0]; t.ID != task.ID || t.Type != task.Type || t.Key != task.Key || !bytes.Equal(t.Payload, task.Payload) || t.Born != task.Born || !maps.Equal(t.Headers, task.Headers) {
-			s.Errorf("after %s it is %q of type %q, key %q, payload %q, headers %q, born %v: not what was pushed", after, t.ID, t.Type, t.Key, t.Payload, t.Headers, t.Born)
+			s.Errorf("after %s it is %s of type %q, key %s, payload %q, headers %q, born %v: not what was pushed, %s of key %s",
+				after, brief(t.ID), t.Type, brief(t.Key), t.Payload, t.Headers, t.Born, brief(task.ID), brief(task.Key))
 		}
 	}
 	if s.can(RetryInPlace) {

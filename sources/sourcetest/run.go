@@ -72,6 +72,7 @@ func clauses() []clause {
 		{"fetch waits for a task", fetchWaits},
 		{"a fetch that ended took nothing with it", fetchEndsEmpty},
 		{"fetch returns a task once", fetchOnce},
+		{"what is in hand for long is not handed out again", fetchNotAgain},
 		{"what is pushed side by side is all handed out", fetchBesidePushes},
 		{"a task arrives byte for byte", taskIntact},
 		{"partitions do not disturb each other", partitionsApart},

@@ -213,6 +213,14 @@ func (s *scene) dead(id partition.ID) []DeadLetter {
 // name is what the suite called a task: its payload, which every broker keeps.
 func name(t sources.Task) string { return string(t.Payload) }
 
+// brief is a text for an error: of a long one its beginning and its length.
+func brief(text string) string {
+	if len(text) <= 100 {
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%.40q… (%d bytes)", text, len(text))
+}
+
 // own gives t a Delivery that no other task has, and returns it.
 func own(t *sources.Task) *sources.Delivery {
 	*t = *t.Copy()

@@ -188,7 +188,7 @@ func deadLetter(s *scene) {
 		s.Errorf("the payload of %d bytes is not what was pushed, it has %d", len(tasks[1].Payload), len(d.Task.Payload))
 	}
 	if s.can(KeepBytes) && (d.Task.ID != tasks[1].ID || d.Task.Type != "mail" || d.Task.Key != tasks[1].Key || d.Task.Headers["trace"] != "ab\ncd" || d.Task.Born != tasks[1].Born) {
-		s.Errorf("the dead letter %q of type %q, key %q, headers %q, born %v is not what was pushed", d.Task.ID, d.Task.Type, d.Task.Key, d.Task.Headers, d.Task.Born)
+		s.Errorf("the dead letter %q of type %q, key %s, headers %q, born %v is not what was pushed", d.Task.ID, d.Task.Type, brief(d.Task.Key), d.Task.Headers, d.Task.Born)
 	}
 	if d.Task.Attempt != 2 && d.Task.Attempt != 0 { // 0: the harness knows nothing of it
 		s.Errorf("the dead letter says attempt %d, want 2, as it was told", d.Task.Attempt)
