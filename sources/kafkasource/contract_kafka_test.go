@@ -28,11 +28,11 @@ type wire struct {
 var errWire = errors.New("the wire is cut")
 
 // say makes a call. One that comes late is made when its sender has long gone on.
-func (w *wire) say(call func(ctx context.Context) error, op sourcetest.Op) error {
+func (w *wire) say(ctx context.Context, call func(ctx context.Context) error, op sourcetest.Op) error {
 	var mu sync.Mutex
 	var err error
 	over := false // the sender is
-	injected := w.Do(func() {
+	injected := w.DoContext(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e := call(context.Background())
@@ -51,8 +51,8 @@ func (w *wire) say(call func(ctx context.Context) error, op sourcetest.Op) error
 	return errors.Join(injected, err)
 }
 
-func (w *wire) Open(_ context.Context, g partition.Grant, tok partition.Token, begin int64) (f progress.Found, err error) {
-	err = w.say(func(ctx context.Context) error {
+func (w *wire) Open(ctx context.Context, g partition.Grant, tok partition.Token, begin int64) (f progress.Found, err error) {
+	err = w.say(ctx, func(ctx context.Context) error {
 		found, err := w.Store.Open(ctx, g, tok, begin)
 		f = found
 		return err
@@ -60,7 +60,7 @@ func (w *wire) Open(_ context.Context, g partition.Grant, tok partition.Token, b
 	return f, flat(err)
 }
 
-func (w *wire) Settle(_ context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (a progress.Answer, err error) {
+func (w *wire) Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []progress.Content) (a progress.Answer, err error) {
 	said := *r
 	said.Done, said.Others, said.Lift = slices.Clone(r.Done), slices.Clone(r.Others), slices.Clone(r.Lift)
 	content = slices.Clone(content)
@@ -72,7 +72,7 @@ func (w *wire) Settle(_ context.Context, g partition.Grant, tok partition.Token,
 	w.base[g.ID] = r.Base
 	w.mu.Unlock()
 	answers := make(chan progress.Answer, 1)
-	err = w.say(func(ctx context.Context) error {
+	err = w.say(ctx, func(ctx context.Context) error {
 		a, err := w.Store.Settle(ctx, g, tok, &said, content)
 		answers <- a
 		return err
@@ -83,8 +83,8 @@ func (w *wire) Settle(_ context.Context, g partition.Grant, tok partition.Token,
 	return a, flat(err)
 }
 
-func (w *wire) Close(_ context.Context, g partition.Grant, tok partition.Token) error {
-	return flat(w.say(func(ctx context.Context) error { return w.Store.Close(ctx, g, tok) }, sourcetest.Close))
+func (w *wire) Close(ctx context.Context, g partition.Grant, tok partition.Token) error {
+	return flat(w.say(ctx, func(ctx context.Context) error { return w.Store.Close(ctx, g, tok) }, sourcetest.Close))
 }
 
 // flat takes an error out of a join of one.

@@ -25,7 +25,7 @@ func harness(t testing.TB) sourcetest.Harness {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				return line.Do(execute, sourcetest.Op(op))
+				return line.DoContext(ctx, execute, sourcetest.Op(op))
 			})
 			return sourcetest.Peer{Source: src, Inject: line.Inject, Kill: line.Kill}
 		},

@@ -259,6 +259,22 @@ func blocked(together func(hand []sources.Task) bool) func(context.Context, *inn
 
 func faultBreaches() []breach {
 	return []breach{
+		{"requests do not have the context of their call", []string{
+			"open, and no answer comes", "fetch, and no answer comes", "settle, and no answer comes", "close, and no answer comes",
+		}, func(*bench) hooks {
+			return hooks{
+				open: func(ctx context.Context, src sources.Source, g partition.Grant, tok partition.Token) (sources.Stream, error) {
+					return src.Open(context.WithoutCancel(ctx), g, tok)
+				},
+				fetch: func(ctx context.Context, s *inner, limit int) ([]sources.Task, error) {
+					return s.Stream.Fetch(context.WithoutCancel(ctx), limit)
+				},
+				settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
+					return s.Stream.Settle(context.WithoutCancel(ctx), done...)
+				},
+				close: func(ctx context.Context, s *inner) error { return s.Stream.Close(context.WithoutCancel(ctx)) },
+			}
+		}},
 		{"nobody notices that the store forgot", []string{"a store that lost what it answered is noticed"}, func(*bench) hooks {
 			return hooks{settle: func(ctx context.Context, s *inner, done []sources.Settlement) error {
 				err := s.Stream.Settle(ctx, done...)

@@ -20,7 +20,7 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	var gone atomic.Bool // the sender is
 	var res *http.Response
 	var err error
-	injected := f.Do(func() {
+	injected := f.DoContext(r.Context(), func() {
 		if !gone.Load() {
 			res, err = http.DefaultTransport.RoundTrip(r) //nolint:bodyclose // by who gets it, or below
 			return

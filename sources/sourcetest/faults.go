@@ -34,6 +34,10 @@ func faultClauses() []clause {
 		}
 	}
 	return append(list,
+		clause{"open, and no answer comes", unansweredOpen},
+		clause{"fetch, and no answer comes", unansweredFetch},
+		clause{"settle, and no answer comes", unansweredSettle},
+		clause{"close, and no answer comes", unansweredClose},
 		clause{"a settle that nobody repeated changes nothing after close", settleGivenUp},
 		clause{"a suspect that could not be handed out is not accused", suspectNotHandedOut},
 		clause{"a fetch that comes late accuses nobody", lateFetchAccusesNobody},
@@ -323,4 +327,70 @@ func lateFetchAccusesNobody(s *scene) {
 			s.Errorf("%s says %d crashes: it did not run alone when its owner died", name(t), t.Crashes)
 		}
 	}
+}
+
+// unanswered makes a call whose request gets no answer, with a context that ends soon: a call that goes on
+// keeps its partition from being handed over, and its process from ending. Then it lets the request go.
+func (s *scene) unanswered(p Peer, op Op, call func(ctx context.Context) error) {
+	s.Helper()
+	f := p.Inject(op, Hung)
+	defer f.Release()
+	ctx, cancel := context.WithTimeout(s.Context(), s.h.Moment)
+	defer cancel()
+	err := call(ctx) // which is watched
+	switch {
+	case !f.Hit():
+		s.Skipf("the harness lets no request for %s hang: Line.DoContext does", op)
+	case err == nil:
+		s.Fatalf("%s returned no error, and its request has no answer", op)
+	}
+}
+
+func (s *scene) hanging() Peer {
+	s.Helper()
+	p := s.peer()
+	if p.Inject == nil {
+		s.Skipf("the harness injects no faults")
+	}
+	return p
+}
+
+func unansweredOpen(s *scene) {
+	p := s.hanging()
+	s.ownerOn(p, there).close() // what is asked once, before the first
+	g, tok := s.grant(here)
+	o := &owner{s: s, peer: p, g: g, tok: tok}
+	s.unanswered(p, Open, o.tryOpen)
+	s.push(here, s.tasks(here, "t", 1)...)
+	o.open()
+	s.expect("fetch after an open that was said again", o.take(1), "t0")
+}
+
+func unansweredFetch(s *scene) {
+	p := s.hanging()
+	o := s.ownerOn(p, here)
+	s.push(here, s.tasks(here, "t", 1)...)
+	s.unanswered(p, Fetch, func(ctx context.Context) error { _, err := o.fetch(ctx, 1); return err })
+	s.expect("fetch, said again", o.take(1), "t0")
+}
+
+func unansweredSettle(s *scene) {
+	p := s.hanging()
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.ownerOn(p, here)
+	got := o.take(2)
+	s.unanswered(p, Settle, func(ctx context.Context) error { return o.stream.Settle(ctx, settlements(sources.Done, got[0])...) })
+	o.end(sources.Done, got[0])
+	o.close()
+	s.expect("the next owner", s.owner(here).take(1), "t1")
+}
+
+func unansweredClose(s *scene) {
+	p := s.hanging()
+	s.push(here, s.tasks(here, "t", 2)...)
+	o := s.ownerOn(p, here)
+	s.expect("fetch", o.take(2), "t0", "t1")
+	s.unanswered(p, Close, o.stream.Close)
+	o.close()
+	s.expect("the next owner", s.owner(here).take(2), "t0", "t1")
 }

@@ -143,6 +143,7 @@ const (
 	Lost   Kind = "the reply is lost"      // executed; the sender gets an error
 	Failed Kind = "the request fails"      // not executed; the sender gets an error
 	Late   Kind = "the request comes late" // the sender gets an error; executed by Fault.Release
+	Hung   Kind = "no answer comes"        // not executed; the sender waits until its context ends, or for Fault.Release
 )
 
 // A Fault is one that was asked for.
@@ -150,6 +151,6 @@ type Fault interface {
 	// Hit reports whether a request has suffered it.
 	Hit() bool
 	// Release executes the late request, if there is one and it was not yet, and
-	// returns when that is done.
+	// returns when that is done. A hung one fails then.
 	Release()
 }

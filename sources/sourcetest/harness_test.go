@@ -31,7 +31,7 @@ func memory(t testing.TB) (Harness, *memsource.Store) {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				return line.Do(execute, Op(op))
+				return line.DoContext(ctx, execute, Op(op))
 			})
 			return Peer{Source: src, Inject: line.Inject, Kill: line.Kill}
 		},

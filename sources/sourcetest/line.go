@@ -1,6 +1,7 @@
 package sourcetest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -26,14 +27,16 @@ type fault struct {
 	kind    Kind
 	mu      sync.Mutex
 	hit     bool
-	execute func() // of a late request
+	execute func()        // of a late request
+	let     chan struct{} // closed when a hung request is let go
+	gone    sync.Once     // it was
 }
 
 // Inject makes the next request for op suffer kind.
 func (l *Line) Inject(op Op, kind Kind) Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := &fault{op: op, kind: kind}
+	f := &fault{op: op, kind: kind, let: make(chan struct{})}
 	l.faults = append(l.faults, f)
 	return f
 }
@@ -49,14 +52,26 @@ func (l *Line) Kill() {
 // late one is executed by another goroutine, when its sender has long gone on and its
 // context has ended, even if the peer was killed since: then execute must not depend on that
 // context nor on what the sender does with the request. See the example.
+//
+// None of its requests hangs: see [Line.DoContext].
 func (l *Line) Do(execute func(), ops ...Op) error {
+	return l.do(context.Background(), execute, func(f *fault) bool { return f.kind != Hung && slices.Contains(ops, f.op) })
+}
+
+// DoContext is Do of a request whose sender gives it up when ctx ends. One that hangs returns then, or when its
+// fault is released.
+func (l *Line) DoContext(ctx context.Context, execute func(), ops ...Op) error {
+	return l.do(ctx, execute, func(f *fault) bool { return slices.Contains(ops, f.op) })
+}
+
+func (l *Line) do(ctx context.Context, execute func(), of func(*fault) bool) error {
 	l.mu.Lock()
 	if l.killed {
 		l.mu.Unlock()
 		return ErrKilled
 	}
 	var f *fault
-	if i := slices.IndexFunc(l.faults, func(f *fault) bool { return slices.Contains(ops, f.op) }); i >= 0 {
+	if i := slices.IndexFunc(l.faults, of); i >= 0 {
 		f = l.faults[i]
 		l.faults = slices.Delete(l.faults, i, i+1)
 	}
@@ -69,10 +84,17 @@ func (l *Line) Do(execute func(), ops ...Op) error {
 		execute()
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.hit = true
 	if f.kind == Late {
 		f.execute = execute
+	}
+	f.mu.Unlock()
+	if f.kind == Hung {
+		select {
+		case <-f.let:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return ErrInjected
 }
@@ -84,6 +106,7 @@ func (f *fault) Hit() bool {
 }
 
 func (f *fault) Release() {
+	f.gone.Do(func() { close(f.let) })
 	f.mu.Lock()
 	execute := f.execute
 	f.execute = nil

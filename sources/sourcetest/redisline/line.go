@@ -57,18 +57,18 @@ func (*Line) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements [redis.Hook].
 func (l *Line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return l.carry(func() error { return next(ctx, cmd) }, cmd)
+		return l.carry(ctx, func() error { return next(ctx, cmd) }, cmd)
 	}
 }
 
 // ProcessPipelineHook implements [redis.Hook].
 func (l *Line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return l.carry(func() error { return next(ctx, cmds) }, cmds...)
+		return l.carry(ctx, func() error { return next(ctx, cmds) }, cmds...)
 	}
 }
 
-func (l *Line) carry(execute func() error, cmds ...redis.Cmder) error {
+func (l *Line) carry(ctx context.Context, execute func() error, cmds ...redis.Cmder) error {
 	var ops []sourcetest.Op
 	var args [][]any
 	for _, c := range cmds {
@@ -82,7 +82,7 @@ func (l *Line) carry(execute func() error, cmds ...redis.Cmder) error {
 	}
 	var gone atomic.Bool // the sender is
 	var err error
-	injected := l.Do(func() {
+	injected := l.DoContext(ctx, func() {
 		if !gone.Load() {
 			err = execute()
 			return
