@@ -133,8 +133,15 @@ func (s *Store) Reset(ctx context.Context, g partition.Grant, tok partition.Toke
 }
 
 // Settle says r. content goes with the verdicts of r.Others, one by one. An error is
-// ErrFenced or ErrForgot, or it says that nothing is known of the request.
+// ErrFenced or ErrForgot, or it says that nothing is known of the request. A verdict that
+// is a Requeue is refused: who has written the task to the end of its log says that this
+// position is Dead.
 func (s *Store) Settle(ctx context.Context, g partition.Grant, tok partition.Token, r *progress.Request, content []Content) (progress.Answer, error) {
+	for _, v := range r.Others {
+		if v.Outcome == progress.Requeue {
+			return progress.Answer{}, fmt.Errorf("redisprogress: position %d: a Requeue of a log elsewhere: write its task to the end of the log, then settle it as Dead", v.Position)
+		}
+	}
 	l := s.log(g, tok)
 	var cmd *redis.Cmd
 	for _, source := range [...]bool{false, true} {

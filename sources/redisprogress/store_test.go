@@ -299,6 +299,24 @@ func TestResetKeeps(t *testing.T) {
 	}
 }
 
+// A log elsewhere has no list of what is delayed: whoever reads of a key of the wrong kind, at each attempt, learns nothing.
+func TestARequeueOfALogElsewhereIsRefused(t *testing.T) {
+	ctx := t.Context()
+	s, err := redisprogress.NewStore(redistest.New(t), redistest.Name(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, tok := partition.Grant{ID: 7, Epoch: 1}, partition.Token{Epoch: 1, Session: "a"}
+	f, err := s.Open(ctx, g, tok, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &progress.Request{Seen: f.Writes, Read: 9, Base: 2, Gate: 9, Alone: progress.None, Others: []progress.Verdict{{Position: 6, Outcome: progress.Requeue, Attempt: 1}}}
+	if _, err := s.Settle(ctx, g, tok, r, make([]progress.Content, 1)); err == nil || !strings.Contains(err.Error(), "position 6: a Requeue of a log elsewhere") {
+		t.Errorf("a requeue of a log elsewhere: %v, want that it is told", err)
+	}
+}
+
 // A store that knows of no such epoch has lost it; one that knows a greater one has another owner.
 func TestRefusals(t *testing.T) {
 	ctx, name, client := t.Context(), redistest.Name(t), redistest.New(t)
