@@ -79,6 +79,11 @@ func Group(t testing.TB, counter intervalindexer.Counter, name string, config in
 // hold tells what of a counter is not as its interface says, by a key that nobody uses.
 func hold(tb testing.TB, counter intervalindexer.Counter, name string, interval time.Duration) {
 	tb.Helper()
+	defer func() {
+		if tb.Failed() {
+			tb.FailNow() // a peer may panic on it, and then nothing is told
+		}
+	}()
 	const callers = 8
 	expiry := 3 * interval                                   // that of peers: a store may keep nothing for longer
 	key := fmt.Sprintf("{%s}:%d", name, rand.Uint64()|1<<63) // that of an interval long to come

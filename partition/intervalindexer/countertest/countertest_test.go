@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -142,4 +144,37 @@ func TestWhatIsNoCounterIsTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A stopper is a recorder that says whether the test has failed, and is ended by that.
+type stopper struct {
+	recorder
+	ended bool
+}
+
+func (s *stopper) Failed() bool { return s.failure != "" }
+func (s *stopper) FailNow()     { s.ended = true; runtime.Goexit() }
+
+// brief is a counter that leaves out what is not there.
+type brief struct{ intervalindexer.Memory }
+
+func (b *brief) Get(ctx context.Context, keys ...string) ([]int64, error) {
+	all, err := b.Memory.Get(ctx, keys...)
+	return slices.DeleteFunc(all, func(n int64) bool { return n == 0 }), err
+}
+
+// A peer that is given fewer values than keys panics, and of what was told before nothing is read.
+func TestNoPeerCountsOnWhatIsNoCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stopper{recorder: recorder{TB: t}}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			Group(s, &brief{}, "mails", intervalindexer.Config{Interval: time.Second})
+		}()
+		<-over
+		if !s.ended || !strings.Contains(s.failure, "Get of a key that is not there") {
+			t.Errorf("it says %q, and ends the test: %v", s.failure, s.ended)
+		}
+	})
 }
