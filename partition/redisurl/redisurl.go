@@ -94,7 +94,7 @@ func open(raw string, adjust func(pool)) (redis.UniversalClient, error) {
 		client, err = t.open(adjust)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(err))
+		return nil, fmt.Errorf("redis URL %s: %w", Redacted(raw), plain(raw, err))
 	}
 	return client, nil
 }
@@ -205,8 +205,7 @@ func parse(raw string) (target, error) {
 	first, more, several := strings.Cut(hosts, ",")
 	u, err := url.Parse(scheme + "://" + user + first + path)
 	if err != nil {
-		// The error quotes the URL with its password: say what is wanted instead.
-		return target{}, errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
+		return target{}, errUnreadable // err quotes the URL with its password
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if err := checkPort(host); err != nil {
@@ -266,8 +265,15 @@ func defaultPort(q url.Values) string {
 	return "6379"
 }
 
-// plain keeps the reason and drops the URL that url.Error repeats, with its password.
-func plain(err error) error {
+var errUnreadable = errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
+
+// plain keeps the reason and drops what may be the password: the URL that url.Error repeats, and all that is said
+// where a / or ? has an @ behind it. Such a password was not escaped, and is read as database and parameters.
+func plain(raw string, err error) error {
+	_, rest, _ := strings.Cut(raw, "://")
+	if i := strings.IndexAny(rest, "/?"); i >= 0 && strings.Contains(rest[i:], "@") {
+		return errUnreadable
+	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
