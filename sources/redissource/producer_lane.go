@@ -425,6 +425,9 @@ func (l *lane) expire(b *batch, err error) bool {
 	var left []*item
 	for _, it := range b.items {
 		if it.deadline.Before(b.again) {
+			if l.p.over() { // which may have broken off the last attempt
+				err = l.p.cutError()
+			}
 			it.call.finish(it, false, b.failed(err))
 		} else {
 			left = append(left, it)

@@ -20,6 +20,7 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
+	"github.com/countoff/countoff/sources"
 )
 
 // A broken hook fails every pipeline of scripts, after it was executed or instead.
@@ -422,6 +423,32 @@ func TestCloseEndsTheClientsAttempts(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		if err := <-told; !errors.Is(err, ErrUnknown) {
+			t.Errorf("what was under way: %v", err)
+		}
+	})
+}
+
+// Also a message whose own time ends before it could be sent again has failed because of that Close, and Close says so.
+func TestCloseCutsOffTheLastAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := bubble(t, true)
+		p, err := NewProducer(t.Context(), client, "n", ProducerConfig{Partitions: 1, Timeout: time.Second + time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.AddHook(retrying{})
+		told := make(chan error, 1)
+		go func() {
+			_, err := p.Enqueue(t.Context(), Message{})
+			told <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-told; !errors.Is(err, ErrUnknown) || !errors.Is(err, sources.ErrClosed) {
 			t.Errorf("what was under way: %v", err)
 		}
 	})
