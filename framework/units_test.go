@@ -751,6 +751,52 @@ func TestUnitsTroublesHideNoOther(t *testing.T) {
 	})
 }
 
+// Who need not write the table has not written it: that nobody may is not told with each change anew.
+func TestUnitsTroubleIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, "a")
+		told := 0
+		var mayWrite atomic.Bool
+		never := func(c *framework.UnitsConfig) {
+			c.Publish = func(context.Context, []string) error {
+				if mayWrite.Load() {
+					return nil
+				}
+				return errors.New("no right to write")
+			}
+		}
+		ann, _ := w.enter("ann", never)
+		time.Sleep(20 * time.Second)
+		bob, _ := w.enter("bob", never, func(c *framework.UnitsConfig) {
+			c.Observer = framework.ObserverFunc(func(e framework.Event) {
+				if _, ok := e.(framework.UnitsTroubled); ok {
+					told++
+				}
+			})
+		})
+		change := func() {
+			for i := range 4 {
+				w.set(names(i + 1)...)
+				time.Sleep(20 * time.Second)
+			}
+		}
+		change()
+		synctest.Wait()
+		if bob.View().Index != 1 || told != 1 {
+			t.Errorf("with index %d it told %d times", bob.View().Index, told)
+		}
+		mayWrite.Store(true)
+		change()
+		mayWrite.Store(false)
+		change()
+		synctest.Wait()
+		if told != 2 {
+			t.Errorf("after it had written the table it told %d times", told)
+		}
+		w.leave(ann, bob)
+	})
+}
+
 type brokenList struct {
 	*town
 	broken atomic.Bool

@@ -226,7 +226,7 @@ const (
 const publishSoon = 50 * time.Millisecond
 
 // look reads the list and follows it. It returns what of it is no unit, in words, and the stage
-// that failed; without an error the last.
+// that failed; without an error the last that it came to.
 func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (refused string, at int, err error) {
 	inner, cancel := context.WithTimeout(ctx, s.u.cfg.Timing.Lease)
 	defer cancel()
@@ -248,7 +248,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 		return refused, sharing, err
 	}
 	if s.u.cfg.Publish == nil || !changed && !s.lead.leads(inner, share.View()) {
-		return refused, publishing, nil
+		return refused, sharing, nil
 	}
 	return refused, publishing, s.publish(inner, units)
 }
