@@ -275,9 +275,9 @@ func (c *Consumer) CancelGrace() time.Duration { return c.cfg.Timing.CancelGrace
 // Start begins to take part. It does not wait for the source or the ledger: what
 // they answer, or that they do not, is told by events and by [Consumer.Ready]. ctx
 // bounds only the wait for the end of an earlier run that is being stopped or could not
-// go on. With one that has ended nothing begins and its error is returned, which is the
-// only one. A consumer that runs already is left alone. After it has ended it may be
-// started again, as a new session.
+// go on. If it has ended nothing begins; its error is the only one that Start returns.
+// A consumer that runs already is left alone. After it has ended it may be started
+// again, as a new session.
 func (c *Consumer) Start(ctx context.Context) error { return c.sessions.start(ctx) }
 
 // Stop hands over what the consumer has and leaves: it fetches no more, lets the handlers end,

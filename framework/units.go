@@ -216,8 +216,8 @@ func (u *Units) StopTimeout() time.Duration {
 func (u *Units) CancelGrace() time.Duration { return u.cfg.Timing.CancelGrace }
 
 // Start begins to take part. It waits for no store; ctx bounds the wait for the end of an
-// earlier run that is being stopped or could not go on. With one that has ended nothing begins
-// and its error is returned, which is the only one. A peer that runs already is left alone.
+// earlier run that is being stopped or could not go on. If it has ended nothing begins; its error
+// is the only one that Start returns. A peer that runs already is left alone.
 func (u *Units) Start(ctx context.Context) error { return u.sessions.start(ctx) }
 
 // Stop hands over what this peer has and leaves. The context of a handler ends as soon as another
