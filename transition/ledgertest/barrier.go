@@ -149,6 +149,21 @@ var barrierClauses = []clause{
 			tb.Fatalf("got %v, want ErrConfig", err)
 		}
 	}},
+	{"who has not called since a restart may be dead, whatever is left of its lease", canRestart, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		a.sync(machine.Request{Weight: 1})
+		tb.pass(tb.timing.Beat())
+		tb.restart(true) // what killed the store has killed a, or came back with what stood when a was there
+		eager := machine.Request{Weight: 1, Barrier: true}
+		for range 5 {
+			if _, err := b.try(tb.Context(), eager); !errors.Is(err, transition.ErrUnsure) {
+				tb.Fatalf("got %v, want ErrUnsure", err)
+			}
+			tb.h.Advance(tb.timing.Beat())
+		}
+		tb.h.Advance(tb.slack())
+		b.at(0)
+	}},
 	{"where nobody is left a barrier is decided on when the grace is over", canRestart, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")
 		a.sync(machine.Request{Weight: 1})

@@ -197,15 +197,19 @@ func (s *Store) agreeOn(r machine.Request) error {
 		s.barrier = want
 		return nil
 	}
+	unsure, until := s.barrier != "" && s.inGrace(), s.clock
+	if unsure {
+		until = s.grace // only those live for certain who have called in it: their leases outlast it
+	}
 	used := false
 	for id, seat := range s.sessions {
-		used = used || id != r.Session && seat.weight > 0 && seat.state != machine.Gone && seat.deadline >= s.clock
+		used = used || id != r.Session && seat.weight > 0 && seat.state != machine.Gone && seat.deadline >= until
 	}
 	if used {
 		return fmt.Errorf("the name has peers that go from roll to roll with barrier %v, this peer wants %v (to change it, stop all peers first): %w",
 			!r.Barrier, r.Barrier, partition.ErrConfig)
 	}
-	if s.barrier != "" && s.inGrace() { // those who live may not have said so yet
+	if unsure { // others may not have said so yet
 		return fmt.Errorf("the name had peers that go from roll to roll with barrier %v, this peer wants %v: %w",
 			!r.Barrier, r.Barrier, transition.ErrUnsure)
 	}

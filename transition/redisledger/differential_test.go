@@ -252,7 +252,8 @@ func (c *comparison) sync(ctx context.Context, r sent) {
 	c.sent = append(c.sent, r)
 	got, err := c.ledgers[r.times.Lease].Sync(ctx, r.Request)
 	want, _, refused := c.ref.Sync(c.call(r.times), r.Request)
-	if errors.Is(refused, partition.ErrConfig) && errors.Is(err, partition.ErrConfig) {
+	if errors.Is(refused, partition.ErrConfig) && errors.Is(err, partition.ErrConfig) ||
+		errors.Is(refused, transition.ErrUnsure) && errors.Is(err, transition.ErrUnsure) {
 		c.note("  refused")
 		return
 	}

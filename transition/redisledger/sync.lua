@@ -54,10 +54,12 @@ local function agreed()
 	local stands = said or kept
 	if stands == mode then return said == kept or decide() end
 	if not stands and mode == 'no' then return decide() end -- as much of a decision as the other, also in the next grace
-	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], str(meta.clock), '+inf')) do
+	-- In a grace only those live for certain who have called in it: their leases outlast it.
+	local unsure = stands and graceful()
+	for _, s in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], str(unsure and meta.grace or meta.clock), '+inf')) do
 		if s ~= me and member(s) and row(s).state ~= 'gone' and claims(s) then return false end
 	end
-	if stands and graceful() then return false, true end -- those who live may not have said so yet
+	if unsure then return false, true end -- others may not have said so yet
 	return decide()
 end
 
