@@ -168,6 +168,9 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 			names = append(names, seat.Strategy)
 		}
 	}
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, counted) }) {
+		return nil, false, fmt.Errorf("the peers count off by themselves (%s), not by rolls, so it cannot be told", strings.Join(names, "; "))
+	}
 	switch len(names) {
 	case 0:
 		strategy, err = partition.StrategyByName("")
@@ -179,9 +182,6 @@ func strategyOf(there []machine.Seat, said partition.Strategy) (strategy partiti
 				"those of a peer that leaves or is drained move, one that comes gets its share, and nothing else moves")
 		case partition.First{}.Name():
 			return partition.First{}, false, nil
-		}
-		if strings.HasPrefix(names[0], counted) {
-			return nil, false, fmt.Errorf("the peers count off by themselves (%s), not by rolls, so it cannot be told", names[0])
 		}
 		if strategy, err = partition.StrategyByName(names[0]); err != nil {
 			err = fmt.Errorf("the peers share out by a strategy of their own, %q, so it cannot be told; with --strategy: what would move with one that countoff has", names[0])

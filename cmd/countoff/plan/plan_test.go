@@ -181,6 +181,12 @@ func TestWhatCannotBePlanned(t *testing.T) {
 	if _, err := Of(c, looks(c), Change{Peers: 3}); err == nil || !strings.Contains(err.Error(), "count off by themselves (interval 5s, modulo)") {
 		t.Errorf("peers that count off: %v", err)
 	}
+	c.Sessions[1].Strategy = "interval 2s, modulo" // a deploy rolls: neither can be said with --strategy
+	_, err = Of(c, looks(c), Change{Peers: 3})
+	if err == nil || !strings.Contains(err.Error(), "count off by themselves (interval 5s, modulo; interval 2s, modulo)") || strings.Contains(err.Error(), "--strategy") {
+		t.Errorf("peers that count off in two ways: %v", err)
+	}
+	c.Sessions[1].Strategy = ""
 	c.Sessions[0].Strategy = partition.First{}.Name()
 	if p, err := Of(c, looks(c), Change{Drain: []string{"ann"}}); err != nil || len(p.Moves) == 0 {
 		t.Errorf("a job with a home: %v, %+v", err, p)
