@@ -118,6 +118,22 @@ func (s *store) beside(t *testing.T, queue string) (gone func()) {
 	return func() { s.ZRem(t.Context(), queuestat.AllServers, key) }
 }
 
+// What keeps one of the servers from being read is an error, also behind one that is gone: it may consume our queues.
+func TestAServerThatCannotBeReadIsNotOneWithoutQueues(t *testing.T) {
+	_, client := redistest.Mini(t)
+	ctx := t.Context()
+	for _, id := range []string{"a", "b"} {
+		client.ZAdd(ctx, queuestat.AllServers, redis.Z{Member: queuestat.AllServers + ":{" + id + "}"})
+	}
+	if all, err := queuestat.Servers(ctx, client); err != nil || len(all) > 0 {
+		t.Errorf("of two that are gone it says %v, %v", all, err)
+	}
+	client.HSet(ctx, queuestat.AllServers+":{b}", "no", "text")
+	if all, err := queuestat.Servers(ctx, client); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		t.Errorf("of one that cannot be read it says %v, %v", all, err)
+	}
+}
+
 // inTheBubble is a store of the bubble, and the first of its queues opened.
 func inTheBubble(t *testing.T, queues ...string) (*store, *stream) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/asynqsource/internal/wire"
 )
 
@@ -44,13 +45,14 @@ func Servers(ctx context.Context, client redis.UniversalClient) ([]Server, error
 	for i, key := range keys {
 		said[i] = pipe.Get(ctx, key)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("queuestat: list asynq's servers: %w", err)
-	}
+	redisconfig.Exec(ctx, pipe)
 	var all []Server
 	for i, cmd := range said {
 		if errors.Is(cmd.Err(), redis.Nil) {
 			continue // it is gone
+		}
+		if err := cmd.Err(); err != nil {
+			return nil, fmt.Errorf("queuestat: list asynq's servers: %w", err)
 		}
 		s, err := parseServer(cmd.Val())
 		if err != nil {
