@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,6 +31,8 @@ const (
 	// listenFor is how long the subscription may be silent before a bell is rung
 	// to hear whether it arrives; after twice as long it is made anew.
 	listenFor = 15 * time.Second
+	// trial is what such a bell says: nothing was pushed.
+	trial = "?"
 )
 
 // A waker wakes the streams of one peer that wait at the end of their lists, so
@@ -52,6 +55,7 @@ type waker struct {
 	streams map[string][]*stream // by the bell's channel
 	deaf    bool                 // to cancellations: a channel is forbidden, and a refusal is of all that are asked for
 	kick    chan struct{}
+	silent  atomic.Pointer[redis.PubSub] // what has heard nothing for so long that the next sweep rings
 	stop    context.CancelFunc
 	ended   chan struct{}
 }
@@ -120,16 +124,6 @@ func (w *waker) bells() map[string]bool {
 		want[bell] = true
 	}
 	return want
-}
-
-// some returns the bell of one of the streams, another one each time.
-func (w *waker) some() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for bell := range w.streams {
-		return bell
-	}
-	return w.cancels.key
 }
 
 // How long the waker waits before it subscribes again.
@@ -210,10 +204,6 @@ func (w *waker) subscribe(ctx context.Context, kick chan struct{}) {
 
 // listen rings for what is heard until the connection breaks or is closed.
 func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
-	ctx, cancel := context.WithCancel(ctx)
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	defer cancel()
 	asked := false
 	for {
 		m, err := ps.ReceiveTimeout(ctx, listenFor)
@@ -223,13 +213,7 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 			asked = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
 			asked = true
-			// A server that left its cluster, or was cut off from the others, is alive and will never say
-			// anything. So the bell is rung where producers do.
-			asking.Go(func() {
-				if w.client.Publish(ctx, w.some(), "").Err() != nil {
-					_ = ps.Ping(ctx) // as where nobody may ring: a connection that is lost ends the silence
-				}
-			})
+			w.silent.Store(ps)
 			continue
 		case redisconfig.Forbidden(err):
 			w.mu.Lock()
@@ -241,6 +225,9 @@ func (w *waker) listen(ctx context.Context, ps *redis.PubSub) {
 		}
 		switch m := m.(type) {
 		case *redis.Message:
+			if m.Payload == trial {
+				continue
+			}
 			w.ring(m.Channel, m.Payload)
 		case *redis.Subscription:
 			// What was pushed before this rang nobody.
@@ -269,7 +256,13 @@ func (w *waker) sweepEach(ctx context.Context) {
 			i := turn % len(idle)
 			idle = idle[i : i+1]
 		}
-		s.look(ctx, w.client, idle)
+		// A server that left its cluster, or was cut off from the others, answers, and will never say anything
+		// again. So a bell is rung where producers ring, by a call that is made anyway. Where none is, or nobody may
+		// ring, the server is asked itself: a connection that is lost ends the silence.
+		ps := w.silent.Swap(nil)
+		if rang := s.look(ctx, w.client, idle, ps != nil); ps != nil && !rang {
+			_ = ps.Ping(ctx)
+		}
 	}
 }
 
@@ -308,18 +301,25 @@ func (w *waker) idle(idle []idler) []idler {
 type sweep struct {
 	idle  []idler
 	args  []any
+	says  int     // where in args it is what a bell is to say
 	of    []idler // whose keys are in args
 	found []int64
 
 	failed time.Time // when one that failed was told of
 }
 
-// look rings for those of the streams whose logs are not as they know them.
-func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []idler) {
+// look rings for those of the streams whose logs are not as they know them. If aloud, the first of the bells is rung at the
+// server, too; rang says that it was.
+func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []idler, aloud bool) (rang bool) {
 	s.ask(idle)
 	if len(idle) == 0 {
-		return
+		return false
 	}
+	says := ""
+	if aloud {
+		says = trial
+	}
+	s.args[s.says] = says
 	text, err := client.Do(ctx, s.args...).Text()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		s.args[0], s.args[1] = "eval", sweepSource
@@ -334,16 +334,17 @@ func (s *sweep) look(ctx context.Context, client redis.UniversalClient, idle []i
 			s.failed = now
 			idle[0].s.ring("")
 		}
-		return
+		return false
 	}
 	if !s.read(text, len(idle)) {
-		return
+		return false
 	}
 	for i := range idle {
 		if s.found[2*i] != idle[i].length || s.found[2*i+1] < idle[i].writes {
 			idle[i].s.ring("")
 		}
 	}
+	return s.found[2*len(idle)] == 1
 }
 
 // ask makes the call's words.
@@ -367,7 +368,8 @@ func (s *sweep) ask(idle []idler) {
 		}
 	}
 	s.args[2] = len(s.args) - 3
-	s.args = append(s.args, len(idle))
+	s.args = append(s.args, len(idle), "")
+	s.says = len(s.args) - 1
 	for i := range idle {
 		if idle[i].delayed {
 			s.args = append(s.args, i+1)
@@ -375,7 +377,7 @@ func (s *sweep) ask(idle []idler) {
 	}
 }
 
-// read reads two numbers for each of n lists.
+// read reads two numbers for each of n lists, and whether a bell was rung.
 func (s *sweep) read(text string, n int) (ok bool) {
 	s.found = s.found[:0]
 	for word := range strings.SplitSeq(text, " ") {
@@ -385,5 +387,5 @@ func (s *sweep) read(text string, n int) (ok bool) {
 		}
 		s.found = append(s.found, x)
 	}
-	return len(s.found) == 2*n
+	return len(s.found) == 2*n+1
 }
