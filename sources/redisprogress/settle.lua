@@ -45,6 +45,10 @@ local function open(s)
   local x = tonumber(s)
   return x >= b and x < last and not redis.call('ZSCORE', done, s)
 end
+-- forbidden returns what to answer where a right is missing, or nil. (Servers before 7.0 cannot be asked.)
+local function forbidden(...)
+  if redis.acl_check_cmd and not redis.acl_check_cmd(...) then return redis.error_reply('NOPERM to ' .. table.concat({...}, ' ', 1, 2)) end
+end
 local function str(x) return string.format('%.0f', x) end
 local function clock()
   local t = redis.call('TIME')
@@ -93,6 +97,8 @@ if named then
   -- Were this no hash, finish would fail, and the letter, or the task that goes to the end, be there again
   -- with each attempt.
   if counts[2] + counts[3] > 0 then redis.call('HLEN', tries) end
+  local why = counts[2] + counts[3] > 0 and forbidden('ZADD', done, 0, '') -- as finish does
+  if why then return why end
   for _ = 1, counts[2] do
     local s = ARGV[i]
     if open(s) then
@@ -114,6 +120,9 @@ end
 
 -- 2 the base, with what is stuck
 if nb > b then
+  -- A list that is cut without its base, or what is done forgotten without either, would be taken for other tasks.
+  local why = forbidden('HSET', fence, 'b', '') or list and forbidden('LTRIM', pending, 0, -1)
+  if why then return why end
   for s in string.gmatch(ARGV[11], '%d+') do
     local x = tonumber(s)
     if x >= b and x < nb and not redis.call('ZSCORE', done, s) then

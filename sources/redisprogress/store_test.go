@@ -3,6 +3,7 @@ package redisprogress_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -460,5 +461,45 @@ func TestNobodyPushesWhatHeMayNotTake(t *testing.T) {
 	}
 	if st := s.State(); len(st.Pending) > 0 || !slices.Equal(st.Delayed, []string{"due"}) {
 		t.Errorf("pending %v, delayed %v", st.Pending, st.Delayed)
+	}
+}
+
+// What an owner may not end writing he does not begin: each attempt would cut the list again by tasks that nobody has
+// run, forget what is done, or write a letter again.
+func TestNobodySettlesWhatHeMayNotEnd(t *testing.T) {
+	t.Parallel()
+	for right, dead := range map[string]bool{"-hset": false, "-ltrim": false, "-zadd": true} {
+		t.Run(right, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			s := &scripts{store: newStore(t, server.Client(), true)}
+			for _, e := range []string{"t0", "t1", "t2", "t3"} {
+				s.Push(e)
+			}
+			tok := s.owner(1)
+			s.admitted(tok, 0, done(1))
+			before := s.State()
+			s.must(s.client.Do(s.ctx, "acl", "setuser", "peer", "on", ">secret", "~*", "+@all", right).Err())
+			peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer", Password: "secret", ContextTimeoutEnabled: true})
+			t.Cleanup(func() { peer.Close() })
+			r := &progress.Request{Seen: s.seen, Read: 4, Base: 2, Gate: 4, Alone: progress.None}
+			var letters []redisprogress.Content
+			if dead {
+				r.Base = 0
+				other(2, progress.Dead, 1)(r)
+				letters = []redisprogress.Content{{Body: []byte("letter")}}
+			}
+			for range 2 {
+				pipe := peer.Pipeline()
+				cmd := s.log(tok).Settle(s.ctx, pipe, r, letters, nil, true)
+				pipe.Exec(s.ctx) // the command has the error
+				if err := cmd.Err(); err == nil || !redisconfig.Forbidden(err) {
+					t.Errorf("got %v", err)
+				}
+			}
+			if st := s.State(); !reflect.DeepEqual(st, before) {
+				t.Errorf("it was %+v, and is %+v", before, st)
+			}
+		})
 	}
 }
