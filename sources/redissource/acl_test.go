@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -204,4 +205,41 @@ func aclUser(t *testing.T, server *redistest.Process, rules ...any) *redis.Clien
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer", Password: "secret", ContextTimeoutEnabled: true})
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// A tick that is pushed and not recorded is pushed again with each attempt, and lines that are taken off while their
+// base stays give their positions to others: who may not write that down pushes nothing.
+func TestNobodyPushesWhatHeMayNotRecord(t *testing.T) {
+	t.Parallel()
+	ctx, server, name := t.Context(), redistest.Server(t), redistest.Name(t)
+	admin := redistest.Single(t, server.Client())
+	user := aclUser(t, server, "~{"+name+"*", "~"+name+"*", "+@all")
+	p := newProducer(t, user, name, ProducerConfig{Partitions: 1})
+	b := &inbox{t: t, client: user, name: name, layout: p.Config(), unit: Ingress{List: name + ":inbox", KeyField: "to"}}
+	s := b.open(1)
+	s.stop()
+	<-s.ended
+	l := inboxLine("ann", 0)
+	b.push(l)
+	move := b.scripts(s, l)[0]
+	k := KeysOf(name, 0)
+	admin.HSet(ctx, k.Fence, "t", "1:s")
+	if err := admin.Do(ctx, "acl", "setuser", "peer", "-hset").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err := jobsFireScript.Run(ctx, user, []string{k.Fence, k.Pending, k.jobsKey()}, "1:s", 1, 1, "job", "", "1000", 1, "envelope").Err()
+		if err == nil || !redisconfig.Forbidden(err) {
+			t.Errorf("a tick: %v", err)
+		}
+		if _, err := move.sc.Run(ctx, user, move.keys, move.args...).Result(); err == nil || !redisconfig.Forbidden(err) {
+			t.Errorf("a line: %v", err)
+		}
+	}
+	if pushed := admin.LRange(ctx, k.Pending, 0, -1).Val(); len(pushed) > 0 {
+		t.Errorf("pushed were %q", pushed)
+	}
+	if n := admin.LLen(ctx, b.unit.List).Val(); n != 1 {
+		t.Errorf("%d lines are left, want the one", n)
+	}
 }

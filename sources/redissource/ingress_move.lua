@@ -22,6 +22,7 @@
 -- Not deny-oom: to move lines makes the store no fuller. And who may not do this fails before the pushes: each
 -- attempt would push the lines again.
 redis.call('LTRIM', KEYS[2], 0, -1)
+if redis.acl_check_cmd and not redis.acl_check_cmd('HSET', KEYS[1], 'b', '') then return redis.error_reply('NOPERM to HSET ' .. KEYS[1]) end
 
 local refused = refusal(ARGV[7])
 if refused then return refused end

@@ -15,6 +15,9 @@ local f = redis.call('HMGET', KEYS[1], 't', 'p', 'w')
 if f[1] ~= ARGV[1] then return {'STALE'} end
 if f[2] and f[2] ~= ARGV[2] then return {'RESIZED', f[2]} end
 
+-- What is pushed and not recorded would be pushed again with each attempt.
+if redis.acl_check_cmd and not redis.acl_check_cmd('HSET', KEYS[3], '', '') then return redis.error_reply('NOPERM to HSET ' .. KEYS[3]) end
+
 local jobs, rung = tonumber(ARGV[3]), false
 local now = redis.call('TIME')
 local out = {'OK', string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))}
