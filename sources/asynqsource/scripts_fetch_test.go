@@ -5,6 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
 )
 
 const fetchNames = "fence pending active lease paused scheduled retry completed tries groups"
@@ -217,5 +222,34 @@ func TestAFetchThatFailsLosesNothing(t *testing.T) {
 				t.Errorf("%s: it holds\n\t%s\nwant %s", what, strings.Join(held, "\n\t"), want)
 			}
 		}
+	}
+}
+
+// Who lost a right while he worked takes no task that he could not put where it goes.
+func TestNobodyFetchesWhatHeMayNotKeep(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	for _, right := range []string{"-lpush", "-hset", "-hdel"} {
+		name := redistest.Name(t)
+		admin := server.Client()
+		k := keysOf(QueueOf(name, 0))
+		admin.HSet(t.Context(), k.fence, "t", "5:x", "e", 5, "n", 7)
+		admin.LPush(t.Context(), k.pending, "a")
+		admin.HSet(t.Context(), k.task+"a", "msg", "A", "state", "pending")
+		user := name + right
+		if err := admin.Do(t.Context(), "acl", "setuser", user, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
+			t.Fatal(err)
+		}
+		peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
+		t.Cleanup(func() { peer.Close() })
+		err := fetchScript.Run(t.Context(), peer, []string{k.fence, k.pending, k.active, k.lease, k.paused, k.scheduled, k.retry, k.completed, k.tries, k.groups},
+			"5:x", 7, 1, 0, k.task, "0", k.group, fetchBytes).Err()
+		if err == nil || !redisconfig.Forbidden(err) {
+			t.Errorf("%s: %v", right, err)
+		}
+		if n := admin.LLen(t.Context(), k.pending).Val() + admin.LLen(t.Context(), k.active).Val(); n != 1 {
+			t.Errorf("%s: the queue has %d tasks, want the one", right, n)
+		}
+		admin.Del(t.Context(), k.pending, k.active, k.fence, k.task+"a")
 	}
 }

@@ -99,6 +99,12 @@ out[3] = more
 if redis.call('EXISTS', KEYS[5]) == 1 then
   out[3] = more + 1
 elseif most > 0 then
+  -- What is taken off pending is in no list if the script fails before it is in active.
+  if redis.acl_check_cmd then
+    for command, key in pairs({HSET = prefix, HDEL = prefix, LPUSH = active, RPUSH = KEYS[2]}) do
+      if not redis.acl_check_cmd(command, key, '', '') then return redis.error_reply('NOPERM to ' .. command .. ' ' .. key) end
+    end
+  end
   ids = redis.call('RPOP', KEYS[2], most) or {}
 end
 if #ids > 0 then
