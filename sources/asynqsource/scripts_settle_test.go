@@ -5,6 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/countoff/countoff/partition/redisconfig"
+	"github.com/countoff/countoff/partition/redistest"
 	"time"
 )
 
@@ -268,4 +273,38 @@ func TestSettleWithoutLeases(t *testing.T) {
 	s.want("a retry", s.settle("8", "7", "0 b", "0", "0 0 0 1 0 0", "a", 1, 0, "why", "A2"), "[1]",
 		"active [b a]", "t:a [msg:A2 state:active tried:1]", fmt.Sprintf("tries [a:1 0 %d012 why]", shelfNow),
 		"fence [a:b e:5 n:8 t:5:x]", "day:p 1", "day:f 1", "processed 1", "failed 1")
+}
+
+// Who lost a right while he worked takes no task out of active that he could not put where it goes.
+func TestNobodySettlesWhatHeMayNotPut(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	admin := server.Client()
+	for right, said := range map[string][]any{
+		"-zadd":  {"0 0 0 0 1 0", "a", 1, 1000, "why", "A2"},
+		"-lpush": {"0 0 0 0 1 0", "a", 1, 0, "why", "A2"},
+		"-hset":  {"0 0 0 0 1 0", "a", 1, 0, "why", "A2"},
+		"-zrem":  {"0 0 0 0 0 1", "a", "A2"},
+	} {
+		k := keysOf(QueueOf(redistest.Name(t)+right, 0))
+		admin.HSet(t.Context(), k.fence, "t", "5:x", "e", 5, "n", 7)
+		admin.LPush(t.Context(), k.active, "a")
+		admin.ZAdd(t.Context(), k.lease, redis.Z{Score: 1, Member: "a"})
+		admin.HSet(t.Context(), k.task+"a", "msg", "A", "state", "active")
+		if err := admin.Do(t.Context(), "acl", "setuser", "peer"+right, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
+			t.Fatal(err)
+		}
+		peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer" + right, Password: "secret"})
+		t.Cleanup(func() { peer.Close() })
+		err := settleScript.Run(t.Context(), peer, []string{
+			k.fence, k.pending, k.active, k.lease, k.retry, k.archived, k.completed, k.tries, k.suspects,
+			k.processed + "day", k.failed + "day", k.processed, k.failed,
+		}, append([]any{"5:x", 8, 7, k.task, "", "0", 1}, said...)...).Err()
+		if err == nil || !redisconfig.Forbidden(err) {
+			t.Errorf("%s: %v", right, err)
+		}
+		if n := admin.LLen(t.Context(), k.active).Val(); n != 1 {
+			t.Errorf("%s: active has %d tasks, want the one", right, n)
+		}
+	}
 }

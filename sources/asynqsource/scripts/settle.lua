@@ -72,6 +72,11 @@ if ARGV[8] ~= '' then
   local counts, i, processed, failed = {}, 9, 0, 0
   for c in string.gmatch(ARGV[8], '%d+') do counts[#counts + 1] = tonumber(c) end
   -- What is taken out of active would be lost if the script failed before it is where it goes.
+  if redis.acl_check_cmd then
+    for command, key in pairs({ZREM = lease, ZADD = KEYS[5], LPUSH = KEYS[2], HSET = KEYS[8], HDEL = KEYS[8], SREM = KEYS[9]}) do
+      if not redis.acl_check_cmd(command, key, '', '') then return redis.error_reply('NOPERM to ' .. command .. ' ' .. key) end
+    end
+  end
   redis.call('ZCARD', lease)
   side = redis.call('HLEN', KEYS[8]) + redis.call('SCARD', KEYS[9]) > 0
   if counts[3] > 0 then redis.call('ZCARD', KEYS[7]) end
