@@ -57,6 +57,10 @@ is interrupted, call it again: it goes on from where it was.`,
 			if err != nil {
 				return err
 			}
+			if !dry && out.From == out.To { // the tasks were not counted
+				fmt.Fprintf(cmd.OutOrStdout(), "%s has %s already: nothing was moved\n", name, partitionmap.Plural(out.To, "partition"))
+				return nil
+			}
 			verb := "moved"
 			if dry {
 				verb = "would move"

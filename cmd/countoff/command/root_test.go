@@ -465,6 +465,10 @@ func TestResizeAndDestroy(t *testing.T) {
 	if out := s.run("resize n --partitions 8"); out != strings.Replace(dry, "would move", "moved", 1) {
 		t.Errorf("%q after %q", out, dry)
 	}
+	// Who calls it again, as after one whose end was not seen, is not told that there are no tasks.
+	if out := s.run("resize n --partitions 8"); out != "n has 8 partitions already: nothing was moved\n" {
+		t.Error(out)
+	}
 	var st status.Status
 	if err := json.Unmarshal([]byte(s.run("status n --json")), &st); err != nil {
 		t.Fatal(err)
