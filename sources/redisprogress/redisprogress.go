@@ -283,7 +283,7 @@ func (l *Log) Settle(ctx context.Context, pipe redis.Pipeliner, r *progress.Requ
 	}
 	cmd := redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(3)
-	pipe.Process(ctx, cmd)
+	_ = pipe.Process(ctx, cmd) // a pipeline has no error before it is executed
 	return cmd
 }
 
