@@ -16,7 +16,6 @@ import (
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
-	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource/queuestat"
 	"github.com/countoff/countoff/sources/redissource"
 	"github.com/countoff/countoff/transition"
@@ -383,7 +382,7 @@ func TestALedgerElsewhereAfterOneHere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := func(total int, g partition.Grant, session partition.Session) sources.Stream {
+		open := func(total int, g partition.Grant, session partition.Session) interface{ Close(context.Context) error } {
 			source, err := redissource.New(client, name, redissource.Config{Partitions: total})
 			if err != nil {
 				t.Fatal(err)
