@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
-	"time"
 )
 
 const settleNames = "fence pending active lease retry archived completed tries suspects day:p day:f processed failed lock1 lock2 lock3 lock4 lock5"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 )
 
@@ -459,5 +460,33 @@ func TestAFullStoreIsWorked(t *testing.T) {
 	}
 	if got := s.run(openScript, openNames, "6:y", "6", s.k.task, 3, s.k.group); !strings.HasPrefix(got, "[1 9 ") {
 		t.Errorf("open: %s", got)
+	}
+}
+
+// Who lost a right while he worked gives no task back twice.
+func TestNobodyGivesBackWhatHeMayNotTakeOut(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	admin := server.Client()
+	for _, right := range []string{"-ltrim", "-zrem"} {
+		k := keysOf(QueueOf(redistest.Name(t)+right, 0))
+		admin.HSet(t.Context(), k.fence, "t", "5:x", "e", 5, "n", 7)
+		admin.LPush(t.Context(), k.active, "a")
+		admin.ZAdd(t.Context(), k.lease, redis.Z{Score: 1, Member: "a"})
+		admin.HSet(t.Context(), k.task+"a", "msg", "A", "state", "active")
+		if err := admin.Do(t.Context(), "acl", "setuser", "peer"+right, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
+			t.Fatal(err)
+		}
+		peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer" + right, Password: "secret"})
+		t.Cleanup(func() { peer.Close() })
+		for range 2 {
+			err := closeScript.Run(t.Context(), peer, []string{k.fence, k.pending, k.active, k.lease}, "5:x", 5, k.task).Err()
+			if err == nil || !redisconfig.Forbidden(err) {
+				t.Errorf("%s: %v", right, err)
+			}
+			if in, out := admin.LLen(t.Context(), k.active).Val(), admin.LLen(t.Context(), k.pending).Val(); in != 1 || out != 0 {
+				t.Errorf("%s: active has %d tasks and pending %d, want 1 and 0", right, in, out)
+			}
+		}
 	}
 }

@@ -4,6 +4,9 @@
 local function giveback(pending, active, lease, prefix)
   local t = redis.call('TIME')
   local since = t[1] .. string.format('%06d', t[2]) .. '000'
+  -- Who may not do this fails before the pushes: each attempt would push the tasks again.
+  redis.call('LTRIM', active, 0, -1)
+  redis.call('ZREM', lease, '')
   while true do
     local ids = redis.call('LRANGE', active, 0, 999)
     if #ids == 0 then break end
