@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/partition/redistest"
 )
@@ -236,12 +234,7 @@ func TestNobodyFetchesWhatHeMayNotKeep(t *testing.T) {
 		admin.HSet(t.Context(), k.fence, "t", "5:x", "e", 5, "n", 7)
 		admin.LPush(t.Context(), k.pending, "a")
 		admin.HSet(t.Context(), k.task+"a", "msg", "A", "state", "pending")
-		user := name + right
-		if err := admin.Do(t.Context(), "acl", "setuser", user, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
-			t.Fatal(err)
-		}
-		peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
-		t.Cleanup(func() { peer.Close() })
+		peer := lacking(t, server, right)
 		err := fetchScript.Run(t.Context(), peer, []string{k.fence, k.pending, k.active, k.lease, k.paused, k.scheduled, k.retry, k.completed, k.tries, k.groups},
 			"5:x", 7, 1, 0, k.task, "0", k.group, fetchBytes).Err()
 		if err == nil || !redisconfig.Forbidden(err) {

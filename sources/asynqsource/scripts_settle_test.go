@@ -291,11 +291,7 @@ func TestNobodySettlesWhatHeMayNotPut(t *testing.T) {
 		admin.LPush(t.Context(), k.active, "a")
 		admin.ZAdd(t.Context(), k.lease, redis.Z{Score: 1, Member: "a"})
 		admin.HSet(t.Context(), k.task+"a", "msg", "A", "state", "active")
-		if err := admin.Do(t.Context(), "acl", "setuser", "peer"+right, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
-			t.Fatal(err)
-		}
-		peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer" + right, Password: "secret"})
-		t.Cleanup(func() { peer.Close() })
+		peer := lacking(t, server, right)
 		err := settleScript.Run(t.Context(), peer, []string{
 			k.fence, k.pending, k.active, k.lease, k.retry, k.archived, k.completed, k.tries, k.suspects,
 			k.processed + "day", k.failed + "day", k.processed, k.failed,

@@ -474,11 +474,7 @@ func TestNobodyGivesBackWhatHeMayNotTakeOut(t *testing.T) {
 		admin.LPush(t.Context(), k.active, "a")
 		admin.ZAdd(t.Context(), k.lease, redis.Z{Score: 1, Member: "a"})
 		admin.HSet(t.Context(), k.task+"a", "msg", "A", "state", "active")
-		if err := admin.Do(t.Context(), "acl", "setuser", "peer"+right, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
-			t.Fatal(err)
-		}
-		peer := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "peer" + right, Password: "secret"})
-		t.Cleanup(func() { peer.Close() })
+		peer := lacking(t, server, right)
 		for range 2 {
 			err := closeScript.Run(t.Context(), peer, []string{k.fence, k.pending, k.active, k.lease}, "5:x", 5, k.task).Err()
 			if err == nil || !redisconfig.Forbidden(err) {
@@ -489,4 +485,16 @@ func TestNobodyGivesBackWhatHeMayNotTakeOut(t *testing.T) {
 			}
 		}
 	}
+}
+
+// lacking returns a client of a user who has all rights but right, as in "-ltrim".
+func lacking(t *testing.T, server *redistest.Process, right string) *redis.Client {
+	t.Helper()
+	user := "without" + right
+	if err := server.Client().Do(t.Context(), "acl", "setuser", user, "on", ">secret", "~*", "+@all", right).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
+	t.Cleanup(func() { client.Close() })
+	return client
 }
