@@ -30,31 +30,57 @@ type Tried struct {
 func TriedOf(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, position int64) (Tried, error) {
 	k := KeysOf(name, id)
 	pipe := client.Pipeline() // a full server takes no transaction, and then one looks
-	fence := pipe.HMGet(ctx, k.Fence, "t", "h", "s", "a")
+	fence := pipe.HMGet(ctx, k.Fence, gateFields...)
 	tries := pipe.HGet(ctx, k.Tries, strconv.FormatInt(position, 10))
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return Tried{}, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
 	}
-	var t Tried
-	token, _ := fence.Val()[0].(string)
-	gate, err := number(fence.Val()[1])
+	gate, err := readGate(fence.Val())
 	if err != nil {
-		return t, fmt.Errorf("redissource: start gate of %s, partition %v: %w", name, id, err)
+		return Tried{}, fmt.Errorf("redissource: %s, partition %v: %w", name, id, err)
 	}
-	suspects, err := number(fence.Val()[2])
+	t, err := gate.tried(position, tries.Val())
 	if err != nil {
-		return t, fmt.Errorf("redissource: suspects of %s, partition %v: %w", name, id, err)
+		return Tried{}, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
 	}
-	t.Started, t.Suspect = token != "" && position < gate, position < suspects
+	return t, nil
+}
+
+// A gate is what a fence says of where its owner has come.
+type gate struct {
+	owned          bool
+	start, suspect int64  // what is below was perhaps started; may have ended a former owner
+	alone          string // position of the suspect that was started
+}
+
+// gateFields are the fields of a fence that readGate reads.
+var gateFields = []string{"t", "h", "s", "a"}
+
+func readGate(fields []any) (g gate, err error) {
+	token, _ := fields[0].(string)
+	g.owned = token != ""
+	if g.start, err = number(fields[1]); err != nil {
+		return g, fmt.Errorf("start gate: %w", err)
+	}
+	if g.suspect, err = number(fields[2]); err != nil {
+		return g, fmt.Errorf("suspects: %w", err)
+	}
+	g.alone, _ = fields[3].(string)
+	return g, nil
+}
+
+// tried says how far the task at a position has come, of which that stands among the tries; empty: nothing does.
+func (g gate) tried(position int64, stands string) (Tried, error) {
+	t := Tried{Started: g.owned && position < g.start, Suspect: position < g.suspect}
 	if t.Suspect {
-		t.Started = t.Started && fence.Val()[3] == strconv.FormatInt(position, 10)
+		t.Started = t.Started && g.alone == strconv.FormatInt(position, 10)
 	}
-	if tries.Val() == "" {
+	if stands == "" {
 		return t, nil
 	}
-	was, err := progress.ParseTried(tries.Val(), time.UnixMilli(0), 0) // the store's time as it stands: this machine's says nothing of it
+	was, err := progress.ParseTried(stands, time.UnixMilli(0), 0) // the store's time as it stands: this machine's says nothing of it
 	if err != nil {
-		return t, fmt.Errorf("redissource: tries of %s, partition %v, position %d: %w", name, id, position, err)
+		return t, err
 	}
 	t.Tries, t.Waits, t.Crashes, t.NotBefore, t.FirstError = was.Attempts(), was.Waits, was.Crashes, was.NotBefore, was.FirstError
 	return t, nil

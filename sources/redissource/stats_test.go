@@ -94,48 +94,6 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// What ends while somebody looks moves the rest to the front of the list: no page is passed over, and
-// what was lifted meanwhile is seen.
-func TestPeekWhileTasksEnd(t *testing.T) {
-	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
-	k := KeysOf(name, 0)
-	const n, first, gone = 3 * 16, 100, 5
-	for i := range n {
-		body := appendEnvelope(nil, &envelope{id: strconv.Itoa(first + i), born: 1})
-		if err := client.RPush(ctx, k.Pending, body).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := client.HSet(ctx, k.Fence, "b", first).Err(); err != nil {
-		t.Fatal(err)
-	}
-	looker := redistest.Another(t, client)
-	if _, err := Peek(ctx, looker, name, 0, 1); err != nil { // it has a connection
-		t.Fatal(err)
-	}
-	looker.AddHook(&pause{at: 2, then: func() { // one is done, and the next ones are lifted
-		for i := range gone {
-			body := client.LPop(ctx, k.Pending).Val()
-			if i > 0 {
-				client.HSet(ctx, k.Lifted, strconv.Itoa(first+i), body)
-			}
-		}
-		client.HSet(ctx, k.Fence, "b", first+gone)
-	}})
-	for limit, want := range []int{n, 16, 2 * 16} {
-		limit *= 16
-		queued, err := Peek(ctx, looker, name, 0, limit)
-		if err != nil || len(queued) < want-1 || len(queued) > want+gone {
-			t.Errorf("limit %d: %d tasks, %v", limit, len(queued), err)
-		}
-		for i, q := range queued {
-			if q.ID != strconv.FormatInt(q.Position, 10) || i > 0 && q.Position != queued[i-1].Position+1 {
-				t.Errorf("limit %d: place %d has the task %s at %d", limit, i, q.ID, q.Position)
-			}
-		}
-	}
-}
-
 // A partition that cannot be read keeps nobody from being told of the others; of none of all there is nothing to tell.
 func TestStatsWithoutOne(t *testing.T) {
 	client, name := redistest.New(t), redistest.Name(t)

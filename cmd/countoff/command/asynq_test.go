@@ -77,7 +77,7 @@ func TestQueuesOfAsynq(t *testing.T) {
 			t.Errorf("%s says %q", line, said)
 		}
 	}
-	for line, code := range map[string]int{"enqueue n {}": exit.Config, "resize n --partitions 4": exit.Config, "explain named ann": exit.Failed} {
+	for line, code := range map[string]int{"enqueue n {}": exit.Config, "resize n --partitions 4": exit.Config, "tasks n": exit.Config, "explain named ann": exit.Failed} {
 		if said := s.fails(code, line); !strings.Contains(said, "queues of asynq") {
 			t.Errorf("%s says %q", line, said)
 		}

@@ -146,11 +146,7 @@ func deadListCommand() *cobra.Command {
 
 func newLetterList(cmd *cobra.Command, limit int, asJSON, whole bool) *list[redissource.DeadLetter] {
 	return newList(cmd, limit, asJSON, "no dead letters", "ID\tTYPE\tKEY\tTRIES\tDIED\tREASON", func(d redissource.DeadLetter) []string {
-		tries := fmt.Sprint(d.Attempts)
-		if d.Crashes > 0 {
-			tries += fmt.Sprintf(", %d crashed", d.Crashes)
-		}
-		return []string{cmp.Or(d.ID, d.Name()), clipped(d.Type), clipped(d.Key), tries, date(d.Died), short(oneLine(d.Reason))}
+		return []string{cmp.Or(d.ID, d.Name()), clipped(d.Type), clipped(d.Key), tries(d.Attempts, d.Crashes), date(d.Died), short(oneLine(d.Reason))}
 	}, func(d redissource.DeadLetter) any { return jsonLetter(d, whole) })
 }
 
@@ -412,6 +408,13 @@ func several(id string, letters []redissource.DeadLetter) error {
 	}
 	names = append([]string{letters[0].Name()}, names...)
 	return fmt.Errorf("%s may be any of %d dead letters: say %s", partitionmap.Printable(id), len(names), strings.Join(names, " or "))
+}
+
+func tries(failed, crashed int) string {
+	if crashed > 0 {
+		return fmt.Sprintf("%d, %d crashed", failed, crashed)
+	}
+	return fmt.Sprint(failed)
 }
 
 func date(t time.Time) string {

@@ -33,7 +33,7 @@ func TestOutputThatIsNotTaken(t *testing.T) {
 	s.run("index n --id ann --lease 2500ms") // what history tells of
 	for _, line := range []string{
 		"status n", "status n --json", "history n", "history n --json", "explain n key", "explain n key --json", "plan n --peers 2", "plan n --peers 2 --json", "watch n", "dashboard --listen 127.0.0.1:0",
-		"index n --lease 2500ms", "index n --follow --lease 2500ms", "doctor n", "doctor n --json", "require n", "dead list n", "delayed list n", "init n --partitions 4", "version",
+		"index n --lease 2500ms", "index n --follow --lease 2500ms", "doctor n", "doctor n --json", "require n", "dead list n", "delayed list n", "tasks n", "tasks n --by key", "init n --partitions 4", "version",
 	} {
 		for _, c := range []struct {
 			why  error

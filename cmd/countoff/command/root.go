@@ -95,7 +95,7 @@ under which its peers and producers meet in Redis.
 			namesCommand(stores), statusCommand(stores), watchCommand(stores), dashboardCommand(stores), explainCommand(stores),
 			historyCommand(stores), planCommand(stores), jobsCommand(), doctorCommand(stores),
 		}},
-		{"Tasks:", []*cobra.Command{enqueueCommand(), cancelCommand(), deadCommand(), delayedCommand()}},
+		{"Tasks:", []*cobra.Command{enqueueCommand(), tasksCommand(), cancelCommand(), deadCommand(), delayedCommand()}},
 		{"Control who works:", []*cobra.Command{pauseCommand(stores), resumeCommand(stores), drainCommand(stores), recallCommand(stores), requireCommand(stores)}},
 		{"Set up and change a name:", []*cobra.Command{initCommand(stores), ingressCommand(), resizeCommand(), destroyCommand(), epochsCommand()}},
 		{"Take part:", []*cobra.Command{runCommand(), indexCommand(stores)}},

@@ -16,7 +16,7 @@ import (
 
 // looks are the commands that change nothing, of a name n with a task of the key k.
 var looks = map[string]string{
-	"status n": "pending 1", "explain n k": "stands behind 0 of others", "history n": "the name was made", "names": "n", "dead list n": "no dead letters",
+	"status n": "pending 1", "explain n k": "stands behind 0 of others", "tasks n": "waits", "history n": "the name was made", "names": "n", "dead list n": "no dead letters",
 	"require n": "no partition asks", "ingress n": "no ingress lists", "plan n --peers 2": "somebody's then: 0-1",
 }
 
