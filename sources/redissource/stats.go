@@ -2,7 +2,6 @@ package redissource
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,16 +16,12 @@ import (
 	"github.com/countoff/countoff/sources/redissource"
 )
 
+var instants = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+
 // cells are the lines of a table without the times of births and what is between its columns.
 func cells(table string) (lines []string) {
 	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		for i := 0; i < len(fields)-1; i++ {
-			if _, err := time.Parse("2006-01-02 15:04:05", fields[i]+" "+fields[i+1]); err == nil {
-				fields = append(fields[:i], fields[i+2:]...)
-			}
-		}
-		lines = append(lines, strings.Join(fields, " "))
+		lines = append(lines, strings.Join(strings.Fields(instants.ReplaceAllString(line, "")), " "))
 	}
 	return lines
 }
