@@ -85,6 +85,7 @@ type Open struct {
 	Partition partition.ID
 	Queued
 	Tried
+	Behind  bool   // an earlier one of its key is open: it does not run before that has ended
 	Payload []byte // of what nobody can read: all that was found
 	Headers map[string]string
 }
@@ -132,8 +133,12 @@ func openIn(ctx context.Context, client redis.UniversalClient, name string, id p
 	if err != nil {
 		return nil, err
 	}
+	keys := make(map[string]bool)
 	for i := range open {
 		o := &open[i]
+		if o.Behind = keys[o.Key]; o.Key != "" {
+			keys[o.Key] = true
+		}
 		was, err := gate.tried(o.Position, tries.Val()[strconv.FormatInt(o.Position, 10)])
 		if err != nil {
 			return nil, fmt.Errorf("position %d: %w", o.Position, err)

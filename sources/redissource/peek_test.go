@@ -70,7 +70,7 @@ func TestOpenTasks(t *testing.T) {
 		envelopeOf(envelope{id: "a", typ: "mail", key: "ann", born: 1, payload: []byte("hi"), headers: map[string]string{"h": "v"}}),
 		envelopeOf(envelope{id: "b", key: "ben", born: 1, tries: 1, crashes: 1, firstError: "first"}),
 		"garbage",
-		envelopeOf(envelope{id: "d", key: "ann", born: 1}))
+		envelopeOf(envelope{id: "d", key: "ann", born: 1}), envelopeOf(envelope{typ: "mail", key: "ann", born: 1}))
 	push(2, envelopeOf(envelope{id: "e", born: 1}))
 	k := KeysOf(name, 0)
 	client.HSet(ctx, k.Fence, "t", "1:s", "e", 1, "b", 7, "h", 9, "s", 8, "a", "")
@@ -82,8 +82,8 @@ func TestOpenTasks(t *testing.T) {
 	look := func(depth, most int, ids ...partition.ID) error {
 		got = nil
 		return OpenTasks(ctx, client, name, ids, depth, func(o Open) bool {
-			got = append(got, fmt.Sprintf("%v/%d %s %s %s %q %v started=%t suspect=%t %d+%d+%d %q unread=%t", o.Partition, o.Position, o.ID, o.Type, o.Key, o.Payload, o.Headers,
-				o.Started, o.Suspect, o.Tries, o.Waits, o.Crashes, o.FirstError, o.Unread))
+			got = append(got, fmt.Sprintf("%v/%d %s %s %s %q %v started=%t suspect=%t %d+%d+%d %q unread=%t behind=%t", o.Partition, o.Position, o.ID, o.Type, o.Key, o.Payload, o.Headers,
+				o.Started, o.Suspect, o.Tries, o.Waits, o.Crashes, o.FirstError, o.Unread, o.Behind))
 			if o.ID == "b" && !o.NotBefore.Equal(due) || o.ID != "b" && !o.NotBefore.IsZero() {
 				t.Errorf("%s runs not before %v", o.ID, o.NotBefore)
 			}
@@ -94,11 +94,12 @@ func TestOpenTasks(t *testing.T) {
 		})
 	}
 	all := []string{
-		`0/3 z   "" map[] started=false suspect=true 2+1+0 "broken" unread=false`,
-		`0/7 a mail ann "hi" map[h:v] started=false suspect=true 0+0+0 "" unread=false`,
-		`0/8 b  ben "" map[] started=true suspect=false 2+0+2 "first" unread=false`,
-		`0/9    "garbage" map[] started=false suspect=false 0+0+0 "" unread=true`,
-		`2/0 e   "" map[] started=false suspect=false 0+0+0 "" unread=false`,
+		`0/3 z   "" map[] started=false suspect=true 2+1+0 "broken" unread=false behind=false`,
+		`0/7 a mail ann "hi" map[h:v] started=false suspect=true 0+0+0 "" unread=false behind=false`,
+		`0/8 b  ben "" map[] started=true suspect=false 2+0+2 "first" unread=false behind=false`,
+		`0/9    "garbage" map[] started=false suspect=false 0+0+0 "" unread=true behind=false`,
+		`0/11  mail ann "" map[] started=false suspect=false 0+0+0 "" unread=false behind=true`,
+		`2/0 e   "" map[] started=false suspect=false 0+0+0 "" unread=false behind=false`,
 	}
 	check := func(want []string) {
 		t.Helper()
@@ -113,7 +114,7 @@ func TestOpenTasks(t *testing.T) {
 	if err := look(1, 99, 0, 2); err != nil { // of the log: what is lifted stands before it
 		t.Fatal(err)
 	}
-	check([]string{all[0], all[1], all[4]})
+	check([]string{all[0], all[1], all[5]})
 	if err := look(0, 2, 0, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +125,5 @@ func TestOpenTasks(t *testing.T) {
 	if err := look(0, 99, 1, 3, 2); err == nil || !strings.Contains(err.Error(), "partition 1") || !strings.Contains(err.Error(), "partition 3: start gate") {
 		t.Errorf("of a partition that cannot be read: %v", err)
 	}
-	check(all[4:])
+	check(all[5:])
 }

@@ -211,6 +211,7 @@ type openTask struct {
 	Born       *time.Time   `json:"born"`    // null: unknown
 	Started    bool         `json:"started"` // its owner may be running it
 	Suspect    bool         `json:"suspect"` // may have ended a former owner: it runs alone
+	Behind     bool         `json:"behind"`  // an earlier one of its key is open: it waits for that one
 	NotBefore  *time.Time   `json:"not_before"`
 	Attempts   int          `json:"attempts"`
 	Waits      int          `json:"waits"` // runs that waited, which are no attempts
@@ -222,7 +223,7 @@ type openTask struct {
 
 func (l *looker) object(o redissource.Open) any {
 	t := openTask{
-		ID: o.ID, Type: o.Type, Key: o.Key, Partition: o.Partition, Position: o.Position, Born: past.Known(o.Born), Started: o.Started, Suspect: o.Suspect,
+		ID: o.ID, Type: o.Type, Key: o.Key, Partition: o.Partition, Position: o.Position, Born: past.Known(o.Born), Started: o.Started, Suspect: o.Suspect, Behind: o.Behind,
 		Attempts: o.Tries, Waits: o.Waits, Crashes: o.Crashes, FirstError: o.FirstError, Raw: o.Unread, content: contentOf(o.Headers, o.Payload),
 	}
 	if o.NotBefore.After(l.now) {
@@ -240,6 +241,8 @@ func (l *looker) row(o redissource.Open) []string {
 	switch {
 	case o.NotBefore.After(l.now):
 		it = "runs again " + date(o.NotBefore)
+	case o.Behind:
+		it = "waits for its key"
 	case o.Started:
 		it = "may be running"
 	case o.Suspect:

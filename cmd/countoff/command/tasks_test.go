@@ -44,7 +44,7 @@ func TestTasks(t *testing.T) {
 	same("of none", "tasks n", "no open tasks")
 	same("of none", "tasks n --by key", "no open tasks")
 	for i, m := range []redissource.Message{
-		{Type: "mail", Key: "ann"}, {Type: "mail", Key: "ann"}, {Type: "sms", Key: "ann", Payload: []byte("\xff")}, {Type: "mail", Key: "bob", Payload: []byte("hi")}, {Key: "ann"},
+		{Type: "mail", Key: "ann"}, {Type: "mail", Key: "ann"}, {Type: "sms", Key: "ann", Payload: []byte("\xff")}, {Type: "mail", Key: "bob", Payload: []byte("hi")}, {Key: "ann"}, {Type: "mail", Key: "cat"},
 	} {
 		m.ID = "t" + strconv.Itoa(i)
 		if _, err := p.Enqueue(t.Context(), m); err != nil {
@@ -66,18 +66,19 @@ func TestTasks(t *testing.T) {
 	due := time.Now().Add(time.Hour).UTC()
 	client.HSet(t.Context(), anns.Fence, "t", "1:s", "e", 1, "b", 0, "h", 2, "s", 0, "a", "")
 	client.HSet(t.Context(), anns.Tries, "0", fmt.Sprintf("2 1 %d broken\nline", due.UnixMilli()))
-	client.HSet(t.Context(), bobs.Fence, "t", "1:s", "e", 1, "b", 0, "h", 1, "s", 1, "a", "")
+	client.HSet(t.Context(), bobs.Fence, "t", "1:s", "e", 1, "b", 0, "h", 2, "s", 1, "a", "")
 	client.RPush(t.Context(), bobs.Pending, "garbage")
 
 	const head = "ID TYPE KEY PARTITION BORN TRIES STATE FIRST ERROR"
 	all := []string{
 		head,
 		fmt.Sprintf("t0 mail ann %v 2, 1 crashed runs again broken line", ann), // when is a time, too
-		fmt.Sprintf("t1 mail ann %v 0 may be running", ann),
-		fmt.Sprintf("t2 sms ann %v 0 waits", ann),
-		fmt.Sprintf("t4 ann %v 0 waits", ann),
+		fmt.Sprintf("t1 mail ann %v 0 waits for its key", ann),
+		fmt.Sprintf("t2 sms ann %v 0 waits for its key", ann),
+		fmt.Sprintf("t4 ann %v 0 waits for its key", ann),
 		fmt.Sprintf("t3 mail bob %v 0 is to run alone", bob),
-		fmt.Sprintf("%v/1 %v waits nobody can read it: it becomes a dead letter when it is its turn", bob, bob),
+		fmt.Sprintf("t5 mail cat %v 0 may be running", bob),
+		fmt.Sprintf("%v/2 %v waits nobody can read it: it becomes a dead letter when it is its turn", bob, bob),
 	}
 	same("all", "tasks n", all...)
 	if out := s.run("tasks n"); !strings.Contains(out, "runs again "+due.Format("2006-01-02 15:04:05")) {
@@ -87,13 +88,13 @@ func TestTasks(t *testing.T) {
 	same("of a key", "tasks n --key bob", head, all[5])
 	same("of another", "tasks n --key zoe", "no open task has this key")
 	same("of a type", "tasks n --type sms", head, all[3])
-	same("of a partition", fmt.Sprintf("tasks n --partition %v", bob), head, all[5], all[6])
-	same("the first", "tasks n --depth 1", head, all[1], all[5], "looked at the first 1 of each partition, 2 in all; about 4 stand behind them (--depth 0 looks at all)")
+	same("of a partition", fmt.Sprintf("tasks n --partition %v", bob), head, all[5], all[6], all[7])
+	same("the first", "tasks n --depth 1", head, all[1], all[5], "looked at the first 1 of each partition, 2 in all; about 5 stand behind them (--depth 0 looks at all)")
 
 	const apart = "besides: %d that have no %s, or that nobody can read"
 	same("by key", "tasks n --by key", "TASKS TRIED OLDEST PARTITION KEY",
-		fmt.Sprintf("4 1 %v ann", ann), fmt.Sprintf("1 0 %v bob", bob), fmt.Sprintf(apart, 1, "key"))
-	same("by type", "tasks n --by type --limit 1", "TASKS TRIED OLDEST TYPE", "3 1 mail", "… more than 1 (--limit 0 lists all)", fmt.Sprintf(apart, 2, "type"))
+		fmt.Sprintf("4 1 %v ann", ann), fmt.Sprintf("1 0 %v bob", bob), fmt.Sprintf("1 0 %v cat", bob), fmt.Sprintf(apart, 1, "key"))
+	same("by type", "tasks n --by type --limit 1", "TASKS TRIED OLDEST TYPE", "4 1 mail", "… more than 1 (--limit 0 lists all)", fmt.Sprintf(apart, 2, "type"))
 	same("by key of one partition", fmt.Sprintf("tasks n --by type --partition %v --type none", ann), "no open task is of this type")
 
 	var one map[string]any
