@@ -40,6 +40,12 @@ func tasksCommand() *cobra.Command {
 key, or for their next try, and those that may be running. What waits for its time is in countoff delayed list,
 what has failed for good in countoff dead list.
 
+  waits               for a worker, or to be read
+  waits for its key   an earlier task of its key is open
+  runs again          at that time: it has failed, or waits of its own will
+  may be running      its owner may have started it
+  is to run alone     it may have ended a former owner, and runs when nothing else of its partition does
+
   --by key     counts them by key, those with the most first: tasks of one key run one after the other, however
                many workers there are
   --by type    counts them by type
