@@ -25,11 +25,14 @@ var (
 	closeSource string
 	//go:embed due.lua
 	dueSource string
+	//go:embed read.lua
+	readSource string
 
 	openScript   = redis.NewScript(openSource)
 	settleScript = redis.NewScript(settleSource)
 	closeScript  = redis.NewScript(closeSource)
 	dueScript    = redis.NewScript(dueSource)
+	readScript   = redis.NewScript(readSource)
 
 	settleHash any = settleScript.Hash()
 )
@@ -45,6 +48,8 @@ type Log struct {
 	epoch  string
 	list   bool
 	settle []any // the KEYS of settle.lua, as the library takes them
+	// strays says that the commands of one pipeline may come to the server in another order: see Read.
+	strays bool
 }
 
 // New returns the ownership g of the log that keys name, under tok.
@@ -54,6 +59,8 @@ func New(client redis.UniversalClient, keys Keys, g partition.Grant, tok partiti
 		// A key that is not there would have to be of the same slot: any of ours is.
 		l.keys.Pending, l.keys.Delayed, l.keys.Dead = keys.Fence, keys.Fence, keys.Fence
 	}
+	_, single := client.(*redis.Client)
+	l.strays = !single
 	k := l.keys
 	l.settle = []any{k.Fence, k.Done, k.Lifted, k.Tries, k.Pending, k.Delayed, k.Dead}
 	return l
@@ -234,6 +241,29 @@ type Content = progress.Content
 type Lock struct {
 	Position   int64
 	Key, Value string
+}
+
+// Read queues in pipe the reading of n elements of the list, the first of them at position pos, reckoned from base. Before
+// the settlement that moves the base: behind it others would stand there, and no answer would tell.
+//
+// A client of a cluster sends a command again by itself where the node that it asked says MOVED. Of a pipeline that may be
+// one alone: the read comes to a replica, which becomes the master before it reads on, and the settlement is
+// executed there at once; or both go to nodes taken at random, while the client knows none for the slot, and one of them is right. So
+// there a script reads, which looks at the base: without it the answer is [redis.Nil]. With source it travels along.
+func (l *Log) Read(ctx context.Context, pipe redis.Pipeliner, base, pos int64, n int, source bool) *redis.StringSliceCmd {
+	from := pos - base
+	to := from + int64(n) - 1
+	if !l.strays {
+		return pipe.LRange(ctx, l.keys.Pending, from, to)
+	}
+	command, script := "evalsha", readScript.Hash()
+	if source {
+		command, script = "eval", readSource
+	}
+	cmd := redis.NewStringSliceCmd(ctx, command, script, 2, l.keys.Fence, l.keys.Pending, base, from, to)
+	cmd.SetFirstKeyPos(3)
+	_ = pipe.Process(ctx, cmd) // a pipeline has no error before it is executed
+	return cmd
 }
 
 // Settle queues the script that says r in pipe. content goes with the verdicts of

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redisprogress"
 )
@@ -238,4 +239,37 @@ func (b before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		}
 		return next(ctx, cmds)
 	}
+}
+
+// Where a read may come behind what it was sent before, it looks at the base itself: of another it says nothing.
+func TestReadAtTheBase(t *testing.T) {
+	s := newScripts(t)
+	s.owner(1)
+	read := func(client redis.UniversalClient, base int64, source bool) string {
+		pipe := client.Pipeline()
+		got := redisprogress.New(client, s.keys, partition.Grant{Epoch: 1}, token(1)).Read(s.ctx, pipe, base, base+1, 2, source)
+		_, _ = pipe.Exec(s.ctx)
+		return fmt.Sprintf("%v, %v", got.Val(), got.Err())
+	}
+	const there, nothing = "[t1 t2], <nil>", "[], redis: nil"
+	for _, base := range []int64{0, 7, 1e15} {
+		s.must(s.client.HSet(s.ctx, s.keys.Fence, "b", base).Err())
+		for _, source := range []bool{true, false} {
+			if got := read(s.client, base, source); got != there {
+				t.Errorf("base %v: %s", base, got)
+			}
+			if got := read(s.client, base+1, source); got != nothing {
+				t.Errorf("base %v, reckoned from another: %s", base, got)
+			}
+		}
+	}
+	s.must(s.client.Del(s.ctx, s.keys.Fence).Err())
+	if got := read(s.client, 0, false); got != nothing {
+		t.Errorf("without a fence: %s", got)
+	}
+	t.Run("one server", func(t *testing.T) { // what is sent to it comes in order
+		if got := read(redistest.Single(t, s.client), 7, false); got != there {
+			t.Error(got)
+		}
+	})
 }

@@ -45,7 +45,7 @@ func (w *world) waiting(s *stream) <-chan fetched {
 func (w *wire) held() (read <-chan struct{}, letGo func()) {
 	came, gate := make(chan struct{}, 100), make(chan struct{})
 	w.set(func(cmds []redis.Cmder, send func() error) error {
-		if cmds[0].Name() == "lrange" {
+		if reads(cmds[0]) {
 			came <- struct{}{}
 			<-gate
 		}
@@ -118,7 +118,7 @@ func TestAnnouncedUnderWay(t *testing.T) {
 			got, p := w.waiting(s), w.producer()
 			came, gate := make(chan struct{}, 100), make(chan struct{})
 			line.set(func(cmds []redis.Cmder, send func() error) (err error) {
-				if !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" }) {
+				if !slices.ContainsFunc(cmds, reads) {
 					return send()
 				}
 				if before {
@@ -320,7 +320,7 @@ func TestBellBeforeTheAnswer(t *testing.T) {
 	read, gate := make(chan struct{}, 100), make(chan struct{})
 	line.set(func(cmds []redis.Cmder, send func() error) error {
 		err := send()
-		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" }) {
+		if slices.ContainsFunc(cmds, reads) {
 			read <- struct{}{}
 			<-gate
 		}
@@ -359,7 +359,7 @@ func TestPushBeforeTheWishForABell(t *testing.T) {
 			c.SetVal("0 9") // the sweep finds nothing
 			return nil
 		}
-		i := slices.IndexFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" })
+		i := slices.IndexFunc(cmds, reads)
 		before := false
 		if i >= 0 {
 			first.Do(func() { before = true })

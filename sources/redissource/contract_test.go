@@ -24,7 +24,7 @@ func ops() func(redis.Cmder) sourcetest.Op {
 	return func(c redis.Cmder) sourcetest.Op {
 		args := c.Args()
 		switch {
-		case c.Name() == "lrange":
+		case reads(c):
 			return sourcetest.Fetch
 		case c.Name() == "hgetall":
 			return sourcetest.Open

@@ -21,11 +21,12 @@ const (
 	moveBatch = 128
 )
 
-// A trip is one round trip: a plain pipeline of [move what is due,] [LRANGE,]
+// A trip is one round trip: a plain pipeline of [move what is due,] [read,]
 // settle, in this order. The read counts only if the script behind it admitted the
 // token and found the base that the read reckoned with: then the base was the same
 // before, too, since it only rises and tokens never come back. In the other order a
-// settle could trim the list under the read.
+// settle could trim the list under the read: where a client does not keep the order,
+// the read looks at the base itself ([redisprogress.Log.Read]).
 type trip struct {
 	request   progress.Request
 	content   []redisprogress.Content
@@ -142,8 +143,7 @@ func (s *stream) send(ctx context.Context, t *trip) error {
 		t.moved = s.store.Move(ctx, pipe, moveBatch, t.source)
 	}
 	if r := &t.request; r.Fetch > 0 {
-		from := r.Read - r.Before
-		t.read = pipe.LRange(ctx, s.keys.Pending, from, from+int64(r.Fetch)-1)
+		t.read = s.store.Read(ctx, pipe, r.Before, r.Read, r.Fetch, t.source)
 	}
 	t.settled = s.store.Settle(ctx, pipe, &t.request, t.content, t.locks, t.source)
 	redisconfig.Exec(ctx, pipe)
@@ -203,8 +203,10 @@ func (s *stream) apply(t *trip) error {
 // applyRead takes in what was read, if it counts.
 func (s *stream) applyRead(t *trip, reply redisprogress.Reply, counts bool, now time.Time) error {
 	s.atEnd = false
-	if !counts || t.read.Err() != nil {
-		return t.read.Err()
+	if err := t.read.Err(); errors.Is(err, redis.Nil) { // it came behind the settlement, or another's: the next one reads it
+		return nil
+	} else if !counts || err != nil {
+		return err
 	}
 	s.Held.Grow(len(t.read.Val()))
 	bytes := 0

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
@@ -22,6 +25,12 @@ import (
 type wire struct {
 	mu sync.Mutex
 	on func(cmds []redis.Cmder, send func() error) error // nil: all go through
+}
+
+// reads reports whether c reads the list: on a cluster a script does.
+func reads(c redis.Cmder) bool {
+	_, elements := c.(*redis.StringSliceCmd)
+	return elements && slices.Contains([]string{"lrange", "evalsha", "eval"}, c.Name())
 }
 
 func (w *wire) set(on func([]redis.Cmder, func() error) error) {
@@ -79,8 +88,15 @@ func (w *wire) cut(answer bool) (was <-chan struct{}) {
 	return lost
 }
 
-func newWired(t *testing.T, cfg Config) (*world, *wire) {
-	w := newWorld(t, redistest.New(t), cfg)
+func newWired(t *testing.T, cfg Config) (*world, *wire) { return newWiredTo(t, redistest.New(t), cfg) }
+
+// newOrdered is of a client that keeps the order of a pipeline, and so reads without a script.
+func newOrdered(t *testing.T, cfg Config) (*world, *wire) {
+	return newWiredTo(t, redistest.Single(t, redistest.New(t)), cfg)
+}
+
+func newWiredTo(t *testing.T, client redis.UniversalClient, cfg Config) (*world, *wire) {
+	w := newWorld(t, client, cfg)
 	line := &wire{}
 	w.client.AddHook(line)
 	return w, line
@@ -104,10 +120,10 @@ func TestASettleBesideWhoWaitsReadsNothing(t *testing.T) {
 		if _, idle := s.idle(); !idle {
 			t.Fatal("it is not at the end")
 		}
-		var reads atomic.Int64
+		var asked atomic.Int64
 		line.set(func(cmds []redis.Cmder, send func() error) error {
-			if cmds[0].Name() == "lrange" {
-				reads.Add(1)
+			if reads(cmds[0]) {
+				asked.Add(1)
 			}
 			return send()
 		})
@@ -115,7 +131,7 @@ func TestASettleBesideWhoWaitsReadsNothing(t *testing.T) {
 			w.done(s, task)
 			synctest.Wait()
 		}
-		if n := reads.Load(); n != 0 {
+		if n := asked.Load(); n != 0 {
 			t.Errorf("the list was read %d times", n)
 		}
 		cancel()
@@ -164,14 +180,14 @@ func TestUnknownAnswerIsSaidAgain(t *testing.T) {
 // The answer of a lift is lost: it has moved the base, and what is read as if it had
 // not been is something else.
 func TestReadAtAnotherBase(t *testing.T) {
-	w, line := newWired(t, Config{Window: 2})
+	w, line := newOrdered(t, Config{Window: 2})
 	w.push("0", "1", "2", "3", "4", "5")
 	s := w.open()
 	tasks := w.fetch(s, 2, "0", "1")
 	lost := false // the answer to the first that reads: it makes the room for that itself
 	line.set(func(cmds []redis.Cmder, send func() error) error {
 		err := send()
-		if !lost && cmds[0].Name() == "lrange" {
+		if !lost && reads(cmds[0]) {
 			lost = true
 			return errNetwork
 		}
@@ -266,7 +282,7 @@ func TestFetchAsksBeforeItHandsOut(t *testing.T) {
 // A settlement and a fetch travel together: the list is read before the settlement
 // trims it.
 func TestReadIsBeforeTheTrim(t *testing.T) {
-	w, line := newWired(t, Config{})
+	w, line := newOrdered(t, Config{})
 	w.push("0", "1", "2", "3", "4", "5")
 	s := w.open()
 	tasks := w.fetch(s, 2, "0", "1")
@@ -326,4 +342,75 @@ func TestReadIsBeforeTheTrim(t *testing.T) {
 	w.done(s, w.fetch(s, 2, "4", "5")...)
 	w.close(s)
 	w.empty(w.keys.Pending, w.keys.Done)
+}
+
+// A client of a cluster sends again what came to a node that is not the right one: that may be the read alone, and then it
+// comes behind the settlement that it was sent before. What it finds there stands for other positions.
+func TestAReadBehindItsSettlement(t *testing.T) {
+	mini, client := redistest.Mini(t)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: mini.Addr()}}}}, nil
+		},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer cluster.Close()
+	stray := &strays{}
+	cluster.AddHook(stray)
+	w := newWorld(t, cluster, Config{Window: 4})
+	w.client = client
+	const n = 40
+	for i := range n {
+		w.push(strconv.Itoa(i))
+	}
+	s := w.open()
+	var held []sources.Task
+	for next := 0; next < n; {
+		got := make(chan fetched, 1)
+		go func() {
+			tasks, err := s.Fetch(t.Context(), 2)
+			got <- fetched{tasks, err}
+		}()
+		if len(held) >= 4 { // it waits for room, mostly: what makes it goes with the next read
+			eventually(t, func() bool {
+				s.Mu.Lock()
+				defer s.Mu.Unlock()
+				return s.Waits() || len(got) > 0
+			})
+			w.done(s, held[:2]...)
+			held = held[2:]
+		}
+		f := <-got
+		if f.err != nil {
+			t.Fatal(f.err)
+		}
+		for _, task := range f.tasks {
+			if id := strconv.Itoa(next); task.ID != id || string(task.Payload) != "payload of "+id {
+				t.Fatalf("task %s, want %s", task.ID, id)
+			}
+			next++
+		}
+		held = append(held, f.tasks...)
+	}
+	w.done(s, held...)
+	eventually(t, func() bool { return client.LLen(t.Context(), w.keys.Pending).Val() == 0 })
+	if stray.n.Load() == 0 {
+		t.Error("no read came late")
+	}
+}
+
+// strays sends every second read behind what it was sent with.
+type strays struct {
+	wire
+	n, odd atomic.Int64
+}
+
+func (h *strays) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !reads(cmds[0]) || h.odd.Add(1)%2 == 1 {
+			return next(ctx, cmds)
+		}
+		h.n.Add(1)
+		return errors.Join(next(ctx, cmds[1:]), next(ctx, cmds[:1]))
+	}
 }
