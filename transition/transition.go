@@ -33,6 +33,7 @@ type Ledger interface {
 	// Seal stores next, whose Version is that of the roll it replaces; the ledger
 	// gives it its number. It returns ErrStale if another roll was sealed since,
 	// in grace, or while anybody is behind the newest roll (see Answer.Behind).
+	// One that is refused counts for the ledger's clock like any other call: it is not rolled back whole.
 	Seal(ctx context.Context, next Roll) error
 	// Census reads everything: for the sealer and for people.
 	Census(ctx context.Context) (Census, error)

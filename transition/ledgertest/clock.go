@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -15,9 +16,23 @@ var clockClauses = []clause{
 		a := tb.peer("a")
 		a.join()
 		tb.h.Advance(time.Hour)
+		if got, want := tb.census().Silence, time.Hour-tb.timing.ClockStep(); got < want-tb.slack() || got > want+tb.slack() {
+			tb.Errorf("of an hour without a call the census says %v, want %v", got, want)
+		}
 		tb.tick()
 		if left, want := tb.seat(a).Lease, tb.timing.Lease-tb.timing.ClockStep(); left < want {
 			tb.Fatalf("%v of the lease are left after a jump of an hour, want at least %v", left, want)
+		}
+	}},
+	{"a Seal that is refused lets the store look at its clock", Abilities{}, func(tb *table) {
+		tb.peer("a").join()
+		before := tb.census().Clock
+		for range 4 {
+			tb.h.Advance(tb.timing.ClockStep() / 2)
+			tb.tick()
+		}
+		if d, want := tb.census().Clock-before, 2*tb.timing.ClockStep()-tb.slack(); d < want {
+			tb.Fatalf("with a Seal each half of a clock step, all refused, two clock steps came to %v, want %v", d, want)
 		}
 	}},
 	{"after a jump of the clock time passes on", Abilities{Jump: true}, func(tb *table) {
@@ -128,9 +143,9 @@ var clockClauses = []clause{
 			tb.tick()
 		}
 		before := len(tb.census().Sessions)
-		tb.h.Advance(tb.timing.ClockStep())
+		tb.h.Advance(tb.timing.ClockStep() / 2) // a lease may be over at its end, or right after
 		tb.tick()
-		tb.h.Advance(tb.timing.ClockStep() / 2)
+		tb.h.Advance(tb.timing.ClockStep())
 		for range many {
 			tb.tick()
 			now := len(tb.census().Sessions)
@@ -161,8 +176,8 @@ var clockClauses = []clause{
 		a := tb.peer("a")
 		a.join()
 		for _, other := range []partition.Config{
-			{Total: tb.cfg.Total * 2},
-			{Total: tb.cfg.Total, Hash: partition.ByID},
+			{Total: tb.cfg.Total * 2, Units: tb.cfg.Units},
+			{Total: tb.cfg.Total, Hash: partition.ByID, Units: tb.cfg.Units},
 			{Total: tb.cfg.Total, Units: []string{"inbox"}},
 		} {
 			ledger := tb.ledger(other.WithDefaults(), tb.timing)
@@ -187,7 +202,7 @@ var clockClauses = []clause{
 		version := tb.seal(a, b)
 		a.sync(machine.Request{State: machine.Leaving, Weight: 3})
 		c := tb.census()
-		if c.Config.Total != tb.cfg.Total || c.Config.Hash != tb.cfg.Hash {
+		if c.Config.Total != tb.cfg.Total || c.Config.Hash != tb.cfg.Hash || !slices.Equal(c.Config.Units, tb.cfg.Units) {
 			tb.Errorf("configuration: got %+v", c.Config)
 		}
 		if c.Count == 0 || c.Membership == 0 || c.Membership > c.Count || c.Roll.Version > c.Count {
@@ -195,6 +210,8 @@ var clockClauses = []clause{
 		}
 		if s := tb.seat(a); s.Peer != "a" || s.Weight != 3 || s.State != machine.Leaving || s.Lease <= 0 {
 			tb.Errorf("seat: got %+v", s)
+		} else if got, want := transition.TimingOf(s.Terms), transition.TimingOf(tb.timing.Terms("")); got != want {
+			tb.Errorf("its times are %+v, want %+v", got, want)
 		}
 		if s := tb.seat(b); s.Weight != 0 {
 			tb.Errorf("who claims nothing by its weight of 0 has weight %d", s.Weight)

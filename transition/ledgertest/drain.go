@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -123,6 +124,36 @@ var drainClauses = []clause{
 					tb.recall(b.name)
 				}
 			})
+		}
+	}},
+	{"drains that are said at once, beside other calls, are all kept, and so are those", Abilities{}, func(tb *table) {
+		const peers = 8
+		a := tb.peer("a")
+		a.join()
+		tb.drain(drainOf(a)) // skips who cannot
+		errs := make([]error, 2*peers)
+		answers := make([]machine.Answer, peers)
+		var wg sync.WaitGroup
+		for i := range peers {
+			p := tb.peer(fmt.Sprint("p", i))
+			wg.Go(func() { errs[i] = tb.drainer().Drain(tb.Context(), drainOf(p)) })
+			wg.Go(func() {
+				answers[i], errs[peers+i] = p.try(tb.Context(), machine.Request{Claim: []partition.ID{partition.ID(i)}})
+			})
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil {
+				tb.Fatal(err)
+			}
+		}
+		if got := tb.census().Config.Drained; len(got) != peers+1 {
+			tb.Errorf("%d peers were drained, of them stand %+v", peers+1, got)
+		}
+		for i, a := range answers {
+			if o := tb.owner(partition.ID(i)); len(a.Mine) != 1 || o.Grant != a.Mine[0].Grant {
+				tb.Errorf("peer p%d was answered %+v, and the ledger has %+v", i, a.Mine, o)
+			}
 		}
 	}},
 	{"a drain outlives a restart of the store", Abilities{Restart: true}, func(tb *table) {

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/countoff/countoff/partition"
@@ -214,6 +215,46 @@ var grantClauses = []clause{
 		greater := partition.Grant{ID: 3, Epoch: g.Epoch + 5}
 		tb.wantGrants(b.sync(machine.Request{Hold: []partition.Grant{greater}, Top: uint64(greater.Epoch)}), greater)
 		tb.wantGrants(a.join())
+	}},
+	{"epochs are compared as numbers, of more than 32 bits", Abilities{}, func(tb *table) {
+		a, b, c := tb.peer("a"), tb.peer("b"), tb.peer("c")
+		at := func(p *peer, e partition.Epoch) machine.Answer {
+			return p.sync(machine.Request{Hold: []partition.Grant{{ID: 3, Epoch: e}}, Top: uint64(e)})
+		}
+		const large = 1 << 40
+		for _, step := range [][2]partition.Epoch{{99, 100}, {large + 1, large + 2}} {
+			at(a, step[0])
+			tb.wantGrants(at(b, step[1]), partition.Grant{ID: 3, Epoch: step[1]})
+			tb.wantGrants(at(c, 20)) // the greater text, and the smaller number
+		}
+		if g := c.gets(4); g.Epoch <= large+2 {
+			tb.Fatalf("after %d another is granted as %v", large+2, g)
+		}
+	}},
+	{"one Sync may be about all partitions", Abilities{}, func(tb *table) {
+		a, b := tb.peer("a"), tb.peer("b")
+		all := tb.cfg.IDs()
+		held := a.claims(all...)
+		if len(held) != len(all) {
+			tb.Fatalf("%d were claimed, and %d granted", len(all), len(held))
+		}
+		next := tb.roll(tb.census(), a)
+		next.Members[0].Partitions = all
+		if err := tb.main.Seal(tb.Context(), next); err != nil {
+			tb.Fatal(err)
+		}
+		b.claims(all...)
+		got := a.sync(machine.Request{Hold: held})
+		if len(got.Mine) != len(all) || slices.ContainsFunc(got.Mine, func(m machine.Held) bool { return !m.Wanted }) {
+			tb.Fatalf("%d are held, and another waits for all; the answer lists %d", len(all), len(got.Mine))
+		}
+		if got.Line == nil || !slices.Equal(got.Line.Partitions, all) {
+			tb.Fatalf("the line is not of all: %+v", got.Line)
+		}
+		tb.wantGrants(a.sync(machine.Request{Release: held}))
+		if got := b.join(); len(got.Mine) != len(all) {
+			tb.Fatalf("%d were handed over, the answer lists %d", len(all), len(got.Mine))
+		}
 	}},
 	{"a late hold of a session that is gone takes nothing", Abilities{}, func(tb *table) {
 		a, b := tb.peer("a"), tb.peer("b")

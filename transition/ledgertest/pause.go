@@ -24,6 +24,8 @@ var pauseClauses = []clause{
 			tb.Errorf("what was given up went to %+v", o)
 		}
 		tb.wantGrants(b.sync(machine.Request{Claim: []partition.ID{3}}))
+		held := partition.Grant{ID: 6, Epoch: g.Epoch + 100} // its owner drains it, and the store has forgotten
+		tb.wantGrants(a.sync(machine.Request{Hold: []partition.Grant{held}, Top: uint64(held.Epoch)}), held)
 		tb.pause(partition.Pause{})
 		if got := b.gets(3); got.Epoch <= g.Epoch {
 			tb.Errorf("after the pause it was granted as %v, and before as %v", got, g)

@@ -2,7 +2,9 @@ package ledgertest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -121,6 +123,33 @@ var rollClauses = []clause{
 		}
 		if now := tb.census().Roll; now.Version != before.Version {
 			tb.Fatalf("roll %d was replaced by %d", before.Version, now.Version)
+		}
+	}},
+	{"of many that seal at once one does", Abilities{}, func(tb *table) {
+		const peers = 8
+		a := tb.peer("a")
+		a.join()
+		for range 3 {
+			next := tb.roll(tb.census(), a)
+			errs := make([]error, peers)
+			var wg sync.WaitGroup
+			for i := range peers {
+				ledger := tb.peer(fmt.Sprint("p", i)).ledger
+				wg.Go(func() { errs[i] = ledger.Seal(tb.Context(), next) })
+			}
+			wg.Wait()
+			sealed := 0
+			for _, err := range errs {
+				switch {
+				case err == nil:
+					sealed++
+				case !errors.Is(err, transition.ErrStale):
+					tb.Fatal(err)
+				}
+			}
+			if sealed != 1 {
+				tb.Fatalf("%d peers sealed a roll on top of roll %d", sealed, next.Version)
+			}
 		}
 	}},
 	{"a roll built on an older membership is stored and the next stays due", Abilities{}, func(tb *table) {

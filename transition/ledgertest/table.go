@@ -17,6 +17,10 @@ import (
 // store look at its clock.
 const noVersion = 999_999_999
 
+// total is the number of partitions, of which all but one clause use the first: so many that what a
+// store takes or gives at once does not do for them.
+const total = 1024
+
 // table is the ledger of a clause with the peers that sit around it.
 type table struct {
 	testing.TB
@@ -27,7 +31,7 @@ type table struct {
 }
 
 func newTable(t testing.TB, h Harness) *table {
-	tb := &table{TB: t, h: h, cfg: partition.Config{Total: 16}.WithDefaults()}
+	tb := &table{TB: t, h: h, cfg: partition.Config{Total: total, Units: []string{"mail", "sms"}}.WithDefaults()}
 	if !h.Can().Jump {
 		tb.timing.Lease = 3 * time.Second // it is really waited for
 	}
