@@ -57,7 +57,9 @@ func (c *Cuttable) Get(ctx context.Context, keys ...string) ([]int64, error) {
 // Group returns the peers of name that count on counter, each by a [Cuttable] of its own. Its
 // Settle is five intervals: on a busy machine, and in real time, more will do. Before that it holds
 // the counter to what peers need of it and would seldom notice: that it counts each of those that
-// count at once, knows of no other key, and sends nothing for who has gone.
+// count at once, knows of no other key, and sends nothing for who has gone. When a test ends that has lasted for
+// longer than keys are to be kept, it wants one of them to be gone: a fake store must have let that time pass (of
+// miniredis: ClockTTL).
 func Group(t testing.TB, counter intervalindexer.Counter, name string, config intervalindexer.Config) indexertest.Group {
 	config = config.WithDefaults()
 	hold(t, watched{counter, t}, name, config.Interval)
@@ -104,6 +106,7 @@ func hold(tb testing.TB, counter intervalindexer.Counter, name string, interval 
 			return
 		}
 	}
+	tb.Cleanup(func() { vanished(tb, counter, key, counted.Add(expiry)) })
 	slices.Sort(values)
 	for i, v := range values {
 		if v != int64(i)+1 && !late() {
@@ -133,6 +136,28 @@ func hold(tb testing.TB, counter intervalindexer.Counter, name string, interval 
 	}
 	if got, err := counter.Get(ctx, key); err == nil && len(got) == 1 && got[0] > callers {
 		tb.Error(fmt.Errorf("a call of Incr whose context had ended was counted: Get returned %d, want %d", got[0], callers))
+	}
+}
+
+// linger is how much longer than asked for a store may keep a key: it may count in whole seconds, and clean up
+// now and then.
+const linger = 10 * time.Second
+
+// vanished tells if key, which nobody has counted since, is still there though its time was over at end. It is
+// called when the peers have ended, and waits only for what has had its time.
+func vanished(tb testing.TB, counter intervalindexer.Counter, key string, end time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
+	defer cancel()
+	for over := time.Since(end); over >= 0; over = time.Since(end) {
+		got, err := counter.Get(ctx, key)
+		if err != nil || len(got) != 1 || got[0] == 0 { // it may be gone with its store
+			return
+		}
+		if over > linger {
+			tb.Error(fmt.Errorf("a key is still there %v after its expiry: each interval leaves some behind for good", over.Round(time.Millisecond)))
+			return
+		}
+		<-time.After(linger / 100)
 	}
 }
 

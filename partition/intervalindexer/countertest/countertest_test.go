@@ -146,6 +146,46 @@ func TestWhatIsNoCounterIsTold(t *testing.T) {
 	}
 }
 
+// A lasting is a recorder whose test ends when it is told to.
+type lasting struct {
+	recorder
+	cleanups []func()
+}
+
+func (l *lasting) Cleanup(f func()) { l.cleanups = append(l.cleanups, f) }
+
+// Peers never look at an old interval: a store that keeps all of them is found when it is full.
+func TestWhatIsKeptForGoodIsTold(t *testing.T) {
+	const interval = time.Second
+	for name, c := range map[string]struct {
+		counter intervalindexer.Counter
+		lasts   time.Duration
+		want    string
+	}{
+		"vanishes":              {new(intervalindexer.Memory), 4 * interval, ""},
+		"stays":                 {&loose{now: make(map[string]int64)}, 4 * interval, "still there"},
+		"may not have gone yet": {&loose{now: make(map[string]int64)}, 2 * interval, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &lasting{recorder: recorder{TB: t}}
+				Group(l, c.counter, "mails", intervalindexer.Config{Interval: interval})
+				<-time.After(c.lasts)
+				began := time.Now()
+				for _, f := range l.cleanups {
+					f()
+				}
+				if (l.failure == "") != (c.want == "") || !strings.Contains(l.failure, c.want) {
+					t.Errorf("it says %q, want %q", l.failure, c.want)
+				}
+				if took := time.Since(began); c.want == "" && took > 0 {
+					t.Errorf("it has waited for %v", took)
+				}
+			})
+		})
+	}
+}
+
 // A stopper is a recorder that says whether the test has failed, and is ended by that.
 type stopper struct {
 	recorder
