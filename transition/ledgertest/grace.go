@@ -241,7 +241,7 @@ func (tb *table) wantGrace(a machine.Answer, t transition.Timing) {
 	if a.Grace < t.Grace()-t.ClockStep() || a.Grace > t.Grace() {
 		tb.Fatalf("the grace has %v left, want %v", a.Grace, t.Grace())
 	}
-	if got := tb.census().Grace; got < a.Grace-tb.slack() || got > a.Grace {
+	if got := tb.census().Grace; got < a.Grace-t.ClockStep() || got > a.Grace+tb.slack() {
 		tb.Fatalf("the census says that the grace has %v left, and an answer %v", got, a.Grace)
 	}
 }
