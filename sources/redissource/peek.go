@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,51 +34,24 @@ type Queued struct {
 	Unread bool
 }
 
-// Peek returns what is open in partition id of name, oldest first. Of the log it looks at the
-// first limit elements at most, or at all if limit is 0. Many or large elements are read a few at
-// a time; what they show is then no single moment, and what ends or comes meanwhile may be among
-// them or not. It reads payloads and so costs what they weigh: for people and observers. Through
-// a client that reads from replicas, what it knows of crashed and retried tasks may be older than
-// the rest.
+// Peek returns what is open in partition id of name, oldest first. Of the log it returns the first
+// limit at most, or all if limit is 0. Many or large elements are read a few at a time; what they
+// show is then no single moment, and what ends or comes meanwhile may be among them or not. It reads
+// payloads and so costs what they weigh: for people and observers. Through a client that reads from
+// replicas, what it knows of crashed and retried tasks may be older than the rest.
 func Peek(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int) ([]Queued, error) {
-	open, err := peek(ctx, client, name, id, limit, func(at int64, element string) Queued {
-		e, err := parseEnvelope(element)
-		if err != nil {
-			return Queued{Position: at, Unread: true}
+	var open []Queued
+	err := eachOpen(ctx, client, KeysOf(name, id), limit, func(page []element) (bool, error) {
+		for _, e := range page {
+			q, _ := e.read()
+			open = append(open, q)
 		}
-		return Queued{Position: at, ID: e.id, Type: e.typ, Key: e.key, Born: e.born.Time()}
+		return true, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("redissource: what is open in %s, partition %v: %w", name, id, redisconfig.Explain(err))
 	}
 	return open, nil
-}
-
-// peek returns what read makes of the open elements of a partition, in the order of their positions.
-func peek[T any](ctx context.Context, client redis.UniversalClient, name string, id partition.ID, limit int, read func(position int64, element string) T) ([]T, error) {
-	k, elements := KeysOf(name, id), make(map[string]string)
-	take := func(position, element string) { elements[position] = element }
-	if err := peekLog(ctx, client, k, limit, take); err != nil {
-		return nil, err
-	}
-	// After the log: what the base passes meanwhile is here.
-	if err := eachLifted(ctx, client, k, take); err != nil {
-		return nil, err
-	}
-	positions := make([]int64, 0, len(elements))
-	for position := range elements {
-		at, err := strconv.ParseInt(position, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("position %q: %w", position, err)
-		}
-		positions = append(positions, at)
-	}
-	slices.Sort(positions)
-	out := make([]T, len(positions))
-	for i, at := range positions {
-		out[i] = read(at, elements[strconv.FormatInt(at, 10)])
-	}
-	return out, nil
 }
 
 // An Open is a [Queued], whole, and how far it has come, runs before it was put into this log among them.
@@ -91,73 +65,98 @@ type Open struct {
 }
 
 // OpenTasks calls each for what is open in the partitions ids of name, oldest first within each partition, until each
-// returns false. Of each log it looks at the first depth elements at most, or at all if depth is 0. A partition is
-// looked at like [Peek] does, and is held in memory meanwhile. Partitions that cannot be read are an error after all others.
+// returns false. Of each log it takes the first depth at most, or all if depth is 0. A partition is looked at like [Peek]
+// does, and only the payloads and headers that are read at once are in memory. Partitions that cannot be read, or not to
+// the end, are an error after all others.
 func OpenTasks(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID, depth int, each func(Open) bool) error {
 	var away unanswered
 	for _, id := range ids {
-		open, err := openIn(ctx, client, name, id, depth)
+		more, err := openIn(ctx, client, name, id, depth, each)
 		away.add(id, err)
-		for _, o := range open {
-			if !each(o) {
-				return away.err("open tasks", name)
-			}
+		if !more {
+			break
 		}
 	}
 	return away.err("open tasks", name)
 }
 
-func openIn(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, depth int) ([]Open, error) {
-	open, err := peek(ctx, client, name, id, depth, func(at int64, element string) Open {
-		o := Open{Partition: id, Queued: Queued{Position: at}}
-		e, err := parseEnvelope(element)
-		if err != nil {
-			o.Unread, o.Payload = true, []byte(element)
-			return o
+// openIn reports whether more is wanted.
+func openIn(ctx context.Context, client redis.UniversalClient, name string, id partition.ID, depth int, each func(Open) bool) (more bool, err error) {
+	k, keys := KeysOf(name, id), make(map[string]bool)
+	more = true
+	err = eachOpen(ctx, client, k, depth, func(page []element) (bool, error) {
+		if len(page) == 0 {
+			return true, nil
 		}
-		o.ID, o.Type, o.Key, o.Born, o.Payload, o.Headers = e.id, e.typ, e.key, e.born.Time(), slices.Clone(e.payload), e.headers
-		o.Tries, o.Crashes, o.FirstError = e.tries, e.crashes, e.firstError
-		return o
+		fields := make([]string, len(page))
+		for i, e := range page {
+			fields[i] = strconv.FormatInt(e.position, 10)
+		}
+		pipe := client.Pipeline()
+		fence, tries := pipe.HMGet(ctx, k.Fence, gateFields...), pipe.HMGet(ctx, k.Tries, fields...)
+		redisconfig.Exec(ctx, pipe)
+		if err := errors.Join(fence.Err(), tries.Err()); err != nil {
+			return false, err
+		}
+		gate, err := readGate(fence.Val())
+		if err != nil {
+			return false, err
+		}
+		for i, e := range page {
+			stands, _ := tries.Val()[i].(string)
+			was, err := gate.tried(e.position, stands)
+			if err != nil {
+				return false, fmt.Errorf("position %d: %w", e.position, err)
+			}
+			o := Open{Partition: id}
+			var whole envelope
+			if o.Queued, whole = e.read(); o.Unread {
+				o.Payload = []byte(e.text)
+			} else {
+				o.Payload, o.Headers = slices.Clone(whole.payload), whole.headers
+			}
+			if o.Behind = keys[o.Key]; o.Key != "" {
+				keys[o.Key] = true
+			}
+			// Both are of one task: see delivery.
+			was.Tries, was.Crashes, was.FirstError = max(whole.tries, was.Tries), whole.crashes+was.Crashes, cmp.Or(strings.Clone(whole.firstError), was.FirstError)
+			o.Tried = was
+			if more = each(o); !more {
+				return false, nil
+			}
+		}
+		return true, nil
 	})
-	if err != nil || len(open) == 0 {
-		return nil, err
-	}
-	k := KeysOf(name, id)
-	pipe := client.Pipeline()
-	fence, tries := pipe.HMGet(ctx, k.Fence, gateFields...), pipe.HGetAll(ctx, k.Tries) // of those alone that have a past
-	redisconfig.Exec(ctx, pipe)
-	if err := errors.Join(fence.Err(), tries.Err()); err != nil {
-		return nil, err
-	}
-	gate, err := readGate(fence.Val())
-	if err != nil {
-		return nil, err
-	}
-	keys := make(map[string]bool)
-	for i := range open {
-		o := &open[i]
-		if o.Behind = keys[o.Key]; o.Key != "" {
-			keys[o.Key] = true
-		}
-		was, err := gate.tried(o.Position, tries.Val()[strconv.FormatInt(o.Position, 10)])
-		if err != nil {
-			return nil, fmt.Errorf("position %d: %w", o.Position, err)
-		}
-		// Both are of one task: see delivery.
-		was.Tries, was.Crashes, was.FirstError = max(o.Tries, was.Tries), o.Crashes+was.Crashes, cmp.Or(o.FirstError, was.FirstError)
-		o.Tried = was
-	}
-	return open, nil
+	return more, err
 }
 
-// peekLog calls take for the first open elements of a log.
-func peekLog(ctx context.Context, client redis.UniversalClient, k Keys, limit int, take func(position, element string)) error {
+// An element of a log or of what was lifted.
+type element struct {
+	position int64
+	text     string
+}
+
+// read returns what it says in short, which does not keep its text in memory, and all of it, which does.
+func (e element) read() (Queued, envelope) {
+	whole, err := parseEnvelope(e.text)
+	if err != nil {
+		return Queued{Position: e.position, Unread: true}, envelope{}
+	}
+	return Queued{
+		Position: e.position, ID: strings.Clone(whole.id), Type: strings.Clone(whole.typ), Key: strings.Clone(whole.key), Born: whole.born.Time(),
+	}, whole
+}
+
+// eachOpen calls take for the open elements of a partition, some at a time, in the order of their
+// positions, until it returns false: for those that were lifted, and the first limit of the log.
+func eachOpen(ctx context.Context, client redis.UniversalClient, k Keys, limit int, take func([]element) (more bool, err error)) error {
 	if limit == 0 {
 		limit = math.MaxInt32
 	}
 	p, base, next := unweighed, int64(0), int64(0) // where the log began, and what is read next
+	ended := 0                                     // among what stands in the log: more has to be read to find limit
 	for limit > 0 {
-		n, from := p.of(limit), max(0, next-base)
+		n, from := p.of(limit+ended), max(0, next-base)
 		answer, err := peekScript.Run(ctx, client, []string{k.Fence, k.Pending, k.Done}, from, from+int64(n)-1).Slice()
 		if p.late(n, err) {
 			continue
@@ -170,6 +169,12 @@ func peekLog(ctx context.Context, client redis.UniversalClient, k Keys, limit in
 		if base, err = number(answer[0]); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
+		if next < base { // what the base has passed unseen has ended, or is lifted
+			if more, err := liftedFrom(ctx, client, k, next, base, take); err != nil || !more {
+				return err
+			}
+			next = base
+		}
 		if from > 0 && base != was {
 			continue // what is next stands further to the front now
 		}
@@ -177,16 +182,18 @@ func peekLog(ctx context.Context, client redis.UniversalClient, k Keys, limit in
 		for _, position := range done {
 			finished[position] = true
 		}
-		for i, element := range log {
-			if position := strconv.FormatInt(base+from+int64(i), 10); !finished[position] {
-				take(position, element)
+		page := make([]element, 0, len(log))
+		for i, text := range log {
+			if at := base + from + int64(i); limit > 0 && !finished[strconv.FormatInt(at, 10)] {
+				page = append(page, element{at, text})
+				limit--
 			}
 		}
-		if len(log) < n {
-			return nil
+		if more, err := take(page); err != nil || !more || len(log) < n {
+			return err
 		}
 		p.weigh(log)
-		next, limit = base+from+int64(n), limit-n
+		next, ended = base+from+int64(n), len(done)
 	}
 	return nil
 }
@@ -201,30 +208,58 @@ func texts(list any) []string {
 	return out
 }
 
-// eachLifted calls take for what a partition has lifted. A hash has no order to go by: its fields are
-// named.
-func eachLifted(ctx context.Context, client redis.UniversalClient, k Keys, take func(position, element string)) error {
-	positions, err := client.HKeys(ctx, k.Lifted).Result()
+// liftedFrom calls take for what a partition has lifted of the positions from first on and below end, in
+// their order, and reports whether more is wanted.
+func liftedFrom(ctx context.Context, client redis.UniversalClient, k Keys, first, end int64, take func([]element) (bool, error)) (more bool, err error) {
+	fields, err := client.HKeys(ctx, k.Lifted).Result()
 	if err != nil {
-		return err
+		return false, err
 	}
-	end := int64(len(positions))
+	var positions []int64
+	for _, field := range fields {
+		at, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return false, fmt.Errorf("position %q: %w", field, err)
+		}
+		if at >= first && at < end {
+			positions = append(positions, at)
+		}
+	}
+	slices.Sort(positions)
+	fields = fields[:0]
+	for _, at := range positions {
+		fields = append(fields, strconv.FormatInt(at, 10))
+	}
+	at := 0
+	more = true
+	err = eachLifted(ctx, client, k, fields, func(texts []any) (_ bool, err error) {
+		var page []element
+		for _, v := range texts {
+			if text, there := v.(string); there {
+				page = append(page, element{positions[at], text})
+			}
+			at++
+		}
+		more, err = take(page)
+		return more, err
+	})
+	return more, err
+}
+
+// eachLifted calls take for what a partition has lifted of the positions that fields name, some at a time, until it
+// returns false: for nil where one has ended meanwhile. A hash has no order to go by: its fields are named.
+func eachLifted(ctx context.Context, client redis.UniversalClient, k Keys, fields []string, take func(texts []any) (more bool, err error)) error {
+	end, more := int64(len(fields)), true
 	return pages(movePage, func(from, to int64) ([]string, error) {
-		page := positions[min(from, end):min(to+1, end)]
-		if len(page) == 0 {
+		page := fields[min(from, end):min(to+1, end)]
+		if len(page) == 0 || !more {
 			return nil, nil
 		}
 		values, err := client.HMGet(ctx, k.Lifted, page...).Result()
 		if err != nil {
 			return nil, err
 		}
-		elements := make([]string, len(page))
-		for i, v := range values {
-			if element, there := v.(string); there { // else it has ended meanwhile
-				elements[i] = element
-				take(page[i], element)
-			}
-		}
-		return elements, nil
+		more, err = take(values)
+		return texts(values), err
 	})
 }

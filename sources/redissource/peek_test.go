@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,6 +55,74 @@ func TestPeekWhileTasksEnd(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What has ended out of order does not count: the tasks behind it are seen.
+func TestPeekPastWhatHasEnded(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	const n = 100
+	for i := range n {
+		if err := client.RPush(ctx, k.Pending, appendEnvelope(nil, &envelope{id: strconv.Itoa(i), born: 1})).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 1; i < 60; i++ {
+		client.ZAdd(ctx, k.Done, redis.Z{Score: float64(i), Member: i})
+	}
+	for limit, last := range map[int]string{1: "0", 2: "60", 20: "78", 41: "99", 90: "99"} {
+		queued, err := Peek(ctx, client, name, 0, limit)
+		if err != nil || len(queued) != min(limit, n-59) || queued[len(queued)-1].ID != last {
+			t.Errorf("limit %d: %v, %v", limit, queued, err)
+		}
+	}
+}
+
+// Of a partition no more is in memory than is read at once, however much it holds.
+func TestOpenTasksOfHeavyOnes(t *testing.T) {
+	ctx, client, name := t.Context(), redistest.New(t), redistest.Name(t)
+	k := KeysOf(name, 0)
+	const n, size = 96, 1 << 20
+	body := make([]byte, size)
+	for i := range n {
+		element := appendEnvelope(nil, &envelope{id: strconv.Itoa(i), typ: "mail", key: "ann", firstError: "no", tries: 1, born: 1, payload: body})
+		if i < n/2 {
+			client.HSet(ctx, k.Lifted, i, element)
+		} else {
+			client.RPush(ctx, k.Pending, element)
+		}
+	}
+	if err := client.HSet(ctx, k.Fence, "b", n/2).Err(); err != nil {
+		t.Fatal(err)
+	}
+	held := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := held()
+	var told []Open
+	if err := OpenTasks(ctx, client, name, []partition.ID{0}, 0, func(o Open) bool {
+		if len(o.Payload) != size {
+			t.Errorf("position %d: %d bytes", o.Position, len(o.Payload))
+		}
+		o.Payload = nil
+		told = append(told, o)
+		if len(told) == n {
+			if more := held() - before; more > n*size/2 {
+				t.Errorf("%d MB are held of %d", more>>20, n*size>>20)
+			}
+		}
+		return true
+	}); err != nil || len(told) != n {
+		t.Errorf("%d tasks, %v", len(told), err)
+	}
+	queued, err := Peek(ctx, client, name, 0, 0)
+	if more := held() - before; err != nil || len(queued) != n || more > n*size/2 {
+		t.Errorf("%d tasks, %v, %d MB are held of %d", len(queued), err, more>>20, n*size>>20)
+	}
+	runtime.KeepAlive(told)
 }
 
 // A task is told whole, with what its past was before it was put into this log and in it.

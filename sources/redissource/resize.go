@@ -310,7 +310,18 @@ func (m *mover) hinders(ctx context.Context, lists []string) error {
 // count counts what partition id holds.
 func (m *mover) count(ctx context.Context, id partition.ID) error {
 	k := KeysOf(m.name, id)
-	err := eachLifted(ctx, m.client, k, func(_, element string) { m.add(&m.out.Tasks, id, []string{element}, false) })
+	lifted, err := m.client.HKeys(ctx, k.Lifted).Result()
+	if err != nil {
+		return err
+	}
+	err = eachLifted(ctx, m.client, k, lifted, func(texts []any) (bool, error) {
+		for _, v := range texts {
+			if text, there := v.(string); there {
+				m.add(&m.out.Tasks, id, []string{text}, false)
+			}
+		}
+		return true, nil
+	})
 	if err != nil {
 		return err
 	}
