@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/countoff/countoff/partition"
 )
@@ -24,7 +26,7 @@ func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func
 	const first = 50 * time.Millisecond
 	wait := first
 	for {
-		heard, err := l.listen(ctx, session, hint)
+		heard, err := l.listen(alone(ctx), session, hint)
 		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrAuthFailed) {
 			return l.explain("hints", err)
 		}
@@ -78,6 +80,12 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 			return heard, reason(err)
 		}
 	}
+}
+
+// alone returns a context whose watches share no stream with others: etcd's client gives one to all of the same metadata, and
+// etcd knows who somebody is by the token that the stream was opened with. Once that has ended, a watch which joins it is refused.
+func alone(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "countoff-watch", strconv.FormatUint(rand.Uint64(), 16))
 }
 
 // reason returns the error that etcd's client makes of any answer but that to a watch: there it leaves the words in which

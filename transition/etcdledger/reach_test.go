@@ -328,3 +328,50 @@ func TestUser(t *testing.T) {
 		}
 	}
 }
+
+// A program has several names by one client, whose watches etcd knows by the token that the first of them was opened with: a
+// token ends, and a name that is begun after that hears what happens all the same.
+func TestHintsOfAUserWhoseTokenHasEnded(t *testing.T) {
+	s := etcdtest.Start(t)
+	ctx, admin := t.Context(), s.Client()
+	for _, do := range []func() error{
+		func() error { _, err := admin.UserAdd(ctx, "root", "r"); return err },
+		func() error { _, err := admin.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := admin.AuthEnable(ctx); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, prefix, err := Open("etcd://root:r@" + strings.TrimPrefix(admin.Endpoints()[0], "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, name := range []string{"first", "second"} {
+		l, err := New(client, prefix, name, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listening, cancel := context.WithCancel(ctx)
+		hints, ended := make(chan struct{}, 1), make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = l.Hints(listening, "a", func() {
+				select {
+				case hints <- struct{}{}:
+				default:
+				}
+			})
+		}()
+		defer func() { cancel(); <-ended }()
+		select {
+		case <-hints: // the watch stands
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: no hint in 10 s", name)
+		}
+		if _, err := client.UserChangePassword(ctx, "root", "r"); err != nil { // which ends its tokens
+			t.Fatal(err)
+		}
+	}
+}
