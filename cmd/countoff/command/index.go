@@ -44,6 +44,11 @@ and the partitions stay theirs. NAME must exist: countoff init makes one.`,
 			return errors.Join(peerFault(peer), transition.Timing{Lease: lease}.Validate())
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, args []string) error {
 			name := args[0]
+			if at.store == nil { // one that was named is the one
+				if err := at.elsewhere(ctx, name); err != nil {
+					return fmt.Errorf("a place in the ledger in this Redis would be one among none of %s: %w", name, err)
+				}
+			}
 			timing := transition.Timing{Lease: lease}
 			ledger, cfg, err := at.ledger(ctx, name, timing)
 			if err != nil {

@@ -201,3 +201,14 @@ func TestIndexGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// Who counts off in a ledger that the peers of the name do not have would be told that nobody shares the work, and from then
+// on the name looks as if it had its peers there.
+func TestIndexBesideALedgerElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	letters(t, s, nil, nil)
+	if said := s.fails(exit.Failed, "index n --lease 3s"); !strings.Contains(said, "who takes part is not known") {
+		t.Errorf("it says %q", said)
+	}
+}
