@@ -25,16 +25,22 @@ type cutOff struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedAuthServer
 	asked, logins atomic.Int64
+	still         bool // it says nothing at all
 }
 
 // startCutOff returns one that lives as long as t, and its address.
 func startCutOff(t *testing.T) (*cutOff, string) {
 	t.Helper()
+	return startMember(t, &cutOff{})
+}
+
+func startMember(t *testing.T, c *cutOff) (*cutOff, string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, server := &cutOff{}, grpc.NewServer()
+	server := grpc.NewServer()
 	pb.RegisterKVServer(server, c)
 	pb.RegisterAuthServer(server, c)
 	done := make(chan struct{})
@@ -48,7 +54,7 @@ func startCutOff(t *testing.T) (*cutOff, string) {
 
 func (c *cutOff) wait(ctx context.Context) error {
 	c.asked.Add(1)
-	if md, _ := metadata.FromIncomingContext(ctx); slices.Contains(md[rpctypes.MetadataRequireLeaderKey], rpctypes.MetadataHasLeader) {
+	if md, _ := metadata.FromIncomingContext(ctx); !c.still && slices.Contains(md[rpctypes.MetadataRequireLeaderKey], rpctypes.MetadataHasLeader) {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	<-ctx.Done()
@@ -92,6 +98,28 @@ func TestAMemberThatIsCutOff(t *testing.T) {
 		}
 		if _, _, err := ReadConfig(ctx, client, prefix, "name"); err != nil {
 			t.Errorf("%d calls of the member that is cut off: %v", alone.asked.Load(), err)
+		}
+		cancel()
+	}
+}
+
+// A member that stands still costs no call: another one is asked while there is time for its answer.
+func TestAMemberThatStandsStill(t *testing.T) {
+	still, at := startMember(t, &cutOff{still: true})
+	host := strings.TrimPrefix(etcdtest.Start(t).Client().Endpoints()[0], "http://")
+	client, prefix, err := Open("etcd://" + host + "," + at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l, err := New(client, prefix, "name", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for still.asked.Load() < 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if _, err := l.Sync(ctx, transition.Request{Session: "a", Peer: "a", Weight: 1}); err != nil {
+			t.Errorf("%d calls of the member that stands still: %v", still.asked.Load(), err)
 		}
 		cancel()
 	}

@@ -428,7 +428,9 @@ func keep(snap *snapshot, after map[string]string) error {
 func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	floor := l.memory.newest()
 	if floor == nil || floor.mods[metaKey] == 0 {
-		resp, err := l.client.Do(ctx, clientv3.OpTxn(nil, l.all(getRange), nil))
+		resp, err := ask(ctx, l.client, func(ctx context.Context) (clientv3.OpResponse, error) {
+			return l.client.Do(ctx, clientv3.OpTxn(nil, l.all(getRange), nil))
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -445,9 +447,8 @@ func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	for _, key := range covered {
 		same = append(same, l.unchanged(floor, key))
 	}
-	resp, err := l.client.Txn(ctx).If(same...).
-		Then(clientv3.OpGet(l.prefix+clockKey), clientv3.OpGet(l.prefix+leasesKeys, clientv3.WithPrefix())).
-		Else(l.all(getRange)...).Commit()
+	unlocked := []clientv3.Op{clientv3.OpGet(l.prefix + clockKey), clientv3.OpGet(l.prefix+leasesKeys, clientv3.WithPrefix())}
+	resp, err := l.txn(ctx, same, unlocked, l.all(getRange))
 	if err != nil {
 		return nil, err
 	}
@@ -516,7 +517,7 @@ func (l *Ledger) write(ctx context.Context, snap *snapshot, after map[string]str
 		ops = append(ops, op)
 	}
 	floor := l.memory.newest()
-	resp, err := l.client.Txn(ctx).If(guards...).Then(ops...).Else(l.all(getRange)...).Commit()
+	resp, err := l.txn(ctx, guards, ops, l.all(getRange))
 	if err != nil {
 		return nil, false, err
 	}
@@ -557,7 +558,7 @@ func (l *Ledger) clear(ctx context.Context, snap *snapshot) (*snapshot, error) {
 		}
 		ops = append(ops, clientv3.OpPut(config, value))
 	}
-	_, err := l.client.Txn(ctx).If(l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)).Then(ops...).Commit()
+	_, err := l.txn(ctx, []clientv3.Cmp{l.unchanged(snap, metaKey), l.unchanged(snap, clockKey)}, ops, nil)
 	if err != nil {
 		return nil, err
 	}
