@@ -2,6 +2,7 @@ package etcdledger
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -123,6 +124,39 @@ func TestAMemberThatStandsStill(t *testing.T) {
 		}
 		cancel()
 	}
+}
+
+// That another member was asked too costs no call that the first would have answered.
+func TestAFaultOfTheOtherMember(t *testing.T) {
+	client, _, err := Open("etcd://127.0.0.1:1,127.0.0.1:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var calls atomic.Int64
+		got, err := ask(ctx, client, func(ctx context.Context) (string, error) {
+			if calls.Add(1) > 1 {
+				return "", rpctypes.ErrStopped
+			}
+			select {
+			case <-time.After(600 * time.Millisecond):
+				return "done", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+		if got != "done" || err != nil {
+			t.Errorf("after %d calls: %q, %v", calls.Load(), got, err)
+		}
+		began := time.Now()
+		_, err = ask(ctx, client, func(context.Context) (string, error) { return "", rpctypes.ErrStopped })
+		if !errors.Is(err, rpctypes.ErrStopped) || time.Since(began) > 0 {
+			t.Errorf("who is refused hears %v, after %v", err, time.Since(began))
+		}
+	})
 }
 
 // A user logs in at another member.

@@ -1,6 +1,7 @@
 package etcdledger
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -11,8 +12,9 @@ import (
 // ask makes a call, and once more where a member of etcd is silent for half of the time that is left: a member that stands
 // still (its machine, or its disk) keeps its connections, and gRPC, which takes the members in turn, needs 12 s to notice.
 // Calls that it gets meanwhile would fail, and leases end. A third time is for where others call and it is the same one's turn
-// again. The first answer counts. A transaction that two members carry out must find the second time that what its guards
-// compare has changed.
+// again. The first answer counts, a fault only if nobody is left who may answer: the member that is asked beside may be the
+// one that ends. A transaction that two members carry out must find the second time that what its guards compare has changed,
+// or change nothing more.
 func ask[T any](ctx context.Context, client *clientv3.Client, call func(context.Context) (T, error)) (T, error) {
 	end, ends := ctx.Deadline()
 	if !ends || len(client.Endpoints()) < 2 {
@@ -28,19 +30,35 @@ func ask[T any](ctx context.Context, client *clientv3.Client, call func(context.
 	defer asked.Wait()
 	defer cancel()
 	answers := make(chan answer, most)
-	for n := 1; ; n++ {
+	sent, waiting := 0, 0
+	var late <-chan time.Time
+	send := func() {
 		asked.Go(func() {
 			resp, err := call(ctx)
 			answers <- answer{resp, err}
 		})
-		var late <-chan time.Time
-		if n < most {
+		sent++
+		waiting++
+		late = nil
+		if sent < most {
 			late = time.After(time.Until(end) / 2)
 		}
+	}
+	send()
+	var fault error // the first
+	for {
 		select {
 		case a := <-answers:
-			return a.resp, a.err
+			waiting--
+			fault = cmp.Or(fault, a.err)
+			switch {
+			case a.err == nil:
+				return a.resp, nil
+			case waiting == 0:
+				return a.resp, fault
+			}
 		case <-late:
+			send()
 		}
 	}
 }
