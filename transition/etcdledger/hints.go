@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,11 +25,14 @@ func (l *Ledger) Hints(ctx context.Context, session partition.Session, hint func
 		return err
 	}
 	const first = 50 * time.Millisecond
-	wait := first
+	wait, through := first, ctx
 	for {
-		heard, err := l.listen(alone(ctx), session, hint)
+		heard, err := l.listen(through, session, hint)
 		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrAuthFailed) {
 			return l.explain("hints", err)
+		}
+		if slices.Contains(dated, err) {
+			through = alone(ctx)
 		}
 		if heard {
 			wait = first
@@ -82,8 +86,14 @@ func (l *Ledger) listen(ctx context.Context, session partition.Session, hint fun
 	}
 }
 
+// dated is what a watch hears that has joined a stream which was opened too long ago: its token has ended, users or roles were
+// changed since, or there was no user yet.
+var dated = []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty}
+
 // alone returns a context whose watches share no stream with others: etcd's client gives one to all of the same metadata, and
 // etcd knows who somebody is by the token that the stream was opened with. Once that has ended, a watch which joins it is refused.
+// It is for who was refused: where all watches of a stream end while etcd is away, that stays until another watch joins it, or
+// the client is closed.
 func alone(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "countoff-watch", strconv.FormatUint(rand.Uint64(), 16))
 }
@@ -91,8 +101,10 @@ func alone(ctx context.Context) context.Context {
 // reason returns the error that etcd's client makes of any answer but that to a watch: there it leaves the words in which
 // etcd refuses a user as they are.
 func reason(err error) error {
-	if err != nil && strings.HasSuffix(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
-		return rpctypes.ErrPermissionDenied
+	for _, refused := range append(dated, rpctypes.ErrPermissionDenied) {
+		if err != nil && strings.HasSuffix(err.Error(), refused.Error()) {
+			return refused
+		}
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package etcdledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -218,4 +220,42 @@ func TestWithoutALeaderCallsAreFew(t *testing.T) {
 			t.Errorf("asked %d times in %v", asked, time.Since(began))
 		}
 	})
+}
+
+// A noted watcher knows through which streams it was asked to watch.
+type noted struct {
+	clientv3.Watcher
+	streams map[string]bool
+}
+
+func (n *noted) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	of, _ := metadata.FromOutgoingContext(ctx)
+	n.streams[fmt.Sprint(of)] = true
+	return n.Watcher.Watch(ctx, key, opts...)
+}
+
+// A stream whose watches all end while etcd is away stays, here and in etcd once that is back, until another watch joins it:
+// peers that come and go meanwhile have the same one.
+func TestHintsWhileEtcdIsAway(t *testing.T) {
+	client, prefix, err := Open("etcd://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	n := &noted{client.Watcher, make(map[string]bool)}
+	client.Watcher = n
+	l, err := New(client, prefix, "name", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := l.Hints(ctx, "a", func() {}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if len(n.streams) != 1 {
+		t.Errorf("it watches through %d streams: %v", len(n.streams), n.streams)
+	}
 }
