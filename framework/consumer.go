@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -35,9 +34,6 @@ type Consumer struct {
 
 	warnings []string
 	sessions sessions[*session]
-
-	mu     sync.Mutex
-	weight int
 }
 
 // An Option replaces or adds a collaborator of a [Consumer].
@@ -94,7 +90,7 @@ func WithObserver(o Observer) Option {
 // weight is the peer's share of the work relative to the other peers: at least 1, which is the
 // default.
 func WithPeer(id string, weight int) Option {
-	return func(c *Consumer) { c.peer, c.weight = id, weight }
+	return func(c *Consumer) { c.peer, c.sessions.weight = id, weight }
 }
 
 // WithTags sets what the peer has, as in "gpu". Partitions and units that ask for tags
@@ -154,7 +150,8 @@ func WithStrategy(s partition.Strategy) Option { return func(c *Consumer) { c.st
 // range, budgets that do not fit, a ledger that was made for another lease, a source or ledger of another name. New calls nobody;
 // Start does.
 func New(name string, source sources.Source, h Handler, opts ...Option) (*Consumer, error) {
-	c := &Consumer{name: name, source: source, handler: h, weight: 1}
+	c := &Consumer{name: name, source: source, handler: h}
+	c.sessions.weight = 1
 	c.sessions.whose, c.sessions.next = fmt.Sprintf("consumer %q", name), func() *session { return newSession(c) }
 	errs := []error{partition.CheckName(name)}
 	for _, o := range opts {
@@ -174,8 +171,8 @@ func New(name string, source sources.Source, h Handler, opts ...Option) (*Consum
 		errs = append(errs, errors.New("framework: no ledger: see WithLedger and WithControl"))
 	}
 	errs = append(errs, c.tag(), peerFault(c.peer))
-	if c.weight < 1 {
-		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", c.weight))
+	if w := c.sessions.weight; w < 1 {
+		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", w))
 	}
 	if c.cfg.PodGrace == 0 {
 		grace, warning, err := podGrace(os.Getenv(GraceVariable))
@@ -238,33 +235,7 @@ func (c *Consumer) Config() Config { return c.cfg }
 // of at most one change in a lease: of several the last counts. With another indexer than the
 // ledger's rolls every peer counts once, and a weight above 1 is an error: of SetWeight if the
 // indexer is known by then, else of the next run.
-func (c *Consumer) SetWeight(weight int) error {
-	if weight < 1 {
-		return fmt.Errorf("consumer %q: weight %d: want at least 1", c.name, weight)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var co *transition.Coordinator
-	if s, ok := c.sessions.now(); ok {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if co = s.coordinator; s.counted && weight > 1 {
-			return fmt.Errorf("consumer %q: weight %d needs the ledger's rolls: the configured indexer counts every peer once", c.name, weight)
-		}
-	}
-	c.weight = weight
-	if co != nil {
-		co.SetWeight(weight)
-	}
-	return nil
-}
-
-// nextWeight is the weight that the next run begins with.
-func (c *Consumer) nextWeight() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.weight
-}
+func (c *Consumer) SetWeight(weight int) error { return c.sessions.setWeight(weight) }
 
 // StopTimeout is how long an orderly stop may take.
 func (c *Consumer) StopTimeout() time.Duration { return c.cfg.StopTimeout }
@@ -317,13 +288,8 @@ func (c *Consumer) Err() error { return c.sessions.failure() }
 // first and where nothing runs. It says nothing of the lease: while the ledger does not
 // answer another peer may have got the index. Ready then says so.
 func (c *Consumer) View() partition.View {
-	if s, ok := c.sessions.now(); ok {
-		s.mu.Lock()
-		co := s.coordinator
-		s.mu.Unlock()
-		if co != nil {
-			return co.View()
-		}
+	if co, _ := c.sessions.part(); co != nil {
+		return co.View()
 	}
 	return partition.View{Index: -1}
 }

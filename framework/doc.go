@@ -63,6 +63,5 @@ package framework
 // holds it takes no other lock of this module and calls neither the source, a handler, an observer
 // nor the coordinator, which takes it itself in Serve, Drain, Abort and Idle. What there is to tell
 // is gathered under it as news and told when it is free; a lane does not end before its news are
-// told. Consumer.mu and Units.mu come before those of the sessions, of the session and of the coordinator's
-// mailbox: SetWeight holds it throughout, so that a weight which is set while a session begins is
-// not lost. No other lock of this package is held while one is taken.
+// told. sessions.weighing comes before the sessions' other lock, the session's and that of the coordinator's
+// mailbox: SetWeight holds it throughout. No other lock of this package is held while one is taken.

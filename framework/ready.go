@@ -12,19 +12,10 @@ import (
 // share is served or waited for.
 func (s *session) ready() error {
 	s.mu.Lock()
-	p, co, asked, troubled := s.pool, s.coordinator, s.asked, s.troubled
+	p, co, asked := s.pool, s.coordinator, s.asked
 	s.mu.Unlock()
-	switch {
-	case closed(s.done) && s.err != nil:
-		return fmt.Errorf("ended: %w", s.err)
-	case closed(s.done):
-		return errors.New("stopped")
-	case !asked.IsZero():
-		return errors.New("stopping")
-	case co == nil && troubled != nil:
-		return fmt.Errorf("starting: %w", troubled)
-	case co == nil:
-		return errors.New("starting")
+	if err := s.absent(!asked.IsZero(), co != nil); err != nil {
+		return err
 	}
 	view := co.View()
 	switch {

@@ -2,8 +2,6 @@ package framework
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -15,21 +13,16 @@ import (
 // A session is one run of a consumer, from Start until the last goroutine has
 // returned. It is never used again: the next run is another session.
 type session struct {
-	c    *Consumer
-	id   partition.Session
-	done chan struct{} // closed at the end; err and hard may be read then
-	err  error         // why it could not go on
-	hard error         // it was stopped hard; guarded by mu before done is closed
+	course
+	c  *Consumer
+	id partition.Session
 
 	prepare, run         context.Context // end with a stop; with a hard stop
 	stopPrepare, stopRun context.CancelFunc
 
-	checkup  checkup
-	observer Observer // nil: nobody listens; one that fails ends the session
+	checkup checkup
 
-	mu          sync.Mutex
-	final       bool  // no stop changes anything any more, though done may still be open
-	troubled    error // why it has not started to take part yet
+	// Guarded by mu.
 	pool        *pool // nil before it takes part
 	coordinator *transition.Coordinator
 	counted     bool        // by another indexer than the ledger's rolls
@@ -38,7 +31,7 @@ type session struct {
 }
 
 func newSession(c *Consumer) *session {
-	s := &session{c: c, id: transition.NewSession(), done: make(chan struct{})}
+	s := &session{course: newCourse(c.name), c: c, id: transition.NewSession()}
 	s.observer = guard(c.observer, s.fail)
 	s.checkup = newCheckup(c.name, c.health, c.cfg.Timing, s.observe)
 	s.run, s.stopRun = context.WithCancel(context.Background())
@@ -46,10 +39,6 @@ func newSession(c *Consumer) *session {
 	go s.live()
 	return s
 }
-
-func (s *session) ended() <-chan struct{} { return s.done }
-
-func (s *session) failure() error { return s.err }
 
 // stopping reports whether the session was asked to stop, or takes part no more and waits for
 // its last handlers.
@@ -59,12 +48,16 @@ func (s *session) stopping() bool {
 	return !s.asked.IsZero() || s.prepare.Err() != nil
 }
 
-func (s *session) observe(e Event) { observe(s.observer, e) }
+func (s *session) part() (co *transition.Coordinator, counted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.coordinator, s.counted
+}
 
 // live is the life of the session.
 func (s *session) live() {
 	for _, w := range s.c.warnings {
-		s.observe(Warned{Consumer: s.c.name, Warning: w})
+		s.observe(Warned{Consumer: s.name, Warning: w})
 	}
 	err := s.work()
 	s.stopRun()
@@ -72,44 +65,19 @@ func (s *session) live() {
 	if s.harden != nil {
 		s.harden.Stop()
 	}
-	switch {
-	case err == nil:
-	case s.hard != nil:
-		s.hard = fmt.Errorf("%w: %w", s.hard, err)
-	case isLeft(err):
-		s.hard = err
-	case s.err == nil:
-		s.err = err
-	}
 	var took time.Duration
 	if !s.asked.IsZero() {
 		took = time.Since(s.asked)
 	}
-	told := errors.Join(s.err, s.hard)
-	s.final = true // a stop that turns hard while the end is told comes too late to have cut anything
+	told := s.conclude(err)
 	s.mu.Unlock()
-	s.observe(Stopped{Consumer: s.c.name, Took: took, Err: told})
-	s.mu.Lock()
-	why := s.err // an observer may have failed at that
-	s.mu.Unlock()
-	s.c.sessions.tell(why)
-	s.mu.Lock()
-	close(s.done)
-	s.mu.Unlock()
-}
-
-// isLeft reports whether err is what an orderly stop left behind: its last word, which the
-// ledger did not answer, or handlers that had not returned.
-func isLeft(err error) bool {
-	_, unheard := errors.AsType[*transition.UnheardError](err)
-	_, stuck := errors.AsType[*transition.StuckError](err)
-	return unheard || stuck
+	s.end(Stopped{Consumer: s.name, Took: took, Err: told}, s.c.sessions.tell)
 }
 
 // work takes part until it is stopped or cannot go on.
 func (s *session) work() error {
 	found, err := question{
-		name: s.c.name, layout: s.c.source.Layout, control: s.c.control, peer: s.c.peer, within: s.c.cfg.Timing.Lease, failed: s.notYet,
+		name: s.name, layout: s.c.source.Layout, control: s.c.control, peer: s.c.peer, within: s.c.cfg.Timing.Lease, failed: s.notYet,
 	}.ask(s.prepare)
 	if err != nil || s.prepare.Err() != nil {
 		return err
@@ -125,13 +93,11 @@ func (s *session) work() error {
 	s.pool, s.coordinator, s.counted = p, co, found.indexer != nil
 	asked := s.asked
 	s.mu.Unlock()
-	s.c.mu.Lock()
-	co.SetWeight(s.c.weight) // it may have changed before there was anybody to tell, and cannot while it is told
-	s.c.mu.Unlock()
+	s.c.sessions.weigh(co)
 	if !asked.IsZero() {
 		return nil // the stop found no coordinator to tell
 	}
-	s.observe(Started{Consumer: s.c.name, Peer: found.peer, Session: s.id, Config: found.layout, Takeover: s.c.cfg.Timing.Takeover()})
+	s.observe(Started{Consumer: s.name, Peer: found.peer, Session: s.id, Config: found.layout, Takeover: s.c.cfg.Timing.Takeover()})
 	defer s.stopPrepare() // whoever starts it again waits for handlers that have not returned
 	defer s.look(found, co)()
 	return co.Run(s.run)
@@ -140,7 +106,7 @@ func (s *session) work() error {
 // crew is what the pool is made of.
 func (s *session) crew(found found) crew {
 	return crew{
-		name:     s.c.name,
+		name:     s.name,
 		session:  s.id,
 		source:   s.c.source,
 		handler:  s.c.handler,
@@ -161,14 +127,14 @@ func (s *session) peer(found found, p *pool) transition.Config {
 		Timing:   s.c.cfg.Timing,
 		Peer:     found.peer,
 		Yield:    s.c.peer == "",
-		Weight:   s.c.nextWeight(),
+		Weight:   s.c.sessions.nextWeight(),
 		Tags:     s.c.tags,
 		Unwell:   s.c.health != nil,
 		Session:  s.id,
 		Strategy: s.c.strategy,
 		Barrier:  s.c.barrier,
 		Indexer:  found.indexer,
-		Observer: coordinated(s.c.name, s.observer),
+		Observer: coordinated(s.name, s.observer),
 	}
 }
 
@@ -183,7 +149,7 @@ func (s *session) look(found found, co *transition.Coordinator) (enough func()) 
 	if survey != nil {
 		looks.Go(func() {
 			p := patrol{
-				name: s.c.name, survey: survey, timing: s.c.cfg.Timing,
+				name: s.name, survey: survey, timing: s.c.cfg.Timing,
 				layout: found.layout, view: co.View, observe: s.observe,
 				lead: lead{ledger: found.ledger, rolls: found.indexer == nil},
 			}
@@ -199,14 +165,6 @@ func (s *session) look(found found, co *transition.Coordinator) (enough func()) 
 	}
 }
 
-// notYet takes note that the source or the ledger has not answered.
-func (s *session) notYet(err error, again time.Duration) {
-	s.mu.Lock()
-	s.troubled = err
-	s.mu.Unlock()
-	s.observe(StartFailed{Consumer: s.c.name, Err: err, Again: again})
-}
-
 // turnstile is what the workers ask before each start.
 type turnstile struct {
 	*transition.Coordinator
@@ -218,13 +176,7 @@ func (t turnstile) Has(id partition.ID) bool { return t.filter.Has(id) }
 // stop asks to stop and waits for it. It turns hard with ctx.
 func (s *session) stop(ctx context.Context) error {
 	s.leave()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-		s.cut()
-		<-s.done
-	}
-	return s.hard
+	return s.outlast(ctx, s.cut)
 }
 
 // leave begins an orderly stop.
@@ -242,7 +194,7 @@ func (s *session) leave() {
 	s.harden = time.AfterFunc(soft, s.cut)
 	p, co := s.pool, s.coordinator
 	s.mu.Unlock()
-	s.observe(Stopping{Consumer: s.c.name, Within: soft})
+	s.observe(Stopping{Consumer: s.name, Within: soft})
 	s.stopPrepare()
 	if co != nil {
 		p.stopWithin(s.c.cfg.Timing.Shutdown)
@@ -253,11 +205,11 @@ func (s *session) leave() {
 // cut turns a stop hard.
 func (s *session) cut() {
 	s.mu.Lock()
-	if s.hard != nil || s.final {
+	if s.left != nil || s.final {
 		s.mu.Unlock()
 		return
 	}
-	s.hard = fmt.Errorf("%w hard", ErrStopped)
+	s.left = errHard
 	p := s.pool
 	s.mu.Unlock()
 	if p != nil {
@@ -268,10 +220,6 @@ func (s *session) cut() {
 
 // fail ends the session because of err.
 func (s *session) fail(err error) {
-	s.mu.Lock()
-	if s.err == nil && !closed(s.done) {
-		s.err = err
-	}
-	s.mu.Unlock()
+	s.fails(err)
 	s.leave()
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/countoff/countoff/transition"
 )
 
 // sessions are the runs of a consumer or of a peer of units, one after the other: each is a
@@ -13,6 +15,10 @@ type sessions[S oneSession] struct {
 	whose string   // as in `consumer "mail-sender"`
 	next  func() S // begins one
 	ends  ends
+
+	// weighing is held while a weight is set and told: one that is set while a session begins is not lost.
+	weighing sync.Mutex
+	weight   int // of the current session and the next ones
 
 	mu    sync.Mutex
 	began bool // last is one
@@ -26,6 +32,9 @@ type oneSession interface {
 	stop(context.Context) error // asks to stop and waits for the end; with ctx the stop turns hard
 	ready() error               // says what is missing
 	failure() error             // why it could not go on, once it has ended
+	// part returns by what it takes part, nil before it does, and whether another indexer than the ledger's rolls
+	// counts it.
+	part() (co *transition.Coordinator, counted bool)
 }
 
 // now returns the current session, or the last one; not ok before the first.
@@ -117,6 +126,46 @@ func (s *sessions[S]) failure() error {
 		return nil
 	}
 	return s.named(last.failure())
+}
+
+// part is that of the current session.
+func (s *sessions[S]) part() (co *transition.Coordinator, counted bool) {
+	if last, ok := s.now(); ok {
+		return last.part()
+	}
+	return nil, false
+}
+
+// setWeight sets the weight, and tells the current session.
+func (s *sessions[S]) setWeight(weight int) error {
+	if weight < 1 {
+		return fmt.Errorf("%s: weight %d: want at least 1", s.whose, weight)
+	}
+	s.weighing.Lock()
+	defer s.weighing.Unlock()
+	co, counted := s.part()
+	if counted && weight > 1 {
+		return fmt.Errorf("%s: weight %d needs the ledger's rolls: the configured indexer counts every peer once", s.whose, weight)
+	}
+	s.weight = weight
+	if co != nil {
+		co.SetWeight(weight)
+	}
+	return nil
+}
+
+// nextWeight is the weight that a session begins with.
+func (s *sessions[S]) nextWeight() int {
+	s.weighing.Lock()
+	defer s.weighing.Unlock()
+	return s.weight
+}
+
+// weigh tells co the weight, once setWeight can find it: before that there was nobody to tell of a change.
+func (s *sessions[S]) weigh(co *transition.Coordinator) {
+	s.weighing.Lock()
+	defer s.weighing.Unlock()
+	co.SetWeight(s.weight)
 }
 
 func (s *sessions[S]) ready() error {

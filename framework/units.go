@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/countoff/countoff/partition"
@@ -131,9 +130,6 @@ type Units struct {
 	name     string
 	cfg      UnitsConfig
 	sessions sessions[*unitsSession]
-
-	mu     sync.Mutex
-	weight int
 }
 
 // NewUnits returns a peer that has not begun. It lists all that is wrong at once, which includes
@@ -162,7 +158,8 @@ func NewUnits(name string, cfg UnitsConfig) (*Units, error) {
 		errs = append(errs, fmt.Errorf("framework: weight %d: want at least 1", cfg.Weight))
 	}
 	grace, _, err := podGrace(os.Getenv(GraceVariable))
-	u := &Units{name: name, cfg: cfg, weight: cmp.Or(cfg.Weight, 1)}
+	u := &Units{name: name, cfg: cfg}
+	u.sessions.weight = cmp.Or(cfg.Weight, 1)
 	u.sessions.whose, u.sessions.next = fmt.Sprintf("units %q", name), func() *unitsSession { return newUnitsSession(u) }
 	if stop := u.StopTimeout(); err == nil && grace > 0 && stop > grace {
 		err = fmt.Errorf("framework: a stop takes %v (the shutdown %v, the cancel grace %v and %v) and is longer than the pod grace %v: "+
@@ -183,29 +180,7 @@ func (u *Units) Name() string { return u.name }
 // but of at most one change in a lease: of several the last counts. With another indexer than the
 // ledger's rolls every peer counts once, and a weight above 1 is an error: of SetWeight if the
 // indexer is known by then, else of the next run.
-func (u *Units) SetWeight(weight int) error {
-	if weight < 1 {
-		return fmt.Errorf("units %q: weight %d: want at least 1", u.name, weight)
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	share := u.share()
-	if share != nil && share.cfg.Indexer != nil && weight > 1 {
-		return fmt.Errorf("units %q: weight %d needs the ledger's rolls: the configured indexer counts every peer once", u.name, weight)
-	}
-	u.weight = weight
-	if share != nil {
-		share.SetWeight(weight)
-	}
-	return nil
-}
-
-// nextWeight is the weight that the next run begins with.
-func (u *Units) nextWeight() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.weight
-}
+func (u *Units) SetWeight(weight int) error { return u.sessions.setWeight(weight) }
 
 // StopTimeout is how long an orderly stop may take.
 func (u *Units) StopTimeout() time.Duration {
@@ -253,8 +228,8 @@ func (u *Units) Err() error { return u.sessions.failure() }
 // Version is 0, and its Index -1, before the first and where nothing runs. It says nothing of
 // the lease: once ValidFor is 0 another peer may have the index.
 func (u *Units) View() partition.View {
-	if s := u.share(); s != nil {
-		return s.View()
+	if co, _ := u.sessions.part(); co != nil {
+		return co.View()
 	}
 	return partition.View{Index: -1}
 }
@@ -262,8 +237,8 @@ func (u *Units) View() partition.View {
 // ValidFor returns for how long this peer can rely on owning what it owns if the ledger does not
 // answer any more; 0: the lease may have run out, or nothing runs.
 func (u *Units) ValidFor() time.Duration {
-	if s := u.share(); s != nil {
-		return s.ValidFor()
+	if co, _ := u.sessions.part(); co != nil {
+		return co.ValidFor()
 	}
 	return 0
 }
@@ -291,16 +266,6 @@ func (u *Units) Owned() []Unit {
 func (u *Units) Ready() error { return u.sessions.ready() }
 
 func (u *Units) runs() life { return &u.sessions }
-
-func (u *Units) share() *Share {
-	s, ok := u.sessions.now()
-	if !ok {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.share
-}
 
 // delay is the pause after the tries-th failure in a row.
 func (u *Units) delay(tries int) time.Duration { return u.cfg.Retry.Delay(tries, rand.Float64()) }

@@ -16,12 +16,8 @@ import (
 
 // A unitsSession is one run of a Units, from Start until the last goroutine has returned.
 type unitsSession struct {
-	u    *Units
-	done chan struct{} // closed at the end; err and left may be read then
-	err  error         // why it could not go on; guarded by mu before done is closed
-	left error         // what a stop left behind
-
-	observer Observer // nil: nobody listens; one that fails ends the session
+	course
+	u *Units
 
 	run, hard         context.Context // end with a stop; with a hard stop
 	stopRun, stopHard context.CancelFunc
@@ -34,12 +30,11 @@ type unitsSession struct {
 	fair  uint64                         // version of the roll that was found even; the follower's
 	lead  lead                           // the follower's
 
-	mu       sync.Mutex
-	share    *Share // nil before it takes part
-	listed   bool   // the list was read
-	units    []string
-	troubled error
-	keepers  map[string]*keeper
+	// Guarded by mu.
+	share   *Share // nil before it takes part
+	listed  bool   // the list was read
+	units   []string
+	keepers map[string]*keeper
 }
 
 // A keeper waits for one unit to be this peer's, and runs its handler while it is.
@@ -50,7 +45,7 @@ type keeper struct {
 }
 
 func newUnitsSession(u *Units) *unitsSession {
-	s := &unitsSession{u: u, done: make(chan struct{}), poke: make(chan struct{}, 1), keepers: map[string]*keeper{}}
+	s := &unitsSession{course: newCourse(u.name), u: u, poke: make(chan struct{}, 1), keepers: map[string]*keeper{}}
 	s.observer = guard(u.cfg.Observer, s.fail)
 	s.run, s.stopRun = context.WithCancel(context.Background())
 	s.hard, s.stopHard = context.WithCancel(context.Background())
@@ -58,23 +53,22 @@ func newUnitsSession(u *Units) *unitsSession {
 	return s
 }
 
-func (s *unitsSession) ended() <-chan struct{} { return s.done }
-
-func (s *unitsSession) failure() error { return s.err }
-
 // stopping reports whether the session was asked to stop, or could not go on and waits for its
 // last handlers.
 func (s *unitsSession) stopping() bool { return s.run.Err() != nil }
 
-func (s *unitsSession) observe(e Event) { observe(s.observer, e) }
+func (s *unitsSession) part() (co *transition.Coordinator, counted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.share == nil {
+		return nil, false
+	}
+	return s.share.coordinator, s.share.cfg.Indexer != nil
+}
 
 // fail ends the session because of err.
 func (s *unitsSession) fail(err error) {
-	s.mu.Lock()
-	if s.err == nil && !closed(s.done) {
-		s.err = err
-	}
-	s.mu.Unlock()
+	s.fails(err)
 	s.stopRun()
 }
 
@@ -82,38 +76,18 @@ func (s *unitsSession) live() {
 	err := s.work()
 	s.stopRun()
 	s.mu.Lock()
-	switch hard := s.hard.Err() != nil; { // a stop that turns hard later cuts nothing
-	case hard && err != nil:
-		s.left = fmt.Errorf("%w hard: %w", ErrStopped, err)
-	case hard:
-		s.left = fmt.Errorf("%w hard", ErrStopped)
-	case isLeft(err):
-		s.left = err
-	case err != nil && s.err == nil:
-		s.err = err
+	if s.hard.Err() != nil { // a stop that turns hard later cuts nothing
+		s.left = errHard
 	}
-	told := errors.Join(s.err, s.left)
+	told := s.conclude(err)
 	s.mu.Unlock()
-	s.observe(Stopped{Consumer: s.u.name, Err: told})
-	s.mu.Lock()
-	why := s.err // an observer may have failed at that
-	s.mu.Unlock()
-	s.u.sessions.tell(why)
-	s.mu.Lock()
-	close(s.done)
-	s.mu.Unlock()
+	s.end(Stopped{Consumer: s.name, Err: told}, s.u.sessions.tell)
 }
 
 // stop asks to stop and waits for it. It turns hard with ctx.
 func (s *unitsSession) stop(ctx context.Context) error {
 	s.stopRun()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-		s.stopHard()
-		<-s.done
-	}
-	return s.left
+	return s.outlast(ctx, s.stopHard)
 }
 
 // work takes part until it is stopped or cannot go on.
@@ -141,7 +115,7 @@ func (s *unitsSession) work() error {
 func (s *unitsSession) begin() (*Share, error) {
 	cfg := s.u.cfg
 	found, err := question{
-		name: s.u.name, layout: cfg.Source.Layout, control: cfg.Control, peer: cfg.Peer, within: cfg.Timing.Lease, failed: s.notYet,
+		name: s.name, layout: cfg.Source.Layout, control: cfg.Control, peer: cfg.Peer, within: cfg.Timing.Lease, failed: s.notYet,
 	}.ask(s.run)
 	if err != nil || s.run.Err() != nil {
 		return nil, err
@@ -150,8 +124,8 @@ func (s *unitsSession) begin() (*Share, error) {
 	if cfg.Even {
 		strategy = evenly{&s.busy}
 	}
-	share, err := newShare(s.u.name, ShareConfig{
-		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: s.u.nextWeight(),
+	share, err := newShare(s.name, ShareConfig{
+		Ledger: found.ledger, Partitions: found.layout, Timing: cfg.Timing, Peer: found.peer, Weight: s.u.sessions.nextWeight(),
 		Tags: cfg.Tags, Health: cfg.Health, Strategy: strategy, Indexer: found.indexer, Observer: s.observer,
 	}, cfg.Peer == "")
 	if err != nil {
@@ -161,22 +135,12 @@ func (s *unitsSession) begin() (*Share, error) {
 	s.mu.Lock()
 	s.share = share
 	s.mu.Unlock()
-	s.u.mu.Lock()
-	share.SetWeight(s.u.weight) // it may have changed before there was anybody to tell, and cannot while it is told
-	s.u.mu.Unlock()
+	s.u.sessions.weigh(share.coordinator)
 	s.observe(Started{
-		Consumer: s.u.name, Peer: found.peer, Session: share.coordinator.Session(),
+		Consumer: s.name, Peer: found.peer, Session: share.coordinator.Session(),
 		Config: found.layout, Takeover: cfg.Timing.Takeover(),
 	})
 	return share, nil
-}
-
-// notYet takes note that the source or the ledger has not answered.
-func (s *unitsSession) notYet(err error, again time.Duration) {
-	s.mu.Lock()
-	s.troubled = err
-	s.mu.Unlock()
-	s.observe(StartFailed{Consumer: s.u.name, Err: err, Again: again})
 }
 
 // follow keeps as many keepers as there are units, until ctx ends.
@@ -202,12 +166,12 @@ func (s *unitsSession) follow(ctx context.Context, share *Share) {
 		poked = false
 		if at > listing && refused != odd {
 			if odd = refused; odd != "" {
-				s.observe(UnitsTroubled{Consumer: s.u.name, Err: errors.New(odd)})
+				s.observe(UnitsTroubled{Consumer: s.name, Err: errors.New(odd)})
 			}
 		}
 		clear(failing[:at])
 		if err != nil && !failing[at] && ctx.Err() == nil {
-			s.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
+			s.observe(UnitsTroubled{Consumer: s.name, Err: err})
 		}
 		failing[at] = err != nil // whether a later stage works is not known
 		timer.Reset(s.u.cfg.Every)
@@ -242,7 +206,7 @@ func (s *unitsSession) look(ctx context.Context, share *Share, changed bool) (re
 	added, removed := s.adopt(share, units)
 	if added+removed > 0 {
 		changed = true
-		s.observe(UnitsChanged{Consumer: s.u.name, Units: len(units), Added: added, Removed: removed})
+		s.observe(UnitsChanged{Consumer: s.name, Units: len(units), Added: added, Removed: removed})
 	}
 	if err := s.even(inner, share, added+removed > 0); err != nil {
 		return refused, sharing, err
@@ -355,7 +319,7 @@ func (s *unitsSession) locate(layout partition.Config) {
 // patrol tells of holes in the coverage, as where nobody has what a unit asks for.
 func (s *unitsSession) patrol(ctx context.Context, share *Share) {
 	p := patrol{
-		name: s.u.name, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
+		name: s.name, timing: s.u.cfg.Timing, layout: share.cfg.Partitions,
 		view: share.View, observe: s.observe,
 		lead:   lead{ledger: share.cfg.Ledger, rolls: share.cfg.Indexer == nil},
 		survey: dataless, // units have no data
@@ -424,7 +388,7 @@ func (s *unitsSession) nudge() { poke(s.poke) }
 // has. After a process stood still the pause before the next call may end before it is found out
 // that the ownership has: then it is not called, and the unit is awaited anew.
 func (s *unitsSession) serve(a *Admission, unit Unit) {
-	where := Where{Consumer: s.u.name, Grant: unit.Grant}
+	where := Where{Consumer: s.name, Grant: unit.Grant}
 	for tries := 1; a.Context().Err() == nil && unit.Owned(); tries++ {
 		s.observe(UnitStarted{Where: where, Unit: unit.Name})
 		began := time.Now()
@@ -458,26 +422,19 @@ func (s *unitsSession) farewell() {
 	ctx, cancel := context.WithTimeout(s.hard, s.u.cfg.Timing.CallTimeout())
 	defer cancel()
 	if err := s.publish(ctx, s.units); err != nil && s.hard.Err() == nil {
-		s.observe(UnitsTroubled{Consumer: s.u.name, Err: err})
+		s.observe(UnitsTroubled{Consumer: s.name, Err: err})
 	}
 }
 
 // ready says what is missing until the peer is a member that knows the list.
 func (s *unitsSession) ready() error {
 	s.mu.Lock()
-	share, listed, troubled := s.share, s.listed, s.troubled
+	share, listed := s.share, s.listed
 	s.mu.Unlock()
+	if err := s.absent(s.run.Err() != nil, share != nil); err != nil {
+		return err
+	}
 	switch {
-	case closed(s.done) && s.err != nil:
-		return fmt.Errorf("ended: %w", s.err)
-	case closed(s.done):
-		return errors.New("stopped")
-	case s.run.Err() != nil:
-		return errors.New("stopping")
-	case share == nil && troubled != nil:
-		return fmt.Errorf("starting: %w", troubled)
-	case share == nil:
-		return errors.New("starting")
 	case share.ValidFor() == 0:
 		return errors.New("no lease: the ledger has not answered in time")
 	case share.checkup.healthy() != nil:
