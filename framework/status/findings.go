@@ -108,7 +108,7 @@ func unread(stats []redissource.Stat) (all []Finding) {
 
 // ofAsynq finds what keeps the peers of name from its queues of asynq. Whoever else consumes them is looked for last:
 // a node that does not answer may take all the time that is left.
-func ofAsynq(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config, stats []redissource.Stat, away []bool) []Finding {
+func ofAsynq(ctx context.Context, client redis.UniversalClient, name string, cfg partition.Config, stats []redissource.Stat, inboxes []inbox) []Finding {
 	q, _, err := queuestat.Read(ctx, client, name)
 	if err != nil {
 		return nil
@@ -121,7 +121,7 @@ func ofAsynq(ctx context.Context, client redis.UniversalClient, name string, cfg
 		}
 	}
 	for i, queue := range cfg.Units {
-		if !away[i] {
+		if !inboxes[i].unknown {
 			answered = append(answered, queue)
 		}
 	}

@@ -236,33 +236,11 @@ func LedgerElsewhere(ctx context.Context, client redis.UniversalClient, name str
 
 // Read is the function of that name, for a name at that place.
 func (at Place) Read(ctx context.Context, name string) (Status, error) {
-	client, cfg, ledger, then := at.Client, at.Config, at.Ledger, &past{}
-	if ledger == nil {
-		var err error
-		if cfg, err = redisconfig.Read(ctx, client, name); err != nil {
-			return Status{}, err
-		}
-		if ledger, err = redisledger.New(client, name, redisledger.Config{Config: cfg}); err != nil {
-			return Status{}, err
-		}
+	ledger, cfg, err := at.open(ctx, name)
+	if err != nil {
+		return Status{}, err
 	}
-	then.ledger, _ = ledger.(transition.Historian)
-	if client == nil {
-		census, err := heard(ctx, ledger)
-		if err != nil {
-			return Status{}, err
-		}
-		stats := make([]redissource.Stat, cfg.Total)
-		for i := range stats {
-			stats[i].ID = partition.ID(i)
-		}
-		return conclude(ctx, then, assemble(name, census, stats, nil, nil), census, stats)
-	}
-	ids := make([]partition.ID, cfg.Total)
-	for i := range ids {
-		ids[i] = partition.ID(i)
-	}
-	stats, queues, err := dataOf(ctx, client, name, ids)
+	stats, queues, err := at.data(ctx, name, cfg.Total)
 	if err != nil {
 		return Status{}, err
 	}
@@ -270,56 +248,122 @@ func (at Place) Read(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	inboxes := slices.Clone(cfg.Units)
-	for i, queue := range inboxes {
-		if queues {
-			inboxes[i] = queuestat.Pending(queue)
-		}
+	then := &past{}
+	then.ledger, _ = ledger.(transition.Historian)
+	if at.Client == nil {
+		return conclude(ctx, then, assemble(name, census, stats, nil, nil), census, stats)
 	}
-	pending, trouble, away := lists(ctx, client, inboxes)
-	var delayed []int
-	if queues {
-		delayed = queuestat.Delayed(ctx, client, cfg.Units)
-	} else {
-		for i, key := range redissource.IngressOverwritten(ctx, client, inboxes) {
-			if key != "" && trouble[i] == "" {
-				trouble[i] = key + " is no hash: another program writes it"
-			}
-		}
-	}
-	table, err := redisledger.ReadTable(ctx, client, name)
+	inboxes := inboxesOf(ctx, at.Client, cfg.Units, queues)
+	table, err := redisledger.ReadTable(ctx, at.Client, name)
 	if err != nil {
 		return Status{}, err
 	}
 	other := false
 	if at.Ledger == nil && !lives(census) && opened(stats) {
-		if other, err = another(ctx, client, name, census, stats); err != nil {
+		if other, err = another(ctx, at.Client, name, census, stats); err != nil {
 			return Status{}, err
 		}
 		if other { // the one here says nothing of those who take part, or what was once
 			census.Roll, census.Sessions, census.Grants, then.ledger = machine.Roll{}, nil, nil, nil
 		}
 	}
-	s := assemble(name, census, stats, pending, table)
+	s := assemble(name, census, stats, inboxes, table)
 	s.LedgerElsewhere = other
-	if s.ToCancel, err = toCancel(ctx, client, name); err != nil {
+	if s.ToCancel, err = toCancel(ctx, at.Client, name); err != nil {
 		return Status{}, err
 	}
-	for i := range s.Units {
-		s.Units[i].Trouble, s.Units[i].Unknown = trouble[i], away[i]
-		if queues {
-			s.Units[i].Delayed = delayed[i]
-		}
+	if s, err = conclude(ctx, then, s, census, stats); err != nil {
+		return Status{}, err
 	}
-	s, err = conclude(ctx, then, s, census, stats)
 	s.Findings = append(s.Findings, unread(stats)...)
 	if at.Ledger == nil {
-		s.Findings = append(s.Findings, missing(ctx, client, name, census)...)
+		s.Findings = append(s.Findings, missing(ctx, at.Client, name, census)...)
 	}
-	if queues && err == nil {
-		s.Findings = append(s.Findings, ofAsynq(ctx, client, name, cfg, stats, away)...)
+	if queues {
+		s.Findings = append(s.Findings, ofAsynq(ctx, at.Client, name, cfg, stats, inboxes)...)
 	}
-	return s, err
+	return s, nil
+}
+
+// open returns the ledger of name, and what all agree on.
+func (at Place) open(ctx context.Context, name string) (transition.Ledger, partition.Config, error) {
+	if at.Ledger != nil {
+		return at.Ledger, at.Config, nil
+	}
+	cfg, err := redisconfig.Read(ctx, at.Client, name)
+	if err != nil {
+		return nil, cfg, err
+	}
+	ledger, err := redisledger.New(at.Client, name, redisledger.Config{Config: cfg})
+	return ledger, cfg, err
+}
+
+// data reads what the partitions of name hold, if it is known where, and says whether they are queues of asynq.
+func (at Place) data(ctx context.Context, name string, total int) (stats []redissource.Stat, asynq bool, err error) {
+	ids := partition.Config{Total: total}.IDs()
+	if at.Client == nil {
+		for _, id := range ids {
+			stats = append(stats, redissource.Stat{ID: id})
+		}
+		return stats, false, nil
+	}
+	queues, asynq, err := queuestat.Read(ctx, at.Client, name)
+	if err != nil {
+		return nil, false, err
+	}
+	if !asynq {
+		stats, err = redissource.Stats(ctx, at.Client, name, ids)
+		return stats, false, err
+	}
+	found, err := queues.Stats(ctx, at.Client, ids)
+	for _, f := range found {
+		stats = append(stats, redissource.Stat{
+			ID: f.ID, Fence: f.Fence, Epoch: f.Fence.Epoch, Err: f.Err,
+			Pending: f.Pending, InFlight: f.Active, Delayed: f.Delayed, Dead: f.Archived,
+		})
+	}
+	return stats, true, err
+}
+
+// An inbox is what waits in an ingress list; its fields are those of a [Unit].
+type inbox struct {
+	pending, delayed int
+	trouble          string
+	unknown          bool
+}
+
+// inboxesOf reads what waits in lists, which may be queues of asynq. It is never nil.
+func inboxesOf(ctx context.Context, client redis.UniversalClient, lists []string, queues bool) []inbox {
+	keys := slices.Clone(lists)
+	if queues {
+		for i, queue := range lists {
+			keys[i] = queuestat.Pending(queue)
+		}
+	}
+	all := make([]inbox, len(keys))
+	asked := redisconfig.EachNode(ctx, client, keys, func(pipe redis.Pipeliner, i int) { pipe.LLen(ctx, keys[i]) })
+	for i, cmds := range asked {
+		n, err := cmds[0].(*redis.IntCmd).Result()
+		all[i].pending = int(n)
+		switch {
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+			all[i].trouble = fmt.Sprintf("%s is no list: another program writes it", keys[i])
+		case err != nil:
+			all[i].trouble, all[i].unknown = fmt.Sprintf("%s cannot be read: %v", keys[i], redisconfig.Explain(err)), true
+		}
+	}
+	if queues {
+		for i, n := range queuestat.Delayed(ctx, client, lists) {
+			all[i].delayed = n
+		}
+		return all
+	}
+	for i, key := range redissource.IngressOverwritten(ctx, client, keys) {
+		if key != "" && all[i].trouble == "" {
+			all[i].trouble = key + " is no hash: another program writes it"
+		}
+	}
+	return all
 }
 
 func toCancel(ctx context.Context, client redis.UniversalClient, name string) (*ToCancel, error) {
@@ -350,24 +394,6 @@ func toCancel(ctx context.Context, client redis.UniversalClient, name string) (*
 	return &open, err
 }
 
-// lists reads how many lines wait in lists, and of those that cannot be read why, and whether lines
-// may wait in them.
-func lists(ctx context.Context, client redis.UniversalClient, lists []string) (pending []int64, trouble []string, away []bool) {
-	pending, trouble, away = make([]int64, len(lists)), make([]string, len(lists)), make([]bool, len(lists))
-	asked := redisconfig.EachNode(ctx, client, lists, func(pipe redis.Pipeliner, i int) { pipe.LLen(ctx, lists[i]) })
-	for i, cmds := range asked {
-		var err error
-		pending[i], err = cmds[0].(*redis.IntCmd).Result()
-		switch {
-		case redis.HasErrorPrefix(err, "WRONGTYPE"):
-			trouble[i] = fmt.Sprintf("%s is no list: another program writes it", lists[i])
-		case err != nil:
-			trouble[i], away[i] = fmt.Sprintf("%s cannot be read: %v", lists[i], redisconfig.Explain(err)), true
-		}
-	}
-	return pending, trouble, away
-}
-
 // heard is a census for people.
 func heard(ctx context.Context, ledger transition.Ledger) (transition.Census, error) {
 	census, err := ledger.Census(ctx)
@@ -376,10 +402,7 @@ func heard(ctx context.Context, ledger transition.Ledger) (transition.Census, er
 
 // Census is what the ledger of a name at that place knows, as [coverage.Heard] shows it.
 func (at Place) Census(ctx context.Context, name string) (transition.Census, error) {
-	if at.Ledger != nil {
-		return heard(ctx, at.Ledger)
-	}
-	ledger, err := beside(ctx, at.Client, name)
+	ledger, _, err := at.open(ctx, name)
 	if err != nil {
 		return transition.Census{}, err
 	}
@@ -389,13 +412,9 @@ func (at Place) Census(ctx context.Context, name string) (transition.Census, err
 // History returns the last changes of who owns what in name, at most limit, oldest first. Of a ledger
 // that keeps none it is empty. A limit below 1 is an error.
 func (at Place) History(ctx context.Context, name string, limit int) (machine.History, error) {
-	ledger := at.Ledger
-	if ledger == nil {
-		kept, err := beside(ctx, at.Client, name)
-		if err != nil {
-			return nil, err
-		}
-		ledger = kept
+	ledger, _, err := at.open(ctx, name)
+	if err != nil {
+		return nil, err
 	}
 	historian, ok := ledger.(transition.Historian)
 	if !ok {
@@ -403,15 +422,6 @@ func (at Place) History(ctx context.Context, name string, limit int) (machine.Hi
 	}
 	history, err := historian.History(ctx, limit)
 	return history.Apart(), err
-}
-
-// beside opens the ledger of name that stands beside its tasks.
-func beside(ctx context.Context, client redis.UniversalClient, name string) (*redisledger.Ledger, error) {
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err != nil {
-		return nil, err
-	}
-	return redisledger.New(client, name, redisledger.Config{Config: cfg})
 }
 
 // conclude adds to s what its past is asked for.
@@ -426,27 +436,6 @@ func conclude(ctx context.Context, then *past, s Status, census transition.Censu
 	return s, err
 }
 
-// dataOf reads what partitions hold, and says whether they are queues of asynq.
-func dataOf(ctx context.Context, client redis.UniversalClient, name string, ids []partition.ID) (stats []redissource.Stat, asynq bool, err error) {
-	queues, asynq, err := queuestat.Read(ctx, client, name)
-	if err != nil {
-		return nil, false, err
-	}
-	if !asynq {
-		stats, err = redissource.Stats(ctx, client, name, ids)
-		return stats, false, err
-	}
-	found, err := queues.Stats(ctx, client, ids)
-	stats = make([]redissource.Stat, len(found))
-	for i, f := range found {
-		stats[i] = redissource.Stat{
-			ID: f.ID, Fence: f.Fence, Epoch: f.Fence.Epoch, Err: f.Err,
-			Pending: f.Pending, InFlight: f.Active, Delayed: f.Delayed, Dead: f.Archived,
-		}
-	}
-	return stats, true, err
-}
-
 // drainedOf are those of census that are drained.
 func drainedOf(census transition.Census) (all []Drained) {
 	for _, d := range census.Config.Drained {
@@ -458,14 +447,14 @@ func drainedOf(census transition.Census) (all []Drained) {
 	return all
 }
 
-// assemble puts together what the ledger and the data say. pending is nil if nobody has
+// assemble puts together what the ledger and the data say. inboxes is nil if nobody has
 // looked at the data.
-func assemble(name string, census transition.Census, stats []redissource.Stat, pending []int64, table map[string][]string) Status {
+func assemble(name string, census transition.Census, stats []redissource.Stat, inboxes []inbox, table map[string][]string) Status {
 	drained := drainedOf(census)
 	census = census.Apart()
 	s := Status{
 		Drained: drained,
-		Name:    name, Config: census.Config, Table: table, TasksUnknown: pending == nil || census.Config.Hash == partition.Murmur2 && elsewhere(stats),
+		Name:    name, Config: census.Config, Table: table, TasksUnknown: inboxes == nil || census.Config.Hash == partition.Murmur2 && elsewhere(stats),
 		Roll:       Roll{Version: census.Roll.Version, Replicas: len(census.Roll.Members)},
 		GraceMS:    census.Grace.Milliseconds(),
 		TakeoverMS: coverage.Takeover(census).Milliseconds(),
@@ -498,8 +487,9 @@ func assemble(name string, census transition.Census, stats []redissource.Stat, p
 	}
 	for i, list := range census.Config.Units {
 		u := Unit{Held: hold(partition.FirstUnit+partition.ID(i), partition.Token{}, false), Name: list}
-		if pending != nil {
-			u.Pending = int(pending[i])
+		if inboxes != nil {
+			in := inboxes[i]
+			u.Pending, u.Delayed, u.Trouble, u.Unknown = in.pending, in.delayed, in.trouble, in.unknown
 		}
 		s.Units = append(s.Units, u)
 	}

@@ -64,7 +64,7 @@ func TestAssemble(t *testing.T) {
 		{ID: 6, Fence: fence(16, "unknown")},
 		{ID: 7},
 	}
-	s := assemble("n", census, stats, []int64{5}, nil)
+	s := assemble("n", census, stats, []inbox{{pending: 5}}, nil)
 
 	want := []string{"ann owned", "bob moving", "bob owned", " unowned", "ann opening", "ann double", " unowned", " unowned"}
 	for i, p := range s.Partitions {
@@ -99,13 +99,13 @@ func TestAssemble(t *testing.T) {
 		none[i].ID = partition.ID(i)
 	}
 	want = []string{"ann owned", "bob moving", "bob owned", " unowned", "ann owned", "ann owned", " unowned", " unowned"}
-	for i, p := range assemble("n", census, none, []int64{0}, nil).Partitions {
+	for i, p := range assemble("n", census, none, []inbox{{}}, nil).Partitions {
 		if got := p.Owner + " " + p.State; got != want[i] {
 			t.Errorf("partition %d without a fence: %q, want %q", i, got, want[i])
 		}
 	}
 	none[7].Pending = 1 // there are tasks here, and nobody has come to them
-	if p := assemble("n", census, none, []int64{0}, nil).Partitions[0]; p.State != Opening {
+	if p := assemble("n", census, none, []inbox{{}}, nil).Partitions[0]; p.State != Opening {
 		t.Errorf("of a new name: %+v", p)
 	}
 }
@@ -115,15 +115,15 @@ func TestAssemble(t *testing.T) {
 func TestNothingIsKnownOfATopic(t *testing.T) {
 	census := transition.Census{Config: partition.Config{Total: 2, Hash: partition.Murmur2}}
 	stats := []redissource.Stat{{ID: 0}, {ID: 1}}
-	if s := assemble("n", census, stats, []int64{}, nil); !s.TasksUnknown {
+	if s := assemble("n", census, stats, []inbox{}, nil); !s.TasksUnknown {
 		t.Error("it says that nothing waits")
 	}
 	stats[1].Epoch = 3
-	if s := assemble("n", census, stats, []int64{}, nil); s.TasksUnknown {
+	if s := assemble("n", census, stats, []inbox{}, nil); s.TasksUnknown {
 		t.Error("of one that was opened here it says nothing")
 	}
 	stats[1].Epoch, census.Config.Hash = 0, partition.XXHash64
-	if s := assemble("n", census, stats, []int64{}, nil); s.TasksUnknown {
+	if s := assemble("n", census, stats, []inbox{}, nil); s.TasksUnknown {
 		t.Error("of lists it says nothing")
 	}
 }
