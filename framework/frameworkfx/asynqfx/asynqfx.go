@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -20,6 +19,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/late"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/shape"
 	"github.com/countoff/countoff/partition"
@@ -142,7 +142,7 @@ func (cfg Config) opened(name string, l fx.Lifecycle, provided redisclient.Given
 
 func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (*asynqsource.Source, frameworkfx.Source) {
 	clients, err := redisclient.Of(l, "asynqfx", cfg.URL, provided)
-	observer := new(atomic.Pointer[framework.Observer])
+	observer := new(late.Observer)
 	listen(&cfg.Source, name, observer)
 	src, wrong := asynqsource.New(clients.Tasks, name, cfg.Source)
 	if err := redisclient.Faults(err, redisclient.CheckReplicas("asynqfx", cfg.WaitReplicas), wrong); err != nil {
@@ -152,27 +152,23 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 		Consumer: name,
 		Source:   src,
 		Survey:   fences.Survey(clients.Tasks, src.Place),
-		Listen:   func(o framework.Observer) { observer.Store(&o) },
+		Listen:   observer.Listen,
 		Control:  func(t transition.Timing) framework.Control { return cfg.control(name, clients.Control, t) },
 	}
 }
 
 // listen fills in who is told: the observer, once there is one.
-func listen(cfg *asynqsource.Config, name string, observer *atomic.Pointer[framework.Observer]) {
+func listen(cfg *asynqsource.Config, name string, observer *late.Observer) {
 	if cfg.Found == nil {
 		var told plains
 		cfg.Found = func(p asynqsource.Plain) {
-			if o := observer.Load(); o != nil && told.news(p) {
-				(*o).Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
+			if told.news(p) {
+				observer.Observe(framework.Warned{Consumer: name, Warning: (&asynqsource.PlainError{Plain: p}).Error()})
 			}
 		}
 	}
 	if cfg.Buried == nil {
-		cfg.Buried = func(b sources.Buried) {
-			if o := observer.Load(); o != nil {
-				(*o).Observe(framework.Buried{Consumer: name, Buried: b})
-			}
-		}
+		cfg.Buried = func(b sources.Buried) { observer.Observe(framework.Buried{Consumer: name, Buried: b}) }
 	}
 }
 

@@ -2,12 +2,12 @@ package asynqfx
 
 import (
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/late"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/asynqsource"
@@ -26,7 +26,7 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 		}
 		var seen []framework.Event
 		var to framework.Observer = framework.ObserverFunc(func(e framework.Event) { seen = append(seen, e) })
-		observer := new(atomic.Pointer[framework.Observer])
+		observer := new(late.Observer)
 		tell := func(cfg asynqsource.Config) {
 			listen(&cfg, "orders", observer)
 			cfg.Buried(buried)
@@ -37,7 +37,7 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 			cfg.Found(plain)
 		}
 		tell(asynqsource.Config{}) // before there is an observer nobody is told
-		observer.Store(&to)
+		observer.Listen(to)
 		tell(asynqsource.Config{})
 		want := []framework.Event{framework.Buried{Consumer: "orders", Buried: buried}, warned(plain), warned(other), warned(plain)}
 		if !slices.Equal(seen, want) {

@@ -18,6 +18,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/late"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/redisconfig"
@@ -90,9 +91,9 @@ type given struct {
 
 // told is who hears what the source has to tell; both come after it.
 type told struct {
-	name     string
-	observer atomic.Pointer[framework.Observer]
-	ledger   atomic.Pointer[redisledger.Ledger]
+	late.Observer
+	name   string
+	ledger atomic.Pointer[redisledger.Ledger]
 }
 
 func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given) (frameworkfx.Source, error) {
@@ -130,7 +131,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 			}
 			return cfg.control(t, clients.Control, timing)
 		},
-		Listen: func(o framework.Observer) { t.observer.Store(&o) },
+		Listen: t.Listen,
 	}, nil
 }
 
@@ -249,22 +250,16 @@ func (t *told) listen(cfg *kafkasource.Config) {
 		cfg.Stuck = func(s kafkasource.Stuck) {
 			w := framework.Where{Consumer: t.name, Grant: s.Grant}
 			if s.Over {
-				t.observe(framework.Unblocked{Where: w})
+				t.Observe(framework.Unblocked{Where: w})
 			} else {
-				t.observe(framework.Blocked{Where: w, Key: s.Key})
+				t.Observe(framework.Blocked{Where: w, Key: s.Key})
 			}
 		}
 	}
 	if cfg.Buried == nil {
-		cfg.Buried = func(b sources.Buried) { t.observe(framework.Buried{Consumer: t.name, Buried: b}) }
+		cfg.Buried = func(b sources.Buried) { t.Observe(framework.Buried{Consumer: t.name, Buried: b}) }
 	}
 	if cfg.Warn == nil {
-		cfg.Warn = func(err error) { t.observe(framework.Warned{Consumer: t.name, Warning: err.Error()}) }
-	}
-}
-
-func (t *told) observe(e framework.Event) {
-	if o := t.observer.Load(); o != nil {
-		(*o).Observe(e)
+		cfg.Warn = func(err error) { t.Observe(framework.Warned{Consumer: t.name, Warning: err.Error()}) }
 	}
 }

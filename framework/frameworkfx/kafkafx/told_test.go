@@ -39,7 +39,7 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 		cfg.Warn(errors.New("odd"))
 	}
 	tell(kafkasource.Config{}) // before there is an observer nobody is told
-	told.observer.Store(&observer)
+	told.Listen(observer)
 	tell(kafkasource.Config{})
 	want := []framework.Event{
 		framework.Blocked{Where: where, Key: "ann"}, framework.Unblocked{Where: where},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +15,7 @@ import (
 	"github.com/countoff/countoff/framework/frameworkfx"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/endings"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/fences"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/late"
 	"github.com/countoff/countoff/framework/frameworkfx/internal/redisclient"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/partition/intervalindexer"
@@ -161,7 +161,7 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 	if cfg.WaitReplicas > 0 && cfg.Ledger != nil {
 		errs = append(errs, errors.New("redisfx: WaitReplicas is for a ledger in Redis, and Ledger makes another"))
 	}
-	observer := new(atomic.Pointer[framework.Observer])
+	observer := new(late.Observer)
 	listen(&cfg.Source, name, observer)
 	source, err := redissource.New(clients.Tasks, name, cfg.Source)
 	if err := redisclient.Faults(append(errs, err)...); err != nil {
@@ -174,12 +174,12 @@ func (cfg Config) source(name string, l fx.Lifecycle, provided redisclient.Given
 		Control: func(t transition.Timing) framework.Control {
 			return cfg.control(name, clients.Control, t, witness, observer)
 		},
-		Listen: func(o framework.Observer) { observer.Store(&o) },
+		Listen: observer.Listen,
 	}, nil
 }
 
 func (cfg Config) control(name string, client redis.UniversalClient, timing transition.Timing, witness *redisquorum.Quorum,
-	observer *atomic.Pointer[framework.Observer]) framework.Control {
+	observer *late.Observer) framework.Control {
 	return func(layout partition.Config) (transition.Ledger, partition.Indexer, error) {
 		ledger, err := cfg.ledger(name, client, layout, timing)
 		if err != nil {
@@ -188,9 +188,9 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 		if witness != nil {
 			ledger = quorum.Witness(ledger, witness.Counter, func(err error) {
 				if err != nil {
-					tell(observer, framework.MajorityMissed{Consumer: name, Err: err})
+					observer.Observe(framework.MajorityMissed{Consumer: name, Err: err})
 				} else {
-					tell(observer, framework.MajorityBack{Consumer: name})
+					observer.Observe(framework.MajorityBack{Consumer: name})
 				}
 			})
 		}
@@ -204,7 +204,7 @@ func (cfg Config) control(name string, client redis.UniversalClient, timing tran
 		indexer, err := intervalindexer.New(counter, name,
 			intervalindexer.Config{Interval: cfg.Interval, Partitions: layout, Strategy: cfg.Strategy},
 			intervalindexer.WithMissed(func(number uint64, err error) {
-				tell(observer, framework.Miscounted{Consumer: name, Interval: number, Err: err})
+				observer.Observe(framework.Miscounted{Consumer: name, Interval: number, Err: err})
 			}))
 		if err != nil {
 			return nil, nil, err
@@ -234,25 +234,18 @@ func place(name string) func(partition.ID) (fence, log string) {
 }
 
 // listen fills in who is told: the observer.
-func listen(cfg *redissource.Config, name string, observer *atomic.Pointer[framework.Observer]) {
+func listen(cfg *redissource.Config, name string, observer *late.Observer) {
 	if cfg.Stuck == nil {
-		cfg.Stuck = func(s redissource.Stuck) { tell(observer, stuck(name, s)) }
+		cfg.Stuck = func(s redissource.Stuck) { observer.Observe(stuck(name, s)) }
 	}
 	if cfg.Ticked == nil {
-		cfg.Ticked = func(e redissource.Ticked) { tell(observer, ticked(name, e)) }
+		cfg.Ticked = func(e redissource.Ticked) { observer.Observe(ticked(name, e)) }
 	}
 	if cfg.Buried == nil {
-		cfg.Buried = func(b sources.Buried) { tell(observer, framework.Buried{Consumer: name, Buried: b}) }
+		cfg.Buried = func(b sources.Buried) { observer.Observe(framework.Buried{Consumer: name, Buried: b}) }
 	}
 	if cfg.Warn == nil {
-		cfg.Warn = func(err error) { tell(observer, framework.Warned{Consumer: name, Warning: err.Error()}) }
-	}
-}
-
-// tell passes e on to the observer, if there is one.
-func tell(observer *atomic.Pointer[framework.Observer], e framework.Event) {
-	if o := observer.Load(); o != nil {
-		(*o).Observe(e)
+		cfg.Warn = func(err error) { observer.Observe(framework.Warned{Consumer: name, Warning: err.Error()}) }
 	}
 }
 

@@ -3,11 +3,11 @@ package redisfx
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/countoff/countoff/framework"
+	"github.com/countoff/countoff/framework/frameworkfx/internal/late"
 	"github.com/countoff/countoff/partition"
 	"github.com/countoff/countoff/sources"
 	"github.com/countoff/countoff/sources/redissource"
@@ -24,7 +24,7 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 	tick := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	var seen []framework.Event
 	var to framework.Observer = framework.ObserverFunc(func(e framework.Event) { seen = append(seen, e) })
-	observer := new(atomic.Pointer[framework.Observer])
+	observer := new(late.Observer)
 	tell := func(cfg redissource.Config) {
 		listen(&cfg, "orders", observer)
 		cfg.Stuck(redissource.Stuck{Grant: g, Key: "ann"})
@@ -35,7 +35,7 @@ func TestWhatASourceTellsIsObserved(t *testing.T) {
 		cfg.Warn(odd)
 	}
 	tell(redissource.Config{}) // before there is an observer nobody is told
-	observer.Store(&to)
+	observer.Listen(to)
 	tell(redissource.Config{})
 	want := []framework.Event{
 		framework.Blocked{Where: where, Key: "ann"}, framework.Unblocked{Where: where},
