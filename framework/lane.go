@@ -154,19 +154,17 @@ func (l *lane) listen(s sources.Stream) error {
 // fetch takes in tasks until the lane is to end. failed is what the call before ended with, if
 // nobody has looked at it yet.
 func (l *lane) fetch(s sources.Stream, failed error) {
-	for {
+	for failed == nil || l.fetchesAgain(failed) {
 		limit, ok := l.room()
 		if !ok {
 			return
 		}
-		tasks, err := []sources.Task(nil), failed
-		if failed = nil; err == nil {
-			tasks, err = l.ask(s, limit)
-		}
+		var tasks []sources.Task
+		tasks, failed = l.ask(s, limit)
 		if broken := whole(tasks); broken != nil {
-			tasks, err = nil, broken
-		} else if err == nil && len(tasks) == 0 {
-			err = errEmpty
+			tasks, failed = nil, broken
+		} else if failed == nil && len(tasks) == 0 {
+			failed = errEmpty
 		}
 		if len(tasks) > 0 {
 			l.again = backoff{}
@@ -175,18 +173,17 @@ func (l *lane) fetch(s sources.Stream, failed error) {
 			}
 			l.pool.takeIn(l, tasks, len(tasks) >= limit)
 		}
-		if err == nil {
-			continue
-		}
-		if l.ctxs.fetching.Err() != nil {
-			return
-		}
-		wait := l.judge(err, &l.again)
-		l.pool.observe(FetchFailed{Where: l.where, Err: err, Again: wait})
-		if wait == 0 || !sleep(l.ctxs.fetching, wait) {
-			return
-		}
 	}
+}
+
+// fetchesAgain waits as long as it takes after a call that failed with err, and reports whether another is to be made.
+func (l *lane) fetchesAgain(err error) bool {
+	if l.ctxs.fetching.Err() != nil {
+		return false
+	}
+	wait := l.judge(err, &l.again)
+	l.pool.observe(FetchFailed{Where: l.where, Err: err, Again: wait})
+	return wait > 0 && sleep(l.ctxs.fetching, wait)
 }
 
 // ask makes the source fetch. A Fetch that ends its goroutine (runtime.Goexit, as testing's FailNow

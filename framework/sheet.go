@@ -180,28 +180,29 @@ func (l *lane) settle(batch []sources.Settlement, failed error) (over int) {
 	p := l.pool
 	// 0 says that it does not wait; it does since the call before, if that ended its goroutine.
 	l.asked.CompareAndSwap(0, max(int64(time.Since(p.began)), 1))
-	for {
+	for failed == nil || l.settlesAgain(batch, failed) {
 		began := time.Now()
-		err := failed
-		if failed = nil; err == nil {
-			err = l.report(batch)
+		if failed = l.report(batch); failed != nil {
+			continue
 		}
-		if err == nil {
-			e := settled(l.where, batch, time.Since(began))
-			if p.observer != nil {
-				p.observer.Observe(e)
-			}
-			return len(batch) - e.Retried
+		e := settled(l.where, batch, time.Since(began))
+		if p.observer != nil {
+			p.observer.Observe(e)
 		}
-		if l.ctxs.calls.Err() != nil {
-			return 0
-		}
-		wait := l.judge(err, &l.sheet.again)
-		p.observe(SettleFailed{Where: l.where, Tasks: len(batch), Err: err, Again: wait})
-		if wait == 0 || !sleep(l.ctxs.calls, wait) {
-			return 0
-		}
+		return len(batch) - e.Retried
 	}
+	return 0
+}
+
+// settlesAgain waits as long as it takes after batch was said and that failed with err, and reports whether it is to be
+// said again.
+func (l *lane) settlesAgain(batch []sources.Settlement, err error) bool {
+	if l.ctxs.calls.Err() != nil {
+		return false
+	}
+	wait := l.judge(err, &l.sheet.again)
+	l.pool.observe(SettleFailed{Where: l.where, Tasks: len(batch), Err: err, Again: wait})
+	return wait > 0 && sleep(l.ctxs.calls, wait)
 }
 
 // report makes the source settle. Another settler says batch again if that ends this goroutine, as ask has it.
