@@ -69,16 +69,12 @@ func WithLedger(l transition.Ledger) Option {
 // one, or a nil pointer, is left out. Default: nobody listens, and events cost nothing.
 func WithObserver(o Observer) Option {
 	return func(c *Consumer) {
-		if partition.Absent(o) {
-			return
-		}
-		switch seen := c.observer.(type) {
-		case nil:
+		switch {
+		case partition.Absent(o):
+		case c.observer == nil:
 			c.observer = o
-		case Observers:
-			c.observer = append(seen[:len(seen):len(seen)], o)
 		default:
-			c.observer = Observers{seen, o}
+			c.observer = Observers{c.observer, o}
 		}
 	}
 }
