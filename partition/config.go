@@ -39,16 +39,15 @@ const (
 func (h Hash) Of(key string, total int) (ID, error) {
 	switch h {
 	case ByID:
+		n, ok := decimal(key)
+		if !ok {
+			return 0, fmt.Errorf("partition: key %q: the hash %q wants a decimal number below 2^64", key, ByID)
+		}
+		return OfID(n, total), nil
 	case Murmur2:
 		return OfID(uint64(murmur2(key)), total), nil
-	default:
-		return Of(key, total), nil
 	}
-	n, ok := decimal(key)
-	if !ok {
-		return 0, fmt.Errorf("partition: key %q: the hash %q wants a decimal number below 2^64", key, ByID)
-	}
-	return OfID(n, total), nil
+	return Of(key, total), nil
 }
 
 // decimal reads what strconv.ParseUint reads, but allocates nothing for a key that
