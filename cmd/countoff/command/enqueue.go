@@ -59,7 +59,35 @@ func enqueueCommand() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
-			p, err := producerOf(ctx, client, cmd, args[0], cfg)
+			if err := takesTasks(ctx, client, args[0]); err != nil {
+				return err
+			}
+			_, unused := redisconfig.Read(ctx, client, args[0])
+			isNew := errors.Is(unused, redisconfig.ErrNone)
+			var in *bufio.Reader // nil: PAYLOAD
+			if len(args) == 1 {
+				if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+					what := "the payload"
+					if lines {
+						what = "payloads, one a line,"
+					}
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: reads %s from this terminal: Ctrl-D ends it\n", cmd.CommandPath(), what)
+				}
+				stdin := until(ctx, cmd.InOrStdin())
+				defer stdin.Close()
+				in = bufio.NewReader(stdin)
+			}
+			if in != nil && isNew { // a producer makes the name, and nothing may come
+				switch _, err := in.Peek(1); {
+				case errors.Is(err, io.EOF) && lines:
+					return nil
+				case errors.Is(err, io.EOF):
+					return noPayload()
+				case err != nil:
+					return err
+				}
+			}
+			p, err := producerOf(ctx, client, cmd, args[0], cfg, isNew)
 			if err != nil {
 				return err
 			}
@@ -71,20 +99,11 @@ func enqueueCommand() *cobra.Command {
 			put := func(payloads ...[]byte) ([]redissource.Result, error) {
 				return enqueueAs(ctx, p, m, payloads, cmd.OutOrStdout())
 			}
-			if len(args) == 2 {
+			switch {
+			case in == nil:
 				_, err := put([]byte(args[1]))
 				return err
-			}
-			if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-				what := "the payload"
-				if lines {
-					what = "payloads, one a line,"
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: reads %s from this terminal: Ctrl-D ends it\n", cmd.CommandPath(), what)
-			}
-			in := until(ctx, cmd.InOrStdin())
-			defer in.Close()
-			if lines {
+			case lines:
 				return enqueueLines(in, put)
 			}
 			payload, err := io.ReadAll(in)
@@ -92,7 +111,7 @@ func enqueueCommand() *cobra.Command {
 				return err
 			}
 			if len(payload) == 0 {
-				return exit.With(exit.Usage, errors.New("nothing came from stdin: a task without a payload wants PAYLOAD ''"))
+				return noPayload()
 			}
 			_, err = put(payload)
 			return err
@@ -110,26 +129,34 @@ func enqueueCommand() *cobra.Command {
 	return cmd
 }
 
-// producerOf returns a producer for name. It is refused where what it puts would be no task of
-// the peers, and what looks odd is said.
-func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, cfg redissource.ProducerConfig) (*redissource.Producer, error) {
+// noPayload is what it ends with where nothing came from stdin.
+func noPayload() error {
+	return exit.With(exit.Usage, errors.New("nothing came from stdin: a task without a payload wants PAYLOAD ''"))
+}
+
+// takesTasks returns an error where what is enqueued under name would be no task of the peers.
+func takesTasks(ctx context.Context, client redis.UniversalClient, name string) error {
 	if err := listsOnly(ctx, client, name, "write to that one with a producer of Kafka",
 		"enqueue with its client, or with asynqsource.Client where they go by key"); err != nil {
-		return nil, err
+		return err
 	}
 	if list, err := redisconfig.List(ctx, client, name); err != nil || list != "" {
-		return nil, cmp.Or(err, exit.With(exit.Config, fmt.Errorf("the peers of %s share work units, and take no tasks: add a unit to their list, as in SADD '%s' UNIT, "+
+		return cmp.Or(err, exit.With(exit.Config, fmt.Errorf("the peers of %s share work units, and take no tasks: add a unit to their list, as in SADD '%s' UNIT, "+
 			"and give tasks a name of their own", name, list)))
 	}
-	_, unused := redisconfig.Read(ctx, client, name)
+	return nil
+}
+
+// producerOf returns a producer for name, and says what looks odd; isNew: nobody has used it.
+func producerOf(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, cfg redissource.ProducerConfig, isNew bool) (*redissource.Producer, error) {
 	p, err := redissource.NewProducer(ctx, client, name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if errors.Is(unused, redisconfig.ErrNone) { // perhaps a slip of the pen: nobody would miss what waits there
+	if isNew { // perhaps a slip of the pen: nobody would miss what waits there
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s was new, and has %s now\n", cmd.CommandPath(), name, partitionmap.Plural(p.Config().Total, "partition"))
 	}
-	if unused == nil && nobodyReads(ctx, client, name) {
+	if !isNew && nobodyReads(ctx, client, name) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has peers, and none of them has opened a list in Redis yet: if what they work on comes from elsewhere "+
 			"(a source of their own, framework.Share), nobody reads what is put here. It lies in {%s:N}:pending of the partition N that is printed: DEL removes it\n",
 			cmd.CommandPath(), name, name)

@@ -68,6 +68,24 @@ func TestEnqueueWhereNobodyReads(t *testing.T) {
 	}
 }
 
+// Where nothing comes from stdin nothing is made: a slip of the pen leaves no name behind.
+func TestNothingIsEnqueuedUnderANewName(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.stdin = ""
+	if said := s.fails(exit.Usage, "enqueue slip"); !strings.Contains(said, "nothing came from stdin") {
+		t.Errorf("it says %q", said)
+	}
+	s.run("enqueue slip --lines")
+	if keys := s.client().Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("it left %q", keys)
+	}
+	s.stdin = "one\ntwo\n"
+	if out := s.run("enqueue n --lines"); strings.Count(out, " partition ") != 2 || !strings.Contains(out, "n was new") {
+		t.Errorf("of two lines it says %s", out)
+	}
+}
+
 // A read from a terminal or a pipe that never ends does not keep it from ending.
 func TestEnqueueIsToldToStop(t *testing.T) {
 	t.Parallel()

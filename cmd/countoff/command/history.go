@@ -86,11 +86,17 @@ peer that changes several partitions counts as one.
 			out := printer{to: cmd.OutOrStdout(), asJSON: asJSON}
 			switch {
 			case at != "":
-				moment, err := instant(ctx, stand, args[0], at)
+				moment, isNow, err := instant(ctx, stand, args[0], at)
 				if err != nil {
 					return err
 				}
-				t := history.At(p, moment)
+				of := moment
+				for _, e := range history {
+					if isNow && e.At.After(of) { // it has happened, while the clock of the store was ahead
+						of = e.At
+					}
+				}
+				t := history.At(p, of)
 				out.print(past.TenureLine(p, moment, t), past.TenureOf(p, moment, t))
 			case one:
 				for _, m := range moves[max(0, len(moves)-n):] {
@@ -138,20 +144,20 @@ func keyFault(key string) error {
 }
 
 // instant reads a time, or a duration before now.
-func instant(ctx context.Context, stand *stand, name, text string) (time.Time, error) {
+func instant(ctx context.Context, stand *stand, name, text string) (at time.Time, isNow bool, err error) {
 	now, err := stand.now(ctx, name)
 	if err != nil {
-		return now, err
+		return now, false, err
 	}
 	of, err := parseAt(text)
 	if err != nil {
-		return now, exit.With(exit.Usage, err)
+		return now, false, exit.With(exit.Usage, err)
 	}
-	at := of(now)
+	at = of(now)
 	if at.After(now) {
-		return at, exit.With(exit.Usage, fmt.Errorf("--at %s: has not come yet", text))
+		return at, false, exit.With(exit.Usage, fmt.Errorf("--at %s: has not come yet", text))
 	}
-	return at, nil
+	return at, at.Equal(now), nil
 }
 
 // parseAt returns which time text is, now.

@@ -9,6 +9,7 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/transition"
 	"github.com/countoff/countoff/transition/machine"
 	"github.com/countoff/countoff/transition/redisledger"
@@ -32,6 +33,30 @@ func TestHistoryNamesIngressLists(t *testing.T) {
 	}
 	if got := s.run("doctor lists"); !strings.Contains(got, ", ingress lists mails and orders;") {
 		t.Error(got)
+	}
+}
+
+// The clock of the store was ahead when a peer got what it has, and was set right: it has it now all the same.
+func TestHistoryAfterAClockWasAhead(t *testing.T) {
+	t.Parallel()
+	mini, client := redistest.Mini(t)
+	s := shell{t, "redis://" + mini.Addr(), ""}
+	now := time.Now()
+	mini.SetTime(now.Add(time.Hour))
+	s.run("init n --partitions 4")
+	ledger, err := redisledger.New(client, "n", redisledger.Config{Config: partition.Config{Total: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Sync(t.Context(), transition.Request{Session: "aa", Peer: "worker-1", Weight: 1, State: machine.Live, Claim: []partition.ID{3}}); err != nil {
+		t.Fatal(err)
+	}
+	mini.SetTime(now)
+	if got := s.run("history n --partition 3 --at 0s"); !strings.Contains(got, ": worker-1, epoch") {
+		t.Errorf("who has it now: %s", got)
+	}
+	if got := s.run("history n --partition 3 --at 1m"); !strings.Contains(got, "unknown") {
+		t.Errorf("who had it a minute ago: %s", got)
 	}
 }
 
