@@ -194,6 +194,9 @@ func parse(raw string) (target, error) {
 	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
 		return target{}, fmt.Errorf("scheme %q: want redis, rediss or unix", scheme)
 	}
+	if strings.Contains(rest, "#") {
+		return target{}, errFragment
+	}
 	authority, path := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
@@ -266,6 +269,9 @@ func defaultPort(q url.Values) string {
 }
 
 var errUnreadable = errors.New("cannot be read: want redis://[user:password@]host[:port][/db], special characters of the password as %XX")
+
+// errFragment is of what a URL cuts off: redis://:12#pass@host would lead to port 12 of this host.
+var errFragment = errors.New("a # ends a URL: write one that is part of the password, or of a path, as %23")
 
 // plain keeps the reason and drops what may be the password: the URL that url.Error repeats, and all that is said
 // where a / or ? has an @ behind it. Such a password was not escaped, and is read as database and parameters.

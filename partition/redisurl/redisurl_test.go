@@ -142,6 +142,10 @@ func TestOpenRefusesAndTellsNoSecret(t *testing.T) {
 		"redis://u:12/SECRET@h?cluster=true":                   "special characters of the password",
 		"redis://u:12/SEC/RET@h,i":                             "special characters of the password",
 		"redis://u:12?SECRET@h":                                "special characters of the password",
+		"redis://:#SECRET@h":                                   "write one that is part of the password, or of a path, as %23",
+		"redis://u:12#SECRET@h,i":                              "as %23", // else a client of port 12 of the host u
+		"redis://h/0#f":                                        "as %23",
+		"redis://u:SEC%23RET@h":                                "",
 		"redis://u:SECRET@h/x":                                 "database",
 		"redis://u:SECRET@h?colour=1":                          "colour",
 		"redis://u:SECRET@h?pool_size=-5":                      "pool_size=-5: want 0 to 1000000",
