@@ -3,9 +3,11 @@ package framework
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/countoff/countoff/partition"
+	"github.com/countoff/countoff/transition"
 )
 
 // ready says what is missing until the peer is a member and every partition of its
@@ -20,7 +22,7 @@ func (s *session) ready() error {
 	view := co.View()
 	switch {
 	case !co.Valid(time.Now()):
-		return errors.New("no lease: the ledger has not answered in time")
+		return s.heard.noLease()
 	case view.Index < 0:
 		return errors.New("not a member of a roll yet")
 	}
@@ -32,6 +34,32 @@ func (s *session) ready() error {
 			view.Index, view.Replicas, len(bad), len(view.Wish), few(bad))
 	}
 	return nil
+}
+
+// A hearing keeps what the ledger has said last.
+type hearing struct{ failed atomic.Pointer[error] }
+
+// before has h listen to what a coordinator tells, before others; nil: there are none.
+func (h *hearing) before(others func(transition.Event)) func(transition.Event) {
+	return func(e transition.Event) {
+		switch e := e.(type) {
+		case transition.Synced:
+			h.failed.Store(nil)
+		case transition.SyncFailed:
+			h.failed.Store(&e.Err)
+		}
+		if others != nil {
+			others(e)
+		}
+	}
+}
+
+// noLease says why there is none: the ledger may well have answered, and refused.
+func (h *hearing) noLease() error {
+	if err := h.failed.Load(); err != nil {
+		return fmt.Errorf("no lease: %w", *err)
+	}
+	return errors.New("no lease: the ledger has not answered in time")
 }
 
 // unready returns which of wish are here but not being served: their stream is not

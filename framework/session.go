@@ -21,6 +21,7 @@ type session struct {
 	stopPrepare, stopRun context.CancelFunc
 
 	checkup checkup
+	heard   hearing
 
 	// Guarded by mu.
 	pool        *pool // nil before it takes part
@@ -134,7 +135,7 @@ func (s *session) peer(found found, p *pool) transition.Config {
 		Strategy: s.c.strategy,
 		Barrier:  s.c.barrier,
 		Indexer:  found.indexer,
-		Observer: coordinated(s.name, s.observer),
+		Observer: s.heard.before(coordinated(s.name, s.observer)),
 	}
 }
 

@@ -52,6 +52,7 @@ type Share struct {
 	cfg         ShareConfig
 	coordinator *transition.Coordinator
 	checkup     checkup
+	heard       hearing
 
 	mu      sync.Mutex
 	serving map[partition.ID]*place
@@ -98,7 +99,7 @@ func newShare(name string, cfg ShareConfig, yield bool) (*Share, error) {
 	co, err := transition.NewCoordinator(transition.Config{
 		Ledger: cfg.Ledger, Tenant: (*tenancy)(s), Config: cfg.Partitions, Timing: cfg.Timing,
 		Peer: cfg.Peer, Yield: yield, Weight: cfg.Weight, Tags: cfg.Tags, Unwell: cfg.Health != nil,
-		Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: coordinated(name, cfg.Observer),
+		Strategy: cfg.Strategy, Barrier: cfg.Barrier, Indexer: cfg.Indexer, Observer: s.heard.before(coordinated(name, cfg.Observer)),
 	})
 	if err := errors.Join(partition.CheckName(name), err, partition.SameName(name, "ledger", cfg.Ledger)); err != nil {
 		return nil, named(fmt.Sprintf("share %q", name), err)

@@ -436,7 +436,7 @@ func (s *unitsSession) ready() error {
 	}
 	switch {
 	case share.ValidFor() == 0:
-		return errors.New("no lease: the ledger has not answered in time")
+		return share.heard.noLease()
 	case share.checkup.healthy() != nil:
 		return share.checkup.healthy()
 	case share.View().Index < 0:

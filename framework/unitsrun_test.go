@@ -245,7 +245,7 @@ func TestUnitsSayWhatIsMissing(t *testing.T) {
 		until(t, time.Minute, func() bool { return bob.Ready() == nil })
 		ledger.cut.Store(true)
 		time.Sleep(20 * time.Second)
-		says("no lease")
+		says("no lease: " + errCut.Error())
 		ledger.cut.Store(false)
 		until(t, time.Minute, func() bool { return bob.Ready() == nil })
 		w.leave(ann)
