@@ -176,7 +176,7 @@ const delayedAgain = time.Second
 
 // carry does what no owner does, and waits until all of it is over, for as long as it may. It returns how far each is.
 func (c *canceller) carry(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) (map[string]redissource.Cancellation, error) {
-	farther := farther{out: cmd.ErrOrStderr(), said: time.Now()}
+	farther := newFarther(cmd.ErrOrStderr())
 	late, began, looked := time.After(c.wait), time.Now(), false
 	for again := time.Duration(0); ; {
 		all, left, err := howFar(ctx, client, name, ids)

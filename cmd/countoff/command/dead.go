@@ -240,7 +240,8 @@ func deadTakeCommand(use, short, done string, take func(context.Context, redis.U
 				return topic.take(ctx, client, cmd, args[0], done, takeTopic)
 			}
 			n := 0
-			far := farther{out: cmd.ErrOrStderr(), said: time.Now()}
+			far := newFarther(cmd.ErrOrStderr())
+			defer far.watch()()
 			one := func(d redissource.DeadLetter) error {
 				ok, err := take(ctx, client, args[0], d)
 				if ok {

@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/countoff/countoff/sources/redissource"
@@ -10,8 +11,15 @@ import (
 
 // A farther says now and then how far a command is.
 type farther struct {
-	out  io.Writer
-	said time.Time
+	out io.Writer
+
+	mu    sync.Mutex
+	said  time.Time
+	moved time.Time // when it got farther
+}
+
+func newFarther(out io.Writer) *farther {
+	return &farther{out: out, said: time.Now(), moved: time.Now()}
 }
 
 // silent is how long a command may be at work without a word.
@@ -28,6 +36,13 @@ func (f *farther) tell(at redissource.Resized, waits bool) {
 
 // say says it if nothing was said for long.
 func (f *farther) say(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.moved = time.Now()
+	f.aloud(format, args...)
+}
+
+func (f *farther) aloud(format string, args ...any) {
 	if time.Since(f.said) < silent {
 		return
 	}
@@ -35,20 +50,37 @@ func (f *farther) say(format string, args ...any) {
 	fmt.Fprintf(f.out, format+"\n", args...)
 }
 
+// watch says now and then that it gets no farther, as where the store stands still, until done is called.
+func (f *farther) watch() (done func()) {
+	return every(silent, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if stands := time.Since(f.moved); stands >= silent {
+			f.aloud("no farther for %v now: it goes on when the store answers", stands.Round(time.Second))
+		}
+	})
+}
+
 // meanwhile says now and then that something is still under way, until done is called. It is for a walk
 // through all keys of a store, of which nobody knows how far it is.
 func meanwhile(out io.Writer, what string) (done func()) {
-	began, stop, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	return every(silent, func() { fmt.Fprintf(out, "%s, for %v so far\n", what, time.Since(began).Round(time.Second)) })
+}
+
+// every calls do that often until done is called.
+func every(often time.Duration, do func()) (done func()) {
+	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(silent)
+		tick := time.NewTicker(often)
 		defer tick.Stop()
 		for {
 			select {
 			case <-stop:
 				return
 			case <-tick.C:
-				fmt.Fprintf(out, "%s, for %v so far\n", what, time.Since(began).Round(time.Second))
+				do()
 			}
 		}
 	}()

@@ -13,7 +13,7 @@ import (
 func TestResizeSaysHowFarItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		f := farther{out: &out, said: time.Now()}
+		f := newFarther(&out)
 		for range 11 {
 			f.tell(redissource.Resized{Tasks: 7}, false)
 			time.Sleep(time.Second)
@@ -29,6 +29,27 @@ func TestResizeSaysHowFarItIs(t *testing.T) {
 		}
 		if n := strings.Count(out.String(), "\n"); n != len(want) {
 			t.Errorf("%d lines", n)
+		}
+	})
+}
+
+// Where the store stands still a command that takes long says so, and no more once it gets farther.
+func TestWhatStandsStillIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		f := newFarther(&out)
+		done := f.watch()
+		time.Sleep(2*silent + time.Second)
+		for range 11 {
+			f.tell(redissource.Resized{Tasks: 7}, false)
+			time.Sleep(time.Second)
+		}
+		done()
+		time.Sleep(time.Minute)
+		want := "no farther for 5s now: it goes on when the store answers\nno farther for 10s now: it goes on when the store answers\n" +
+			strings.Repeat("7 tasks, 0 delayed, 0 dead so far\n", 2)
+		if got := out.String(); got != want {
+			t.Errorf("it says\n%s", got)
 		}
 	})
 }

@@ -144,7 +144,7 @@ func since(at time.Time, why string) string {
 func still(ctx context.Context, ledger transition.Ledger, wait time.Duration, out io.Writer, look func(machine.Census) (works string, stays bool)) error {
 	late := time.NewTimer(wait)
 	defer late.Stop()
-	farther := farther{out: out, said: time.Now()}
+	farther := newFarther(out)
 	for works := "it cannot be told who still works"; ; {
 		census, err := ledger.Census(ctx)
 		if err != nil {

@@ -48,7 +48,8 @@ is interrupted, call it again: it goes on from where it was.`,
 					return err
 				}
 			}
-			far := farther{out: cmd.ErrOrStderr(), said: time.Now()}
+			far := newFarther(cmd.ErrOrStderr())
+			defer far.watch()()
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
 				DryRun: dry,
 				Idle:   func(ctx context.Context) error { return idle(ctx, client, name, cmd.ErrOrStderr()) },
