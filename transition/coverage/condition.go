@@ -126,9 +126,10 @@ type reading struct {
 	seats   map[partition.Session]machine.Seat // of those that live
 	grants  map[partition.ID]machine.Ownership
 	data    map[partition.ID]Datum
-	claimed bool // somebody claims partitions, or has some
-	ill     bool // those that claim some are all unwell
-	due     bool // a roll of other members is to come
+	silent  map[partition.ID]string // who is to have it by the roll, lives by its lease alone, and has missed a beat
+	claimed bool                    // somebody claims partitions, or has some
+	ill     bool                    // those that claim some are all unwell
+	due     bool                    // a roll of other members is to come
 }
 
 func readingOf(l Look, b limits) reading {
@@ -140,6 +141,7 @@ func readingOf(l Look, b limits) reading {
 		seats:   make(map[partition.Session]machine.Seat),
 		grants:  make(map[partition.ID]machine.Ownership),
 		data:    make(map[partition.ID]Datum),
+		silent:  make(map[partition.ID]string),
 		claimed: claims || len(l.Census.Grants) > 0,
 		ill:     claims && !machine.Well(l.Census),
 		due:     l.Census.Membership != l.Census.Roll.Membership,
@@ -154,6 +156,15 @@ func readingOf(l Look, b limits) reading {
 	}
 	for _, d := range l.Data {
 		r.data[d.ID] = d
+	}
+	for _, m := range l.Census.Roll.Members {
+		s, lives := r.seats[m.Session]
+		if beat := transition.TimingOf(s.Terms).Beat(); !lives || s.Terms.Lease-s.Lease <= beat+beat/2 {
+			continue
+		}
+		for _, id := range m.Partitions {
+			r.silent[id] = m.Peer
+		}
 	}
 	return r
 }
@@ -194,6 +205,9 @@ func (r reading) condition(id partition.ID) (c Condition, wrong bool) {
 			c.Explained, c.Bound = true, r.gate.patience
 			c.Text = fmt.Sprintf("nobody works under roll %d before %s stopped", r.census.Roll.Version, has(r.gate.behind))
 		case r.due:
+		case r.silent[id] != "":
+			c.Explained = true
+			c.Text = fmt.Sprintf("%s is to have it, and has missed a beat: if it is dead, another takes it over once its lease is over", r.silent[id])
 		case r.gate.used: // it may have opened just now, and who waited behind it asks with the next beat
 			c.Bound = r.gate.patience + r.limits.beat + r.limits.settle
 		default:

@@ -55,6 +55,20 @@ var faults = map[string]struct {
 		},
 		coverage.Unowned, timing.Settle, "it is granted to nobody",
 	},
+	"granted to nobody, and who is to have it may be dead": {
+		func(l *coverage.Look) {
+			l.Census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: "b", Peer: "peer-b"}, Partitions: []partition.ID{2, 3}}}
+			l.Census.Sessions[1].Lease, l.Census.Grants = timing.Lease-2*timing.Beat(), l.Census.Grants[:2]
+		},
+		coverage.Unowned, timing.Takeover(), "peer-b is to have it, and has missed a beat",
+	},
+	"granted to nobody, and who is to have it is there": {
+		func(l *coverage.Look) {
+			l.Census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: "b", Peer: "peer-b"}, Partitions: []partition.ID{2, 3}}}
+			l.Census.Sessions[1].Lease, l.Census.Grants = timing.Lease-timing.Beat(), l.Census.Grants[:2]
+		},
+		coverage.Unowned, timing.Settle, "granted to nobody",
+	},
 	"barrier stays closed": {
 		func(l *coverage.Look) {
 			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 2, nil
