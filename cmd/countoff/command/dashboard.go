@@ -34,16 +34,16 @@ reads. Anybody who reaches the address sees it: set a login, or listen at this m
   countoff dashboard                                  all names of the store
   countoff dashboard mail-sender                      one, and no other
   COUNTOFF_DASHBOARD_LOGIN=ops:secret countoff dashboard --listen :8470`,
-		RunE: onLedger(stores, endless, func(_ *cobra.Command, names []string) error {
+		RunE: onLedger(stores, endless, func(cmd *cobra.Command, names []string) error {
 			var errs []error
 			for _, name := range names[min(1, len(names)):] { // the first is looked at anyway
 				errs = append(errs, partition.CheckName(name))
 			}
 			if every < fastest {
-				errs = append(errs, fmt.Errorf("--every %v: want at least %v", every, fastest))
+				errs = append(errs, fmt.Errorf("%s %v: want at least %v", flagenv.Where(cmd, "every"), every, fastest))
 			}
 			if user, password, _ := strings.Cut(login, ":"); login != "" && (user == "" || password == "") {
-				errs = append(errs, errors.New("--login: want user:password"))
+				errs = append(errs, flagenv.Wrong(cmd, "login", errors.New("want user:password")))
 			}
 			return errors.Join(errs...)
 		}, func(ctx context.Context, at *stand, cmd *cobra.Command, names []string) error {

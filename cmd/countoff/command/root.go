@@ -215,7 +215,7 @@ func prepare(cmd *cobra.Command, args []string, timeout time.Duration, faults fa
 		errs = append(errs, partition.CheckName(args[0]))
 	}
 	if timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--timeout %v: want more than 0", timeout))
+		errs = append(errs, fmt.Errorf("%s %v: want more than 0", flagenv.Where(cmd, "timeout"), timeout))
 	}
 	if faults != nil {
 		errs = append(errs, faults(cmd, args))

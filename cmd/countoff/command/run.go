@@ -161,7 +161,7 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	raw, err := cmd.Flags().GetString("redis")
 	timeout, errTimeout := cmd.Flags().GetDuration("timeout")
 	if errTimeout == nil && timeout <= 0 {
-		errTimeout = fmt.Errorf("--timeout %v: want more than 0", timeout)
+		errTimeout = fmt.Errorf("%s %v: want more than 0", flagenv.Where(cmd, "timeout"), timeout)
 	}
 	client, errOpen := redisurl.Open(raw)
 	if err := errors.Join(unread, fault, err, errTimeout, flagenv.Wrong(cmd, "redis", errOpen)); err != nil {
