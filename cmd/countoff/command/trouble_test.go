@@ -113,11 +113,11 @@ func TestAWrongVariableIsNamed(t *testing.T) {
 	for line, want := range map[string][]string{
 		"status n":                            {"$COUNTOFF_REDIS_URL: redis URL", `$COUNTOFF_LEDGER: "etcd": this program knows redis`},
 		"status n --ledger= --redis=":         {"--redis: redis URL", `--ledger: "": this program knows redis`},
-		"run --name n -- true":                {"$COUNTOFF_LEDGER: run works with", "$COUNTOFF_TIMEOUT -1s: want"},
+		"run --name n -- true":                {"$COUNTOFF_LEDGER: run works with"},
 		"names --timeout 0s":                  {"--timeout 0s: want"},
 		"dashboard":                           {"$COUNTOFF_TIMEOUT -1s: want", "$COUNTOFF_DASHBOARD_EVERY 1ms: want", "$COUNTOFF_DASHBOARD_LOGIN: want user:password"},
 		"dashboard --login ops --every 2ms":   {"--login: want user:password", "--every 2ms: want"},
-		"run --ledger redis --name n -- true": {"$COUNTOFF_REDIS_URL: redis URL"},
+		"run --ledger redis --name n -- true": {"$COUNTOFF_REDIS_URL: redis URL", "$COUNTOFF_TIMEOUT -1s: want"},
 	} {
 		cmd := Root(nil)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
