@@ -71,6 +71,9 @@ func TestPause(t *testing.T) {
 	if out := s.run("names"); !strings.Contains(out, "n     4           1 (paused)") {
 		t.Errorf("names says:\n%s", out)
 	}
+	if out := s.run("plan n --strategy ring"); !strings.Contains(out, "by the strategy ring") {
+		t.Errorf("plan of another strategy says:\n%s", out)
+	}
 	if out := s.run("plan n --peers 2"); !strings.Contains(out, "n is paused") {
 		t.Errorf("plan says:\n%s", out)
 	}

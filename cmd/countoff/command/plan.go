@@ -20,7 +20,7 @@ func planCommand(stores Stores) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "plan NAME",
-		Short: "show which partitions would move with more or fewer peers; changes nothing",
+		Short: "show which partitions would move with more or fewer peers, or another strategy; changes nothing",
 		Long: `Says what a change of the peers would move: which partitions and ingress lists, between which peers, what
 runs in them now, and how many partitions do not pause. It uses the function by which the peers themselves
 share out, and changes nothing.
@@ -29,6 +29,7 @@ share out, and changes nothing.
   countoff plan mail-sender --leave pod-3 --leave pod-4
   countoff plan mail-sender --leave pod-3 --peers 5    five once that one has been replaced
   countoff plan mail-sender --drain pod-3              what countoff drain would move
+  countoff plan mail-sender --strategy ring            what another strategy would
 
 If fewer are wanted, those with the highest indexes leave. Newcomers are like the last of the peers that
 claims partitions, with its weight and tags. All of it is one change: peers that come and go one after the
@@ -40,8 +41,8 @@ other may move more. It goes by rolls, so it cannot tell what peers with --index
 			if wants && change.Peers < 1 {
 				errs = append(errs, fmt.Errorf("--peers %d: want at least 1", change.Peers))
 			}
-			if !wants && len(change.Leave)+len(change.Drain) == 0 {
-				errs = append(errs, errors.New("nothing changes: give --peers, --leave or --drain"))
+			if !wants && len(change.Leave)+len(change.Drain) == 0 && strategy == "" {
+				errs = append(errs, errors.New("nothing changes: give --peers, --leave, --drain or --strategy"))
 			}
 			if strategy != "" {
 				var err error
