@@ -538,7 +538,10 @@ func elsewhere(stats []redissource.Stat) bool {
 func another(ctx context.Context, client redis.UniversalClient, name string, census transition.Census, stats []redissource.Stat) (bool, error) {
 	given := partition.Epoch(census.Count)
 	if census.Roll.Version == 0 && len(census.Sessions) == 0 {
-		if known, err := redisledger.Known(ctx, client, name); err != nil || !known {
+		known, err := redisledger.Known(ctx, client, name)
+		// What a producer has made has no ledger yet, and a resize opens what nobody has opened under epoch 1. Of peers' there
+		// is a greater one then: it opens under the next one, and so does who comes after it.
+		if err != nil || !known && slices.ContainsFunc(stats, func(s redissource.Stat) bool { return s.Epoch > 1 }) {
 			return true, err
 		}
 		given = 0

@@ -445,23 +445,53 @@ func TestALedgerElsewhereAfterOneHere(t *testing.T) {
 	}
 }
 
-// A resize opens partitions, too, of a name that nobody has worked on yet.
+// A resize opens partitions, too, of a name that nobody has worked on yet, whether it was made beforehand or by a producer.
 func TestAResizeIsNoPeerOfALedgerElsewhere(t *testing.T) {
-	client, name := redistest.New(t), redistest.Name(t)
-	ctx := t.Context()
-	if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 4}); err != nil {
-		t.Fatal(err)
-	}
-	idle := func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) }
-	if _, err := redissource.Resize(ctx, client, name, 8, redissource.ResizeConfig{Idle: idle}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Read(ctx, client, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.LedgerElsewhere || len(s.Partitions) != 8 {
-		t.Errorf("of %d partitions it says a ledger elsewhere: %v", len(s.Partitions), s.LedgerElsewhere)
+	for _, by := range []string{"init", "producer", "peer whose ledger is not here"} {
+		client, name := redistest.New(t), redistest.Name(t)
+		ctx := t.Context()
+		peers := by == "peer whose ledger is not here"
+		open := func(total int, epoch partition.Epoch) {
+			source, err := redissource.New(client, name, redissource.Config{Partitions: total})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := source.Layout(ctx); err != nil || !peers {
+				return
+			}
+			stream, err := source.Open(ctx, partition.Grant{Epoch: epoch}, partition.Token{Epoch: epoch, Session: "aa"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if by == "init" {
+			if _, err := redisledger.Init(ctx, client, name, partition.Config{Total: 4}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open(4, 1)
+		idle := func(ctx context.Context) error { return redisledger.Idle(ctx, client, name) }
+		if _, err := redissource.Resize(ctx, client, name, 8, redissource.ResizeConfig{Idle: idle}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(ctx, client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.LedgerElsewhere != peers || len(s.Partitions) != 8 {
+			t.Errorf("made by a %s: of %d partitions it says a ledger elsewhere: %v", by, len(s.Partitions), s.LedgerElsewhere)
+		}
+		if by != "producer" {
+			continue
+		}
+		peers = true
+		open(8, 2) // it comes after the resize
+		if s, err := Read(ctx, client, name); err != nil || !s.LedgerElsewhere {
+			t.Errorf("opened since by a peer whose ledger is not here, and it says %v, %v", s.LedgerElsewhere, err)
+		}
 	}
 }
 
