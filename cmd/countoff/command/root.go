@@ -199,8 +199,11 @@ func run(runs span, faults faultFinder, open func(ledger string) (*stand, error)
 		}
 		// The time of a connection may be over a moment before that of ctx, and is not told as that.
 		if runs == brief && (errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded)) {
-			err = fmt.Errorf("%w: there was no full answer within --timeout %v (there is much to look through, or the store is slow: give it more; "+
-				"what was to change may have changed)", err, timeout)
+			part, because := "", "there is much to look through, or the store is slow"
+			if end, ok := ctx.Deadline(); ok && time.Until(end) > timeout/10 { // what is left was for what the other nodes say
+				part, because = "half of ", "a node of the store stands still, or is slow"
+			}
+			err = fmt.Errorf("%w: there was no full answer within %s--timeout %v (%s: give it more; what was to change may have changed)", err, part, timeout, because)
 		}
 		return out.end(err)
 	})

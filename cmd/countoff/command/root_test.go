@@ -643,7 +643,8 @@ func TestTimeIsOver(t *testing.T) {
 		over  bool // the time of the command
 		want  string
 	}{
-		{brief, context.DeadlineExceeded, false, "partitions 7-9: context deadline exceeded: there was no full answer within --timeout 3s"},
+		{brief, context.DeadlineExceeded, true, "partitions 7-9: context deadline exceeded: there was no full answer within --timeout 3s"},
+		{brief, context.DeadlineExceeded, false, "partitions 7-9: context deadline exceeded: there was no full answer within half of --timeout 3s (a node of the store stands still"},
 		{brief, os.ErrDeadlineExceeded, true, "partitions 7-9: i/o timeout: there was no full answer within --timeout 3s"}, // of the connection
 		{brief, os.ErrDeadlineExceeded, false, "partitions 7-9: i/o timeout"},
 		{long, context.DeadlineExceeded, false, "partitions 7-9: context deadline exceeded"},
