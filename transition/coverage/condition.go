@@ -200,6 +200,9 @@ func (r reading) condition(id partition.ID) (c Condition, wrong bool) {
 		if asks != "" && !machine.Fit(r.census, id) {
 			c.Text = fmt.Sprintf("it asks for %v, and nobody who has that is well, and not drained", asks)
 		}
+		if r.gate.used { // it may have opened just now, and who waited behind it asks with the next beat
+			c.Bound = r.gate.patience + r.limits.beat + r.limits.settle
+		}
 		switch {
 		case len(r.gate.behind) > 0:
 			c.Explained, c.Bound = true, r.gate.patience
@@ -208,9 +211,7 @@ func (r reading) condition(id partition.ID) (c Condition, wrong bool) {
 		case r.silent[id] != "":
 			c.Explained = true
 			c.Text = fmt.Sprintf("%s is to have it, and has missed a beat: if it is dead, another takes it over once its lease is over", r.silent[id])
-		case r.gate.used: // it may have opened just now, and who waited behind it asks with the next beat
-			c.Bound = r.gate.patience + r.limits.beat + r.limits.settle
-		default:
+		case !r.gate.used:
 			c.Bound = r.limits.settle
 		}
 	case !lives:

@@ -90,6 +90,20 @@ var faults = map[string]struct {
 		},
 		coverage.Unowned, timing.Drain + timing.CancelGrace + 3*timing.Beat() + timing.Settle, "granted to nobody",
 	},
+	"barrier is open, and who is to have it may be dead": {
+		func(l *coverage.Look) {
+			l.Census.Roll.Members = []machine.RollMember{{Member: partition.Member{Session: "b", Peer: "peer-b"}, Partitions: []partition.ID{0, 1, 2, 3}}}
+			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants = 3, 3, nil
+			l.Census.Sessions[1].Lease = timing.Lease - 2*timing.Beat()
+		},
+		coverage.Unowned, timing.Drain + timing.CancelGrace + 3*timing.Beat() + timing.Settle, "peer-b is to have it, and has missed a beat",
+	},
+	"barrier is open, and who came is in no roll yet": {
+		func(l *coverage.Look) {
+			l.Census.Sessions[0].Arrived, l.Census.Sessions[1].Arrived, l.Census.Grants, l.Census.Membership = 3, 3, nil, 3
+		},
+		coverage.Unowned, timing.Drain + timing.CancelGrace + 3*timing.Beat() + timing.Settle, "granted to nobody",
+	},
 	"owner died": {
 		func(l *coverage.Look) { l.Census.Sessions[1].Lease = -1 },
 		coverage.Unowned, timing.Takeover(), "session b, is over",
