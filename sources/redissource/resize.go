@@ -25,8 +25,8 @@ type ResizeConfig struct {
 	// Idle returns an error while anybody may work under the name, as
 	// redisledger.Idle does. Needed.
 	Idle func(ctx context.Context) error
-	// Tell, unless it is nil, hears how far it is: with each page, also of a DryRun, and about once a second while
-	// a replica that does not answer is waited for.
+	// Tell, unless it is nil, hears how far it is: with each page and with each step of a partition, also of a DryRun,
+	// and about once a second while a replica that does not answer is waited for.
 	Tell func(at Resized, waits bool)
 }
 
@@ -163,6 +163,7 @@ func (m *mover) move(ctx context.Context, begun redisconfig.Resize) error {
 		return err
 	}
 	for id := range partition.ID(m.from) {
+		m.tell(m.out, false)
 		err := m.empty(ctx, id)
 		if err == nil {
 			err = m.moveJobs(ctx, id)
@@ -180,6 +181,7 @@ func (m *mover) move(ctx context.Context, begun redisconfig.Resize) error {
 		return err
 	}
 	for id := range partition.ID(m.to) {
+		m.tell(m.out, false)
 		if err := m.install(ctx, id); err != nil {
 			return fmt.Errorf("partition %v: %w", id, err)
 		}
@@ -237,6 +239,7 @@ func closeUnits(ctx context.Context, client redis.UniversalClient, lists []strin
 func (m *mover) checkKeys(ctx context.Context) error {
 	var errs []error
 	for id := range partition.ID(max(m.from, m.to)) {
+		m.tell(m.out, false)
 		k := KeysOf(m.name, id)
 		keys := []string{k.Fence, k.Lifted, k.Tries, k.jobsKey(), k.Pending, k.Dead, k.Done, k.Delayed}
 		kinds := []string{"hash", "hash", "hash", "hash", "list", "list", "zset", "zset"}

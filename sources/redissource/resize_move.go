@@ -87,6 +87,7 @@ func (m *mover) staged(id partition.ID) Keys {
 func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisconfig.Resize, error) {
 	stored := make([]*redis.StringCmd, max(m.from, m.to))
 	for id := range stored {
+		m.tell(m.out, false)
 		fence := KeysOf(m.name, partition.ID(id)).Fence
 		err := readMaster(ctx, m.client, fence, func(pipe redis.Pipeliner) { stored[id] = pipe.HGet(ctx, fence, "e") })
 		if err != nil {
@@ -101,6 +102,7 @@ func (m *mover) takeOver(ctx context.Context, begun redisconfig.Resize) (redisco
 		return begun, err
 	}
 	for i, cmd := range stored {
+		m.tell(m.out, false)
 		epoch, err := cmd.Uint64()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return begun, err

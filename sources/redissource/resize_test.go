@@ -605,6 +605,27 @@ func TestResizeSaysThatItGoesOn(t *testing.T) {
 	}
 }
 
+// Of many partitions without tasks it is heard, too, that it gets farther: each costs a few round trips.
+func TestResizeTellsOfEmptyPartitions(t *testing.T) {
+	t.Parallel()
+	client, name := redistest.New(t), redistest.Name(t)
+	newProducer(t, client, name, ProducerConfig{Partitions: 8})
+	told := make(map[bool]int) // by whether it has begun
+	_, err := Resize(t.Context(), client, name, 16, ResizeConfig{Idle: idle, Tell: func(Resized, bool) {
+		begun, err := client.HExists(t.Context(), KeysOf(name, 0).Fence, "p").Result()
+		if err != nil {
+			t.Error(err)
+		}
+		told[begun]++
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told[false] < 16+16 || told[true] < 15+8+16 {
+		t.Errorf("it told %d times before it began and %d times after that", told[false], told[true])
+	}
+}
+
 // With a key that another program has overwritten a resize could not end: it does not begin, and says which.
 func TestResizeLooksAtKeys(t *testing.T) {
 	t.Parallel()

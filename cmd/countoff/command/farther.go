@@ -42,6 +42,14 @@ func (f *farther) say(format string, args ...any) {
 	f.aloud(format, args...)
 }
 
+// begin says at once what it begins to wait for.
+func (f *farther) begin(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.moved, f.said = time.Now(), time.Time{}
+	f.aloud(format, args...)
+}
+
 func (f *farther) aloud(format string, args ...any) {
 	if time.Since(f.said) < silent {
 		return

@@ -71,7 +71,7 @@ func changeLists(ctx context.Context, client redis.UniversalClient, name string,
 	if err := listsOnly(ctx, client, name, "it has no ingress lists", "for other ingresses, "+beginAnew(name, "with the --partitions it has and a --unit for each")); err != nil {
 		return err
 	}
-	if err := idle(ctx, client, name, say); err != nil {
+	if err := idle(ctx, client, name, newFarther(say)); err != nil {
 		return err
 	}
 	from, err := redissource.ChangeIngress(ctx, client, name, to, redisledger.SetUnits)

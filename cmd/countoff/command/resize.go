@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -52,7 +51,7 @@ is interrupted, call it again: it goes on from where it was.`,
 			defer far.watch()()
 			out, err := redissource.Resize(ctx, client, name, partitions, redissource.ResizeConfig{
 				DryRun: dry,
-				Idle:   func(ctx context.Context) error { return idle(ctx, client, name, cmd.ErrOrStderr()) },
+				Idle:   func(ctx context.Context) error { return idle(ctx, client, name, far) },
 				Tell:   far.tell,
 			})
 			if err != nil {
@@ -91,7 +90,7 @@ func beginAnew(name, with string) string {
 // idle returns an error while anybody may work under name. After all peers have died as one
 // nobody moves the ledger's clock, and no lease ends by itself: where nobody has called for
 // longer than a takeover may take, it moves the clock until they are over.
-func idle(ctx context.Context, client redis.UniversalClient, name string, notes io.Writer) error {
+func idle(ctx context.Context, client redis.UniversalClient, name string, far *farther) error {
 	census, unknown := status.Place{Client: client}.Census(ctx, name) // there is none while its number of partitions changes
 	err := redisledger.Idle(ctx, client, name)
 	if unknown != nil {
@@ -107,13 +106,14 @@ func idle(ctx context.Context, client redis.UniversalClient, name string, notes 
 	if !errors.Is(err, redisledger.ErrInUse) {
 		return err
 	}
-	fmt.Fprintf(notes, "no peer of %s has been heard of for %v: waiting until their leases are over\n", name, census.Silence.Round(time.Second))
+	far.begin("no peer of %s has been heard of for %v: waiting until their leases are over", name, census.Silence.Round(time.Second))
 	look := time.NewTicker(time.Second / 4)
 	defer look.Stop()
 	for end := time.Now().Add(left + time.Second); errors.Is(err, redisledger.ErrInUse) && time.Now().Before(end); {
 		select {
 		case <-look.C:
 			err = redisledger.Idle(ctx, client, name)
+			far.say("waiting until the leases of the peers of %s are over", name)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -163,7 +163,7 @@ asynq queue rm --force QUEUE removes one. It looks at every key of the store.`,
 					return err
 				}
 			}
-			if err := idle(ctx, client, args[0], cmd.ErrOrStderr()); err != nil {
+			if err := idle(ctx, client, args[0], newFarther(cmd.ErrOrStderr())); err != nil {
 				return err
 			}
 			queues, ofAsynq, _ := queuestat.Read(ctx, client, args[0]) // what cannot be read is no reason to keep the rest
