@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -30,10 +31,9 @@ import (
 // cert and key (files of a certificate of our own), name (the name in the broker's
 // certificate, if it is not the host's). The port may be left out: 9092, with TLS 9093.
 func Options(address string) ([]kgo.Opt, error) {
-	u, err := url.Parse(address)
+	u, err := parse(address)
 	if err != nil {
-		// The error of url.Parse has the whole URL in it, with the password.
-		return nil, errors.New("kafkasource: the URL cannot be parsed: want kafka://host:9092, with special characters of the password as %XX")
+		return nil, err
 	}
 	secure := u.Scheme == "kafkas"
 	if u.Scheme != "kafka" && !secure {
@@ -42,7 +42,11 @@ func Options(address string) ([]kgo.Opt, error) {
 	if u.Host == "" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("kafkasource: URL %s: want brokers and no path, as in kafka://host:9092", u.Redacted())
 	}
-	opts := []kgo.Opt{kgo.SeedBrokers(seeds(u.Host, secure)...)}
+	brokers, err := seeds(u.Host, secure)
+	if err != nil {
+		return nil, fmt.Errorf("kafkasource: URL %s: %w", u.Redacted(), err)
+	}
+	opts := []kgo.Opt{kgo.SeedBrokers(brokers...)}
 	query := u.Query()
 	mechanism, err := login(u.User, query.Get("sasl"))
 	if err != nil {
@@ -72,14 +76,43 @@ func Options(address string) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-func seeds(hosts string, secure bool) []string {
+// parse reads a URL whose hosts are several brokers, which package url takes for one: IPv6 addresses among them it
+// refuses. An error says nothing of the URL, which has the password: where that was not escaped it is taken for
+// path and parameters.
+func parse(address string) (*url.URL, error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	authority, more := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, more = rest[:i], rest[i:]
+	}
+	at := strings.LastIndex(authority, "@") + 1
+	hosts := authority[at:]
+	first, _, _ := strings.Cut(hosts, ",")
+	u, err := url.Parse(scheme + "://" + authority[:at] + first + more)
+	if !ok || err != nil || strings.Contains(more, "@") {
+		return nil, errors.New("kafkasource: the URL cannot be parsed: want kafka://host:9092, with special characters of the password as %XX")
+	}
+	u.Host = hosts
+	return u, nil
+}
+
+// seeds returns the addresses of the brokers. A port that is none is an error: nobody would answer there, as if
+// the broker were down.
+func seeds(hosts string, secure bool) ([]string, error) {
 	list := strings.Split(hosts, ",")
 	for i, h := range list {
-		if _, _, err := net.SplitHostPort(h); err != nil && secure { // without, the client's default does
-			list[i] = h + ":9093"
+		_, port, err := net.SplitHostPort(h)
+		if err != nil { // without a port
+			if secure { // else the client's default does
+				list[i] = net.JoinHostPort(strings.Trim(h, "[]"), "9093")
+			}
+			continue
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("port %s: want 1 to 65535", port)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // login returns how to authenticate; nil: not at all.

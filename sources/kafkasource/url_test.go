@@ -50,6 +50,13 @@ func TestURL(t *testing.T) {
 		"kafkas://host?ca=/no/such/file":                   "no such file",
 		"kafka://ann:secret@host?sasl=plain&color=red":     "unknown parameter color",
 		"kafka://ann:sec%ret@host:9092":                    "cannot be parsed",
+		"kafka://ann:secret@host:99999?sasl=plain":         "port 99999: want 1 to 65535",
+		"kafka://host:9092,[::1]:0":                        "port 0: want 1 to 65535",
+		"kafkas://host:9093,other:port":                    "port port: want 1 to 65535",
+		"kafka://[::1]:9092,[::1],host:9093":               "",
+		"kafka://ann:7/secret@host:9092?sasl=plain":        "cannot be parsed",
+		"kafka://ann:7?secret@host:9092":                   "cannot be parsed",
+		"kafka:/ann:secret@host:9092":                      "cannot be parsed",
 	} {
 		_, err := Options(address)
 		switch {
@@ -63,9 +70,10 @@ func TestURL(t *testing.T) {
 	}
 	for address, want := range map[string][]string{
 		"a,b:1,c": {"a:9093", "b:1", "c:9093"}, "127.0.0.1": {"127.0.0.1:9093"}, "[::1]:5,[::1]": {"[::1]:5", "[::1]:9093"},
+		"::1": {"[::1]:9093"},
 	} {
-		if got := seeds(address, true); !slices.Equal(got, want) {
-			t.Errorf("seeds of %s: %v, want %v", address, got, want)
+		if got, err := seeds(address, true); err != nil || !slices.Equal(got, want) {
+			t.Errorf("seeds of %s: %v, %v, want %v", address, got, err, want)
 		}
 	}
 }
