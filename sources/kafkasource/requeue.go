@@ -52,8 +52,13 @@ func Requeue(ctx context.Context, name string, cfg Config, match func(*kgo.Recor
 		if err := q.place(ctx, back); err != nil {
 			return err
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sent, end := outlasting(ctx)
+		defer end()
 		// One after the other: a batch could be larger than the topic allows.
-		if err := q.client.ProduceSync(ctx, back).FirstErr(); err != nil {
+		if err := q.client.ProduceSync(sent, back).FirstErr(); err != nil {
 			return err
 		}
 		n++
@@ -353,12 +358,32 @@ func retaining() *kversion.Versions {
 	return v
 }
 
-// passTimeout bounds how long it takes to keep how far a walk came.
+// passTimeout bounds how long it takes to keep how far a walk came, and to hear whether the letter that is on its way
+// when somebody interrupts the walk was written.
 const passTimeout = 5 * time.Second
 
 // passing goes on when ctx has ended, for that long.
 func passing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), passTimeout)
+}
+
+// outlasting ends passTimeout after ctx: a letter that is on its way is written, or is not, and the next walk would
+// write it once more if this one did not wait for the answer. Whoever calls it calls end.
+func outlasting(ctx context.Context) (late context.Context, end func()) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(passTimeout)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() {
+		stop()
+		cancel()
+	}
 }
 
 // back makes the record of a letter as it was when it was alive.

@@ -360,6 +360,46 @@ func TestARequeueThatIsInterruptedGoesOnFromThere(t *testing.T) {
 	}
 }
 
+// A givenUp hears of each record that the client has done with.
+type givenUp chan struct{}
+
+func (g givenUp) OnProduceRecordUnbuffered(*kgo.Record, error) { close(g) }
+
+// The letter that is on its way when somebody interrupts a requeue is not written a second time: what the broker
+// says of it is waited for.
+func TestALetterOnItsWayIsRequeuedOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker whose answer comes late")
+	}
+	dead := s.topic + ".dead"
+	s.broker.Create(dead, 1)
+	for i := range 3 {
+		s.bury(s.client, dead, fmt.Sprint(i))
+	}
+	ctx, cancel := context.WithCancel(s.soon())
+	given := make(givenUp)
+	s.broker.Cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cancel()
+		select { // the broker writes it, and answers a client that has given up, or that waits
+		case <-given:
+		case <-time.After(500 * time.Millisecond):
+		}
+		return nil, nil, false
+	})
+	cfg := Config{Topic: s.topic, Options: s.broker.Options()}
+	heard := cfg
+	heard.Options = append(s.broker.Options(), kgo.WithHooks(given))
+	n, err := Requeue(ctx, s.name, heard, nil)
+	if n != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("requeued %d, %v, want the one that was on its way", n, err)
+	}
+	if n, err := Requeue(s.soon(), s.name, cfg, nil); n != 2 || err != nil {
+		t.Errorf("then requeued %d, %v, want the other 2", n, err)
+	}
+}
+
 // Letters stay for good, and so does how far they were passed. Brokers forget what a group without members has
 // committed after a week, and what was dropped would be there again, and run.
 func TestHowFarLettersWerePassedIsKept(t *testing.T) {
