@@ -272,13 +272,23 @@ func (w *walker) partition(ctx context.Context, p int32, from, end int64) error 
 			from = r.Offset + 1
 		}
 		if w.pass {
-			failed = errors.Join(failed, w.came(ctx, p, from))
+			failed = errors.Join(failed, w.keep(ctx, p, from))
 		}
 		if failed != nil {
 			return failed
 		}
 	}
 	return nil
+}
+
+// keep keeps how far a walk came in a partition. Where that fails the error says what it means: the one of the broker
+// alone, as of one that hangs, reads as if nothing had been done.
+func (w *walker) keep(ctx context.Context, p int32, upto int64) error {
+	err := w.came(ctx, p, upto)
+	if err == nil || errors.Is(err, errClaimed) {
+		return err
+	}
+	return fmt.Errorf("that partition %d was gone through up to offset %d is not kept, and who requeues next writes once more what was written since the last that is: %w", p, upto, err)
 }
 
 // ours reports whether a letter is of the name and of Topic. So may be what does not say: it is no

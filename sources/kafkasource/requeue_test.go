@@ -464,6 +464,33 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 	<-joined
 }
 
+// Who requeues hears that what was written will be written once more, and not the broker's word alone.
+func TestHowFarLettersWerePassedIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	if s.broker.Cluster == nil {
+		t.Skip("a broker that can be told to fail")
+	}
+	s.broker.Create(s.topic+".dead", 1)
+	s.bury(s.client, s.topic+".dead", "4")
+	s.broker.Cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.broker.Cluster.KeepControl()
+		req := r.(*kmsg.OffsetCommitRequest)
+		if req.Topics[0].Partitions[0].Offset == 0 {
+			return nil, nil, false // the claim
+		}
+		reply := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+		refused := kmsg.NewOffsetCommitResponseTopicPartition()
+		refused.ErrorCode = kerr.PolicyViolation.Code
+		reply.Topics = []kmsg.OffsetCommitResponseTopic{{Topic: req.Topics[0].Topic, Partitions: []kmsg.OffsetCommitResponseTopicPartition{refused}}}
+		return reply, nil, true
+	})
+	n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil)
+	if n != 1 || !errors.Is(err, kerr.PolicyViolation) || !strings.Contains(err.Error(), "up to offset 1 is not kept") {
+		t.Errorf("requeued %d, %v", n, err)
+	}
+}
+
 // Whatever a walk asks the group, a refusal ends it, and names the group and the right: it is not the group of the peers.
 func TestAWalkThatMayNotAskItsGroup(t *testing.T) {
 	t.Parallel()

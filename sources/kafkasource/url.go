@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -164,7 +165,7 @@ func explainDial(err error) error {
 		}
 	case errors.Is(err, io.EOF):
 		hint = "the broker has hung up: it is being stopped, or refuses the user or the password"
-	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded): // of a call, or of a connection
 		hint = "no broker has answered in time: is it stopped, cut off, or overloaded?"
 	default:
 		return err

@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -237,6 +238,16 @@ func TestABrokerThatIsKilled(t *testing.T) {
 	err := explain(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET})
 	if !strings.Contains(err.Error(), "was killed") || !strings.Contains(err.Error(), "kafka:// without") {
 		t.Errorf("it says %v", err)
+	}
+}
+
+// A broker that hangs holds up who reads from it until the client gives up: that says so, as a call does that has no more time.
+func TestABrokerThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{context.DeadlineExceeded, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}} {
+		if err := explain(err); !strings.Contains(err.Error(), "no broker has answered in time") {
+			t.Errorf("it says %v", err)
+		}
 	}
 }
 
