@@ -198,7 +198,8 @@ func (s *Source) open(ctx context.Context, g partition.Grant, tok partition.Toke
 			return nil, err
 		}
 		if !s.has(g.ID) {
-			return nil, fmt.Errorf("the topic %s has %d partitions", s.cfg.Topic, total)
+			return nil, fmt.Errorf("kafkasource: topic %s: partition %v does not exist: it has %d partitions, and its peers know of more: give it as many again, "+
+				"or, if it is to have fewer, stop all peers, then countoff destroy NAME --yes", s.cfg.Topic, g.ID, total)
 		}
 	}
 	log, err := s.bounds(ctx, int32(g.ID))

@@ -121,6 +121,9 @@ func TestATopicThatShrinks(t *testing.T) {
 	if _, err := s.try(src, 2); err == nil || !strings.Contains(err.Error(), "partition 2 does not exist") || !strings.Contains(err.Error(), "3 partitions") {
 		t.Errorf("a partition that is not there any more: %v", err)
 	}
+	if _, err := s.try(s.source(Config{OutOfRange: Earliest}), 2); err == nil || !strings.Contains(err.Error(), "partition 2 does not exist") || !strings.Contains(err.Error(), "as many again") {
+		t.Errorf("to who starts now: %v", err)
+	}
 	s.want("one that is there", s.take(s.open(src, 0), 1)[0], "again0")
 	s.broker.Grow(s.topic, 3)
 	s.client.PurgeTopicsFromClient(s.topic)
