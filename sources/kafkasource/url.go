@@ -77,9 +77,9 @@ func Options(address string) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// parse reads a URL whose hosts are several brokers, which package url takes for one: IPv6 addresses among them it
-// refuses. An error says nothing of the URL, which has the password: where that was not escaped it is taken for
-// path and parameters.
+// parse reads a URL whose hosts are several brokers, each by itself: package url takes them for one, which it refuses
+// if an IPv6 address is among them. An error says nothing of the URL, which has the password: where that was not
+// escaped it is taken for path and parameters.
 func parse(address string) (*url.URL, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	authority, more := rest, ""
@@ -87,14 +87,38 @@ func parse(address string) (*url.URL, error) {
 		authority, more = rest[:i], rest[i:]
 	}
 	at := strings.LastIndex(authority, "@") + 1
-	hosts := authority[at:]
-	first, _, _ := strings.Cut(hosts, ",")
-	u, err := url.Parse(scheme + "://" + authority[:at] + first + more)
-	if !ok || err != nil || strings.Contains(more, "@") {
+	hosts := strings.Split(authority[at:], ",")
+	u, err := url.Parse(scheme + "://" + authority[:at] + more)
+	ok = ok && err == nil && !spilled(more)
+	for i, h := range hosts {
+		broker, err := url.Parse("kafka://" + h)
+		if err != nil || broker.Host == "" && len(hosts) > 1 {
+			ok = false
+			break
+		}
+		hosts[i] = broker.Host // without escapes, as of the zone of an address
+	}
+	if !ok {
 		return nil, errors.New("kafkasource: the URL cannot be parsed: want kafka://host:9092, with special characters of the password as %XX")
 	}
-	u.Host = hosts
+	u.Host = strings.Join(hosts, ",")
 	return u, nil
+}
+
+// spilled reports whether what follows the brokers is of a password that was not escaped: it has an @, and not in the
+// name of a file or a broker.
+func spilled(more string) bool {
+	more, fragment, _ := strings.Cut(more, "#")
+	path, query, _ := strings.Cut(more, "?")
+	if strings.Contains(path+fragment, "@") {
+		return true
+	}
+	for parameter := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(parameter, "="); strings.Contains(parameter, "@") && !urltls.Is(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // seeds returns the addresses of the brokers. A port that is none is an error: nobody would answer there, as if

@@ -53,10 +53,15 @@ func TestURL(t *testing.T) {
 		"kafka://ann:sec%ret@host:9092":                    "cannot be parsed",
 		"kafka://ann:secret@host:99999?sasl=plain":         "port 99999: want 1 to 65535",
 		"kafka://host:9092,[::1]:0":                        "port 0: want 1 to 65535",
-		"kafkas://host:9093,other:port":                    "port port: want 1 to 65535",
+		"kafkas://host:9093,other:port":                    "cannot be parsed",
+		"kafka://host:9092,ot her:9092":                    "cannot be parsed",
+		"kafka://host:9092,":                               "cannot be parsed", // else a second one, on this machine
 		"kafka://[::1]:9092,[::1],host:9093":               "",
+		"kafkas://host?ca=/no/such@file":                   "open /no/such@file",
 		"kafka://ann:7/secret@host:9092?sasl=plain":        "cannot be parsed",
 		"kafka://ann:7?secret@host:9092":                   "cannot be parsed",
+		"kafka://ann:7?sasl=secret@host:9092":              "cannot be parsed",
+		"kafka://ann:7#secret@host:9092":                   "cannot be parsed",
 		"kafka:/ann:secret@host:9092":                      "cannot be parsed",
 	} {
 		_, err := Options(address)
@@ -76,6 +81,11 @@ func TestURL(t *testing.T) {
 		if got, err := seeds(address, true); err != nil || !slices.Equal(got, want) {
 			t.Errorf("seeds of %s: %v, %v, want %v", address, got, err, want)
 		}
+	}
+	// What package url says of one broker holds for several.
+	u, err := parse("kafka://[fe80::1%25eth0]:9092,[fe80::2%25eth0]:9092,b%C3%BCro:9092")
+	if want := "[fe80::1%eth0]:9092,[fe80::2%eth0]:9092,büro:9092"; err != nil || u.Host != want {
+		t.Errorf("brokers %v, %v, want %s", u, err, want)
 	}
 }
 
