@@ -288,7 +288,7 @@ func (w *walker) keep(ctx context.Context, p int32, upto int64) error {
 	if err == nil || errors.Is(err, errClaimed) {
 		return err
 	}
-	return fmt.Errorf("that partition %d was gone through up to offset %d is not kept, and who requeues next writes once more what was written since the last that is: %w", p, upto, err)
+	return fmt.Errorf("that partition %d was gone through up to offset %d is not kept: letters that were requeued or dropped since the last one that is are there again, and who requeues next writes them: %w", p, upto, err)
 }
 
 // ours reports whether a letter is of the name and of Topic. So may be what does not say: it is no

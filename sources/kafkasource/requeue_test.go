@@ -464,30 +464,38 @@ func TestARequeueThatIsNotKeptIsSaid(t *testing.T) {
 	<-joined
 }
 
-// Who requeues hears that what was written will be written once more, and not the broker's word alone.
+// Who requeues or drops hears that what was done is there again, and not the broker's word alone.
 func TestHowFarLettersWerePassedIsNotKept(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, 1)
-	if s.broker.Cluster == nil {
-		t.Skip("a broker that can be told to fail")
-	}
-	s.broker.Create(s.topic+".dead", 1)
-	s.bury(s.client, s.topic+".dead", "4")
-	s.broker.Cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		s.broker.Cluster.KeepControl()
-		req := r.(*kmsg.OffsetCommitRequest)
-		if req.Topics[0].Partitions[0].Offset == 0 {
-			return nil, nil, false // the claim
-		}
-		reply := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-		refused := kmsg.NewOffsetCommitResponseTopicPartition()
-		refused.ErrorCode = kerr.PolicyViolation.Code
-		reply.Topics = []kmsg.OffsetCommitResponseTopic{{Topic: req.Topics[0].Topic, Partitions: []kmsg.OffsetCommitResponseTopicPartition{refused}}}
-		return reply, nil, true
-	})
-	n, err := Requeue(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()}, nil)
-	if n != 1 || !errors.Is(err, kerr.PolicyViolation) || !strings.Contains(err.Error(), "up to offset 1 is not kept") {
-		t.Errorf("requeued %d, %v", n, err)
+	for what, take := range map[string]func(context.Context, string, Config) (int, error){
+		"requeued": func(ctx context.Context, name string, cfg Config) (int, error) { return Requeue(ctx, name, cfg, nil) },
+		"dropped":  Drop,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, 1)
+			if s.broker.Cluster == nil {
+				t.Skip("a broker that can be told to fail")
+			}
+			s.broker.Create(s.topic+".dead", 1)
+			s.bury(s.client, s.topic+".dead", "4")
+			s.broker.Cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				s.broker.Cluster.KeepControl()
+				req := r.(*kmsg.OffsetCommitRequest)
+				if req.Topics[0].Partitions[0].Offset == 0 {
+					return nil, nil, false // the claim
+				}
+				reply := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+				refused := kmsg.NewOffsetCommitResponseTopicPartition()
+				refused.ErrorCode = kerr.PolicyViolation.Code
+				reply.Topics = []kmsg.OffsetCommitResponseTopic{{Topic: req.Topics[0].Topic, Partitions: []kmsg.OffsetCommitResponseTopicPartition{refused}}}
+				return reply, nil, true
+			})
+			n, err := take(s.soon(), s.name, Config{Topic: s.topic, Options: s.broker.Options()})
+			if n != 1 || !errors.Is(err, kerr.PolicyViolation) || !strings.Contains(err.Error(), "up to offset 1 is not kept: letters that were requeued or dropped") {
+				t.Errorf("%s %d, %v", what, n, err)
+			}
+		})
 	}
 }
 
