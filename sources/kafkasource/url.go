@@ -78,10 +78,13 @@ func Options(address string) ([]kgo.Opt, error) {
 }
 
 // parse reads a URL whose hosts are several brokers, each by itself: package url takes them for one, which it refuses
-// if an IPv6 address is among them. An error says nothing of the URL, which has the password: where that was not
+// if an IPv6 address is among them. An error says nothing of a URL that may have a password: where that was not
 // escaped it is taken for path and parameters.
 func parse(address string) (*url.URL, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok && !strings.Contains(address, "@") {
+		return nil, fmt.Errorf("kafkasource: URL %s: want kafka:// or kafkas://", address)
+	}
 	authority, more := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority, more = rest[:i], rest[i:]

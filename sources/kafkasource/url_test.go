@@ -41,6 +41,7 @@ func TestURL(t *testing.T) {
 		"kafka://ann:secret@host:9092?sasl=plain":          "",
 		"kafkas://ann:secret@host:9093?sasl=SCRAM-SHA-512": "",
 		"redis://host":                                     "want kafka:// or kafkas://",
+		"host:9092":                                        "URL host:9092: want kafka:// or kafkas://",
 		"kafka://":                                         "want brokers",
 		"kafka://host/topic":                               "no path",
 		"kafka://ann:secret@host":                          "a user needs sasl=",
