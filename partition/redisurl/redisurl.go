@@ -129,6 +129,7 @@ func (t target) open(adjust func(pool)) (redis.UniversalClient, error) {
 		}
 		cluster := redis.NewClusterClient(opt)
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(moved{cluster}) })
+		cluster.OnNewNode(new(whole).listen)
 		cluster.AddHook(stepped{})
 		return cluster, nil
 	}

@@ -1,0 +1,76 @@
+package redisurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	allSlots      = 16384
+	wholePatience = 5 * time.Second // for a node that knows of all slots
+)
+
+// A whole keeps the client of a cluster from believing a node that is not of it any more (CLUSTER RESET, as after redis-cli
+// --cluster del-node), or not yet: it answers, and knows of no slots, or of some. Of a slot that it knows nothing of, go-redis
+// sends each command of a pipeline to a node of its choice. Those that come to the right one are executed at once, and the
+// others later, redirected: what was to be read before something is settled is read after it.
+type whole struct {
+	mu    sync.Mutex
+	was   bool      // all slots were served
+	since time.Time // no node has told of all slots any more; zero: the last one did
+}
+
+// listen has node believed no more than the others.
+func (w *whole) listen(node *redis.Client) { node.AddHook(w) }
+
+// believes returns why a node that tells of so many slots is not believed, and another is to be asked.
+func (w *whole) believes(slots int, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case slots == 0:
+		return errors.New("a node knows of no slots: it is in no cluster")
+	case slots == allSlots:
+		w.was, w.since = true, time.Time{}
+		return nil
+	case !w.was: // nor may the others know more
+		return nil
+	case w.since.IsZero():
+		w.since = now
+	}
+	if now.Sub(w.since) < wholePatience {
+		return fmt.Errorf("a node knows of %d slots of %d: it may not be in the cluster yet", slots, allSlots)
+	}
+	return nil
+}
+
+func (w *whole) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		told, ok := cmd.(*redis.ClusterSlotsCmd)
+		if !ok || err != nil {
+			return err
+		}
+		slots := 0
+		for _, s := range told.Val() {
+			if len(s.Nodes) > 0 {
+				slots += s.End - s.Start + 1
+			}
+		}
+		if err = w.believes(slots, time.Now()); err != nil {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (w *whole) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
