@@ -23,6 +23,7 @@ var advices = []struct{ prefix, advice string }{
 	{"Protocol error: invalid bulk length", "something that was sent with it, or it, is larger than the server's proto-max-bulk-len: make payloads smaller, or raise that"},
 	{"READONLY", "this is a replica: connect to the master, or through Sentinel or Cluster, which find it"},
 	{"LOADING", "the server is reading its data after a start: it will answer when it has"},
+	{"TRYAGAIN", "its keys are on their way to another node of the cluster: if it stays so, their move was broken off, and redis-cli --cluster fix ends it"},
 	{"OOM", "the server is full: raise maxmemory, or let the consumers catch up; what runs goes on and frees memory, only pushes fail"},
 	{"MISCONF", "the server refuses every write because it could not save to disk: free its disk or mend its permissions"},
 	{"NOREPLICAS", "the server refuses every write because fewer replicas follow it than its min-replicas-to-write asks for: let them follow again, or lower it"},

@@ -606,6 +606,7 @@ func TestRefusals(t *testing.T) {
 		{refusal("LOADING Redis is loading the dataset in memory"), false, false, "it will answer"},
 		{refusal("ERR Protocol error: invalid bulk length"), true, true, "proto-max-bulk-len"},
 		{refusal("CLUSTERDOWN The cluster is down"), false, false, "every slot"},
+		{refusal("TRYAGAIN Multiple keys request during rehashing of slot"), false, false, "--cluster fix"},
 		{refusal("BUSY Redis is busy running a script."), false, false, ""},
 		{redis.ErrPoolTimeout, false, false, "pool_size"},
 		{redis.ErrPoolExhausted, false, false, "pool_size"},
