@@ -22,7 +22,7 @@ func FromMaster(ctx context.Context, client redis.Cmdable, read func(redis.Cmdab
 		return nil
 	})
 	if err != nil {
-		return why(cmds, err)
+		return Why(cmds, err)
 	}
 	return nil
 }

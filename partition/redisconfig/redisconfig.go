@@ -173,13 +173,13 @@ func write(ctx context.Context, client redis.UniversalClient, name string, want 
 		return nil
 	})
 	if err != nil {
-		return nil, failed("write", name, why(cmds, err))
+		return nil, failed("write", name, Why(cmds, err))
 	}
 	return all.Val(), nil
 }
 
-// why returns the reason for the error of a transaction: EXECABORT hides it.
-func why(cmds []redis.Cmder, err error) error {
+// Why returns the reason for the error of a transaction: EXECABORT hides it.
+func Why(cmds []redis.Cmder, err error) error {
 	for _, cmd := range cmds {
 		if own := cmd.Err(); redis.HasErrorPrefix(err, "EXECABORT") && own != nil && !redis.HasErrorPrefix(own, "EXECABORT") {
 			return own

@@ -88,7 +88,7 @@ func beginResize(ctx context.Context, tx *redis.Tx, name string, to int, id stri
 			return nil
 		})
 		if err != nil {
-			return r, failed("write", name, why(cmds, err))
+			return r, failed("write", name, Why(cmds, err))
 		}
 		return r, nil
 	}

@@ -37,7 +37,7 @@ func ClaimTopic(ctx context.Context, client redis.UniversalClient, name string, 
 		}
 		all := pipe.HGetAll(ctx, Key(name))
 		if cmds, err := pipe.Exec(ctx); err != nil {
-			if err = why(cmds, err); redis.IsOOMError(err) || Forbidden(err) {
+			if err = Why(cmds, err); redis.IsOOMError(err) || Forbidden(err) {
 				return nil // as with the kind: the next one writes it
 			}
 			return failed("write", name, err)

@@ -26,13 +26,13 @@ func New(client redis.UniversalClient) Counter { return Counter{client} }
 // a key without one would stay for ever.
 func (c Counter) Incr(ctx context.Context, key string, expiry time.Duration) (int64, error) {
 	var n *redis.IntCmd
-	_, err := c.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := c.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		n = p.Incr(ctx, key)
 		p.PExpire(ctx, key, expiry)
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("rediscounter: incr %s: %w", key, err)
+		return 0, fmt.Errorf("rediscounter: incr %s: %w", key, redisconfig.Explain(redisconfig.Why(cmds, err)))
 	}
 	return n.Val(), nil
 }
@@ -46,7 +46,7 @@ func (c Counter) Get(ctx context.Context, keys ...string) ([]int64, error) {
 		err = got.Err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rediscounter: get %s and %d more: %w", keys[0], len(keys)-1, err)
+		return nil, fmt.Errorf("rediscounter: get %s and %d more: %w", keys[0], len(keys)-1, redisconfig.Explain(err))
 	}
 	values := make([]int64, len(keys))
 	for i, a := range got.Val() {

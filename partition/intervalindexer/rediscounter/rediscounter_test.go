@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,5 +152,15 @@ func TestCountsAreReadWhereTheyAreWritten(t *testing.T) {
 	}
 	if got, err := c.Get(t.Context(), "{mail}:1", "{mail}:1:0"); err != nil || !slices.Equal(got, []int64{1, 0}) {
 		t.Errorf("read %v, %v; want 1, as Incr has just said, and 0", got, err)
+	}
+}
+
+// Who cannot be counted says why, and what to do: EXECABORT alone says neither.
+func TestRefusedIncrement(t *testing.T) {
+	server := redistest.Server(t)
+	server.Config("min-replicas-to-write", "1")
+	_, err := rediscounter.New(server.Client()).Incr(t.Context(), "{refused}:7", time.Minute)
+	if !redis.HasErrorPrefix(err, "NOREPLICAS") || !strings.Contains(err.Error(), "min-replicas-to-write asks for") {
+		t.Errorf("the store refuses every write, and it says %v", err)
 	}
 }
