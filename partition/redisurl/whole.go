@@ -2,7 +2,6 @@ package redisurl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,15 +25,15 @@ type whole struct {
 }
 
 // listen has node believed no more than the others.
-func (w *whole) listen(node *redis.Client) { node.AddHook(w) }
+func (w *whole) listen(node *redis.Client) { node.AddHook(asked{w, node.Options().Addr}) }
 
-// believes returns why a node that tells of so many slots is not believed, and another is to be asked.
-func (w *whole) believes(slots int, now time.Time) error {
+// believes returns why the node at addr, which tells of so many slots, is not believed, and another is to be asked.
+func (w *whole) believes(addr string, slots int, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case slots == 0:
-		return errors.New("a node knows of no slots: it is in no cluster")
+		return fmt.Errorf("%s knows of no slots: it is in no cluster, or nobody there has any yet", addr)
 	case slots == allSlots:
 		w.was, w.since = true, time.Time{}
 		return nil
@@ -44,14 +43,20 @@ func (w *whole) believes(slots int, now time.Time) error {
 		w.since = now
 	}
 	if now.Sub(w.since) < wholePatience {
-		return fmt.Errorf("a node knows of %d slots of %d: it may not be in the cluster yet", slots, allSlots)
+		return fmt.Errorf("%s knows of %d slots of %d: it may not be in the cluster yet", addr, slots, allSlots)
 	}
 	return nil
 }
 
-func (w *whole) DialHook(next redis.DialHook) redis.DialHook { return next }
+// An asked is a node whose whole hears what it tells of the slots.
+type asked struct {
+	whole *whole
+	addr  string
+}
 
-func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (asked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a asked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		told, ok := cmd.(*redis.ClusterSlotsCmd)
@@ -64,13 +69,13 @@ func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 				slots += s.End - s.Start + 1
 			}
 		}
-		if err = w.believes(slots, time.Now()); err != nil {
+		if err = a.whole.believes(a.addr, slots, time.Now()); err != nil {
 			cmd.SetErr(err)
 		}
 		return err
 	}
 }
 
-func (w *whole) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (asked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

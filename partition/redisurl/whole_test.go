@@ -68,6 +68,27 @@ func TestNodeOutOfTheCluster(t *testing.T) {
 	}
 }
 
+// Who is the cause is said: of several nodes that were asked the others may be down.
+func TestNodeInNoClusterIsNamed(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(peer *server.Peer, cmd string, args ...string) bool {
+		if !strings.EqualFold(cmd, "cluster") || !strings.EqualFold(args[0], "slots") {
+			return false
+		}
+		tellSlots(peer, 0)
+		return true
+	})
+	client, err := Open("redis://" + m.Addr() + "?cluster=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Set(t.Context(), "key", "value", 0).Err(); err == nil || !strings.Contains(err.Error(), m.Addr()+" knows of no slots") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 // tellSlots answers CLUSTER SLOTS: the first slots are those of the first of nodes, which the others follow.
 func tellSlots(peer *server.Peer, slots int, nodes ...*miniredis.Miniredis) {
 	if slots == 0 {
@@ -93,25 +114,25 @@ func TestSlotsThatNobodyServes(t *testing.T) {
 	const some = allSlots - 1
 	var w whole
 	now := time.Now()
-	if err := w.believes(some, now); err != nil {
+	if err := w.believes("h:1", some, now); err != nil {
 		t.Errorf("at the start, where nobody is known to know more: %v", err)
 	}
-	if err := w.believes(allSlots, now); err != nil {
+	if err := w.believes("h:1", allSlots, now); err != nil {
 		t.Errorf("all slots: %v", err)
 	}
-	if w.believes(some, now) == nil {
+	if w.believes("h:1", some, now) == nil {
 		t.Error("a node that knows less than one before is believed at once")
 	}
-	if err := w.believes(some, now.Add(wholePatience)); err != nil {
+	if err := w.believes("h:1", some, now.Add(wholePatience)); err != nil {
 		t.Errorf("no node has told of all slots for %v: %v", wholePatience, err)
 	}
-	if w.believes(0, now.Add(wholePatience)) == nil {
+	if w.believes("h:1", 0, now.Add(wholePatience)) == nil {
 		t.Error("a node that is in no cluster is believed")
 	}
-	if err := w.believes(allSlots, now.Add(wholePatience)); err != nil {
+	if err := w.believes("h:1", allSlots, now.Add(wholePatience)); err != nil {
 		t.Errorf("all slots again: %v", err)
 	}
-	if w.believes(some, now.Add(2*wholePatience)) == nil {
+	if w.believes("h:1", some, now.Add(2*wholePatience)) == nil {
 		t.Error("a node that knows less than one before is believed at once, the second time")
 	}
 }
