@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,7 +12,8 @@ import (
 
 const (
 	allSlots      = 16384
-	wholePatience = 5 * time.Second // for a node that knows of all slots
+	wholePatience = 5 * time.Second        // for a node that knows of all slots
+	wholePause    = 200 * time.Millisecond // as go-redis makes it after an answer that it believes
 )
 
 // A whole keeps the client of a cluster from believing a node that is not of it any more (CLUSTER RESET, as after redis-cli
@@ -25,7 +27,7 @@ type whole struct {
 }
 
 // listen has node believed no more than the others.
-func (w *whole) listen(node *redis.Client) { node.AddHook(asked{w, node.Options().Addr}) }
+func (w *whole) listen(node *redis.Client) { node.AddHook(&asked{whole: w, addr: node.Options().Addr}) }
 
 // believes returns why the node at addr, which tells of so many slots, is not believed, and another is to be asked.
 func (w *whole) believes(addr string, slots int, now time.Time) error {
@@ -48,19 +50,32 @@ func (w *whole) believes(addr string, slots int, now time.Time) error {
 	return nil
 }
 
-// An asked is a node whose whole hears what it tells of the slots.
+// An asked is a node whose whole hears what it tells of the slots. One that is not believed is not asked again for a
+// moment: go-redis makes no pause then, and asks all with every call.
 type asked struct {
 	whole *whole
 	addr  string
+	last  atomic.Pointer[disbelief]
 }
 
-func (asked) DialHook(next redis.DialHook) redis.DialHook { return next }
+type disbelief struct {
+	why error
+	at  time.Time
+}
 
-func (a asked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (*asked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *asked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
 		told, ok := cmd.(*redis.ClusterSlotsCmd)
-		if !ok || err != nil {
+		if !ok {
+			return next(ctx, cmd)
+		}
+		if last := a.last.Load(); last != nil && time.Since(last.at) < wholePause {
+			cmd.SetErr(last.why)
+			return last.why
+		}
+		if err := next(ctx, cmd); err != nil {
 			return err
 		}
 		slots := 0
@@ -69,13 +84,16 @@ func (a asked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 				slots += s.End - s.Start + 1
 			}
 		}
-		if err = a.whole.believes(a.addr, slots, time.Now()); err != nil {
+		now := time.Now()
+		if err := a.whole.believes(a.addr, slots, now); err != nil {
+			a.last.Store(&disbelief{err, now})
 			cmd.SetErr(err)
+			return err
 		}
-		return err
+		return nil
 	}
 }
 
-func (asked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*asked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

@@ -89,6 +89,45 @@ func TestNodeInNoClusterIsNamed(t *testing.T) {
 	}
 }
 
+// While no node is believed go-redis asks anew with every call. Each node hears of it as often as if it were believed.
+func TestNodesThatAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	owner, other := miniredis.RunT(t), miniredis.RunT(t)
+	var slots, asked atomic.Int64
+	slots.Store(allSlots)
+	for _, m := range []*miniredis.Miniredis{owner, other} {
+		m.Server().SetPreHook(func(peer *server.Peer, cmd string, args ...string) bool {
+			if !strings.EqualFold(cmd, "cluster") || !strings.EqualFold(args[0], "slots") {
+				return false
+			}
+			asked.Add(1)
+			tellSlots(peer, int(slots.Load()), owner, other)
+			return true
+		})
+	}
+	client, err := Open("redis://" + owner.Addr() + "," + other.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	reload := func() {
+		err := client.(*redis.ClusterClient).ForEachMaster(t.Context(), func(context.Context, *redis.Client) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload()
+	slots.Store(allSlots - 1)
+	asked.Store(0)
+	began := time.Now()
+	for range 100 {
+		reload()
+	}
+	if n, most := asked.Load(), 2*(1+int64(time.Since(began)/wholePause)); n > most {
+		t.Errorf("two nodes were asked %d times, want %d at most", n, most)
+	}
+}
+
 // tellSlots answers CLUSTER SLOTS: the first slots are those of the first of nodes, which the others follow.
 func tellSlots(peer *server.Peer, slots int, nodes ...*miniredis.Miniredis) {
 	if slots == 0 {
