@@ -25,6 +25,8 @@ type Stat struct {
 	Pending, InFlight int
 	Delayed           int // scheduled, or waiting for a retry that gave up its place
 	Dead              int // dead letters
+	// Elsewhere says that the log is no list in Redis: what is open is counted here, and cannot be read.
+	Elsewhere bool
 	// Err is why nothing else is known of the partition: a node of a cluster does not answer,
 	// or another program has written one of its keys.
 	Err error
@@ -88,6 +90,7 @@ func stat(id partition.ID, cmds []redis.Cmder) (Stat, error) {
 		n[i] = int(count)
 	}
 	length, done, lifted := n[0], n[1], n[2]
+	_, s.Elsewhere = fence[4].(string)
 	length = max(length, int(end-base)) // end: of a log that is no list
 	s.Delayed, s.Dead = n[3], n[4]
 	open := max(0, length-done) + lifted

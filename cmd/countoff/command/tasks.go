@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -108,6 +109,9 @@ func (l *looker) look(ctx context.Context, client redis.UniversalClient, cmd *co
 	stats, err := redissource.Stats(ctx, client, name, ids)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(stats, func(s redissource.Stat) bool { return s.Elsewhere }) {
+		return exit.With(exit.Config, fmt.Errorf("the tasks of %s lie elsewhere than in Redis, where they are counted only: countoff status", name))
 	}
 	if l.now, err = client.Time(ctx).Result(); err != nil { // of a cluster the node that is asked may not answer
 		l.now = time.Now()

@@ -134,6 +134,11 @@ func TestTasksThatAreNotThere(t *testing.T) {
 		}
 	}
 	s.run("init n --partitions 4")
+	s.client().HSet(t.Context(), redissource.KeysOf("n", 2).Fence, "b", 3, "x", 7)
+	if err := s.fails(exit.Config, "tasks n"); !strings.Contains(err, "lie elsewhere") {
+		t.Error(err)
+	}
+	s.client().Del(t.Context(), redissource.KeysOf("n", 2).Fence)
 	if err := s.fails(exit.Usage, "tasks n --partition 4"); !strings.Contains(err, "n has 4, 0 to 3") {
 		t.Error(err)
 	}
