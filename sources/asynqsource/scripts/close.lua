@@ -4,8 +4,6 @@
 -- ARGV  1 token  2 epoch  3 prefix of task keys
 -- Result  {1}  closed, also if it was before  | {0, epoch}  the fence is another's
 -- Cost  O(given back)
-redis.call('HDEL', KEYS[1], '') -- not deny-oom: what follows runs in a full store too
-
 local f = redis.call('HMGET', KEYS[1], 't', 'e')
 local epoch = tonumber(f[2] or '0')
 if f[1] == ARGV[1] then

@@ -4,7 +4,8 @@
 local function giveback(pending, active, lease, prefix)
   local t = redis.call('TIME')
   local since = t[1] .. string.format('%06d', t[2]) .. '000'
-  -- Who may not do this fails before the pushes: each attempt would push the tasks again.
+  -- Who may not do this fails before the pushes: each attempt would push the tasks again. Not deny-oom, too: what
+  -- follows runs in a full store.
   redis.call('LTRIM', active, 0, -1)
   redis.call('ZREM', lease, '')
   while true do
