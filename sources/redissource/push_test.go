@@ -73,6 +73,14 @@ func TestPushCountsTheLog(t *testing.T) {
 	if log := client.LRange(ctx, k.Pending, 0, -1).Val(); got != "OK +++f" || !slices.Equal(log, []string{"a", "b", "c"}) {
 		t.Errorf("pushed again: the answer is %q, the log %q", got, log)
 	}
+	for _, each := range []bool{false, true} { // it is full by now, with the same messages in it
+		client.Set(ctx, k.Mark("unit"), "1 11 10 ", 0)
+		head = pushHead{era: 1, first: 10, last: 12, total: 1, backlog: 2, each: each}
+		got = runPush(t, client, name, head, []pushWord{{body: "a"}, {body: "b"}, {body: "d"}})
+		if log := client.LRange(ctx, k.Pending, 0, -1).Val(); got != "OK ++f" || !slices.Equal(log, []string{"a", "b", "c"}) {
+			t.Errorf("pushed again where it is full, each %t: the answer is %q, the log %q", each, got, log)
+		}
+	}
 }
 
 // What was pushed before is known by its position, also where a log gets some of a row only; what
