@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/countoff/countoff/partition/redistest"
 	"github.com/countoff/countoff/sources"
@@ -347,18 +346,9 @@ func TestReadIsBeforeTheTrim(t *testing.T) {
 // A client of a cluster sends again what came to a node that is not the right one: that may be the read alone, and then it
 // comes behind the settlement that it was sent before. What it finds there stands for other positions.
 func TestAReadBehindItsSettlement(t *testing.T) {
-	mini, client := redistest.Mini(t)
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{
-		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: mini.Addr()}}}}, nil
-		},
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	defer cluster.Close()
 	stray := &strays{}
-	cluster.AddHook(stray)
-	w := newWorld(t, cluster, Config{Window: 4})
-	w.client = client
+	w := newWorld(t, redistest.New(t), Config{Window: 4})
+	w.client.AddHook(stray)
 	const n = 40
 	for i := range n {
 		w.push(strconv.Itoa(i))
@@ -393,7 +383,7 @@ func TestAReadBehindItsSettlement(t *testing.T) {
 		held = append(held, f.tasks...)
 	}
 	w.done(s, held...)
-	eventually(t, func() bool { return client.LLen(t.Context(), w.keys.Pending).Val() == 0 })
+	eventually(t, func() bool { return w.client.LLen(t.Context(), w.keys.Pending).Val() == 0 })
 	if stray.n.Load() == 0 {
 		t.Error("no read came late")
 	}

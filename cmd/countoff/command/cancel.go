@@ -54,7 +54,7 @@ is over: what is left stands all the same, until --for is over or --undo takes i
 		RunE: onStore(long, func(_ *cobra.Command, args []string) error { return c.fault(args[1:]) },
 			func(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, args []string) error {
 				name, ids := args[0], once(args[1:])
-				if err := cancels(ctx, client, name); err != nil {
+				if _, err := tasksInLists(ctx, client, name, notOfATopic, "cancel a handler with asynq's own: asynq task cancel ID", "take a unit off its list"); err != nil {
 					return err
 				}
 				switch {
@@ -93,27 +93,6 @@ func (c *canceller) fault(ids []string) error {
 }
 
 const notOfATopic = "its tasks cannot be cancelled from outside"
-
-// cancels is an error where tasks of name cannot be cancelled.
-func cancels(ctx context.Context, client redis.UniversalClient, name string) error {
-	if err := listsOnly(ctx, client, name, notOfATopic,
-		"cancel a handler with asynq's own: asynq task cancel ID"); err != nil {
-		return err
-	}
-	if _, err := redisconfig.Read(ctx, client, name); err != nil {
-		return err
-	}
-	kind, err := redisconfig.KindOf(ctx, client, name)
-	switch {
-	case err != nil:
-		return err
-	case kind == redisconfig.Topic:
-		return exit.With(exit.Config, fmt.Errorf("%s works a topic of Kafka: %s", name, notOfATopic))
-	case kind == redisconfig.Units:
-		return exit.With(exit.Config, fmt.Errorf("%s has units of work, which are no tasks: take a unit off its list", name))
-	}
-	return nil
-}
 
 // give cancels tasks and waits until they are out of the way.
 func (c *canceller) give(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, ids []string) error {

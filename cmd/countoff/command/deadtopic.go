@@ -90,6 +90,28 @@ func listsOnly(ctx context.Context, client redis.UniversalClient, name, instead,
 	return exit.With(exit.Config, fmt.Errorf("%s works a topic of Kafka: %s", name, instead))
 }
 
+// tasksInLists returns what stands under a name whose tasks are in lists, and is an error, which says what to do instead, if it works a
+// topic, queues of asynq or units.
+func tasksInLists(ctx context.Context, client redis.UniversalClient, name, ofATopic, ofQueues, ofUnits string) (partition.Config, error) {
+	if err := listsOnly(ctx, client, name, ofATopic, ofQueues); err != nil {
+		return partition.Config{}, err
+	}
+	cfg, err := redisconfig.Read(ctx, client, name)
+	if err != nil {
+		return cfg, err
+	}
+	kind, err := redisconfig.KindOf(ctx, client, name)
+	switch {
+	case err != nil:
+		return cfg, err
+	case kind == redisconfig.Topic:
+		return cfg, exit.With(exit.Config, fmt.Errorf("%s works a topic of Kafka: %s", name, ofATopic))
+	case kind == redisconfig.Units:
+		return cfg, exit.With(exit.Config, fmt.Errorf("%s has units of work, which are no tasks: %s", name, ofUnits))
+	}
+	return cfg, nil
+}
+
 // list prints the dead letters of a topic.
 func (d *deadTopic) list(ctx context.Context, client redis.UniversalClient, cmd *cobra.Command, name string, limit int, asJSON bool) error {
 	cfg, err := d.config(name)

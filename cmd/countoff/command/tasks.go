@@ -14,7 +14,6 @@ import (
 	"github.com/countoff/countoff/framework/program/exit"
 	"github.com/countoff/countoff/framework/status/past"
 	"github.com/countoff/countoff/partition"
-	"github.com/countoff/countoff/partition/redisconfig"
 	"github.com/countoff/countoff/sources/redissource"
 )
 
@@ -147,9 +146,10 @@ func (l *looker) each(ctx context.Context, client redis.UniversalClient, cmd *co
 	if n := l.limit + 1; l.limit > 0 && l.by == "" && !l.ofKey && !l.ofType && (depth == 0 || depth > n) {
 		depth = n // more would not be printed
 	}
-	progress := farther{out: cmd.ErrOrStderr(), said: time.Now()}
+	far := newFarther(cmd.ErrOrStderr())
+	defer far.watch()()
 	var missing []error
-	for i, s := range stats {
+	for _, s := range stats {
 		switch {
 		case s.Err != nil:
 			missing = append(missing, fmt.Errorf("partition %v cannot be read: %w", s.ID, s.Err))
@@ -160,6 +160,7 @@ func (l *looker) each(ctx context.Context, client redis.UniversalClient, cmd *co
 		before := l.looked
 		missing = append(missing, redissource.OpenTasks(ctx, client, name, []partition.ID{s.ID}, depth, func(o redissource.Open) bool {
 			l.looked++
+			far.say("looked at %d tasks, the last of them in partition %v", l.looked, s.ID)
 			if l.wants(o) {
 				more = take(o)
 			}
@@ -169,7 +170,6 @@ func (l *looker) each(ctx context.Context, client redis.UniversalClient, cmd *co
 			break
 		}
 		l.beyond += max(0, s.Pending+s.InFlight-(l.looked-before))
-		progress.say("looked at %d tasks, in %d of %d partitions so far", l.looked, i+1, len(stats))
 	}
 	return errors.Join(missing...)
 }
@@ -184,21 +184,10 @@ func (l *looker) wants(o redissource.Open) bool {
 
 // where returns the partitions to look at.
 func (l *looker) where(ctx context.Context, client redis.UniversalClient, name string) ([]partition.ID, error) {
-	if err := listsOnly(ctx, client, name, "its own tools show the records of a topic", "use asynqmon, or: asynq task ls --state=pending"); err != nil {
-		return nil, err
-	}
-	cfg, err := redisconfig.Read(ctx, client, name)
-	if err != nil {
-		return nil, err
-	}
-	kind, err := redisconfig.KindOf(ctx, client, name)
+	cfg, err := tasksInLists(ctx, client, name, "its own tools show the records of a topic", "use asynqmon, or: asynq task ls --state=pending", "countoff status shows who has which")
 	switch {
 	case err != nil:
 		return nil, err
-	case kind == redisconfig.Topic:
-		return nil, exit.With(exit.Config, fmt.Errorf("%s works a topic of Kafka: its own tools show the records of a topic", name))
-	case kind == redisconfig.Units:
-		return nil, exit.With(exit.Config, fmt.Errorf("%s has units of work, which are no tasks: countoff status shows who has which", name))
 	case l.ofKey:
 		id, err := cfg.Hash.Of(l.key, cfg.Total)
 		return []partition.ID{id}, err
